@@ -1,0 +1,375 @@
+//! The decision: whom to believe about a tool, and what follows for a call.
+//!
+//! Durable Jobs v1 spec §7.2 (default to side effect), §7.3 (known tools), §7.4 (heuristic and overrides).
+//! Invariants: the first source that names a class decides; a server that is not trusted can raise caution and never
+//! lower it; what a rule says about lost outcomes beside one class is never applied to another class.
+//! Proved by: `tests/classify/sources.rs`, `tests/classify/names.rs`.
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::Value;
+use ua_core::{
+    CallPolicy, ClassSource, KeyBuilder, KeyChannel, OnUnknown, ScopeRule, Sha256, SideEffectClass, ToolSpec,
+};
+
+use crate::error::PolicyError;
+use crate::explain::{Considered, Explanation, Verdict, hints};
+use crate::name::{NameSays, read_name, vocabulary};
+use crate::rule::{Patterns, PolicyRules, Rule, Settings};
+
+const SHIPPED: &str = include_str!("shipped_policy.toml");
+/// No id of a user's rule contains a colon.
+const SHIPPED_PREFIX: &str = "shipped:";
+const SHIPPED_FILE: &str = "the built-in policy";
+
+/// Raised when classification changes in a way that neither rules nor vocabulary show.
+const ALGORITHM: &str = "1";
+
+/// Tools named in the configuration: names or globs, meant as the bare name or as the raw one
+/// (Durable Jobs v1 spec §7.4).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// These are external, whatever their names say. Wins over the other list.
+    pub side_effect_denylist: Vec<String>,
+    /// These only look.
+    pub read_only_allowlist: Vec<String>,
+}
+
+/// Classifies tools and calls; made once per process from everything that has a say.
+#[derive(Debug)]
+pub struct Classifier {
+    user: Vec<PolicyRules>,
+    shipped: PolicyRules,
+    denylist: Patterns,
+    allowlist: Patterns,
+    trusted_servers: HashSet<String>,
+}
+
+/// What one source has to say about one tool.
+struct Opinion<'a> {
+    source: ClassSource,
+    rule_id: String,
+    file: Option<&'a str>,
+    /// Whether it is about this tool at all.
+    applies: bool,
+    class: Option<SideEffectClass>,
+    /// Set for policy rules: what else they say.
+    settings: Option<&'a Settings>,
+    note: String,
+}
+
+/// All opinions, and what follows from them.
+struct Decision<'a> {
+    opinions: Vec<Opinion<'a>>,
+    /// The opinion that decided the class.
+    winner: usize,
+    policy: CallPolicy,
+    /// Per opinion, the fields of the policy that came from it.
+    used: Vec<Vec<&'static str>>,
+    /// Programs that make a call with an `argv` read-only, and the opinion that says so.
+    harmless: Option<(usize, &'a [String])>,
+}
+
+impl Classifier {
+    /// Puts the sources together. `user` are the policy files, the first one strongest (overlays come first);
+    /// `trusted_servers` are the servers whose annotations may lower caution.
+    ///
+    /// # Errors
+    /// [`PolicyError::List`] when an entry of a list is no glob, [`PolicyError::DuplicateId`] when two files use one id.
+    pub fn new(user: Vec<PolicyRules>, lists: &Lists, trusted_servers: HashSet<String>) -> Result<Self, PolicyError> {
+        for (index, file) in user.iter().enumerate() {
+            for rule in &file.rules {
+                if let Some(first) = user[..index].iter().find(|other| other.rules.iter().any(|r| r.id == rule.id)) {
+                    let (first, second) = (first.file.clone(), file.file.clone());
+                    return Err(PolicyError::DuplicateId { id: rule.id.clone(), first, second });
+                }
+            }
+        }
+        let compile = |list: &'static str, entries: &[String]| {
+            Patterns::compile(entries.to_vec()).map_err(|(entry, why)| PolicyError::List { list, entry, why })
+        };
+        Ok(Self {
+            user,
+            shipped: PolicyRules::parse(SHIPPED, SHIPPED_FILE)?,
+            denylist: compile("side_effect_denylist", &lists.side_effect_denylist)?,
+            allowlist: compile("read_only_allowlist", &lists.read_only_allowlist)?,
+            trusted_servers,
+        })
+    }
+
+    /// Decides about one call. Without `arguments` the answer is about the tool: the most careful one its calls get.
+    pub fn classify(&self, tool: &ToolSpec, arguments: Option<&Value>) -> CallPolicy {
+        let Decision { opinions, harmless, mut policy, .. } = self.decide(tool);
+        let program = arguments.and_then(|arguments| arguments.get("argv")?.get(0)?.as_str());
+        if let (Some(program), Some((index, harmless))) = (program, harmless)
+            && harmless.iter().any(|name| name == program)
+            && policy.class.has_effect()
+        {
+            let by = &opinions[index];
+            policy.class = SideEffectClass::ReadOnly;
+            policy.on_unknown = OnUnknown::Redo;
+            policy.requires_idempotency_key = false;
+            policy.effect_kind = None;
+            policy.scope = ScopeRule::default();
+            policy.sends_files = Vec::new();
+            policy.rule_id.clone_from(&by.rule_id);
+            policy.class_source = by.source;
+            policy.reason = format!("{} says that the program {program:?} only looks", by.name());
+        }
+        policy
+    }
+
+    /// Tells how the decision about a tool comes about: each rule in order, and the one that won.
+    pub fn explain(&self, tool: &ToolSpec) -> Explanation {
+        let Decision { opinions, winner, policy, used, harmless } = self.decide(tool);
+        let hints = hints(tool, &policy);
+        let harmless_programs = harmless.map(|(_, programs)| programs.to_vec()).unwrap_or_default();
+        let considered = opinions
+            .into_iter()
+            .zip(used)
+            .enumerate()
+            .map(|(index, (opinion, fields))| Considered {
+                verdict: match opinion.class {
+                    _ if !opinion.applies => Verdict::DoesNotApply,
+                    Some(class) if index == winner => Verdict::Decides(class),
+                    Some(class) => Verdict::ComesTooLate(class),
+                    None => Verdict::NamesNoClass,
+                },
+                source: opinion.source,
+                rule_id: opinion.rule_id,
+                file: opinion.file.map(str::to_owned),
+                fields,
+                note: opinion.note,
+            })
+            .collect();
+        Explanation { tool: tool.name.clone(), policy, harmless_programs, considered, hints }
+    }
+
+    /// The digest of everything that decides (`policy_version`): rules, lists, trusted servers and vocabulary. File
+    /// names, comments and layout do not count.
+    pub fn version(&self) -> Sha256 {
+        let mut key = KeyBuilder::new("ua.policy.v1").field("algorithm", ALGORITHM).field("words", &vocabulary());
+        for rule in self.user.iter().chain([&self.shipped]).flat_map(|file| &file.rules) {
+            // A rule is made of texts, numbers and enums, which serde_json always can write.
+            key = key.field("rule", &serde_json::to_string(rule).unwrap_or_else(|_| format!("{rule:?}")));
+        }
+        let denylist: BTreeSet<_> = self.denylist.texts().iter().collect();
+        let allowlist: BTreeSet<_> = self.allowlist.texts().iter().collect();
+        let trusted: BTreeSet<_> = self.trusted_servers.iter().collect();
+        for (label, names) in [("denylist", denylist), ("allowlist", allowlist), ("trusted", trusted)] {
+            for name in names {
+                key = key.field(label, name);
+            }
+        }
+        key.digest()
+    }
+
+    fn decide<'a>(&'a self, tool: &ToolSpec) -> Decision<'a> {
+        let opinions = self.opinions(tool);
+        // The last opinion, the default, always has a class.
+        let winner = opinions.iter().position(|opinion| opinion.class.is_some()).unwrap_or(opinions.len() - 1);
+        let decided = &opinions[winner];
+        let class = decided.class.unwrap_or(SideEffectClass::External);
+        let is_idempotent =
+            self.trusted_servers.contains(&tool.name.server) && tool.annotations.idempotent == Some(true);
+
+        let mut picker = Picker { opinions: &opinions, used: vec![Vec::new(); opinions.len()] };
+        let mut policy = CallPolicy {
+            class,
+            key_channel: picker.first("key_channel", |settings| settings.key_channel.clone()),
+            key_ttl: picker.first("key_ttl", |settings| settings.key_ttl),
+            volatile_fields: picker
+                .first("volatile_fields", |settings| settings.volatile_fields.clone())
+                .unwrap_or_default(),
+            timeout: picker.first("timeout", |settings| settings.timeout),
+            needs_approval: picker.first("approval", |settings| settings.approval).unwrap_or_default(),
+            rule_id: decided.rule_id.clone(),
+            class_source: decided.source,
+            reason: decided.note.clone(),
+            ..CallPolicy::unclassified()
+        };
+        if let Some(KeyChannel::Argument(name)) = &policy.key_channel
+            && !policy.volatile_fields.contains(name)
+        {
+            // The key is computed over the arguments, so it can not be one of them.
+            policy.volatile_fields.push(name.clone());
+        }
+        if class.has_effect() {
+            let required = picker.first("requires_idempotency_key", |settings| settings.requires_idempotency_key);
+            policy.requires_idempotency_key = required.unwrap_or_default();
+            policy.effect_kind = picker.first("effect_kind", |settings| settings.effect_kind.clone());
+            policy.scope = picker.first("scope", |settings| settings.scope.clone()).unwrap_or_default();
+            policy.sends_files =
+                picker.first("sends_files", |settings| settings.sends_files.clone()).unwrap_or_default();
+            let proofs = picker.first("errors_without_effect", |settings| settings.errors_without_effect.clone());
+            policy.errors_without_effect = proofs.unwrap_or_default();
+            if let Some(on_conflict) = picker.first("on_scope_conflict", |settings| settings.on_scope_conflict) {
+                policy.on_scope_conflict = on_conflict;
+            }
+        }
+        // Beside a class, `on_unknown` was written about that class: shipped `redo` is no licence for a tool that the
+        // user calls external.
+        let said = picker.first("on_unknown", |settings| {
+            settings.on_unknown.filter(|_| settings.side_effect_class.is_none_or(|its| its == class))
+        });
+        policy.on_unknown =
+            said.unwrap_or_else(|| default_on_unknown(class, policy.key_channel.is_some(), is_idempotent));
+        // A list of harmless programs lowers the class, so it counts only from the deciding rule or a stronger one.
+        let harmless = opinions[..=winner].iter().enumerate().find_map(|(index, opinion)| {
+            opinion
+                .settings
+                .and_then(|settings| settings.harmless_programs.as_deref())
+                .map(|programs| (index, programs))
+        });
+        let mut used = picker.used;
+        if let Some((index, _)) = harmless {
+            used[index].push("harmless_programs");
+        }
+        Decision { opinions, winner, policy, used, harmless }
+    }
+
+    /// Every opinion, the strongest first; the last one always has a class.
+    fn opinions<'a>(&'a self, tool: &ToolSpec) -> Vec<Opinion<'a>> {
+        let mut opinions = Vec::new();
+        for file in &self.user {
+            opinions
+                .extend(file.rules.iter().map(|rule| rule_opinion(rule, ClassSource::UserPolicy, &file.file, tool)));
+        }
+        for (list, patterns, class) in [
+            ("side_effect_denylist", &self.denylist, SideEffectClass::External),
+            ("read_only_allowlist", &self.allowlist, SideEffectClass::ReadOnly),
+        ] {
+            let applies = patterns.match_tool(&tool.name);
+            opinions.push(Opinion {
+                source: ClassSource::List,
+                rule_id: format!("list:{list}"),
+                file: None,
+                applies,
+                class: applies.then_some(class),
+                settings: None,
+                note: if applies { format!("{list} names the tool") } else { format!("{list} does not name the tool") },
+            });
+        }
+        let shipped = self.shipped.rules.iter();
+        opinions.extend(shipped.map(|rule| rule_opinion(rule, ClassSource::Shipped, SHIPPED_FILE, tool)));
+        opinions.push(annotation_opinion(tool, self.trusted_servers.contains(&tool.name.server)));
+        opinions.push(name_opinion(tool));
+        let default = CallPolicy::unclassified();
+        opinions.push(Opinion {
+            source: ClassSource::Default,
+            rule_id: default.rule_id,
+            file: None,
+            applies: true,
+            class: Some(default.class),
+            settings: None,
+            note: default.reason,
+        });
+        opinions
+    }
+}
+
+impl Opinion<'_> {
+    fn name(&self) -> String {
+        match self.file {
+            Some(file) => format!("rule {} of {file}", self.rule_id.trim_start_matches(SHIPPED_PREFIX)),
+            None => self.rule_id.clone(),
+        }
+    }
+}
+
+/// Takes each field from the strongest rule that sets it, and remembers which one that was.
+struct Picker<'a> {
+    opinions: &'a [Opinion<'a>],
+    used: Vec<Vec<&'static str>>,
+}
+
+impl Picker<'_> {
+    fn first<T>(&mut self, field: &'static str, get: impl Fn(&Settings) -> Option<T>) -> Option<T> {
+        let mut set = self.opinions.iter().enumerate();
+        let (index, value) = set.find_map(|(index, opinion)| Some((index, get(opinion.settings?)?)))?;
+        self.used[index].push(field);
+        Some(value)
+    }
+}
+
+/// What happens to a lost call when no rule says it.
+fn default_on_unknown(class: SideEffectClass, has_key: bool, is_idempotent: bool) -> OnUnknown {
+    match class {
+        SideEffectClass::ReadOnly => OnUnknown::Redo,
+        SideEffectClass::Local if is_idempotent => OnUnknown::Redo,
+        SideEffectClass::Memory | SideEffectClass::External if has_key => OnUnknown::RedoKeyed,
+        SideEffectClass::Local | SideEffectClass::Memory | SideEffectClass::External => OnUnknown::Hold,
+    }
+}
+
+fn rule_opinion<'a>(rule: &'a Rule, source: ClassSource, file: &'a str, tool: &ToolSpec) -> Opinion<'a> {
+    let applies = rule.selector.matches(&tool.name);
+    let rule_id = match source {
+        ClassSource::Shipped => format!("{SHIPPED_PREFIX}{}", rule.id),
+        ClassSource::UserPolicy
+        | ClassSource::List
+        | ClassSource::Annotation
+        | ClassSource::Name
+        | ClassSource::Default => rule.id.clone(),
+    };
+    let class = rule.settings.side_effect_class.filter(|_| applies);
+    let note = match (applies, class) {
+        (false, _) => "it is about other tools".to_owned(),
+        (true, None) => "it names no class".to_owned(),
+        (true, Some(class)) => format!("rule {} of {file} calls it {class}", rule.id),
+    };
+    Opinion { source, rule_id, file: Some(file), applies, class, settings: applies.then_some(&rule.settings), note }
+}
+
+/// What the server says. MCP tells clients to distrust it; a lie that raises caution does no harm.
+fn annotation_opinion(tool: &ToolSpec, is_trusted: bool) -> Opinion<'static> {
+    let claims = tool.annotations;
+    let (rule_id, class, note) = match (claims.read_only, claims.destructive) {
+        (Some(true), _) if is_trusted => {
+            ("readOnlyHint", Some(SideEffectClass::ReadOnly), "its server is trusted and says readOnlyHint = true")
+        }
+        (_, Some(true)) => {
+            ("destructiveHint", Some(SideEffectClass::External), "its server says destructiveHint = true")
+        }
+        (Some(false), _) => ("readOnlyHint", Some(SideEffectClass::External), "its server says readOnlyHint = false"),
+        (Some(true), _) => {
+            ("readOnlyHint", None, "its server says readOnlyHint = true, but is not trusted, so that lowers nothing")
+        }
+        (None, _) => ("none", None, "its server says neither readOnlyHint nor destructiveHint = true"),
+    };
+    Opinion {
+        source: ClassSource::Annotation,
+        rule_id: format!("annotation:{rule_id}"),
+        file: None,
+        applies: claims.read_only.is_some() || claims.destructive == Some(true),
+        class,
+        settings: None,
+        note: note.to_owned(),
+    }
+}
+
+fn name_opinion(tool: &ToolSpec) -> Opinion<'static> {
+    let (word, class, note) = match read_name(&tool.name) {
+        NameSays::Effect(word) => {
+            let note = format!("its name contains the side-effect word {word:?}");
+            (word, Some(SideEffectClass::External), note)
+        }
+        NameSays::Read(word) => {
+            let note = format!("its name begins with the read verb {word:?} and contains no side-effect word");
+            (word, Some(SideEffectClass::ReadOnly), note)
+        }
+        NameSays::Nothing => {
+            let note = "its name neither begins with a read verb nor contains a side-effect word";
+            ("none".to_owned(), None, note.to_owned())
+        }
+    };
+    Opinion {
+        source: ClassSource::Name,
+        rule_id: format!("name:{word}"),
+        file: None,
+        applies: class.is_some(),
+        class,
+        settings: None,
+        note,
+    }
+}

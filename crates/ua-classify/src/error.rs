@@ -1,0 +1,64 @@
+//! What can be wrong with a policy. Every one of these stops the start: a rule that is not understood might be the one
+//! that was meant to keep a tool from running twice.
+
+use ua_core::FailureClass;
+
+/// Reads after "failed to".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// The file is not TOML.
+    #[error("read the policy file {file}, line {line}: {why}")]
+    Syntax {
+        /// The file, as it was named to the parser.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What the parser said.
+        why: String,
+    },
+    /// A field that does not exist, or a value that it can not have.
+    #[error("read the policy file {file}, line {line}: {rule}, field `{field}`: {why}")]
+    Field {
+        /// The file, as it was named to the parser.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// Which rule: its id, or its place in the file when it has none.
+        rule: String,
+        /// The field.
+        field: String,
+        /// What is wrong, and what to write instead.
+        why: String,
+    },
+    /// An entry of one of the two lists can not be read.
+    #[error("read {entry:?} in {list}: {why}")]
+    List {
+        /// `side_effect_denylist` or `read_only_allowlist`.
+        list: &'static str,
+        /// The entry.
+        entry: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Two rules share an id, so the ledger could not say which one decided.
+    #[error("tell two rules apart: {first} and {second} both have a rule {id:?}; rename one")]
+    DuplicateId {
+        /// The id.
+        id: String,
+        /// The file that has it first.
+        first: String,
+        /// The file that has it again.
+        second: String,
+    },
+}
+
+impl PolicyError {
+    /// What a caller can do: in each case a person edits a file.
+    pub fn class(&self) -> FailureClass {
+        match self {
+            Self::Syntax { .. } | Self::Field { .. } | Self::List { .. } | Self::DuplicateId { .. } => {
+                FailureClass::Operator
+            }
+        }
+    }
+}

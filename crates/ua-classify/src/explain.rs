@@ -1,0 +1,161 @@
+//! Explanations: what `ua tools explain` shows.
+//!
+//! Durable Jobs v1 spec §7.1: a catalog of thousands of tools is classified by rules, so a person has to be able to see
+//! which rule it was. Names come from foreign servers, so control characters are escaped before a terminal sees them.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+use ua_core::{CallPolicy, ClassSource, KeyChannel, OnUnknown, SideEffectClass, ToolName, ToolSpec};
+
+use crate::key_argument::likely_key_arguments;
+
+/// How a decision about a tool came about. Its `Display` is good for a terminal.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The tool.
+    pub tool: ToolName,
+    /// What was decided.
+    pub policy: CallPolicy,
+    /// Programs with which a call of this tool is read-only instead.
+    pub harmless_programs: Vec<String>,
+    /// Every rule and source, the strongest first.
+    pub considered: Vec<Considered>,
+    /// What whoever writes a policy may want to know.
+    pub hints: Vec<String>,
+}
+
+/// One rule or source, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Considered {
+    /// What kind of source it is.
+    pub source: ClassSource,
+    /// The rule's id (`policy_rule_id` of the ledger).
+    pub rule_id: String,
+    /// The policy file that holds it.
+    pub file: Option<String>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The settings that were taken from it.
+    pub fields: Vec<&'static str>,
+    /// Why, in a sentence.
+    pub note: String,
+}
+
+/// What became of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is about other tools, or has nothing to go by.
+    DoesNotApply,
+    /// It is about this tool and leaves the class to others.
+    NamesNoClass,
+    /// It decides the class.
+    Decides(SideEffectClass),
+    /// It names a class, but a stronger source has already decided.
+    ComesTooLate(SideEffectClass),
+}
+
+/// Remarks about a tool and what was decided.
+pub(crate) fn hints(tool: &ToolSpec, policy: &CallPolicy) -> Vec<String> {
+    let mut hints = Vec::new();
+    if policy.class.has_effect() && policy.key_channel.is_none() {
+        hints.extend(likely_key_arguments(&tool.input_schema).iter().map(|name| {
+            format!(
+                "the argument {name:?} looks like an idempotency key; if the tool honours it, say so with key_channel = {{ argument = {name:?} }}"
+            )
+        }));
+        if policy.requires_idempotency_key {
+            hints.push("a key is required, but no rule says how the tool receives it: add key_channel".to_owned());
+        }
+    }
+    if let Some(KeyChannel::Argument(name)) = &policy.key_channel
+        && let Some(properties) = tool.input_schema.get("properties").and_then(Value::as_object)
+        && !properties.contains_key(name)
+    {
+        hints.push(format!("key_channel names the argument {name:?}, which the tool's schema does not have"));
+    }
+    if policy.class == SideEffectClass::External && policy.on_unknown == OnUnknown::Redo {
+        hints.push(
+            "redo repeats an external effect when its outcome is lost: at least once, not at most once".to_owned(),
+        );
+    }
+    hints
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policy = &self.policy;
+        writeln!(f, "{}", printable(&self.tool.raw))?;
+        writeln!(f, "  class        {}, because {}", policy.class, printable(&policy.reason))?;
+        writeln!(f, "  if lost      {}: {}", policy.on_unknown, meaning(policy.on_unknown))?;
+        let channel = match &policy.key_channel {
+            Some(KeyChannel::Meta) => "in the request's _meta".to_owned(),
+            Some(KeyChannel::Argument(name)) => format!("in the argument {name:?}"),
+            Some(KeyChannel::Header(name)) => format!("in the header {name:?}"),
+            None => "no channel that counts".to_owned(),
+        };
+        writeln!(f, "  key          {channel}")?;
+        if let Some(effect) = &policy.effect_kind {
+            let identity =
+                if policy.is_by_content() { "the same content is the same effect" } else { "each call is its own" };
+            writeln!(f, "  effect       {} ({identity})", effect.as_str())?;
+        }
+        if policy.needs_approval {
+            writeln!(f, "  approval     a person approves each call")?;
+        }
+        if !self.harmless_programs.is_empty() {
+            writeln!(f, "  read_only    when argv begins with {}", self.harmless_programs.join(", "))?;
+        }
+        writeln!(f, "considered, the strongest first:")?;
+        let mut unrelated = 0_usize;
+        for considered in &self.considered {
+            let fields = match considered.fields.as_slice() {
+                [] => String::new(),
+                fields => format!(" [{}]", fields.join(", ")),
+            };
+            let (mark, verdict) = match considered.verdict {
+                Verdict::DoesNotApply => {
+                    unrelated += 1;
+                    continue;
+                }
+                Verdict::Decides(class) => ('*', class.to_string()),
+                Verdict::ComesTooLate(class) => (' ', format!("({class})")),
+                Verdict::NamesNoClass => (' ', "-".to_owned()),
+            };
+            let (source, rule) = (considered.source.as_str(), printable(&considered.rule_id));
+            let note = printable(&considered.note);
+            writeln!(f, "{mark} {source:<11} {rule:<28} {verdict:<11} {note}{fields}")?;
+        }
+        if unrelated > 0 {
+            writeln!(f, "  ({unrelated} others do not apply)")?;
+        }
+        self.hints.iter().try_for_each(|hint| writeln!(f, "hint: {}", printable(hint)))
+    }
+}
+
+fn meaning(on_unknown: OnUnknown) -> &'static str {
+    match on_unknown {
+        OnUnknown::Redo => "run it again",
+        OnUnknown::RedoKeyed => "run it again under the same key",
+        OnUnknown::Probe => "ask a read-only tool whether it happened",
+        OnUnknown::Hold => "stop and ask a person",
+        OnUnknown::Continue => "tell the model and block the scope until a person answers",
+    }
+}
+
+/// Foreign text for a terminal: control characters and invisible ones escaped.
+fn printable(text: &str) -> String {
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    text.chars()
+        .flat_map(|c| {
+            let escaped = is_hidden(c).then(|| c.escape_default());
+            let plain = escaped.is_none().then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}

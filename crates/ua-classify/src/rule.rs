@@ -1,0 +1,117 @@
+//! Rules: which tools they are about, and what they say about them.
+//!
+//! A rule is serialised to become part of the policy version, so comments and layout of a file do not count.
+
+use std::time::Duration;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use serde::Serialize;
+use ua_core::{
+    EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeRule, SideEffectClass, ToolName, ToolNamespace,
+};
+
+/// The rules of one policy file, in the order in which they were written (Durable Jobs v1 spec §7.4).
+#[derive(Debug, Clone)]
+pub struct PolicyRules {
+    pub(crate) file: String,
+    pub(crate) rules: Vec<Rule>,
+}
+
+impl PolicyRules {
+    /// The file's name, as it was given to [`PolicyRules::parse`].
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether the file says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+}
+
+/// One `[[rule]]`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Rule {
+    pub(crate) id: String,
+    pub(crate) selector: Selector,
+    pub(crate) settings: Settings,
+}
+
+/// Which tools a rule is about: all of the given parts have to hold.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Selector {
+    pub(crate) name: Option<String>,
+    pub(crate) patterns: Option<Patterns>,
+    pub(crate) tool_namespace: Option<ToolNamespace>,
+    pub(crate) server: Option<String>,
+}
+
+impl Selector {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.name.is_none() && self.patterns.is_none() && self.tool_namespace.is_none() && self.server.is_none()
+    }
+
+    /// Whether the rule is about this tool. A name or a glob may mean the bare name or the raw one.
+    pub(crate) fn matches(&self, tool: &ToolName) -> bool {
+        self.tool_namespace.is_none_or(|namespace| namespace == tool.namespace)
+            && self.server.as_ref().is_none_or(|server| *server == tool.server)
+            && self.name.as_ref().is_none_or(|name| *name == tool.tool || *name == tool.raw)
+            && self.patterns.as_ref().is_none_or(|patterns| patterns.match_tool(tool))
+    }
+}
+
+/// Globs over tool names, case-sensitive.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Patterns {
+    texts: Vec<String>,
+    #[serde(skip)]
+    globs: GlobSet,
+}
+
+impl Patterns {
+    /// Compiles globs; the error is the text that is none, and why.
+    pub(crate) fn compile(texts: Vec<String>) -> Result<Self, (String, String)> {
+        let mut builder = GlobSetBuilder::new();
+        for text in &texts {
+            let glob = GlobBuilder::new(text).build().map_err(|error| (text.clone(), error.kind().to_string()))?;
+            builder.add(glob);
+        }
+        let globs = builder.build().map_err(|error| (texts.join(", "), error.kind().to_string()))?;
+        Ok(Self { texts, globs })
+    }
+
+    pub(crate) fn match_tool(&self, tool: &ToolName) -> bool {
+        self.globs.is_match(&tool.tool) || self.globs.is_match(&tool.raw)
+    }
+
+    pub(crate) fn texts(&self) -> &[String] {
+        &self.texts
+    }
+}
+
+/// What a rule says; each field may be left to a later rule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct Settings {
+    pub(crate) side_effect_class: Option<SideEffectClass>,
+    pub(crate) on_unknown: Option<OnUnknown>,
+    pub(crate) key_channel: Option<KeyChannel>,
+    pub(crate) key_ttl: Option<Duration>,
+    pub(crate) requires_idempotency_key: Option<bool>,
+    pub(crate) effect_kind: Option<EffectKind>,
+    pub(crate) scope: Option<ScopeRule>,
+    pub(crate) volatile_fields: Option<Vec<String>>,
+    pub(crate) sends_files: Option<Vec<String>>,
+    pub(crate) errors_without_effect: Option<Vec<String>>,
+    pub(crate) timeout: Option<Duration>,
+    /// Whether a person approves each call (`approval = "ask"`).
+    pub(crate) approval: Option<bool>,
+    pub(crate) on_scope_conflict: Option<OnScopeConflict>,
+    /// Programs of a tool with an `argv` argument that only look.
+    pub(crate) harmless_programs: Option<Vec<String>>,
+}

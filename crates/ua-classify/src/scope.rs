@@ -1,0 +1,264 @@
+//! Scope: the effect of a call whatever its wording and its route.
+//!
+//! Durable Jobs v1 spec §8.2 (`side_effect_scope`): an e-mail is its recipients, its subject and the contents of its
+//! attachments; an upload is a content and a destination. Invariants: order, letter case, display names, To versus Cc
+//! and the names of the arguments that hold addresses or files do not count; two tools with the same effect kind and
+//! value arguments share their scopes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use ua_core::{CallPolicy, CanonicalJson, Scope, ScopeField, ScopeRule, Sha256, sha256};
+
+/// A value whose canonical text is longer than this many bytes enters as its digest, so that scopes stay readable.
+const LONGEST_VALUE: usize = 256;
+
+/// Names the effect of a call: `effect` (an effect kind, or a tool's name when none is declared) and the arguments that
+/// `rule` projects, as canonical JSON.
+///
+/// `digest_of` digests the content of a workspace file. A file it can not digest enters by its path, so that the rest
+/// of the scope still counts. Arguments that are missing, `null` or empty are all the same. `None` when nothing of
+/// what the rule names is there: such a call shares its scope with no other.
+pub fn project_scope(
+    rule: &ScopeRule,
+    effect: &str,
+    arguments: &Value,
+    digest_of: &dyn Fn(&str) -> Option<Sha256>,
+) -> Option<Scope> {
+    let mut addresses = BTreeSet::new();
+    let mut files = Vec::new();
+    let mut values = BTreeMap::new();
+    for field in &rule.0 {
+        let Some(argument) = arguments.get(field.argument()).filter(|argument| !is_empty(argument)) else {
+            continue;
+        };
+        match field {
+            ScopeField::Addresses(_) => addresses.extend(items(argument).iter().flat_map(addresses_in)),
+            ScopeField::Files(_) => files.extend(items(argument).iter().map(|file| name_file(file, digest_of))),
+            ScopeField::Value(name) => {
+                values.insert(name.clone(), shortened(argument)?);
+            }
+        }
+    }
+    files.sort();
+    let mut projection = serde_json::Map::new();
+    for (label, part) in [("addresses", json!(addresses)), ("files", json!(files)), ("values", json!(values))] {
+        if !is_empty(&part) {
+            projection.insert(label.to_owned(), part);
+        }
+    }
+    if projection.is_empty() {
+        return None;
+    }
+    let text = CanonicalJson::of(&Value::Object(projection), &[]).ok()?;
+    Some(Scope::new(effect, text.as_str()))
+}
+
+/// The workspace files a call sends out (`sends_files`), each with its place in the arguments (`attachments[0]`).
+///
+/// An item is a path, or an object with a `path`. What is neither is left out: the tool does not take it from the
+/// workspace.
+pub fn file_arguments(policy: &CallPolicy, arguments: &Value) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for name in &policy.sends_files {
+        match arguments.get(name) {
+            Some(Value::Array(list)) => {
+                for (index, item) in list.iter().enumerate() {
+                    files.extend(path_in(item, format!("{name}[{index}]")));
+                }
+            }
+            Some(single) => files.extend(path_in(single, name.clone())),
+            None => {}
+        }
+    }
+    files
+}
+
+fn path_in(item: &Value, place: String) -> Option<(String, String)> {
+    match item.as_str() {
+        Some(path) => Some((place, path.to_owned())),
+        None => Some((format!("{place}.path"), item.get("path")?.as_str()?.to_owned())),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.iter().all(is_empty),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// A list's items, or the one value.
+fn items(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(items) => items,
+        single @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            std::slice::from_ref(single)
+        }
+    }
+}
+
+fn shortened(value: &Value) -> Option<Value> {
+    let text = CanonicalJson::of(value, &[]).ok()?;
+    if text.as_str().len() > LONGEST_VALUE { Some(json!({ "sha256": text.hash() })) } else { Some(value.clone()) }
+}
+
+/// A file's content digest; its path when nobody can digest it; anything else (a handle of another service) by digest.
+fn name_file(file: &Value, digest_of: &dyn Fn(&str) -> Option<Sha256>) -> String {
+    let path = file.as_str().or_else(|| file.get("path")?.as_str());
+    match path {
+        Some(path) => digest_of(path).map_or_else(|| format!("path:{path}"), |digest| format!("sha256:{digest}")),
+        None => match CanonicalJson::of(file, &[]) {
+            Ok(text) => format!("handle:{}", text.hash()),
+            Err(_) => format!("handle:{}", sha256(file.to_string())),
+        },
+    }
+}
+
+/// The addresses in one item: a text with one or several, or an object with an `email` or an `address`.
+fn addresses_in(item: &Value) -> Vec<String> {
+    let text = item.as_str().or_else(|| item.get("email")?.as_str()).or_else(|| item.get("address")?.as_str());
+    match text {
+        Some(text) => split_addresses(text).iter().filter_map(|one| bare_address(one)).collect(),
+        None if is_empty(item) => Vec::new(),
+        None => vec![item.to_string()],
+    }
+}
+
+/// Splits `a@x, "B, C" <b@y>; d@z` at the commas and semicolons outside quotes and angle brackets.
+fn split_addresses(text: &str) -> Vec<String> {
+    let mut addresses = vec![String::new()];
+    let (mut in_quotes, mut in_brackets, mut is_escaped) = (false, false, false);
+    for letter in text.chars() {
+        let separates = matches!(letter, ',' | ';') && !in_quotes && !in_brackets;
+        match letter {
+            '"' if !is_escaped => in_quotes = !in_quotes,
+            '<' if !in_quotes => in_brackets = true,
+            '>' if !in_quotes => in_brackets = false,
+            _ => {}
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+        match addresses.last_mut() {
+            Some(address) if !separates => address.push(letter),
+            _ => addresses.push(String::new()),
+        }
+    }
+    addresses
+}
+
+/// `Ada Lovelace <Ada@Example.org>` → `ada@example.org`.
+fn bare_address(text: &str) -> Option<String> {
+    let inner = match (text.rfind('<'), text.rfind('>')) {
+        (Some(open), Some(close)) if open < close => &text[open + 1..close],
+        _ => text,
+    };
+    let address = inner.trim().to_lowercase();
+    (!address.is_empty()).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn email() -> ScopeRule {
+        ScopeRule(vec![
+            ScopeField::Addresses("to".to_owned()),
+            ScopeField::Addresses("cc".to_owned()),
+            ScopeField::Value("subject".to_owned()),
+            ScopeField::Files("attachments".to_owned()),
+        ])
+    }
+
+    /// Two paths hold the same report; nothing else can be read.
+    fn digest_of(path: &str) -> Option<Sha256> {
+        matches!(path, "report.pdf" | "copy.pdf").then(|| sha256("the report"))
+    }
+
+    fn email_scope(arguments: &Value) -> Option<Scope> {
+        project_scope(&email(), "email.send", arguments, &digest_of)
+    }
+
+    #[test]
+    fn an_email_is_its_recipients_its_subject_and_its_attachments() {
+        let scope = email_scope(&json!({
+            "to": ["Bob <BOB@example.test>", "ada@example.test"],
+            "subject": "Report",
+            "body": "Dear both",
+            "attachments": ["report.pdf"],
+        }));
+        assert_eq!(
+            scope.unwrap().as_str(),
+            format!(
+                r#"email.send {{"addresses":["ada@example.test","bob@example.test"],"files":["sha256:{}"],"values":{{"subject":"Report"}}}}"#,
+                sha256("the report")
+            )
+        );
+    }
+
+    #[test]
+    fn wording_and_route_do_not_count() {
+        let one = json!({
+            "to": ["ada@example.test", "Bob <bob@example.test>"], "subject": "Report", "body": "Hello",
+            "attachments": ["report.pdf"],
+        });
+        for other in [
+            json!({"to": "bob@example.test, ADA@example.test", "subject": "Report", "attachments": "copy.pdf"}),
+            json!({"to": "ada@example.test", "cc": "\"Bob, the builder\" <bob@example.test>", "subject": "Report",
+                "attachments": [{"path": "copy.pdf"}]}),
+            json!({"to": [{"email": "Ada@Example.test"}, {"address": "bob@example.test"}, "bob@example.test"],
+                "cc": null, "subject": "Report", "attachments": ["report.pdf"]}),
+        ] {
+            assert_eq!(email_scope(&one), email_scope(&other), "{other}");
+        }
+    }
+
+    #[test]
+    fn another_recipient_subject_or_content_is_another_effect() {
+        let one = json!({"to": "ada@example.test", "subject": "Report", "attachments": ["report.pdf"]});
+        for (field, value) in
+            [("to", json!("eve@example.test")), ("subject", json!("Re: Report")), ("attachments", json!(["other.pdf"]))]
+        {
+            let mut other = one.clone();
+            other[field] = value;
+            assert_ne!(email_scope(&one), email_scope(&other), "{field}");
+        }
+    }
+
+    #[test]
+    fn an_unreadable_file_counts_by_its_path() {
+        let scope = email_scope(&json!({"attachments": ["gone.pdf"]})).unwrap();
+        assert_eq!(scope.as_str(), r#"email.send {"files":["path:gone.pdf"]}"#);
+    }
+
+    #[test]
+    fn nothing_to_name_is_no_scope() {
+        assert_eq!(email_scope(&json!({"body": "x", "to": [], "cc": [""], "subject": ""})), None);
+        assert_eq!(project_scope(&ScopeRule::default(), "x.create", &json!({"a": 1}), &digest_of), None);
+        assert_eq!(email_scope(&json!("not an object")), None);
+    }
+
+    #[test]
+    fn long_values_enter_as_digests() {
+        let rule = ScopeRule(vec![ScopeField::Value("content".to_owned())]);
+        let scope = |content: &str| project_scope(&rule, "memory.create", &json!({"content": content}), &digest_of);
+        let long = "x".repeat(10_000);
+        assert!(scope(&long).unwrap().as_str().len() < 200);
+        assert_ne!(scope(&long), scope(&format!("{long}y")));
+        assert_eq!(scope("short").unwrap().as_str(), r#"memory.create {"values":{"content":"short"}}"#);
+    }
+
+    #[test]
+    fn files_are_found_with_their_places() {
+        let policy = CallPolicy {
+            sends_files: vec!["attachments".to_owned(), "cover".to_owned()],
+            ..CallPolicy::unclassified()
+        };
+        let arguments = json!({"attachments": ["a.pdf", {"path": "b.pdf"}, {"s3key": "k"}, 7], "cover": "c.png"});
+        let found = file_arguments(&policy, &arguments);
+        let expected = [("attachments[0]", "a.pdf"), ("attachments[1].path", "b.pdf"), ("cover", "c.png")];
+        assert_eq!(found, expected.map(|(place, path)| (place.to_owned(), path.to_owned())));
+    }
+}

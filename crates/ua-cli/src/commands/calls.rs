@@ -1,0 +1,161 @@
+//! `ua calls`: look at tool calls, settle those nobody knows the outcome of.
+
+use serde_json::{Value, json};
+use ua_core::{CallStatus, Resolution};
+use ua_store::{CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store};
+
+use crate::args::{CallsCommand, ResolveArgs};
+use crate::error::{CliError, OK};
+use crate::find;
+use crate::home::Home;
+use crate::output::{line, print, print_json, print_table};
+
+pub(crate) async fn run(home: &Home, command: CallsCommand) -> Result<u8, CliError> {
+    match command {
+        CallsCommand::List { run, unknown, json } => list(home, run.as_deref(), unknown, json).await,
+        CallsCommand::Show { call, json } => show(home, &call, json).await,
+        CallsCommand::Resolve(args) => resolve(home, &args).await,
+    }
+}
+
+/// A doubt: sent, outcome not known. A call that is still `running` is one if its process is gone.
+fn is_doubt(home: &Home, call: &CallRecord) -> bool {
+    match call.status {
+        CallStatus::Unknown => call.resolution != Some(Resolution::Skipped),
+        CallStatus::Running => !ua_runner::RunLock::is_held(&home.locks(), &call.run_id),
+        CallStatus::Prepared | CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled => false,
+    }
+}
+
+/// The stable JSON of a call.
+fn as_json(call: &CallRecord) -> Value {
+    json!({
+        "tool_call_id": call.call_id, "run_id": call.run_id, "step_id": call.step_id, "turn": call.position.turn,
+        "ordinal": call.position.ordinal, "tool_name": call.name.tool, "raw_tool_name": call.name.raw, "tool_server": call.name.server,
+        "tool_namespace": call.name.namespace, "side_effect_class": call.policy.class, "status": call.status.column(),
+        "failure_kind": call.status.failure_kind(), "resolution": call.resolution, "attempt": call.attempt, "arguments": call.arguments,
+        "normalized_args_hash": call.args_hash, "idempotency_key": call.idempotency_key, "side_effect_scope": call.scope,
+        "replay_policy": call.policy.on_unknown, "replay_status": call.replay_status, "policy_rule_id": call.policy.rule_id,
+        "class_source": call.policy.class_source, "deduplicated_from": call.deduplicated_from,
+        "external_correlation_id": call.external_correlation_id, "error_code": call.error_code, "error_detail": call.error_detail,
+        "created_at": call.created_at, "updated_at": call.updated_at,
+    })
+}
+
+async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Result<u8, CliError> {
+    let store = home.open_read_only()?;
+    let fail = |error: &ua_store::StoreError| CliError::store("list the calls", error);
+    let mut calls = match run {
+        Some(name) => {
+            let run = find::run(&store, name).await?;
+            store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?
+        }
+        None => {
+            let mut calls = Vec::new();
+            for run in store.runs(1000).await.map_err(|e| fail(&e))? {
+                calls.extend(store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?);
+            }
+            calls
+        }
+    };
+    if unknown {
+        calls.retain(|call| is_doubt(home, call));
+    }
+    if json {
+        print_json(&calls.iter().map(as_json).collect::<Vec<_>>())?;
+    } else {
+        let rows = calls.iter().map(|call| {
+            vec![
+                call.call_id.to_string(),
+                format!("{}.{}", call.position.turn, call.position.ordinal),
+                call.name.tool.clone(),
+                call.policy.class.to_string(),
+                call.status.to_string(),
+                call.attempt.to_string(),
+                line(call.external_correlation_id.as_deref().or(call.error_detail.as_deref()).unwrap_or(""), 60),
+            ]
+        });
+        print_table(&["CALL", "AT", "TOOL", "CLASS", "STATUS", "ATTEMPTS", "RECEIPT"], rows.collect())?;
+    }
+    Ok(OK)
+}
+
+async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
+    let store = home.open_read_only()?;
+    let call = find::call(&store, name).await?;
+    let fail = |error: &ua_store::StoreError| CliError::store("read the call", error);
+    let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
+    let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;
+    let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
+    if json {
+        let mut value = as_json(&call);
+        value["policy"] = json!(call.policy);
+        value["attempts"] = json!(attempts);
+        value["receipt"] = json!(receipt);
+        value["events"] = json!(events);
+        print_json(&value)?;
+        return Ok(OK);
+    }
+    let mut out = format!(
+        "{} · {} · {}\n  run            {} turn {} call {}\n  class          {} (rule `{}`: {})\n  when in doubt  {}\n  arguments      {}\n",
+        call.call_id,
+        call.name.raw,
+        call.status,
+        call.run_id,
+        call.position.turn,
+        call.position.ordinal,
+        call.policy.class,
+        call.policy.rule_id,
+        call.policy.reason,
+        call.policy.on_unknown,
+        line(&call.arguments.to_string(), 400),
+    );
+    if let Some(key) = &call.idempotency_key {
+        out.push_str(&format!("  key            {key}\n"));
+    }
+    for attempt in &attempts {
+        let ended = attempt.ended_at.map_or_else(|| "not ended".to_owned(), |at| at.to_string());
+        let outcome = attempt.outcome.as_deref().unwrap_or("no answer");
+        let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 200)));
+        out.push_str(&format!("  attempt {:<6} {} → {ended} {outcome}{detail}\n", attempt.attempt, attempt.started_at));
+    }
+    if let Some(receipt) = &receipt {
+        let text = receipt.settlement.as_ref().and_then(|s| s.content.as_ref()).map_or("", |content| content.text.as_str());
+        out.push_str(&format!("  receipt        {:?} at {}\n  answer         {}\n", receipt.evidence, receipt.received_at, line(text, 400)));
+    }
+    for event in &events {
+        let from = event.from.map_or("planned", CallStatus::as_str);
+        out.push_str(&format!("  event          {} {from} → {} (epoch {})\n", event.at, event.to, event.epoch));
+    }
+    print(&crate::output::plain(&out))?;
+    Ok(OK)
+}
+
+async fn resolve(home: &Home, args: &ResolveArgs) -> Result<u8, CliError> {
+    let choice = match (args.happened, args.execute, args.skip) {
+        (true, _, _) => Choice::Happened,
+        (_, true, _) => Choice::Execute,
+        (_, _, true) => Choice::Skip,
+        (false, false, false) => Choice::Abort,
+    };
+    let store = home.open()?;
+    let call = find::call(&store, &args.call).await?;
+    let question = question_about(&store, &call).await?;
+    super::answer::insert(&store, &question, choice, args.proof.clone(), None).await?;
+    store.close();
+    eprintln!("answered; go on with `ua resume {}`", call.run_id);
+    Ok(OK)
+}
+
+/// The open question about a call. One that is in doubt and was never asked about is asked about by the next resume.
+async fn question_about(store: &dyn Store, call: &CallRecord) -> Result<QuestionRecord, CliError> {
+    let open = store.open_questions(Some(&call.run_id)).await.map_err(|e| CliError::store("read the questions", &e))?;
+    open.into_iter().find(|question| question.call_id.as_ref() == Some(&call.call_id)).ok_or_else(|| {
+        let failure = CliError::usage(format!("call {} is {} and waits for nobody's answer", call.call_id, call.status));
+        if call.status == CallStatus::Running {
+            failure.hint(format!("its process is gone or still at work: `ua resume {}` finds out, and asks if it cannot", call.run_id))
+        } else {
+            failure.hint("`ua calls list --unknown` shows the calls in doubt, `ua questions` what waits for an answer")
+        }
+    })
+}

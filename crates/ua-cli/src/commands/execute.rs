@@ -1,0 +1,96 @@
+//! One process's work on a run: lock, epoch, tool servers, drive, summary.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ua_core::{RunStop, Trace};
+use ua_gateway::{Fence, StopSignal, ToolTransport as _};
+use ua_runner::{Conclusion, DrainTimes, Interrupts, RunLock, Workspace, drive, owner_stamp, park_for_orphan, park_for_tool_server};
+use ua_store::{RunRecord, RunStore, Store};
+use ua_store_sqlite::SqliteStore;
+
+use crate::compose::{self, Launch};
+use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING, chain};
+use crate::home::Home;
+use crate::progress;
+
+use super::summary;
+
+/// Takes the run and drives it to a conclusion of this process. Returns the exit code.
+pub(crate) async fn execute(home: &Home, store: SqliteStore, run: RunRecord, launch: &Launch, quiet: bool) -> Result<u8, CliError> {
+    let env = ua_core::system::env();
+    let trace = Trace::new(&env);
+    let owner = owner_stamp(trace.clone());
+    let _lock = RunLock::take(&home.locks(), &run.run_id, &owner)?;
+    let stop = StopSignal::default();
+    let interrupts = Interrupts::listen().map_err(|e| CliError::new(FAILED, format!("cannot listen for signals: {e}")))?;
+    tokio::spawn(interrupts.watch(stop.clone(), DrainTimes::default(), env.clone(), end_at_once));
+
+    let store: Arc<SqliteStore> = Arc::new(store);
+    let port: Arc<dyn Store> = store.clone();
+    let acquired_at = env.now();
+    let (lease, run) = port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
+    let workspace = Workspace::open(Path::new(&run.workspace_dir))?;
+    summary::write_restart_file(home, &run)?;
+    eprintln!("run {} · workspace {}", run.run_id, run.workspace_dir);
+
+    let transport = compose::tool_servers(home, &run, launch, &env)?;
+    let driven = match transport.fence_earlier().await {
+        Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, &env, &detail).await,
+        Fence::Gone => match transport.list().await {
+            Err(error) => park_for_tool_server(port.as_ref(), &lease, &env, &chain(&error)).await,
+            Ok(specs) => {
+                let wiring = compose::Wiring {
+                    run: &run,
+                    launch,
+                    store: port.clone(),
+                    lease: lease.clone(),
+                    trace,
+                    transport: transport.clone(),
+                    specs,
+                    watcher: progress::watcher(workspace.clone(), env.clone(), quiet),
+                    workspace,
+                    env: env.clone(),
+                    stop,
+                };
+                let (ports, settings) = compose::wire(wiring)?;
+                drive(&ports, &settings, acquired_at).await
+            }
+        },
+    };
+    transport.shutdown().await;
+    let code = match driven {
+        Ok((conclusion, run)) => {
+            let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
+            summary::write_restart_file(home, &records.run)?;
+            summary::print(home, &records)?;
+            Ok(exit_code(&conclusion))
+        }
+        Err(error) => Err(CliError::from(error)),
+    };
+    drop(port);
+    if let Some(store) = Arc::into_inner(store) {
+        store.close();
+    }
+    code
+}
+
+
+fn exit_code(conclusion: &Conclusion) -> u8 {
+    match conclusion {
+        Conclusion::Succeeded { .. } => OK,
+        Conclusion::Failed { .. } | Conclusion::Cancelled => FAILED,
+        Conclusion::Waiting { .. } => WAITING,
+        Conclusion::Stopped { reason, .. } => match reason {
+            RunStop::Interrupt => INTERRUPTED,
+            RunStop::Provider => PROVIDER,
+            RunStop::Budget | RunStop::Fingerprint | RunStop::ToolServer => WAITING,
+        },
+    }
+}
+
+/// A second signal: whatever is in flight stays in flight, which a resume knows how to read.
+#[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
+fn end_at_once() {
+    std::process::exit(i32::from(INTERRUPTED));
+}

@@ -1,0 +1,102 @@
+//! `ua job`: start a run, or resume the one that is named.
+
+use std::fs;
+use std::path::Path;
+
+use ua_core::{Message, Origin, RunId, RunSpec, SpecError};
+use ua_store::{NewRun, RunRecord, RunStore, StoreError};
+
+use crate::args::JobArgs;
+use crate::compose::Launch;
+use crate::error::CliError;
+use crate::home::Home;
+
+use super::execute;
+
+pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
+    let wanted = args.run_id.as_deref().map(RunId::parse).transpose();
+    let wanted = wanted.map_err(|e| CliError::usage(format!("cannot use --run-id: {e}")))?;
+    let Some(file) = &args.file else {
+        // `--resume` without a file: clap made sure that a run is named.
+        let name = args.run_id.as_deref().unwrap_or("last");
+        return super::resume::by_name(home, name, args.launch.mcp_config.as_deref(), args.launch.quiet).await;
+    };
+    let spec = read_job(file)?;
+    let env = ua_core::system::env();
+    let launch = Launch::new(file, &spec, &args.launch)?;
+    // Everything that can be known to be wrong is found before anything is stored or started.
+    launch.check(&spec)?;
+
+    let store = home.open()?;
+    if let Some(id) = &wanted {
+        match store.run(id).await {
+            Ok(existing) => return resume_existing(home, store, existing, &spec, args.launch.quiet).await,
+            Err(StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(CliError::store("look for the run", &error)),
+        }
+    }
+    if let Some(key) = &spec.job_key {
+        if let Some(earlier) = store.run_by_job_key(key).await.map_err(|e| CliError::store("look for the job key", &e))? {
+            return Err(taken_key(key, &earlier));
+        }
+    }
+    let run_id = wanted.unwrap_or_else(|| RunId::new(&env));
+    let workspace = home.workspace_for(&run_id, spec.artifacts.workspace_dir.as_deref(), env.now())?;
+    ua_runner::Workspace::create(&workspace)?;
+    let run = NewRun {
+        run_id,
+        created_at: env.now(),
+        entrypoint: "cli".to_owned(),
+        run_mode: "job".to_owned(),
+        opening: Message::user(Origin::Prompt, spec.opening_prompt()),
+        job_path: Some(file.display().to_string()),
+        workspace_dir: workspace.display().to_string(),
+        launch: launch.to_stored(),
+        parent_run_id: None,
+        spec,
+    };
+    let run = store.submit_run(run).await.map_err(|e| CliError::store("store the run", &e))?;
+    execute::execute(home, store, run, &launch, args.launch.quiet).await
+}
+
+async fn resume_existing(
+    home: &Home,
+    store: ua_store_sqlite::SqliteStore,
+    existing: RunRecord,
+    spec: &RunSpec,
+    quiet: bool,
+) -> Result<u8, CliError> {
+    if existing.spec != *spec {
+        return Err(CliError::usage(format!("run {} exists and was made of another job", existing.run_id))
+            .hint("a run's job never changes: choose another --run-id, or resume it with `ua resume`"));
+    }
+    super::resume::resume(home, store, existing, None, quiet).await
+}
+
+fn taken_key(key: &str, earlier: &RunRecord) -> CliError {
+    let id = &earlier.run_id;
+    let hint = match earlier.status {
+        ua_core::RunStatus::Succeeded => format!("it succeeded; see `ua runs show {id}`. For another execution use another `job_key`"),
+        ua_core::RunStatus::Failed | ua_core::RunStatus::Cancelled => format!("it is {}; see `ua runs show {id}`", earlier.status),
+        ua_core::RunStatus::Queued | ua_core::RunStatus::Running | ua_core::RunStatus::WaitingForHuman | ua_core::RunStatus::Stopped => {
+            format!("it is not finished: `ua resume {id}`")
+        }
+    };
+    CliError::usage(format!("the job key {key:?} was used by run {id} already")).hint(hint)
+}
+
+/// Reads a job file.
+fn read_job(file: &Path) -> Result<RunSpec, CliError> {
+    let text = fs::read_to_string(file).map_err(|e| {
+        CliError::usage(format!("cannot read the job file {}: {e}", file.display())).hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")
+    })?;
+    RunSpec::parse(&text).map_err(|error| {
+        let failure = CliError::usage(format!("{}: {error}", file.display()));
+        match error {
+            SpecError::Syntax(_) => failure.hint("a job file is a JSON object with at least an `objective`"),
+            SpecError::UnknownField { .. } => failure.hint("docs/guide/job-file.md lists every field; nothing was started"),
+            SpecError::Invalid { .. } => failure,
+        }
+    })
+}
+

@@ -1,0 +1,47 @@
+//! One command, one file.
+
+mod answer;
+mod calls;
+mod execute;
+mod job;
+mod resume;
+mod runs;
+mod summary;
+mod tools;
+
+use std::process::ExitCode;
+
+use crate::args::{Cli, Command, ShimArgs};
+use crate::error::CliError;
+use crate::home::Home;
+
+/// Runs a command and returns its exit code.
+pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
+    let home = Home::new(cli.root.as_deref())?;
+    match cli.command {
+        Command::Job(args) => job::run(&home, args).await,
+        Command::Resume(args) => resume::run(&home, args).await,
+        Command::Runs(command) => runs::run(&home, command).await,
+        Command::Calls(command) => calls::run(&home, command).await,
+        Command::Questions(args) => answer::list(&home, args).await,
+        Command::Answer(args) => answer::run(&home, args).await,
+        Command::Tools(command) => tools::run(command).await,
+        #[cfg(feature = "toolserver")]
+        Command::Toolserver(settings) => match ua_toolserver::serve_stdio(*settings).await {
+            Ok(()) => Ok(crate::error::OK),
+            Err(error) => Err(CliError::new(crate::error::FAILED, crate::error::chain(&error))),
+        },
+        Command::Shim(_) => Err(CliError::usage("the shim is started by the runner only")),
+    }
+}
+
+/// Stands between the runner and one tool server.
+pub(crate) fn shim(args: ShimArgs) -> ExitCode {
+    let code = ua_mcp::run_shim(ua_mcp::ShimArgs {
+        lock: args.lock,
+        server: args.server,
+        grace: std::time::Duration::from_millis(args.grace_ms),
+        command: args.command,
+    });
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}

@@ -1,0 +1,65 @@
+//! `ua resume`: go on with a run.
+
+use std::path::Path;
+
+use ua_core::RunStatus;
+use ua_runner::Workspace;
+use ua_store::{RunRecord, RunStore};
+use ua_store_sqlite::SqliteStore;
+
+use crate::args::ResumeArgs;
+use crate::compose::Launch;
+use crate::error::{CliError, FAILED, OK};
+use crate::find;
+use crate::home::Home;
+
+use super::{execute, summary};
+
+pub(crate) async fn run(home: &Home, args: ResumeArgs) -> Result<u8, CliError> {
+    by_name(home, &args.run, args.mcp_config.as_deref(), args.quiet).await
+}
+
+/// Resumes the run that a person named.
+pub(crate) async fn by_name(home: &Home, name: &str, mcp_config: Option<&Path>, quiet: bool) -> Result<u8, CliError> {
+    // Looked up without touching anything first, so that a typing error changes nothing.
+    let found = find::run(&home.open_read_only()?, name).await?;
+    if found.status.is_terminal() {
+        return finished(home, &found).await;
+    }
+    let store = home.open()?;
+    let run = store.run(&found.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
+    resume(home, store, run, mcp_config, quiet).await
+}
+
+/// Resumes a run, or says how it ended.
+pub(crate) async fn resume(home: &Home, store: SqliteStore, run: RunRecord, mcp_config: Option<&Path>, quiet: bool) -> Result<u8, CliError> {
+    if run.status.is_terminal() {
+        store.close();
+        return finished(home, &run).await;
+    }
+    if !Path::new(&run.workspace_dir).is_dir() {
+        return Err(CliError::storage(format!("the workspace of run {} is not there: {}", run.run_id, run.workspace_dir))
+            .hint("put it back where it was; its files are part of the run"));
+    }
+    let mut launch = Launch::from_stored(&run.launch)?;
+    if let Some(file) = mcp_config {
+        launch.mcp_config = Some(std::path::absolute(file).map_err(|e| CliError::usage(format!("cannot use {}: {e}", file.display())))?);
+    }
+    launch.check(&run.spec)?;
+    execute::execute(home, store, run, &launch, quiet).await
+}
+
+/// Says how a finished run ended; its files are written again if somebody removed them.
+async fn finished(home: &Home, run: &RunRecord) -> Result<u8, CliError> {
+    let store = home.open_read_only()?;
+    let records = store.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
+    if let Ok(workspace) = Workspace::open(Path::new(&run.workspace_dir)) {
+        let completion = workspace.path(&format!("{}.md", Workspace::completion_name(&run.run_id)));
+        if !completion.exists() {
+            ua_runner::write_conclusion(&workspace, &records)?;
+        }
+    }
+    eprintln!("run {} is finished already; nothing was run", run.run_id);
+    summary::print(home, &records)?;
+    Ok(if run.status == RunStatus::Succeeded { OK } else { FAILED })
+}

@@ -1,0 +1,104 @@
+//! `ua runs`: look at runs, ask one to end.
+
+use serde_json::json;
+use ua_core::{CallStatus, RunStatus};
+use ua_runner::RunLock;
+use ua_store::{RunRecord, RunStore};
+
+use crate::args::RunsCommand;
+use crate::error::{CliError, OK};
+use crate::find;
+use crate::home::Home;
+use crate::output::{line, print_json, print_table};
+
+use super::summary;
+
+pub(crate) async fn run(home: &Home, command: RunsCommand) -> Result<u8, CliError> {
+    match command {
+        RunsCommand::List { limit, json } => list(home, limit, json).await,
+        RunsCommand::Show { run, json } => show(home, &run, json).await,
+        RunsCommand::Cancel { run, reason } => cancel(home, &run, &reason).await,
+    }
+}
+
+/// What a person is told about a run's status: a `running` run whose lock is free has crashed.
+fn shown_status(home: &Home, run: &RunRecord) -> String {
+    match run.status {
+        RunStatus::Running if !RunLock::is_held(&home.locks(), &run.run_id) => "crashed".to_owned(),
+        RunStatus::Stopped => format!("stopped ({})", run.stop_reason.map_or("?", ua_core::RunStop::as_str)),
+        RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
+            run.status.to_string()
+        }
+    }
+}
+
+async fn list(home: &Home, limit: u32, json: bool) -> Result<u8, CliError> {
+    let runs = home.open_read_only()?.runs(limit).await.map_err(|e| CliError::store("list the runs", &e))?;
+    if json {
+        let rows: Vec<_> = runs
+            .iter()
+            .map(|run| {
+                json!({
+                    "run_id": run.run_id, "status": run.status, "shown_status": shown_status(home, run), "stop_reason": run.stop_reason,
+                    "status_detail": run.status_detail, "created_at": run.created_at, "updated_at": run.updated_at,
+                    "turn_index": run.turn_index, "objective": run.spec.objective, "workspace_dir": run.workspace_dir,
+                    "job_path": run.job_path, "job_key": run.job_key, "parent_run_id": run.parent_run_id,
+                })
+            })
+            .collect();
+        print_json(&rows)?;
+    } else {
+        let rows = runs.iter().map(|run| {
+            vec![
+                run.run_id.to_string(),
+                shown_status(home, run),
+                run.turn_index.to_string(),
+                run.updated_at.to_string(),
+                line(&run.spec.objective, 60),
+            ]
+        });
+        print_table(&["RUN", "STATUS", "TURNS", "UPDATED", "OBJECTIVE"], rows.collect())?;
+    }
+    Ok(OK)
+}
+
+async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
+    let store = home.open_read_only()?;
+    let run = find::run(&store, name).await?;
+    let records = store.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
+    if json {
+        print_json(&records)?;
+        return Ok(OK);
+    }
+    summary::print(home, &records)?;
+    let count = |status: CallStatus| records.calls.iter().filter(|call| call.status == status).count();
+    let counts: Vec<String> =
+        CallStatus::ALL.iter().filter(|status| count(**status) > 0).map(|status| format!("{} {status}", count(*status))).collect();
+    crate::output::print(&format!(
+        "Status         {}\nTurns          {}\nCalls          {}\nStarted        {}\nTraces         {}\n",
+        shown_status(home, &records.run),
+        records.run.turn_index,
+        if counts.is_empty() { "none".to_owned() } else { counts.join(", ") },
+        records.run.created_at,
+        records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
+    ))?;
+    Ok(OK)
+}
+
+async fn cancel(home: &Home, name: &str, reason: &str) -> Result<u8, CliError> {
+    let found = find::run(&home.open_read_only()?, name).await?;
+    if found.status.is_terminal() {
+        return Err(CliError::usage(format!("run {} is {} already", found.run_id, found.status)));
+    }
+    let env = ua_core::system::env();
+    let store = home.open()?;
+    store.request_cancel(&found.run_id, reason, env.now()).await.map_err(|e| CliError::store("ask the run to end", &e))?;
+    store.close();
+    let when = if RunLock::is_held(&home.locks(), &found.run_id) {
+        "its process ends it at the next boundary".to_owned()
+    } else {
+        format!("no process drives it; `ua resume {}` ends it", found.run_id)
+    };
+    eprintln!("asked run {} to end: {when}", found.run_id);
+    Ok(OK)
+}

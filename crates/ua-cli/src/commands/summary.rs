@@ -1,0 +1,120 @@
+//! What is printed when a process's work on a run ends, and the file that says how to go on.
+
+use std::fs;
+use std::path::Path;
+
+use ua_core::{CallStatus, RunStatus};
+use ua_runner::Workspace;
+use ua_store::{Choice, QuestionRecord, QuestionStatus, RunRecord, RunRecords};
+
+use crate::error::CliError;
+use crate::home::Home;
+use crate::output::{line, plain, print as write_out};
+
+/// Prints the final summary on standard output.
+pub(crate) fn print(home: &Home, records: &RunRecords) -> Result<(), CliError> {
+    write_out(&text(home, records))
+}
+
+fn text(home: &Home, records: &RunRecords) -> String {
+    let run = &records.run;
+    let workspace = Path::new(&run.workspace_dir);
+    let mut out = format!("{} · run {}\n", headline(run), run.run_id);
+    if let Some(output) = run.final_output.as_deref().filter(|text| !text.trim().is_empty()) {
+        out.push_str(&format!("\n{}\n", indented(output)));
+    }
+    let effects: Vec<String> = records.calls.iter().filter_map(effect_line).collect();
+    if !effects.is_empty() {
+        out.push_str(&format!("\nEffects\n{}\n", effects.join("\n")));
+    }
+    let open = records.questions.iter().filter(|q| q.status == QuestionStatus::Open);
+    for question in open {
+        out.push_str(&question_text(question));
+    }
+    if let Some(artifact) = &run.final_artifact_ref {
+        out.push_str(&format!("\nMain artifact  {}\n", workspace.join(artifact).display()));
+    }
+    let completion = workspace.join(format!("{}.md", Workspace::completion_name(&run.run_id)));
+    out.push_str(&format!("\nWorkspace      {}\nDetails        {}\n", workspace.display(), completion.display()));
+    if !run.status.is_terminal() {
+        out.push_str(&format!("Go on with     ua resume {}{}\n", run.run_id, root_flag(home)));
+    }
+    out
+}
+
+/// `--root DIR`, when the default would not find the run again.
+fn root_flag(home: &Home) -> String {
+    let default = std::path::absolute("AGENT_RUN_WORKSPACES").ok();
+    if default.as_deref() == Some(home.root()) { String::new() } else { format!(" --root {}", home.root().display()) }
+}
+
+fn headline(run: &RunRecord) -> String {
+    let detail = run.status_detail.as_deref().map_or_else(String::new, |detail| format!(": {}", plain(detail)));
+    match run.status {
+        RunStatus::Succeeded => "succeeded".to_owned(),
+        RunStatus::Failed => format!("failed{detail}"),
+        RunStatus::Cancelled => format!("cancelled{detail}"),
+        RunStatus::WaitingForHuman => "waiting for a person".to_owned(),
+        RunStatus::Stopped => format!("stopped ({}){detail}", run.stop_reason.map_or("unknown reason", ua_core::RunStop::as_str)),
+        RunStatus::Queued | RunStatus::Running => run.status.to_string(),
+    }
+}
+
+fn effect_line(call: &ua_store::CallRecord) -> Option<String> {
+    let is_effect = call.policy.effect_kind.is_some() || call.policy.class == ua_core::SideEffectClass::External;
+    if !is_effect || call.status == CallStatus::Cancelled {
+        return None;
+    }
+    let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, 90)));
+    let status = if call.deduplicated_from.is_some() { "not repeated" } else { call.status.as_str() };
+    Some(format!("  {:<24} {:<14}{id}", line(&call.name.tool, 24), status))
+}
+
+/// A question with the commands that answer it.
+pub(crate) fn question_text(question: &QuestionRecord) -> String {
+    let words: Vec<&str> = question.choices.iter().map(|choice| word(*choice)).collect();
+    let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&question.text));
+    out.push_str(&format!("Answer with    ua answer {} {}\n", question.question_id, words.join("|")));
+    if let Some(call) = question.call_id.as_ref().filter(|_| question.choices.contains(&Choice::Happened)) {
+        out.push_str(&format!("or             ua calls resolve {call} --happened | --execute | --skip | --abort\n"));
+    }
+    out
+}
+
+/// The word that answers.
+pub(crate) fn word(choice: Choice) -> &'static str {
+    match choice {
+        Choice::Happened => "happened",
+        Choice::Execute => "execute",
+        Choice::Skip => "skip",
+        Choice::Abort => "abort",
+        Choice::Continue => "continue",
+    }
+}
+
+fn indented(text: &str) -> String {
+    plain(text.trim()).lines().map(|line| format!("  {line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Writes `RESTART.md` into the root: which run, where it is, how to go on (Durable runner, current state; restart file).
+pub(crate) fn write_restart_file(home: &Home, run: &RunRecord) -> Result<(), CliError> {
+    let workspace = Path::new(&run.workspace_dir);
+    let next = if run.status.is_terminal() {
+        "The run is finished; there is nothing to resume.".to_owned()
+    } else {
+        format!("Resume it with:\n\n    ua resume {}{}", run.run_id, root_flag(home))
+    };
+    let text = format!(
+        "# Last run\n\n- run: {}\n- status: {}\n- workspace: {}\n- resume packet: {}\n- completion file: {}\n\n{next}\n",
+        run.run_id,
+        run.status,
+        workspace.display(),
+        workspace.join(format!("{}.md", Workspace::packet_name(&run.run_id))).display(),
+        workspace.join(format!("{}.md", Workspace::completion_name(&run.run_id))).display(),
+    );
+    let path = home.root().join("RESTART.md");
+    let temporary = home.root().join(".RESTART.md.tmp");
+    fs::write(&temporary, text)
+        .and_then(|()| fs::rename(&temporary, &path))
+        .map_err(|e| CliError::storage(format!("cannot write {}: {e}", path.display())).hint("check that the disk is writable and not full; nothing was sent"))
+}

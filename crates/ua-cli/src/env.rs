@@ -1,0 +1,34 @@
+//! The environment: the one place that reads it.
+
+use std::collections::BTreeMap;
+
+/// A variable, unless it is missing, empty or not text.
+#[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
+pub(crate) fn var(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Variables that tool servers may see; everything else, keys and tokens above all, stays with us.
+const PASSED_ON: [&str; 16] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "TERM",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+/// The environment a tool server starts with, before its own configuration is added.
+pub(crate) fn for_tool_servers() -> BTreeMap<String, String> {
+    PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), var(name)?))).collect()
+}

@@ -1,0 +1,146 @@
+//! What a person sees when something goes wrong: one paragraph, a hint, an exit code.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | succeeded |
+//! | 1 | failed, or cancelled |
+//! | 2 | usage: arguments, job file, configuration |
+//! | 69 | the model provider is not available |
+//! | 74 | storage |
+//! | 75 | waiting for a person, or stopped; resume later |
+//! | 130 | interrupted |
+
+use ua_runner::{LockError, RunError};
+use ua_store::StoreError;
+
+use crate::output::plain;
+
+/// A failure of the command, ready to be shown.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    code: u8,
+    message: String,
+    hint: Option<String>,
+}
+
+/// Succeeded.
+pub(crate) const OK: u8 = 0;
+/// Failed.
+pub(crate) const FAILED: u8 = 1;
+/// Arguments, job file, configuration.
+pub(crate) const USAGE: u8 = 2;
+/// The model provider is not available.
+pub(crate) const PROVIDER: u8 = 69;
+/// Storage.
+pub(crate) const STORAGE: u8 = 74;
+/// Waiting for a person, or stopped.
+pub(crate) const WAITING: u8 = 75;
+/// Interrupted by a signal.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+impl CliError {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(USAGE, message)
+    }
+
+    pub(crate) fn storage(message: impl Into<String>) -> Self {
+        Self::new(STORAGE, message)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    pub(crate) fn print(&self) {
+        eprintln!("error: {}", plain(&self.message));
+        if let Some(hint) = &self.hint {
+            eprintln!("hint: {}", plain(hint));
+        }
+    }
+
+    /// An error of the store, with its exit code and what to do.
+    pub(crate) fn store(doing: &str, error: &StoreError) -> Self {
+        let message = format!("cannot {doing}: {}", chain(error));
+        match error {
+            StoreError::NotFound { .. } => Self::usage(message).hint("`ua runs list` shows what there is"),
+            StoreError::Conflict { .. } | StoreError::Exists { .. } => Self::usage(message),
+            StoreError::Fenced { .. } => {
+                Self::new(WAITING, message).hint("another process took this run over and goes on with it; this one changed nothing more")
+            }
+            StoreError::KeyTaken { .. } | StoreError::EffectLimit { .. } => Self::new(FAILED, message),
+            StoreError::Corrupt { .. } => Self::storage(message).hint("nothing was changed; keep a copy of the database file before anything else"),
+            StoreError::Unavailable { .. } => {
+                Self::storage(message).hint("nothing was sent after this point; make the database usable and run `ua resume last`")
+            }
+        }
+    }
+}
+
+/// An error and its causes, in one sentence.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+/// The store's error somewhere among the causes.
+fn store_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a StoreError> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(store) = error.downcast_ref::<StoreError>() {
+            return Some(store);
+        }
+        next = error.source();
+    }
+    None
+}
+
+impl From<RunError> for CliError {
+    fn from(error: RunError) -> Self {
+        if let Some(store) = store_cause(&error) {
+            return Self { message: format!("the run stopped: {}", chain(&error)), ..Self::store("drive the run", store) };
+        }
+        let message = format!("the run stopped: {}", chain(&error));
+        match &error {
+            RunError::Workspace(_) => Self::storage(message).hint("make the workspace writable, then `ua resume last`"),
+            RunError::Gateway { .. } => Self::usage(message),
+            RunError::Store { .. } | RunError::History { .. } | RunError::Machine(_) => {
+                Self::new(FAILED, message).hint("this looks like a bug in ua; the run is unharmed and can be looked at with `ua runs show`")
+            }
+        }
+    }
+}
+
+impl From<LockError> for CliError {
+    fn from(error: LockError) -> Self {
+        let message = chain(&error);
+        match error {
+            LockError::Held { .. } => {
+                Self::new(WAITING, message).hint("wait for it, or end that process and run `ua resume` again; nothing was changed")
+            }
+            LockError::Io { .. } => Self::storage(message),
+        }
+    }
+}
+
+impl From<ua_runner::WorkspaceError> for CliError {
+    fn from(error: ua_runner::WorkspaceError) -> Self {
+        Self::storage(chain(&error)).hint("check that the folder exists, is writable and the disk is not full")
+    }
+}

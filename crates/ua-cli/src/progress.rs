@@ -1,0 +1,144 @@
+//! Progress while a run works: lines on standard error, the same lines in `run.log`, and `trace.jsonl` for machines.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ua_core::{CallStatus, Env, Timestamp};
+use ua_gateway::Notice;
+use ua_runner::{Signal, Watcher, Workspace};
+use ua_store::CallRecord;
+
+use crate::output::line;
+
+/// Where progress goes.
+struct Progress {
+    workspace: Workspace,
+    env: Env,
+    started_at: Timestamp,
+    quiet: bool,
+    sent_at: Mutex<std::collections::BTreeMap<String, Timestamp>>,
+}
+
+/// Makes the watcher of one process's work on a run.
+pub(crate) fn watcher(workspace: Workspace, env: Env, quiet: bool) -> Watcher {
+    let progress = Progress { workspace, started_at: env.now(), env, quiet, sent_at: Mutex::default() };
+    Arc::new(move |signal| progress.take(&signal))
+}
+
+impl Progress {
+    fn take(&self, signal: &Signal) {
+        if let Some(text) = self.line_for(signal) {
+            let now = self.env.now();
+            if !self.quiet {
+                eprintln!("[{}] {text}", clock(now.since(self.started_at)));
+            }
+            self.keep("run.log", &format!("{now} {text}"));
+        }
+        if let Some(mut event) = event_for(signal) {
+            event["at"] = json!(self.env.now());
+            self.keep("trace.jsonl", &event.to_string());
+        }
+    }
+
+    /// These files can be made again from the database, so a full disk must not end the run here: the database says so itself.
+    fn keep(&self, file: &str, text: &str) {
+        if let Err(error) = self.workspace.append_line(file, text) {
+            tracing::debug!(%error, file, "a line of progress could not be kept");
+        }
+    }
+
+    fn line_for(&self, signal: &Signal) -> Option<String> {
+        match signal {
+            Signal::Resuming { turn_index, in_flight } => {
+                Some(format!("resuming after turn {turn_index}, {in_flight} call(s) in flight"))
+            }
+            Signal::Thinking { turn } => Some(format!("turn {turn} · thinking")),
+            Signal::Retrying { attempt, why, wait_millis } => {
+                let wait = seconds(Duration::from_millis(*wait_millis));
+                Some(format!("model · attempt {attempt} failed ({}), again in {wait}", line(why, 120)))
+            }
+            Signal::Recorded { turn, calls, tool_calls, max_tool_calls } => {
+                let budget = max_tool_calls.map_or_else(|| tool_calls.to_string(), |max| format!("{tool_calls}/{max}"));
+                (*calls > 0).then(|| format!("turn {turn} · {calls} call(s) planned · {budget} calls used"))
+            }
+            Signal::Call(notice) => self.call_line(notice),
+            Signal::Guided { text } => Some(format!("told the model to go on: {}", line(text, 120))),
+            Signal::Text { .. } | Signal::Committed { .. } => None,
+        }
+    }
+
+    fn call_line(&self, notice: &Notice) -> Option<String> {
+        match notice {
+            Notice::Sending { call } => {
+                let mut sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner);
+                sent.insert(call.call_id.to_string(), self.env.now());
+                let again = if call.attempt > 1 { format!(" (attempt {})", call.attempt) } else { String::new() };
+                Some(format!("{} · {} {}{again}", place(call), call.name.tool, line(&call.arguments.to_string(), 90)))
+            }
+            Notice::Settled { call } => {
+                let sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
+                let took = sent.map_or_else(String::new, |at| format!(" in {}", seconds(self.env.now().since(at))));
+                Some(format!("{} · {} {}{took}", place(call), call.name.tool, outcome(call)))
+            }
+            Notice::Retrying { call, wait } => {
+                let why = line(call.error_detail.as_deref().unwrap_or("it failed"), 120);
+                Some(format!("{} · {} did not happen ({why}), again in {}", place(call), call.name.tool, seconds(*wait)))
+            }
+            Notice::Held { question } => Some(format!("held · {}", line(&question.text, 200))),
+        }
+    }
+}
+
+fn place(call: &CallRecord) -> String {
+    format!("turn {} · call {}", call.position.turn, call.position.ordinal)
+}
+
+fn outcome(call: &CallRecord) -> String {
+    let detail = || call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 120)));
+    match call.status {
+        CallStatus::Succeeded if call.deduplicated_from.is_some() => "done before, not repeated".to_owned(),
+        CallStatus::Succeeded => "ok".to_owned(),
+        CallStatus::Cancelled => format!("not run{}", detail()),
+        CallStatus::FailedDefinite | CallStatus::FailedReported => format!("failed{}", detail()),
+        CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown => call.status.to_string(),
+    }
+}
+
+fn event_for(signal: &Signal) -> Option<Value> {
+    let call_event = |event: &str, call: &CallRecord| {
+        json!({
+            "event": event, "run_id": call.run_id, "step_id": call.step_id, "tool_call_id": call.call_id, "turn": call.position.turn,
+            "ordinal": call.position.ordinal, "tool": call.name.raw, "status": call.status, "attempt": call.attempt,
+        })
+    };
+    Some(match signal {
+        Signal::Resuming { turn_index, in_flight } => json!({"event": "resuming", "turn_index": turn_index, "in_flight": in_flight}),
+        Signal::Thinking { turn } => json!({"event": "thinking", "turn": turn}),
+        Signal::Retrying { attempt, why, wait_millis } => {
+            json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis})
+        }
+        Signal::Recorded { turn, calls, tool_calls, .. } => {
+            json!({"event": "turn_recorded", "turn": turn, "calls": calls, "tool_calls": tool_calls})
+        }
+        Signal::Call(Notice::Sending { call }) => call_event("call_sending", call),
+        Signal::Call(Notice::Settled { call }) => call_event("call_settled", call),
+        Signal::Call(Notice::Retrying { call, .. }) => call_event("call_retrying", call),
+        Signal::Call(Notice::Held { question }) => {
+            json!({"event": "held", "question_id": question.question_id, "tool_call_id": question.call_id, "kind": question.kind})
+        }
+        Signal::Committed { turn } => json!({"event": "turn_committed", "turn": turn}),
+        Signal::Guided { text } => json!({"event": "guided", "text": text}),
+        Signal::Text { .. } => return None,
+    })
+}
+
+/// `mm:ss`, or `h:mm:ss` after an hour.
+fn clock(span: Duration) -> String {
+    let (hours, minutes, seconds) = (span.as_secs() / 3600, span.as_secs() / 60 % 60, span.as_secs() % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes:02}:{seconds:02}") }
+}
+
+fn seconds(span: Duration) -> String {
+    format!("{}.{} s", span.as_secs(), span.subsec_millis() / 100)
+}

@@ -1,0 +1,305 @@
+//! Canonical JSON and digests: two argument objects that mean the same give the same bytes, for ever.
+//!
+//! RFC 8785 (JCS) with three additions: integers that a double cannot hold are kept exact (the RFC would map
+//! 9007199254740993 and …992 to one text, and so two message ids to one key), duplicate object keys are refused instead
+//! of the last one silently winning, and top-level fields that a policy calls volatile are left out.
+//! Durable Jobs v1 spec §8.2; golden vectors below must never change.
+
+use std::fmt;
+
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
+use sha2::Digest as _;
+
+/// A SHA-256 digest, shown and stored as 64 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sha256([u8; 32]);
+
+/// Digests `bytes`.
+pub fn sha256(bytes: impl AsRef<[u8]>) -> Sha256 {
+    Sha256(sha2::Sha256::digest(bytes).into())
+}
+
+impl Sha256 {
+    /// Wraps a digest that was computed elsewhere, over a stream for example.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 64 digits.
+    pub fn to_hex(self) -> String {
+        self.to_string()
+    }
+
+    /// Reads 64 hexadecimal digits.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0_u8; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Sha256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Sha256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Serialize for Sha256 {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sha256 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::from_hex(&text).ok_or_else(|| de::Error::custom("not a sha256 in hexadecimal"))
+    }
+}
+
+/// The digest of a call's canonical arguments (`normalized_args_hash` of the ledger).
+pub type ArgsHash = Sha256;
+
+/// JSON that cannot be given one meaning.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CanonicalError {
+    /// Not JSON, or JSON with a duplicate key, or too deep.
+    #[error("read the JSON: {0}")]
+    Syntax(String),
+    /// An integer that no 64-bit type holds; a parser would round it.
+    #[error("keep the integer {0} exact: write it as a string")]
+    IntegerTooLarge(String),
+}
+
+/// JSON text in canonical form.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CanonicalJson(String);
+
+/// Marks an integer beyond ±(2^53−1) in canonical text; a private-use character, so that no ordinary string equals it.
+const EXACT_INTEGER: &str = "\u{E000}int:";
+
+impl CanonicalJson {
+    /// Puts `value` in canonical form, leaving out the top-level fields named in `volatile`.
+    pub fn of(value: &Value, volatile: &[String]) -> Result<Self, CanonicalError> {
+        let kept = match value {
+            Value::Object(map) => Value::Object(
+                map.iter().filter(|(name, _)| !volatile.contains(name)).map(|(n, v)| (n.clone(), exact(v))).collect(),
+            ),
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => exact(other),
+        };
+        serde_json_canonicalizer::to_string(&kept).map(Self).map_err(|e| CanonicalError::Syntax(e.to_string()))
+    }
+
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The digest of the canonical text.
+    pub fn hash(&self) -> ArgsHash {
+        sha256(&self.0)
+    }
+}
+
+fn exact(value: &Value) -> Value {
+    const SAFE: u64 = (1 << 53) - 1;
+    match value {
+        Value::Number(n) if n.as_i64().is_some_and(|i| i.unsigned_abs() > SAFE) || n.as_u64().is_some_and(|u| u > SAFE) => {
+            Value::String(format!("{EXACT_INTEGER}{n}"))
+        }
+        Value::Array(items) => Value::Array(items.iter().map(exact).collect()),
+        Value::Object(map) => Value::Object(map.iter().map(|(n, v)| (n.clone(), exact(v))).collect()),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => other.clone(),
+    }
+}
+
+/// Parses JSON, refusing duplicate keys and integers that no 64-bit type holds.
+pub fn parse_strict(text: &str) -> Result<Value, CanonicalError> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Strict.deserialize(&mut deserializer).map_err(|e| CanonicalError::Syntax(e.to_string()))?;
+    deserializer.end().map_err(|e| CanonicalError::Syntax(e.to_string()))?;
+    match oversized_integer(text) {
+        Some(digits) => Err(CanonicalError::IntegerTooLarge(digits)),
+        None => Ok(value),
+    }
+}
+
+/// Finds an integer literal outside every string that neither `i64` nor `u64` holds. `text` is valid JSON.
+fn oversized_integer(text: &str) -> Option<String> {
+    let mut rest = text;
+    loop {
+        let start = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit())?;
+        rest = &rest[start..];
+        if rest.starts_with('"') {
+            let mut escaped = false;
+            let end = rest[1..].find(|c: char| {
+                let closes = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                closes
+            })?;
+            rest = &rest[end + 2..];
+        } else {
+            let is_number_part = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
+            let end = rest.find(|c: char| !is_number_part(c)).unwrap_or(rest.len());
+            let literal = &rest[..end];
+            let is_integer = !literal.contains(['.', 'e', 'E']);
+            if is_integer && literal.parse::<i64>().is_err() && literal.parse::<u64>().is_err() {
+                return Some(literal.to_owned());
+            }
+            rest = &rest[end..];
+        }
+    }
+}
+
+/// Deserializes a [`Value`] and refuses duplicate keys.
+struct Strict;
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number that is not finite"))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(Strict)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = access.next_key::<String>()? {
+            let value = access.next_value_seed(Strict)?;
+            if map.contains_key(&name) {
+                return Err(de::Error::custom(format!("the key {name:?} appears twice")));
+            }
+            map.insert(name, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn canonical(text: &str) -> String {
+        CanonicalJson::of(&parse_strict(text).unwrap(), &[]).unwrap().0
+    }
+
+    #[test]
+    fn golden_vectors_never_change() {
+        let vectors = [
+            (r#"{"b":1,"a":[true,null]}"#, r#"{"a":[true,null],"b":1}"#),
+            (r#"{"n":1.0}"#, r#"{"n":1}"#),
+            (r#"{"n":0.011000000000000001}"#, r#"{"n":0.011000000000000001}"#),
+            (r#"{"n":9007199254740993}"#, "{\"n\":\"\u{E000}int:9007199254740993\"}"),
+            (r#"{"n":9007199254740991}"#, r#"{"n":9007199254740991}"#),
+            ("{\"\u{20ac}\":1,\"\\r\":2,\"\u{1F600}\":3,\"\u{fb33}\":4}", "{\"\\r\":2,\"\u{20ac}\":1,\"\u{1F600}\":3,\"\u{fb33}\":4}"),
+        ];
+        for (text, expected) in vectors {
+            assert_eq!(canonical(text), expected);
+        }
+        assert_eq!(
+            CanonicalJson::of(&json!({"to": "a@example.test", "n": 1}), &[]).unwrap().hash().to_hex(),
+            sha256(r#"{"n":1,"to":"a@example.test"}"#).to_hex()
+        );
+        assert_eq!(sha256("abc").to_hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn neighbouring_large_integers_stay_apart() {
+        assert_ne!(canonical("9007199254740993"), canonical("9007199254740992"));
+        assert_ne!(canonical("9007199254740993"), canonical(r#""9007199254740993""#));
+    }
+
+    #[test]
+    fn ambiguous_json_is_refused() {
+        assert!(matches!(parse_strict(r#"{"a":1,"a":2}"#), Err(CanonicalError::Syntax(m)) if m.contains("twice")));
+        assert!(matches!(parse_strict(r#"{"a":18446744073709551616}"#), Err(CanonicalError::IntegerTooLarge(_))));
+        assert!(parse_strict(r#"{"a":"18446744073709551616 \" 18446744073709551616"}"#).is_ok());
+        assert!(parse_strict(r#"{"a":1} trailing"#).is_err());
+    }
+
+    #[test]
+    fn volatile_fields_do_not_count() {
+        let volatile = ["client_request_id".to_owned()];
+        let one = CanonicalJson::of(&json!({"client_request_id": "1", "x": 1}), &volatile).unwrap();
+        let two = CanonicalJson::of(&json!({"client_request_id": "2", "x": 1}), &volatile).unwrap();
+        assert_eq!(one, two);
+        // Only at the top: a nested field of that name is somebody's data.
+        assert!(CanonicalJson::of(&json!({"x": {"client_request_id": "2"}}), &volatile).unwrap().as_str().contains('2'));
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            prop::num::f64::NORMAL.prop_map(Value::from),
+            ".*".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(".{0,4}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_stored_and_read_again_has_the_same_hash(value in any_json()) {
+            let stored = serde_json::to_string(&value).unwrap();
+            let again = parse_strict(&stored).unwrap();
+            prop_assert_eq!(CanonicalJson::of(&value, &[]), CanonicalJson::of(&again, &[]));
+        }
+    }
+}

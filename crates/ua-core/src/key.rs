@@ -1,0 +1,108 @@
+//! Idempotency keys: what makes two calls one effect.
+//!
+//! Durable Jobs v1 spec §8.2 joins the parts as bare strings, so that `"ab" + "c"` equals `"a" + "bc"`; here every label and
+//! every value is hashed with its length.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::Digest as _;
+
+use crate::canonical::Sha256;
+
+/// The name of one intended effect: 64 hexadecimal digits, handed to the tool unchanged on every attempt.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IdempotencyKey(String);
+
+impl IdempotencyKey {
+    /// Reads a stored key.
+    pub fn from_stored(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The key's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Builds a key out of labelled fields.
+#[derive(Debug)]
+pub struct KeyBuilder {
+    hasher: sha2::Sha256,
+}
+
+impl KeyBuilder {
+    /// Starts a key of the given kind; a new way to build keys takes a new kind, so that old ones stay valid.
+    pub fn new(kind: &str) -> Self {
+        Self { hasher: sha2::Sha256::new() }.field("kind", kind)
+    }
+
+    /// Adds a field. Order matters.
+    #[must_use]
+    pub fn field(mut self, label: &str, value: &str) -> Self {
+        for part in [label, value] {
+            self.hasher.update((part.len() as u64).to_be_bytes());
+            self.hasher.update(part.as_bytes());
+        }
+        self
+    }
+
+    /// Ends the key.
+    pub fn finish(self) -> IdempotencyKey {
+        IdempotencyKey(self.digest().to_hex())
+    }
+
+    /// The digest of the fields, for scopes and fingerprints.
+    pub fn digest(self) -> Sha256 {
+        Sha256::from_bytes(self.hasher.finalize().into())
+    }
+}
+
+/// What the effect is, whatever the wording and the route: recipients and subject of an e-mail, content and
+/// destination of an upload (Durable Jobs v1 spec §8.2, `side_effect_scope`). Stored as readable text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Scope(String);
+
+impl Scope {
+    /// Makes a scope from an effect kind and the canonical text of the projected arguments.
+    pub fn new(effect: &str, projection: &str) -> Self {
+        Self(format!("{effect} {projection}"))
+    }
+
+    /// Reads a stored scope.
+    pub fn from_stored(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The scope's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_framed() {
+        let key = |a: &str, b: &str| KeyBuilder::new("t").field("run", a).field("tool", b).finish();
+        assert_ne!(key("r1", "0mcp"), key("r10", "mcp"));
+        assert_ne!(key("ab", "c"), key("a", "bc"));
+    }
+
+    #[test]
+    fn a_golden_key_never_changes() {
+        let key = KeyBuilder::new("ua.idempotency.v1").field("root", "run_1").field("tool", "send_email").finish();
+        assert_eq!(key.as_str(), "4e52c32388e69c4ccb9540caa70caf9abafe48ea9a37a8eb7475b6a050be6939");
+    }
+}

@@ -1,0 +1,47 @@
+//! The vocabulary of durable agent jobs and the pure rules over it. No I/O happens here.
+//!
+//! A *run* executes one job. It is made of *steps* (phases), a step of *turns* (one model reply plus the results of
+//! its tool calls), a turn of *tool calls*, and a tool call of *attempts*. What an attempt brought back is a *receipt*.
+//! `docs/glossary.md` has the whole list; every other crate uses these types and no synonyms of them.
+//!
+//! ```
+//! use ua_core::{CallEvent, CallStatus};
+//!
+//! // A call whose outcome was lost may be settled by evidence, but it never silently starts over from `succeeded`.
+//! assert_eq!(CallStatus::Running.on(CallEvent::OutcomeLost), Ok(CallStatus::Unknown));
+//! assert!(CallStatus::Succeeded.on(CallEvent::Started).is_err());
+//! ```
+
+mod call;
+mod canonical;
+mod env;
+mod failure;
+mod id;
+mod key;
+mod message;
+mod policy;
+mod reply;
+mod spec;
+mod status;
+#[cfg(feature = "system")]
+pub mod system;
+mod tool;
+
+pub use call::{PlannedCall, Position, Refusal};
+pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Sha256, parse_strict, sha256};
+pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
+pub use failure::FailureClass;
+pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
+pub use key::{IdempotencyKey, KeyBuilder, Scope};
+pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage};
+pub use policy::{
+    CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
+};
+pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent};
+pub use spec::{
+    Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, SpecError, StopCondition, ToolsSpec,
+};
+pub use status::{
+    CallEvent, CallStatus, FailureKind, IllegalTransition, Resolution, RunStatus, StepStatus, StopReason as RunStop,
+};
+pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};

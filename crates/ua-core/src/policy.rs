@@ -1,0 +1,222 @@
+//! What is decided about a call before it runs: its class, what to do when its outcome is lost, how its key travels.
+//!
+//! Durable Jobs v1 spec §7 and §8; the decision itself is `ua-classify`'s work.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::status::text_enum;
+
+text_enum! {
+    /// What a call touches (Durable Jobs v1 spec §7.2), in order of rising caution.
+    SideEffectClass {
+        /// It only looks.
+        ReadOnly = "read_only",
+        /// It writes files or runs programs on this machine.
+        Local = "local",
+        /// It changes persistent memory.
+        Memory = "memory",
+        /// It changes something outside.
+        External = "external",
+    }
+}
+
+impl SideEffectClass {
+    /// Whether the call is a barrier in its turn and its RUNNING and receipt are synced to stable storage.
+    pub const fn has_effect(self) -> bool {
+        !matches!(self, Self::ReadOnly)
+    }
+}
+
+text_enum! {
+    /// What happens to a call that was sent and whose outcome nobody knows (`replay_policy` of the ledger).
+    OnUnknown {
+        /// Run it again: harmless for reads and for local files that are replaced whole.
+        Redo = "redo",
+        /// Run it again under the same key, which the tool honours.
+        RedoKeyed = "redo_keyed",
+        /// Ask a read-only tool whether it happened.
+        Probe = "probe",
+        /// Stop and ask a person.
+        Hold = "hold",
+        /// Tell the model that the outcome is unknown and block the scope.
+        Continue = "continue",
+    }
+}
+
+text_enum! {
+    /// What happens when another call of the lineage may already have had this effect in other words.
+    OnScopeConflict {
+        /// Ask a person.
+        Ask = "ask",
+        /// Refuse the call and tell the model.
+        Refuse = "refuse",
+        /// Let it run.
+        Allow = "allow",
+    }
+}
+
+text_enum! {
+    /// Where a class came from, strongest first.
+    ClassSource {
+        /// A policy file of the user's.
+        UserPolicy = "user_policy",
+        /// `side_effect_denylist` or `read_only_allowlist`.
+        List = "list",
+        /// A known tool, by our shipped policy.
+        Shipped = "shipped",
+        /// What the server says about it.
+        Annotation = "annotation",
+        /// The words in its name.
+        Name = "name",
+        /// Nothing said anything.
+        Default = "default",
+    }
+}
+
+/// How a tool receives the idempotency key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyChannel {
+    /// An argument of this name; the model never sees it.
+    Argument(String),
+    /// An HTTP header of this name.
+    Header(String),
+    /// The request's MCP `_meta`. Counts as honoured only because a policy says so.
+    Meta,
+}
+
+/// What an effect is: `<object>.<verb>`, for example `email.send`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EffectKind(String);
+
+impl EffectKind {
+    /// Verbs of effects that create something and therefore are identified by content.
+    const CREATING: [&'static str; 11] =
+        ["send", "create", "upload", "publish", "post", "invite", "comment", "reply", "forward", "pay", "notify"];
+
+    /// Reads `<object>.<verb>`; both parts are lower-case words.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_word = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        let (object, verb) = text.split_once('.')?;
+        (is_word(object) && is_word(verb)).then(|| Self(text.to_owned()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the effect creates something, so that asking for it twice means once.
+    pub fn is_creating(&self) -> bool {
+        self.0.split_once('.').is_some_and(|(_, verb)| Self::CREATING.contains(&verb))
+    }
+}
+
+/// How one argument enters a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScopeField {
+    /// The argument's value as it is.
+    Value(String),
+    /// A mail address or a list of them: sorted, lower-cased.
+    Addresses(String),
+    /// A workspace file or a list of them: the digests of their contents.
+    Files(String),
+}
+
+impl ScopeField {
+    /// The argument's name.
+    pub fn argument(&self) -> &str {
+        match self {
+            Self::Value(name) | Self::Addresses(name) | Self::Files(name) => name,
+        }
+    }
+}
+
+/// Which arguments name the effect, whatever the wording and the route.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ScopeRule(pub Vec<ScopeField>);
+
+/// Everything decided about a call when it was planned; stored with it, so that a resume does not decide anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallPolicy {
+    /// What the call touches.
+    pub class: SideEffectClass,
+    /// What happens when its outcome is lost.
+    pub on_unknown: OnUnknown,
+    /// How the tool receives the key; `None` when it has no channel that counts.
+    pub key_channel: Option<KeyChannel>,
+    /// How long the other side remembers a key; `None` means for ever.
+    pub key_ttl: Option<Duration>,
+    /// The tool refuses to run without a key.
+    pub requires_idempotency_key: bool,
+    /// What the effect is, for tools whose effects are declared.
+    pub effect_kind: Option<EffectKind>,
+    /// Which arguments name the effect.
+    pub scope: ScopeRule,
+    /// Top-level arguments that do not make a call another call.
+    pub volatile_fields: Vec<String>,
+    /// Arguments that name workspace files the tool sends out; their digests are compared before a keyed redo.
+    pub sends_files: Vec<String>,
+    /// Regular expressions over a reported error's text that prove that nothing happened; `.*` for our own tools.
+    pub errors_without_effect: Vec<String>,
+    /// How long to wait for an answer; `None` waits as long as it takes.
+    pub timeout: Option<Duration>,
+    /// A person approves each call first.
+    pub needs_approval: bool,
+    /// What happens when the scope was touched before in other words.
+    pub on_scope_conflict: OnScopeConflict,
+    /// Which rule decided (`policy_rule_id`).
+    pub rule_id: String,
+    /// What kind of rule that was.
+    pub class_source: ClassSource,
+    /// Why, in a sentence.
+    pub reason: String,
+}
+
+impl CallPolicy {
+    /// The cautious default: external, no key channel, ask a person when in doubt.
+    pub fn unclassified() -> Self {
+        Self {
+            class: SideEffectClass::External,
+            on_unknown: OnUnknown::Hold,
+            key_channel: None,
+            key_ttl: None,
+            requires_idempotency_key: false,
+            effect_kind: None,
+            scope: ScopeRule::default(),
+            volatile_fields: Vec::new(),
+            sends_files: Vec::new(),
+            errors_without_effect: Vec::new(),
+            timeout: None,
+            needs_approval: false,
+            on_scope_conflict: OnScopeConflict::Ask,
+            rule_id: "default".to_owned(),
+            class_source: ClassSource::Default,
+            reason: "nothing is known about this tool, so it is treated as an external side effect".to_owned(),
+        }
+    }
+
+    /// Whether equal calls of a lineage are one effect (`effect_kind` with a creating verb).
+    pub fn is_by_content(&self) -> bool {
+        self.effect_kind.as_ref().is_some_and(EffectKind::is_creating)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_creating_verbs_are_by_content() {
+        assert!(EffectKind::parse("email.send").unwrap().is_creating());
+        assert!(!EffectKind::parse("email.delete").unwrap().is_creating());
+        for bad in ["email", ".send", "email.", "Email.send", "a.b.c"] {
+            assert_eq!(EffectKind::parse(bad), None, "{bad}");
+        }
+    }
+}

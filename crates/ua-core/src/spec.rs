@@ -1,0 +1,534 @@
+//! The job file: a run's immutable contract (RunSpec, Durable Jobs v1 spec §6).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A job file that cannot be accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Not JSON, or JSON of the wrong shape.
+    #[error("read the job: {0}")]
+    Syntax(String),
+    /// A field nobody knows.
+    #[error("read the job: unknown field `{field}`{}", nearest.as_ref().map_or(String::new(), |n| format!(", did you mean `{n}`?")))]
+    UnknownField {
+        /// The field, with its path.
+        field: String,
+        /// The known field that looks most like it.
+        nearest: Option<String>,
+    },
+    /// A value that cannot be worked with.
+    #[error("read the job: `{field}` {why}")]
+    Invalid {
+        /// The field, with its path.
+        field: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A job: what is to be reached, within which limits. Immutable once a run was made of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// What is to be reached, in a sentence or two.
+    pub objective: String,
+    /// Further instructions for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// Data the prompt speaks of; shown to the model as JSON.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub inputs: Map<String, Value>,
+    /// What must not happen.
+    #[serde(default)]
+    pub constraints: Constraints,
+    /// Where the run stops by itself.
+    #[serde(default)]
+    pub budgets: Budgets,
+    /// What must hold, over receipts and files, before the run counts as succeeded.
+    #[serde(default)]
+    pub stop_conditions: Vec<StopCondition>,
+    /// When a person is asked.
+    #[serde(default)]
+    pub escalation: Escalation,
+    /// Where files go, and which are expected.
+    #[serde(default)]
+    pub artifacts: Artifacts,
+    /// Which model runs it; the command line wins over it.
+    #[serde(default)]
+    pub model: ModelChoice,
+    /// Which tools it may use.
+    #[serde(default)]
+    pub tools: ToolsSpec,
+    /// Policy files, relative to the job file, laid over the user's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<String>,
+    /// Names one intended execution: a second start under the same key is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_key: Option<String>,
+}
+
+/// What must not happen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Constraints {
+    /// The report names its sources.
+    pub must_cite_sources: bool,
+    /// The same declared effect asked for twice happens once.
+    pub no_duplicate_external_actions: bool,
+    /// Host suffixes that crawls and HTTP tools may reach; empty allows any.
+    pub allowed_domains: Vec<String>,
+    /// Tool globs or effect kinds that are refused.
+    pub forbidden_actions: Vec<String>,
+}
+
+impl Default for Constraints {
+    fn default() -> Self {
+        Self {
+            must_cite_sources: false,
+            no_duplicate_external_actions: true,
+            allowed_domains: Vec::new(),
+            forbidden_actions: Vec::new(),
+        }
+    }
+}
+
+/// Where a run stops by itself. The numbers are those of Durable Jobs v1 spec §6; a missing one means no limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Budgets {
+    /// Minutes in which a process held the run, over all resumes.
+    pub max_wallclock_minutes: u64,
+    /// Steps (phases, iterations).
+    pub max_steps: u32,
+    /// Tool calls, counted when the model asks for them.
+    pub max_tool_calls: u32,
+    /// Attempts after the first, for one call that definitely failed.
+    pub max_retries_per_tool_call: u32,
+    /// Equal errors in a row.
+    pub max_same_error_repeats: u32,
+    /// Turns; no limit when missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u32>,
+    /// Tokens of all requests; no limit when missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            max_wallclock_minutes: 90,
+            max_steps: 50,
+            max_tool_calls: 250,
+            max_retries_per_tool_call: 5,
+            max_same_error_repeats: 3,
+            max_turns: None,
+            max_tokens: None,
+        }
+    }
+}
+
+/// Something that must hold over receipts and files before the run counts as succeeded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum StopCondition {
+    /// One of the short names of Durable Jobs v1 spec §6: `report_pdf_created`, `email_sent_once`, `final_notification_sent`.
+    Named(String),
+    /// A declared effect happened at least `count` times, and is refused beyond `max`.
+    Effect {
+        /// The effect kind, for example `email.send`.
+        effect: String,
+        /// At least this often.
+        #[serde(default = "one")]
+        count: u32,
+        /// At most this often.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max: Option<u32>,
+    },
+    /// A file exists in the workspace.
+    Artifact {
+        /// Its path, relative to the workspace.
+        artifact: String,
+        /// Its media type, checked by its first bytes where that is possible.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        media_type: Option<String>,
+    },
+}
+
+const fn one() -> u32 {
+    1
+}
+
+impl StopCondition {
+    /// The short names and what they stand for.
+    pub const NAMES: [&'static str; 3] = ["report_pdf_created", "email_sent_once", "final_notification_sent"];
+
+    /// Replaces a short name by what it stands for; others are returned as they are.
+    #[must_use]
+    pub fn expanded(&self) -> Self {
+        match self {
+            Self::Named(name) => match name.as_str() {
+                "email_sent_once" => Self::Effect { effect: "email.send".to_owned(), count: 1, max: Some(1) },
+                "final_notification_sent" => Self::Effect { effect: "run.notify".to_owned(), count: 1, max: None },
+                "report_pdf_created" => Self::Artifact {
+                    artifact: "work_products/report.pdf".to_owned(),
+                    media_type: Some("application/pdf".to_owned()),
+                },
+                _ => self.clone(),
+            },
+            Self::Effect { .. } | Self::Artifact { .. } => self.clone(),
+        }
+    }
+
+    /// The condition in words, for people and models.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Named(name) => name.clone(),
+            Self::Effect { effect, count, max: Some(max) } if count == max => format!("{effect} exactly {count}×"),
+            Self::Effect { effect, count, max: Some(max) } => format!("{effect} {count} to {max}×"),
+            Self::Effect { effect, count, max: None } => format!("{effect} at least {count}×"),
+            Self::Artifact { artifact, media_type: None } => format!("file {artifact}"),
+            Self::Artifact { artifact, media_type: Some(media_type) } => format!("file {artifact} ({media_type})"),
+        }
+    }
+}
+
+/// When a person is asked; a switch that is off hands the failure to the model instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Escalation {
+    /// The recipient is not clear.
+    pub ask_human_on_ambiguous_recipient: bool,
+    /// A tool or provider refuses the credentials.
+    pub ask_human_on_auth_failure: bool,
+    /// The same failure again and again.
+    pub ask_human_on_repeated_failures: bool,
+}
+
+impl Default for Escalation {
+    fn default() -> Self {
+        Self {
+            ask_human_on_ambiguous_recipient: true,
+            ask_human_on_auth_failure: true,
+            ask_human_on_repeated_failures: true,
+        }
+    }
+}
+
+/// Where files go, and which are expected.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Artifacts {
+    /// The run's folder, inside the workspace root; `<id>` is replaced. Made up when missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_dir: Option<String>,
+    /// Files that must exist at the end: a path relative to the workspace, or a bare name to be found in it.
+    pub expected_outputs: Vec<String>,
+}
+
+/// Which model runs the job.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelChoice {
+    /// `anthropic` or `scripted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The provider's name of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// For `scripted`: the script, relative to the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// The most output tokens of one reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u32>,
+    /// Sampling temperature, in thousandths, so that the job stays exactly comparable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature_milli: Option<u32>,
+    /// Replaces the built-in system prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+}
+
+/// Which tools a job may use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolsSpec {
+    /// Start our own tool server.
+    pub builtin: bool,
+    /// Offer `run_command`.
+    pub run_command: bool,
+    /// Servers of the MCP configuration to start; all of them when missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Vec<String>>,
+    /// Globs over tool names; only these are offered when not empty.
+    pub allow: Vec<String>,
+    /// Globs over tool names that are refused.
+    pub deny: Vec<String>,
+    /// Lifts the ban on file-edit tools of other servers.
+    pub allow_file_edit_tools: bool,
+}
+
+impl Default for ToolsSpec {
+    fn default() -> Self {
+        Self {
+            builtin: true,
+            run_command: false,
+            servers: None,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            allow_file_edit_tools: false,
+        }
+    }
+}
+
+/// The largest job file that is read.
+const MAX_BYTES: usize = 256 * 1024;
+
+impl RunSpec {
+    /// Reads a job file's text. Unknown fields are refused, with the nearest known name.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        if text.len() > MAX_BYTES {
+            return Err(SpecError::Syntax(format!("it is larger than {} KiB", MAX_BYTES / 1024)));
+        }
+        let value = crate::canonical::parse_strict(text).map_err(|e| SpecError::Syntax(e.to_string()))?;
+        check_fields(&value, "", FIELDS)?;
+        let spec: Self = serde_json::from_value(value).map_err(|e| SpecError::Syntax(e.to_string()))?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        let invalid = |field: &str, why: &str| Err(SpecError::Invalid { field: field.to_owned(), why: why.to_owned() });
+        if self.objective.trim().is_empty() {
+            return invalid("objective", "is empty: say what the run is to reach");
+        }
+        for (index, condition) in self.stop_conditions.iter().enumerate() {
+            let field = format!("stop_conditions[{index}]");
+            match condition {
+                StopCondition::Named(name) if !StopCondition::NAMES.contains(&name.as_str()) => {
+                    let why = format!("is {name:?}; known names are {}, or write {{\"effect\": …}} or {{\"artifact\": …}}", StopCondition::NAMES.join(", "));
+                    return invalid(&field, &why);
+                }
+                StopCondition::Effect { effect, .. } if crate::EffectKind::parse(effect).is_none() => {
+                    return invalid(&field, "needs an effect of the form `<object>.<verb>`, for example `email.send`");
+                }
+                StopCondition::Effect { count, max: Some(max), .. } if max < count => {
+                    return invalid(&field, "has a `max` below its `count`");
+                }
+                StopCondition::Named(_) | StopCondition::Effect { .. } | StopCondition::Artifact { .. } => {}
+            }
+        }
+        if self.job_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
+            return invalid("job_key", "is empty");
+        }
+        if self.budgets.max_tool_calls == 0 {
+            return invalid("budgets.max_tool_calls", "is 0: the run could do nothing");
+        }
+        Ok(())
+    }
+
+    /// What the model is told first: objective, constraints, stop conditions, prompt and inputs.
+    pub fn opening_prompt(&self) -> String {
+        let mut text = format!("# Objective\n\n{}\n", self.objective.trim());
+        if let Some(prompt) = &self.prompt {
+            text.push_str(&format!("\n# Instructions\n\n{}\n", prompt.trim()));
+        }
+        if !self.inputs.is_empty() {
+            let inputs = serde_json::to_string_pretty(&self.inputs).unwrap_or_default();
+            text.push_str(&format!("\n# Inputs\n\n```json\n{inputs}\n```\n"));
+        }
+        if !self.stop_conditions.is_empty() || !self.artifacts.expected_outputs.is_empty() {
+            text.push_str("\n# Done when\n\n");
+            for condition in &self.stop_conditions {
+                text.push_str(&format!("- {}\n", condition.expanded().describe()));
+            }
+            for output in &self.artifacts.expected_outputs {
+                text.push_str(&format!("- file {output}\n"));
+            }
+        }
+        if self.constraints.must_cite_sources {
+            text.push_str("\nCite the source of every claim.\n");
+        }
+        text
+    }
+}
+
+/// The known fields of a job, as a tree: the names of an object's fields and, where they are objects, theirs.
+struct Known(&'static [(&'static str, Option<&'static Known>)]);
+
+const FIELDS: &Known = &Known(&[
+    ("objective", None),
+    ("prompt", None),
+    ("inputs", None),
+    (
+        "constraints",
+        Some(&Known(&[
+            ("must_cite_sources", None),
+            ("no_duplicate_external_actions", None),
+            ("allowed_domains", None),
+            ("forbidden_actions", None),
+        ])),
+    ),
+    (
+        "budgets",
+        Some(&Known(&[
+            ("max_wallclock_minutes", None),
+            ("max_steps", None),
+            ("max_tool_calls", None),
+            ("max_retries_per_tool_call", None),
+            ("max_same_error_repeats", None),
+            ("max_turns", None),
+            ("max_tokens", None),
+        ])),
+    ),
+    ("stop_conditions", None),
+    (
+        "escalation",
+        Some(&Known(&[
+            ("ask_human_on_ambiguous_recipient", None),
+            ("ask_human_on_auth_failure", None),
+            ("ask_human_on_repeated_failures", None),
+        ])),
+    ),
+    ("artifacts", Some(&Known(&[("workspace_dir", None), ("expected_outputs", None)]))),
+    (
+        "model",
+        Some(&Known(&[
+            ("provider", None),
+            ("name", None),
+            ("script", None),
+            ("max_output_tokens", None),
+            ("temperature_milli", None),
+            ("system_prompt", None),
+        ])),
+    ),
+    (
+        "tools",
+        Some(&Known(&[
+            ("builtin", None),
+            ("run_command", None),
+            ("servers", None),
+            ("allow", None),
+            ("deny", None),
+            ("allow_file_edit_tools", None),
+        ])),
+    ),
+    ("policies", None),
+    ("job_key", None),
+]);
+
+fn check_fields(value: &Value, path: &str, known: &Known) -> Result<(), SpecError> {
+    let Value::Object(map) = value else {
+        let field = if path.is_empty() { "the job" } else { path };
+        return Err(SpecError::Invalid { field: field.to_owned(), why: "must be a JSON object".to_owned() });
+    };
+    for (name, inner) in map {
+        let full = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match known.0.iter().find(|(field, _)| field == name) {
+            Some((_, Some(fields))) => check_fields(inner, &full, fields)?,
+            Some((_, None)) => {}
+            None => return Err(SpecError::UnknownField { field: full, nearest: nearest(name, path, known) }),
+        }
+    }
+    Ok(())
+}
+
+/// The known name most like `name`, if one is near enough to be meant: first in this object, then anywhere in the job.
+fn nearest(name: &str, path: &str, known: &Known) -> Option<String> {
+    let here = known.0.iter().map(|(field, _)| {
+        let full = if path.is_empty() { (*field).to_owned() } else { format!("{path}.{field}") };
+        (strsim::jaro_winkler(name, field), full)
+    });
+    let anywhere = FIELDS.0.iter().flat_map(|(outer, inner)| {
+        let nested = inner.iter().flat_map(|known| known.0.iter());
+        nested.map(move |(field, _)| (strsim::jaro_winkler(name, field) - 0.05, format!("{outer}.{field}")))
+    });
+    let best = here.chain(anywhere).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.75).then_some(best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The RunSpec of Durable Jobs v1 spec §6, word for word.
+    const SPEC_6: &str = r#"{
+      "objective": "Create a research report from N URLs and email it to X",
+      "constraints": {"must_cite_sources": true, "no_duplicate_external_actions": true, "allowed_domains": [], "forbidden_actions": []},
+      "budgets": {"max_wallclock_minutes": 90, "max_steps": 50, "max_tool_calls": 250, "max_retries_per_tool_call": 5, "max_same_error_repeats": 3},
+      "stop_conditions": ["report_pdf_created", "email_sent_once", "final_notification_sent"],
+      "escalation": {"ask_human_on_ambiguous_recipient": true, "ask_human_on_auth_failure": true, "ask_human_on_repeated_failures": true},
+      "artifacts": {"workspace_dir": "AGENT_RUN_WORKSPACES/session_<id>/", "expected_outputs": ["report.html", "report.pdf", "transcript.md"]}
+    }"#;
+
+    #[test]
+    fn the_run_spec_of_the_source_document_is_accepted_and_its_numbers_are_the_defaults() {
+        let spec = RunSpec::parse(SPEC_6).unwrap();
+        assert_eq!(spec.budgets, Budgets::default());
+        assert_eq!(spec.escalation, Escalation::default());
+        let again = RunSpec::parse(&serde_json::to_string(&spec).unwrap()).unwrap();
+        assert_eq!(again, spec);
+    }
+
+    #[test]
+    fn unknown_fields_are_refused_with_the_nearest_known_name() {
+        let cases = [
+            (r#"{"objectve": "x"}"#, "objectve", Some("objective")),
+            (r#"{"objective": "x", "budgets": {"max_toolcalls": 3}}"#, "budgets.max_toolcalls", Some("budgets.max_tool_calls")),
+            (r#"{"objective": "x", "max_tool_calls": 3}"#, "max_tool_calls", Some("budgets.max_tool_calls")),
+            (r#"{"objective": "x", "zzz": 3}"#, "zzz", None),
+        ];
+        for (text, field, nearest) in cases {
+            let expected = SpecError::UnknownField { field: field.to_owned(), nearest: nearest.map(str::to_owned) };
+            assert_eq!(RunSpec::parse(text), Err(expected));
+        }
+    }
+
+    #[test]
+    fn the_list_of_known_fields_matches_the_types() {
+        let spec = RunSpec::parse(SPEC_6).unwrap();
+        let mut full = serde_json::to_value(&spec).unwrap();
+        full["prompt"] = "p".into();
+        full["inputs"] = serde_json::json!({"a": 1});
+        full["policies"] = serde_json::json!(["p.toml"]);
+        full["job_key"] = "k".into();
+        full["model"] = serde_json::json!({"provider": "scripted", "name": "m", "script": "s", "max_output_tokens": 1, "temperature_milli": 1, "system_prompt": "s"});
+        full["tools"]["servers"] = serde_json::json!([]);
+        full["budgets"]["max_turns"] = 1.into();
+        full["budgets"]["max_tokens"] = 1.into();
+        let parsed = RunSpec::parse(&full.to_string()).unwrap();
+        let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let round_trip = serde_json::to_value(&parsed).unwrap();
+        assert_eq!(names(&round_trip), names(&full));
+        let mut known: Vec<&str> = FIELDS.0.iter().map(|(name, _)| *name).collect();
+        known.sort_unstable();
+        let mut stored = names(&round_trip);
+        stored.sort_unstable();
+        assert_eq!(stored, known);
+        for (outer, inner) in FIELDS.0 {
+            if let Some(inner) = inner {
+                let mut stored = names(&round_trip[outer]);
+                stored.sort_unstable();
+                let mut known: Vec<&str> = inner.0.iter().map(|(name, _)| *name).collect();
+                known.sort_unstable();
+                assert_eq!(stored, known, "{outer}");
+            }
+        }
+    }
+
+    #[test]
+    fn conditions_are_checked_when_the_job_is_read() {
+        for bad in [
+            r#"{"objective": " "}"#,
+            r#"{"objective": "x", "stop_conditions": ["mail_sent"]}"#,
+            r#"{"objective": "x", "stop_conditions": [{"effect": "mail"}]}"#,
+            r#"{"objective": "x", "stop_conditions": [{"effect": "email.send", "count": 2, "max": 1}]}"#,
+            r#"{"objective": "x", "budgets": {"max_tool_calls": 0}}"#,
+            r#"{"objective": "x", "budgets": []}"#,
+        ] {
+            assert!(matches!(RunSpec::parse(bad), Err(SpecError::Invalid { .. })), "{bad}");
+        }
+    }
+}

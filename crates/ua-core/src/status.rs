@@ -1,0 +1,301 @@
+//! Lifecycles: the statuses of runs, steps and tool calls, and the one table of a call's transitions.
+//!
+//! Durable Jobs v1 spec §5 and §8.3, extended: a call whose outcome was lost is `unknown`, never `failed`.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! text_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum $name {
+            $($(#[$vdoc])* #[serde(rename = $text)] $variant),+
+        }
+
+        impl $name {
+            /// Every value, in the order of its lifecycle.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word that is stored and shown.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    other => Err(format!("{other:?} is none of {}", [$($text),+].join(", "))),
+                }
+            }
+        }
+    };
+}
+pub(crate) use text_enum;
+
+text_enum! {
+    /// Where a run stands. *Crashed* is not stored: it is a `running` run whose lock is free.
+    RunStatus {
+        /// Submitted, never started.
+        Queued = "queued",
+        /// Owned by a process, or by one that died.
+        Running = "running",
+        /// Stopped until a person answers a question (S0's `waiting`).
+        WaitingForHuman = "waiting_for_human",
+        /// Stopped for a reason that a resume may lift.
+        Stopped = "stopped",
+        /// Every stop condition held.
+        Succeeded = "succeeded",
+        /// Ended without reaching its stop conditions.
+        Failed = "failed",
+        /// Ended because a person asked for it.
+        Cancelled = "cancelled",
+    }
+}
+
+impl RunStatus {
+    /// Whether nothing can happen to the run any more.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+text_enum! {
+    /// Why a run is `stopped`.
+    StopReason {
+        /// A budget was reached; resume with a larger one.
+        Budget = "budget",
+        /// A signal asked the process to stop.
+        Interrupt = "interrupt",
+        /// The model provider could not be reached or refused.
+        Provider = "provider",
+        /// The job, its tools or its model are no longer what the run started with.
+        Fingerprint = "fingerprint",
+        /// A tool server could not be started or reached.
+        ToolServer = "tool_server",
+    }
+}
+
+text_enum! {
+    /// Where a step stands (Durable Jobs v1 spec §5).
+    StepStatus {
+        /// Planned.
+        Ready = "ready",
+        /// Being executed.
+        Running = "running",
+        /// Waiting for a person.
+        Blocked = "blocked",
+        /// Done.
+        Succeeded = "succeeded",
+        /// Ended without being done.
+        Failed = "failed",
+        /// Not needed.
+        Skipped = "skipped",
+    }
+}
+
+text_enum! {
+    /// Where a tool call stands. The database stores the two failures as `failed` plus a failure kind.
+    CallStatus {
+        /// Planned in the same write as the model's reply; never sent.
+        Prepared = "prepared",
+        /// An attempt was committed and may have been sent.
+        Running = "running",
+        /// Its effect happened, by receipt or by evidence.
+        Succeeded = "succeeded",
+        /// It did not happen; it may be tried again.
+        FailedDefinite = "failed_definite",
+        /// The tool answered with an error; the model sees it.
+        FailedReported = "failed_reported",
+        /// Sent, outcome not known.
+        Unknown = "unknown",
+        /// Never sent and never will be.
+        Cancelled = "cancelled",
+    }
+}
+
+text_enum! {
+    /// The two ways to fail.
+    FailureKind {
+        /// Nothing left us, or the other side refused before acting.
+        Definite = "definite",
+        /// The tool reported an error.
+        Reported = "reported",
+    }
+}
+
+text_enum! {
+    /// How a person, a probe or a rule settled a call that could not settle itself.
+    Resolution {
+        /// A person says that it happened.
+        Happened = "happened",
+        /// A person ordered another attempt.
+        Executed = "executed",
+        /// A person skipped it; it may have happened and goes on blocking its scope.
+        Skipped = "skipped",
+        /// The gateway refused it before it was sent.
+        Refused = "refused",
+        /// An earlier call of the same turn failed.
+        AfterFailure = "after_failure",
+        /// The run was cancelled first.
+        RunCancelled = "run_cancelled",
+        /// The model's reply was cut, so its tool uses do not count.
+        ReplyCut = "reply_cut",
+        /// Another call of the lineage already had this effect.
+        Deduplicated = "deduplicated",
+    }
+}
+
+/// Something that happens to a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CallEvent {
+    /// An attempt is committed: PREPARED, a definite failure or UNKNOWN becomes RUNNING; all others refuse.
+    Started,
+    /// A receipt or evidence says it happened: RUNNING or UNKNOWN becomes SUCCEEDED; all others refuse.
+    Succeeded,
+    /// Another call's receipt answers it: PREPARED becomes SUCCEEDED without an attempt; all others refuse.
+    Deduplicated,
+    /// It provably did not happen: RUNNING or UNKNOWN becomes FAILED (definite); all others refuse.
+    FailedDefinitely,
+    /// The tool reported an error: RUNNING or UNKNOWN becomes FAILED (reported); all others refuse.
+    FailureReported,
+    /// Sent and not answered: RUNNING becomes UNKNOWN; all others refuse.
+    OutcomeLost,
+    /// It will not be sent: PREPARED becomes CANCELLED; all others refuse.
+    Cancelled,
+}
+
+impl CallEvent {
+    /// Every event.
+    pub const ALL: &'static [Self] = &[
+        Self::Started,
+        Self::Succeeded,
+        Self::Deduplicated,
+        Self::FailedDefinitely,
+        Self::FailureReported,
+        Self::OutcomeLost,
+        Self::Cancelled,
+    ];
+}
+
+/// An event that its status does not allow: a bug, or a second writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("apply {event:?} to a call that is {from}")]
+pub struct IllegalTransition {
+    /// The status the call had.
+    pub from: CallStatus,
+    /// What was to happen to it.
+    pub event: CallEvent,
+}
+
+impl CallStatus {
+    /// Applies `event`. This match is the whole table; the database repeats it as a trigger.
+    pub fn on(self, event: CallEvent) -> Result<Self, IllegalTransition> {
+        use CallEvent as E;
+        use CallStatus as S;
+        Ok(match (self, event) {
+            (S::Prepared, E::Cancelled) => S::Cancelled,
+            (S::Prepared, E::Deduplicated) => S::Succeeded,
+            (S::Prepared | S::FailedDefinite | S::Unknown, E::Started) => S::Running,
+            (S::Running | S::Unknown, E::Succeeded) => S::Succeeded,
+            (S::Running | S::Unknown, E::FailedDefinitely) => S::FailedDefinite,
+            (S::Running | S::Unknown, E::FailureReported) => S::FailedReported,
+            (S::Running, E::OutcomeLost) => S::Unknown,
+            (from, event) => return Err(IllegalTransition { from, event }),
+        })
+    }
+
+    /// Whether the call needs nothing more before its turn can be committed. `unknown` counts only once a person
+    /// skipped it, which is the resolution's business, not the status's.
+    pub const fn is_settled(self) -> bool {
+        matches!(self, Self::Succeeded | Self::FailedDefinite | Self::FailedReported | Self::Cancelled)
+    }
+
+    /// Whether a row in this status holds its idempotency key against others.
+    pub const fn claims_key(self) -> bool {
+        matches!(self, Self::Running | Self::Unknown | Self::Succeeded)
+    }
+
+    /// The status word of the database (Durable Jobs v1 spec §5): both failures are `failed`.
+    pub const fn column(self) -> &'static str {
+        match self {
+            Self::FailedDefinite | Self::FailedReported => "failed",
+            other => other.as_str(),
+        }
+    }
+
+    /// The failure kind that the database stores beside [`column`](Self::column).
+    pub const fn failure_kind(self) -> Option<FailureKind> {
+        match self {
+            Self::FailedDefinite => Some(FailureKind::Definite),
+            Self::FailedReported => Some(FailureKind::Reported),
+            Self::Prepared | Self::Running | Self::Succeeded | Self::Unknown | Self::Cancelled => None,
+        }
+    }
+
+    /// Reads the two columns back.
+    pub fn from_columns(status: &str, kind: Option<&str>) -> Result<Self, String> {
+        match (status, kind) {
+            ("failed", Some("definite")) => Ok(Self::FailedDefinite),
+            ("failed", Some("reported")) => Ok(Self::FailedReported),
+            ("failed", other) => Err(format!("a failed call has failure kind {other:?}")),
+            (status, None) => status.parse(),
+            (status, Some(kind)) => Err(format!("a call that is {status} has failure kind {kind:?}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_transition_table_is_exactly_this() {
+        use CallEvent as E;
+        use CallStatus as S;
+        let legal = [
+            (S::Prepared, E::Started, S::Running),
+            (S::Prepared, E::Deduplicated, S::Succeeded),
+            (S::Prepared, E::Cancelled, S::Cancelled),
+            (S::Running, E::Succeeded, S::Succeeded),
+            (S::Running, E::FailedDefinitely, S::FailedDefinite),
+            (S::Running, E::FailureReported, S::FailedReported),
+            (S::Running, E::OutcomeLost, S::Unknown),
+            (S::FailedDefinite, E::Started, S::Running),
+            (S::Unknown, E::Started, S::Running),
+            (S::Unknown, E::Succeeded, S::Succeeded),
+            (S::Unknown, E::FailedDefinitely, S::FailedDefinite),
+            (S::Unknown, E::FailureReported, S::FailedReported),
+        ];
+        let mut found = Vec::new();
+        for &from in S::ALL {
+            for &event in E::ALL {
+                if let Ok(to) = from.on(event) {
+                    found.push((from, event, to));
+                }
+            }
+        }
+        assert_eq!(found.len(), legal.len());
+        for row in legal {
+            assert!(found.contains(&row), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn statuses_survive_their_columns() {
+        for &status in CallStatus::ALL {
+            let kind = status.failure_kind().map(FailureKind::as_str);
+            assert_eq!(CallStatus::from_columns(status.column(), kind), Ok(status));
+        }
+        assert!(CallStatus::from_columns("failed", None).is_err());
+        assert!(CallStatus::from_columns("running", Some("definite")).is_err());
+    }
+}

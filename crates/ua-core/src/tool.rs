@@ -1,0 +1,102 @@
+//! Tools: their names, what servers say about them, and what a model asks of them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::canonical::Sha256;
+use crate::key::KeyBuilder;
+use crate::status::text_enum;
+
+text_enum! {
+    /// Where a tool comes from (`tool_namespace` of the ledger).
+    ToolNamespace {
+        /// Our own tool server.
+        Local = "local",
+        /// Any other MCP server.
+        Mcp = "mcp",
+        /// A Composio tool router.
+        Composio = "composio",
+        /// A tool of a client that owns the loop.
+        ClaudeCode = "claude_code",
+    }
+}
+
+/// A tool's name in its three forms.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ToolName {
+    /// As the model sent it: `mcp__server__tool`.
+    pub raw: String,
+    /// The server's name in the configuration; `ua` for our own.
+    pub server: String,
+    /// The bare name, as the server knows it.
+    pub tool: String,
+    /// Where it comes from.
+    pub namespace: ToolNamespace,
+}
+
+impl ToolName {
+    /// Names `tool` of `server`, in the form a model sees.
+    pub fn qualified(namespace: ToolNamespace, server: &str, tool: &str) -> Self {
+        let raw = format!("mcp__{server}__{tool}");
+        Self { raw, server: server.to_owned(), tool: tool.to_owned(), namespace }
+    }
+}
+
+impl fmt::Display for ToolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.raw)
+    }
+}
+
+/// What a server claims about a tool. Claims of a server that is not marked trusted may only raise caution.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolAnnotations {
+    /// `readOnlyHint`.
+    pub read_only: Option<bool>,
+    /// `destructiveHint`.
+    pub destructive: Option<bool>,
+    /// `idempotentHint`.
+    pub idempotent: Option<bool>,
+    /// `openWorldHint`.
+    pub open_world: Option<bool>,
+}
+
+/// A tool that a server offers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: ToolName,
+    /// What it does, in the server's words.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub input_schema: Value,
+    /// What the server claims.
+    pub annotations: ToolAnnotations,
+}
+
+impl ToolSpec {
+    /// The digest of everything about the tool that a model or a person relied on.
+    pub fn digest(&self) -> Sha256 {
+        let annotations = serde_json::to_string(&self.annotations).unwrap_or_default();
+        let schema = serde_json_canonicalizer::to_string(&self.input_schema).unwrap_or_default();
+        KeyBuilder::new("ua.tool.v1")
+            .field("name", &self.name.raw)
+            .field("description", &self.description)
+            .field("schema", &schema)
+            .field("annotations", &annotations)
+            .digest()
+    }
+}
+
+/// A tool use in a model's reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolUse {
+    /// The provider's id, which the result must carry back.
+    pub id: String,
+    /// The name as the model sent it.
+    pub name: String,
+    /// The arguments, or the text that was not JSON.
+    pub input: Value,
+}

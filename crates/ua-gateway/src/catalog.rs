@@ -1,0 +1,98 @@
+//! The tools of a step: pinned when the step begins, offered to the model, looked up when it asks for one.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use ua_classify::{Classifier, without_key_argument};
+use ua_core::{CallPolicy, Sha256, ToolSpec};
+
+use crate::error::GatewayError;
+use crate::guardrail::Rules;
+
+/// A tool as a model sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Offer {
+    /// The qualified name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its arguments, without the argument that carries the key.
+    pub input_schema: Value,
+}
+
+pub(crate) struct Entry {
+    pub(crate) spec: ToolSpec,
+    pub(crate) digest: Sha256,
+    pub(crate) offer: Offer,
+    pub(crate) validator: Option<jsonschema::Validator>,
+    pub(crate) denied: Option<String>,
+}
+
+/// The tools of a step.
+pub struct Catalog {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Catalog {
+    /// Classifies and checks every tool. Fails when a tool could not keep what is asked of it.
+    pub fn new(specs: Vec<ToolSpec>, classifier: &Classifier, rules: &Rules) -> Result<Self, GatewayError> {
+        let mut entries = BTreeMap::new();
+        for spec in specs {
+            let raw = spec.name.raw.clone();
+            let policy = classifier.classify(&spec, None);
+            check_key_channel(&spec, &policy)?;
+            let input_schema = match &policy.key_channel {
+                Some(channel) => without_key_argument(&spec.input_schema, channel),
+                None => spec.input_schema.clone(),
+            };
+            let validator = jsonschema::options().build(&input_schema).ok();
+            if validator.is_none() {
+                tracing::warn!(tool = raw, "the tool's schema cannot be used for checks; its arguments are passed on unchecked");
+            }
+            let offer = Offer { name: raw.clone(), description: spec.description.clone(), input_schema };
+            let entry = Entry { digest: spec.digest(), denied: rules.denies(&spec.name, &policy), offer, validator, spec };
+            if entries.insert(raw.clone(), entry).is_some() {
+                return Err(GatewayError::Configuration { tool: raw, why: "two servers offer a tool of this name; rename one of them".to_owned() });
+            }
+        }
+        Ok(Self { entries })
+    }
+
+    /// The tools that the model is offered, by name.
+    pub fn offers(&self) -> impl Iterator<Item = &Offer> {
+        self.entries.values().filter(|entry| entry.denied.is_none()).map(|entry| &entry.offer)
+    }
+
+    pub(crate) fn get(&self, raw: &str) -> Option<&Entry> {
+        self.entries.get(raw)
+    }
+
+    /// Offered names that a model may have meant by `raw`: the same bare name, else the most similar one.
+    pub(crate) fn similar(&self, raw: &str) -> Vec<&str> {
+        let bare = raw.rsplit("__").next().unwrap_or(raw).trim();
+        let same: Vec<&str> =
+            self.entries.values().filter(|e| e.denied.is_none() && e.spec.name.tool == bare).map(|e| e.offer.name.as_str()).collect();
+        if !same.is_empty() {
+            return same;
+        }
+        let mut scored: Vec<(f64, &str)> =
+            self.offers().map(|offer| (strsim::jaro_winkler(raw, &offer.name), offer.name.as_str())).collect();
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+        scored.into_iter().take(2).filter(|(score, _)| *score > 0.8).map(|(_, name)| name).collect()
+    }
+}
+
+/// A tool that insists on a key must be able to receive one (Granular Execution PRD §7).
+fn check_key_channel(spec: &ToolSpec, policy: &CallPolicy) -> Result<(), GatewayError> {
+    if policy.requires_idempotency_key && policy.key_channel.is_none() {
+        return Err(GatewayError::Configuration {
+            tool: spec.name.raw.clone(),
+            why: format!(
+                "the policy `{}` requires an idempotency key, but the tool has no way to receive one; give the rule a `key_channel` \
+                 (\"meta\", {{ argument = \"…\" }} or {{ header = \"…\" }}) or drop `requires_idempotency_key`",
+                policy.rule_id
+            ),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! What can go wrong on the road.
+
+use ua_core::FailureClass;
+use ua_ledger::LedgerError;
+
+use crate::transport::TransportError;
+
+/// Why a call could not be taken to its receipt.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The ledger refused or failed.
+    #[error("take a tool call to its receipt")]
+    Ledger(#[from] LedgerError),
+    /// A tool server cannot be used; nothing was sent.
+    #[error("reach a tool server")]
+    Transport(#[from] TransportError),
+    /// An earlier process of the tool server may still act, so nothing can be decided about its calls.
+    #[error("retire an earlier process of the tool server `{server}`: {detail}")]
+    OrphanAlive {
+        /// The server.
+        server: String,
+        /// What is known about the process.
+        detail: String,
+    },
+    /// A tool or rule is set up in a way that cannot keep its promise.
+    #[error("offer the tool `{tool}`: {why}")]
+    Configuration {
+        /// The tool's qualified name.
+        tool: String,
+        /// What is wrong, and how to fix it.
+        why: String,
+    },
+}
+
+impl GatewayError {
+    /// What the caller may do next.
+    pub fn class(&self) -> FailureClass {
+        match self {
+            Self::Ledger(source) => source.class(),
+            Self::Transport(_) => FailureClass::Transient,
+            Self::OrphanAlive { .. } | Self::Configuration { .. } => FailureClass::Operator,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Digests of workspace files that a call sends out, taken just before it is admitted.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use sha2::Digest as _;
+use ua_core::Sha256;
+
+/// Reads files of one workspace and of nothing else: a path that leads out of it has no digest.
+#[derive(Debug)]
+pub struct WorkspaceFiles {
+    root: PathBuf,
+    dir: Dir,
+}
+
+impl WorkspaceFiles {
+    /// Opens the workspace.
+    pub fn open(root: &Path) -> std::io::Result<Self> {
+        let root = root.canonicalize()?;
+        Ok(Self { dir: Dir::open_ambient_dir(&root, ambient_authority())?, root })
+    }
+
+    /// The digest of a file's content; `None` when there is no such file in the workspace.
+    pub fn digest(&self, path: &str) -> Option<Sha256> {
+        let path = Path::new(path);
+        let inside = if path.is_absolute() { path.strip_prefix(&self.root).ok()? } else { path };
+        let mut file = self.dir.open(inside).ok()?;
+        let mut hasher = sha2::Sha256::new();
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let read = file.read(&mut buffer).ok()?;
+            if read == 0 {
+                return Some(Sha256::from_bytes(hasher.finalize().into()));
+            }
+            hasher.update(&buffer[..read]);
+        }
+    }
+
+    /// Digests of the named files, by argument path; files that are not there are left out.
+    pub fn digests(&self, files: &[(String, String)]) -> BTreeMap<String, Sha256> {
+        files.iter().filter_map(|(argument, path)| Some((argument.clone(), self.digest(path)?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_workspace_is_read() {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().join("ws");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("a.txt"), "abc").unwrap();
+        std::fs::write(outer.path().join("secret"), "abc").unwrap();
+        std::os::unix::fs::symlink(outer.path().join("secret"), root.join("link")).unwrap();
+        let files = WorkspaceFiles::open(&root).unwrap();
+        let abc = ua_core::sha256("abc");
+        assert_eq!(files.digest("a.txt"), Some(abc));
+        assert_eq!(files.digest(root.canonicalize().unwrap().join("a.txt").to_str().unwrap()), Some(abc));
+        for outside in ["../secret", "link", "missing", "/etc/hostname"] {
+            assert_eq!(files.digest(outside), None, "{outside}");
+        }
+    }
+}

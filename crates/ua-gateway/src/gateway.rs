@@ -1,0 +1,227 @@
+//! Dispatch: the only code that holds a permit.
+//!
+//! Order for one call: stop asked? → facts (scope, digests) → admission → server ready → RUNNING → epoch once more → send →
+//! receipt. A definite failure is retried here with backoff and nowhere else; an unknown outcome is fenced and then
+//! decided by its policy, in a live run just as on resume.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt as _};
+use ua_classify::{Classifier, file_arguments, project_scope};
+use ua_core::{CallId, CallStatus, ModelTurn, Outcome, PlannedCall, Resolution, SideEffectClass};
+use ua_ledger::{Admission, Facts, Ledger, LedgerError, Permit};
+use ua_store::{CallRecord, QuestionRecord};
+
+use crate::catalog::Catalog;
+use crate::error::GatewayError;
+use crate::files::WorkspaceFiles;
+use crate::guardrail::Rules;
+use crate::plan::Planner;
+use crate::stop::StopSignal;
+use crate::transport::{Fence, ToolTransport};
+
+/// How many reads of a turn run at the same time.
+const READS_AT_ONCE: usize = 8;
+
+/// How often the store may refuse a start for a reason that a new admission can settle.
+const MAX_READMISSIONS: u32 = 4;
+
+/// How a dispatch ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Dispatched {
+    /// The call is settled: by its own receipt, an earlier twin's, or a refusal.
+    Settled(CallRecord),
+    /// A person has to decide first.
+    Held(QuestionRecord),
+    /// A stop was asked for before the call was started, or while a read was under way.
+    Stopped,
+}
+
+/// What the one who watches a run is told while a call is on its way.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    /// An attempt was committed and is being sent.
+    Sending {
+        /// The call.
+        call: Box<CallRecord>,
+    },
+    /// It ended; the record says how.
+    Settled {
+        /// The call.
+        call: Box<CallRecord>,
+    },
+    /// It definitely failed and is tried again after a wait.
+    Retrying {
+        /// The call.
+        call: Box<CallRecord>,
+        /// The wait.
+        wait: Duration,
+    },
+    /// A person is asked.
+    Held {
+        /// The question.
+        question: Box<QuestionRecord>,
+    },
+}
+
+/// The road. One per process that drives a run.
+pub struct ToolGateway {
+    catalog: Catalog,
+    classifier: Arc<Classifier>,
+    rules: Rules,
+    ledger: Ledger,
+    transport: Arc<dyn ToolTransport>,
+    files: WorkspaceFiles,
+    watcher: Box<dyn Fn(Notice) + Send + Sync>,
+}
+
+impl ToolGateway {
+    /// Puts the road together.
+    pub fn new(
+        catalog: Catalog,
+        classifier: Arc<Classifier>,
+        rules: Rules,
+        ledger: Ledger,
+        transport: Arc<dyn ToolTransport>,
+        files: WorkspaceFiles,
+        watcher: Box<dyn Fn(Notice) + Send + Sync>,
+    ) -> Self {
+        Self { catalog, classifier, rules, ledger, transport, files, watcher }
+    }
+
+    /// The tools of the step.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The ledger of the run.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Plans every tool use of `reply`, which asks for `turn`. Pure but for the ids it draws.
+    pub fn plan(&self, reply: &ModelTurn, turn: u32) -> Vec<PlannedCall> {
+        let env = self.ledger.env();
+        Planner { catalog: &self.catalog, classifier: &self.classifier, rules: &self.rules, env }.plan(reply, turn)
+    }
+
+    /// Dispatches calls that may run together (reads), or one call with an effect.
+    pub async fn dispatch_group(&self, calls: &[CallId], stop: &StopSignal) -> Result<Vec<Dispatched>, GatewayError> {
+        let dispatches = stream::iter(calls).map(|call| self.dispatch(call, stop)).buffered(READS_AT_ONCE);
+        let ended: Vec<Result<Dispatched, GatewayError>> = dispatches.collect().await;
+        ended.into_iter().collect()
+    }
+
+    /// Takes one call to its receipt.
+    pub async fn dispatch(&self, id: &CallId, stop: &StopSignal) -> Result<Dispatched, GatewayError> {
+        let mut readmissions = 0;
+        loop {
+            let call = self.ledger.store().call(id).await.map_err(|source| LedgerError::Store { doing: "read", call: id.clone(), source })?;
+            let facts = self.facts(&call);
+            let prepared = match self.admit(id, facts).await? {
+                Admission::Settled(call) => {
+                    self.tell(Notice::Settled { call: Box::new(call.clone()) });
+                    return Ok(Dispatched::Settled(call));
+                }
+                Admission::Held(question) => {
+                    self.tell(Notice::Held { question: Box::new(question.clone()) });
+                    return Ok(Dispatched::Held(question));
+                }
+                // `admit` recovers what is unknown; it stays unknown only when a stop came in between.
+                Admission::Unknown(_) => return Ok(Dispatched::Stopped),
+                Admission::Ready(prepared) => prepared,
+            };
+            if stop.is_stopping() {
+                return Ok(Dispatched::Stopped);
+            }
+            let server = prepared.call().name.server.clone();
+            let generation = self.transport.ready(&server).await?;
+            let Some(permit) = self.ledger.start(prepared, &generation).await? else {
+                readmissions += 1;
+                if readmissions > MAX_READMISSIONS {
+                    let call = self.ledger.store().call(id).await.map_err(|source| LedgerError::Store { doing: "read", call: id.clone(), source })?;
+                    let message = "Not run: another call of this job kept claiming the same effect.";
+                    return Ok(Dispatched::Settled(self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?));
+                }
+                continue;
+            };
+            self.ledger.confirm(&permit).await?;
+            self.tell(Notice::Sending { call: Box::new(permit.call().clone()) });
+            let outcome = self.send(&permit, stop).await;
+            let call = self.ledger.settle(permit, outcome).await?;
+            match call.status {
+                CallStatus::FailedDefinite if self.ledger.may_retry(&call) => {
+                    let wait = backoff(call.attempt, self.ledger.env().entropy.next_u64());
+                    self.tell(Notice::Retrying { call: Box::new(call), wait });
+                    tokio::select! {
+                        () = self.ledger.env().clock.sleep(wait) => {}
+                        () = stop.stopping() => return Ok(Dispatched::Stopped),
+                    }
+                }
+                CallStatus::Unknown if stop.is_stopping() => return Ok(Dispatched::Stopped),
+                CallStatus::Unknown => {} // fenced and decided at the next admission
+                CallStatus::Prepared | CallStatus::Running | CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled => {
+                    self.tell(Notice::Settled { call: Box::new(call.clone()) });
+                    return Ok(Dispatched::Settled(call));
+                }
+            }
+        }
+    }
+
+    /// Admits a call; one that is unknown is fenced first, then decided by its policy.
+    async fn admit(&self, id: &CallId, facts: Facts) -> Result<Admission, GatewayError> {
+        match self.ledger.admit(id, facts.clone()).await? {
+            Admission::Unknown(unknown) => {
+                let server = unknown.call().name.server.clone();
+                if let Some(generation) = unknown.generation() {
+                    if let Fence::Alive { detail } = self.transport.fence(&server, generation).await {
+                        return Err(GatewayError::OrphanAlive { server, detail });
+                    }
+                }
+                Ok(self.ledger.recover(unknown, facts).await?)
+            }
+            admission @ (Admission::Settled(_) | Admission::Held(_) | Admission::Ready(_)) => Ok(admission),
+        }
+    }
+
+    /// Sends the permitted attempt. A read is dropped when a stop is asked for; a call with an effect is waited for until
+    /// the stop becomes urgent.
+    async fn send(&self, permit: &Permit, stop: &StopSignal) -> Outcome {
+        let is_read = permit.call().policy.class == SideEffectClass::ReadOnly;
+        let invoke = self.transport.invoke(permit);
+        let given_up = async {
+            if is_read {
+                stop.stopping().await;
+            } else {
+                stop.stopping_at_once().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            outcome = invoke => outcome,
+            () = given_up => Outcome::Lost { why: "the run was interrupted before the tool answered".to_owned() },
+        }
+    }
+
+    /// What is true about the call's files and effect right now.
+    fn facts(&self, call: &CallRecord) -> Facts {
+        let files = file_arguments(&call.policy, &call.arguments);
+        let file_digests = self.files.digests(&files);
+        let effect = call.policy.effect_kind.as_ref().map_or(call.name.tool.as_str(), |kind| kind.as_str());
+        let digest_of = |path: &str| self.files.digest(path);
+        let scope = project_scope(&call.policy.scope, effect, &call.arguments, &digest_of);
+        Facts { scope, file_digests }
+    }
+
+    fn tell(&self, notice: Notice) {
+        (self.watcher)(notice);
+    }
+}
+
+/// The wait before the next attempt: 0.5 s doubled each time, at most 30 s, with up to a quarter more by chance.
+fn backoff(attempt: u32, chance: u64) -> Duration {
+    let base = Duration::from_millis(500).saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(8))).min(Duration::from_secs(30));
+    let quarter = u64::try_from(base.as_millis() / 4).unwrap_or(0).max(1);
+    base + Duration::from_millis(chance % quarter)
+}

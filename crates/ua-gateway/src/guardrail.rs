@@ -1,0 +1,134 @@
+//! Guardrails: what the gateway refuses before anything is sent, and what it tells the model to do instead.
+//!
+//! Durability Architecture, guardrails; RunSpec `constraints` (Durable Jobs v1 spec §6).
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde_json::{Map, Value};
+use ua_core::{CallPolicy, RunSpec, ToolName};
+
+/// File-edit tools and remote workbenches of other servers: in a durable job files are written through the ledger's own
+/// tools only.
+const DENIED_IN_JOBS: [&str; 6] =
+    ["Write", "Edit", "MultiEdit", "NotebookEdit", "COMPOSIO_REMOTE_WORKBENCH", "COMPOSIO_REMOTE_BASH_TOOL"];
+
+/// What a job allows and forbids.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    allow: Option<GlobSet>,
+    deny: GlobSet,
+    forbidden: GlobSet,
+    allowed_domains: Vec<String>,
+    file_edit_tools: bool,
+}
+
+fn globs(patterns: &[String], field: &str) -> Result<GlobSet, String> {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        set.add(Glob::new(pattern).map_err(|e| format!("`{field}` has the pattern {pattern:?}: {e}"))?);
+    }
+    set.build().map_err(|e| format!("`{field}`: {e}"))
+}
+
+impl Rules {
+    /// Reads the rules of a job. The error names the field.
+    pub fn of(spec: &RunSpec) -> Result<Self, String> {
+        let allow = &spec.tools.allow;
+        Ok(Self {
+            allow: if allow.is_empty() { None } else { Some(globs(allow, "tools.allow")?) },
+            deny: globs(&spec.tools.deny, "tools.deny")?,
+            forbidden: globs(&spec.constraints.forbidden_actions, "constraints.forbidden_actions")?,
+            allowed_domains: spec.constraints.allowed_domains.iter().map(|d| d.trim_start_matches('.').to_lowercase()).collect(),
+            file_edit_tools: spec.tools.allow_file_edit_tools,
+        })
+    }
+
+    /// Why a tool is neither offered nor run, if it is not.
+    pub(crate) fn denies(&self, name: &ToolName, policy: &CallPolicy) -> Option<String> {
+        let named = |set: &GlobSet| set.is_match(&name.raw) || set.is_match(&name.tool);
+        if !self.file_edit_tools && DENIED_IN_JOBS.contains(&name.tool.as_str()) {
+            return Some(format!(
+                "`{}` is not available in a durable job, because its effects could not be recorded. Use write_local_file or append_to_file instead.",
+                name.tool
+            ));
+        }
+        if self.allow.as_ref().is_some_and(|allow| !named(allow)) {
+            return Some(format!("`{}` is not among the tools this job allows.", name.tool));
+        }
+        let effect = policy.effect_kind.as_ref().map(|kind| kind.as_str());
+        if named(&self.deny) || named(&self.forbidden) || effect.is_some_and(|kind| self.forbidden.is_match(kind)) {
+            return Some(format!("This job forbids `{}`. Go on without it.", name.tool));
+        }
+        None
+    }
+
+    /// The first URL in the arguments whose host this job does not allow.
+    pub(crate) fn forbidden_url(&self, arguments: &Map<String, Value>) -> Option<String> {
+        if self.allowed_domains.is_empty() {
+            return None;
+        }
+        let listed = ["url", "urls", "uri", "href"].iter().filter_map(|name| arguments.get(*name));
+        let urls = listed.flat_map(|value| match value {
+            Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>(),
+            Value::String(text) => vec![text.as_str()],
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+        });
+        urls.into_iter().find(|text| !self.allows_host(text)).map(str::to_owned)
+    }
+
+    fn allows_host(&self, text: &str) -> bool {
+        match url::Url::parse(text) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") => url.host_str().is_some_and(|host| {
+                let host = host.trim_end_matches('.').to_lowercase();
+                self.allowed_domains.iter().any(|domain| host == *domain || host.ends_with(&format!(".{domain}")))
+            }),
+            Ok(_) | Err(_) => true, // not a web address; the tool judges it
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::ToolNamespace;
+
+    use super::*;
+
+    fn rules(job: Value) -> Rules {
+        let mut job = job;
+        job["objective"] = "x".into();
+        Rules::of(&RunSpec::parse(&job.to_string()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn file_edit_tools_are_denied_under_any_prefix() {
+        let policy = CallPolicy::unclassified();
+        for tool in DENIED_IN_JOBS {
+            let name = ToolName::qualified(ToolNamespace::Mcp, "any", tool);
+            assert!(rules(json!({})).denies(&name, &policy).is_some());
+            assert!(rules(json!({"tools": {"allow_file_edit_tools": true}})).denies(&name, &policy).is_none());
+        }
+        // Only these exact names: a tool that merely contains one is judged by its class.
+        assert!(rules(json!({})).denies(&ToolName::qualified(ToolNamespace::Mcp, "s", "Write_note"), &policy).is_none());
+    }
+
+    #[test]
+    fn forbidden_actions_are_tool_globs_or_effect_kinds() {
+        let mail = CallPolicy { effect_kind: ua_core::EffectKind::parse("email.send"), ..CallPolicy::unclassified() };
+        let name = ToolName::qualified(ToolNamespace::Local, "ua", "send_email");
+        for pattern in ["email.*", "send_*", "mcp__ua__*"] {
+            assert!(rules(json!({"constraints": {"forbidden_actions": [pattern]}})).denies(&name, &mail).is_some(), "{pattern}");
+        }
+        assert!(rules(json!({"constraints": {"forbidden_actions": ["file.*"]}})).denies(&name, &mail).is_none());
+    }
+
+    #[test]
+    fn allowed_domains_are_host_suffixes() {
+        let rules = rules(json!({"constraints": {"allowed_domains": ["example.test"]}}));
+        let args = |url: &str| json!({"urls": [url]}).as_object().cloned().unwrap();
+        assert_eq!(rules.forbidden_url(&args("https://docs.example.test/a")), None);
+        assert_eq!(rules.forbidden_url(&args("file:///x")), None);
+        for bad in ["https://badexample.test/", "https://example.test.evil.test/", "http://127.0.0.1/"] {
+            assert_eq!(rules.forbidden_url(&args(bad)).as_deref(), Some(bad));
+        }
+    }
+}

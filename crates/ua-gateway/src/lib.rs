@@ -1,0 +1,49 @@
+//! The one road from a model's tool use to its receipt.
+//!
+//! Durable Jobs v1 spec §3.2 and §8; Durability Architecture, guardrails. Two halves: [`ToolGateway::plan`] is pure and decides, in
+//! the same write as the model's reply, what each tool use is (catalog, guardrails, schema, class, policy, canonical
+//! arguments); [`ToolGateway::dispatch`] is the only code that holds a [`Permit`], and admission (scope, key, digests,
+//! dedupe, conflicts, approval) happens there. One retry layer only: this one.
+//!
+//! A transport cannot be called without a permit:
+//!
+//! ```compile_fail
+//! async fn cheat(transport: &dyn ua_gateway::ToolTransport, call: &ua_core::CallId) {
+//!     transport.invoke(call).await; // expects `&Permit`, which only the ledger makes
+//! }
+//! ```
+//!
+//! The catalog is what a model is offered:
+//!
+//! ```
+//! use ua_classify::Classifier;
+//! use ua_core::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+//! use ua_gateway::{Catalog, Rules};
+//!
+//! let spec = ToolSpec {
+//!     name: ToolName::qualified(ToolNamespace::Mcp, "notes", "list_notes"),
+//!     description: "Lists notes.".into(),
+//!     input_schema: serde_json::json!({"type": "object"}),
+//!     annotations: ToolAnnotations::default(),
+//! };
+//! let catalog = Catalog::new(vec![spec], &Classifier::default(), &Rules::default()).unwrap();
+//! assert_eq!(catalog.offers().next().unwrap().name, "mcp__notes__list_notes");
+//! ```
+
+mod catalog;
+mod error;
+mod files;
+mod gateway;
+mod guardrail;
+mod plan;
+mod stop;
+mod transport;
+
+pub use catalog::{Catalog, Offer};
+pub use error::GatewayError;
+pub use files::WorkspaceFiles;
+pub use gateway::{Dispatched, Notice, ToolGateway};
+pub use guardrail::Rules;
+pub use stop::StopSignal;
+pub use transport::{Fence, ToolTransport, TransportError};
+pub use ua_ledger::{Permit, answer_for};

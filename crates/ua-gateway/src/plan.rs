@@ -1,0 +1,189 @@
+//! Planning: what each tool use of a reply is. Pure; its result is stored in the same write as the reply.
+
+use serde_json::{Map, Value};
+use ua_classify::Classifier;
+use ua_core::{
+    CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution, StopReason,
+    ToolName, ToolNamespace, ToolUse, sha256,
+};
+
+use crate::catalog::{Catalog, Entry};
+use crate::guardrail::Rules;
+
+/// What planning needs to know.
+pub(crate) struct Planner<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) classifier: &'a Classifier,
+    pub(crate) rules: &'a Rules,
+    pub(crate) env: &'a Env,
+}
+
+impl Planner<'_> {
+    /// Plans every tool use of `reply`, which asks for `turn`.
+    pub(crate) fn plan(&self, reply: &ModelTurn, turn: u32) -> Vec<PlannedCall> {
+        let counts = reply.stop_reason == StopReason::ToolUse;
+        (1..).zip(reply.tool_uses()).map(|(ordinal, tool_use)| self.plan_one(tool_use, Position { turn, ordinal }, counts)).collect()
+    }
+
+    fn plan_one(&self, tool_use: &ToolUse, position: Position, counts: bool) -> PlannedCall {
+        let entry = self.catalog.get(&tool_use.name);
+        let policy = entry.map_or_else(CallPolicy::unclassified, |entry| self.classifier.classify(&entry.spec, Some(&tool_use.input)));
+        let canonical = CanonicalJson::of(&tool_use.input, &policy.volatile_fields);
+        let args_hash = canonical.as_ref().map_or_else(|_| sha256(tool_use.input.to_string()), CanonicalJson::hash);
+        let refusal = if counts {
+            self.refusal(tool_use, entry, &policy)
+        } else {
+            Some(refused(Resolution::ReplyCut, "reply_cut", "Not run: the reply was cut before it ended by asking for tools. Ask again.".to_owned()))
+        };
+        PlannedCall {
+            call_id: CallId::new(self.env),
+            tool_use_id: tool_use.id.clone(),
+            position,
+            name: entry.map_or_else(|| unknown_name(&tool_use.name), |entry| entry.spec.name.clone()),
+            arguments: tool_use.input.clone(),
+            args_hash,
+            tool_digest: entry.map(|entry| entry.digest),
+            policy,
+            refusal,
+        }
+    }
+
+    fn refusal(&self, tool_use: &ToolUse, entry: Option<&Entry>, policy: &CallPolicy) -> Option<Refusal> {
+        let refuse = |code: &str, message: String| Some(refused(Resolution::Refused, code, message));
+        let Some(entry) = entry else {
+            return refuse("unknown_tool", self.unknown_tool(&tool_use.name));
+        };
+        if let Some(why) = entry.denied.clone().or_else(|| self.rules.denies(&entry.spec.name, policy)) {
+            return refuse("denied", why);
+        }
+        let arguments = match &tool_use.input {
+            Value::Object(map) => map,
+            Value::String(_) => {
+                return refuse("invalid_arguments", "Not run: the arguments are not a JSON object. Send an object, not a string that holds JSON.".to_owned());
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                return refuse("invalid_arguments", "Not run: the arguments must be a JSON object.".to_owned());
+            }
+        };
+        if let Some(message) = spoofed_key(arguments, policy) {
+            return refuse("spoofed_key", message);
+        }
+        if let Some(message) = schema_errors(entry, &tool_use.input) {
+            return refuse("invalid_arguments", message);
+        }
+        if let Some(url) = self.rules.forbidden_url(arguments) {
+            return refuse("domain_not_allowed", format!("Not run: this job may not reach {url}. Use only the domains it allows."));
+        }
+        None
+    }
+
+    fn unknown_tool(&self, name: &str) -> String {
+        let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
+        let similar = self.catalog.similar(name);
+        if similar.is_empty() {
+            format!("There is no tool `{shown}`. Use only the tools that are offered, by their exact names.")
+        } else {
+            format!("There is no tool `{shown}`. Did you mean `{}`? Use the exact name.", similar.join("` or `"))
+        }
+    }
+}
+
+fn refused(resolution: Resolution, code: &str, message: String) -> Refusal {
+    Refusal { resolution, code: code.to_owned(), message }
+}
+
+/// The name of something that is no tool, cut to what can be stored and shown.
+fn unknown_name(raw: &str) -> ToolName {
+    let raw: String = raw.chars().filter(|c| !c.is_control()).take(200).collect();
+    let (server, tool) = raw.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")).unwrap_or(("", &raw));
+    ToolName { server: server.to_owned(), tool: tool.to_owned(), namespace: ToolNamespace::Mcp, raw: raw.clone() }
+}
+
+/// A key is ours to set: one that the model made up is refused (Granular Execution PRD §7).
+fn spoofed_key(arguments: &Map<String, Value>, policy: &CallPolicy) -> Option<String> {
+    match &policy.key_channel {
+        Some(KeyChannel::Argument(name)) if arguments.contains_key(name) => {
+            Some(format!("Not run: leave out `{name}`; it is set for you."))
+        }
+        Some(KeyChannel::Argument(_) | KeyChannel::Header(_) | KeyChannel::Meta) | None => None,
+    }
+}
+
+fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> {
+    let validator = entry.validator.as_ref()?;
+    let errors: Vec<String> = validator
+        .iter_errors(arguments)
+        .take(4)
+        .map(|error| {
+            let path = error.instance_path().to_string();
+            let text: String = error.to_string().chars().take(300).collect();
+            if path.is_empty() { text } else { format!("{path}: {text}") }
+        })
+        .collect();
+    (!errors.is_empty()).then(|| format!("Not run: the arguments do not fit the tool's schema. {}. Correct them and ask again.", errors.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::{Block, ToolAnnotations, ToolSpec};
+
+    use super::*;
+
+    fn reply(stop_reason: StopReason, uses: &[(&str, Value)]) -> ModelTurn {
+        let blocks = uses
+            .iter()
+            .enumerate()
+            .map(|(n, (name, input))| Block::ToolUse(ToolUse { id: format!("t{n}"), name: (*name).to_owned(), input: input.clone() }))
+            .collect();
+        ModelTurn { blocks, stop_reason, usage: None, model: "m".into(), response_id: None }
+    }
+
+    fn plan(stop_reason: StopReason, uses: &[(&str, Value)]) -> Vec<PlannedCall> {
+        let spec = |server: &str, tool: &str| ToolSpec {
+            name: ToolName::qualified(ToolNamespace::Mcp, server, tool),
+            description: String::new(),
+            input_schema: json!({"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"], "additionalProperties": false}),
+            annotations: ToolAnnotations::default(),
+        };
+        let rules = Rules::default();
+        let classifier = Classifier::default();
+        let catalog = Catalog::new(vec![spec("mail", "send_mail"), spec("fs", "Write")], &classifier, &rules).unwrap();
+        let env = Env::simulated(1);
+        Planner { catalog: &catalog, classifier: &classifier, rules: &rules, env: &env }.plan(&reply(stop_reason, uses), 3)
+    }
+
+    fn codes(calls: &[PlannedCall]) -> Vec<Option<&str>> {
+        calls.iter().map(|call| call.refusal.as_ref().map(|refusal| refusal.code.as_str())).collect()
+    }
+
+    #[test]
+    fn every_tool_use_is_planned_and_bad_ones_are_refused_with_a_hint() {
+        let calls = plan(
+            StopReason::ToolUse,
+            &[
+                ("mcp__mail__send_mail", json!({"to": "a"})),
+                ("send_mail", json!({"to": "a"})),
+                ("mcp__fs__Write", json!({"to": "a"})),
+                ("mcp__mail__send_mail", json!({"to": 1})),
+                ("mcp__mail__send_mail", json!("{\"to\": \"a\"}")),
+                ("<tool>\u{1b}[2J", json!({})),
+            ],
+        );
+        assert_eq!(
+            codes(&calls),
+            [None, Some("unknown_tool"), Some("denied"), Some("invalid_arguments"), Some("invalid_arguments"), Some("unknown_tool")]
+        );
+        assert_eq!(calls.iter().map(|c| c.position.ordinal).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+        let hint = &calls[1].refusal.as_ref().unwrap().message;
+        assert!(hint.contains("mcp__mail__send_mail"), "{hint}");
+        assert!(!calls[5].name.raw.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn tool_uses_of_a_cut_reply_do_not_count() {
+        for stop_reason in [StopReason::MaxTokens, StopReason::Refusal, StopReason::EndTurn] {
+            assert_eq!(codes(&plan(stop_reason, &[("mcp__mail__send_mail", json!({"to": "a"}))])), [Some("reply_cut")]);
+        }
+    }
+}

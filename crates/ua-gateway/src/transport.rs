@@ -1,0 +1,68 @@
+//! The seam to the world: how a permitted call reaches a tool.
+
+use async_trait::async_trait;
+use ua_core::{Outcome, ToolSpec};
+use ua_ledger::Permit;
+
+/// Why a tool server cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    /// No server of that name is configured.
+    #[error("find the tool server `{server}` in the configuration")]
+    UnknownServer {
+        /// The name.
+        server: String,
+    },
+    /// It did not start, or did not answer the handshake.
+    #[error("start the tool server `{server}`: {why}")]
+    NotStarted {
+        /// The name.
+        server: String,
+        /// What happened, with the last lines it wrote to its standard error.
+        why: String,
+    },
+    /// It does not offer what it offered when the step began.
+    #[error("list the tools of `{server}`: {why}")]
+    NotListed {
+        /// The name.
+        server: String,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// Whether an earlier process of a tool server can still act.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fence {
+    /// It is gone: its group was killed and its lock is free. What it did not do, it will never do.
+    Gone,
+    /// Something of it is still alive.
+    Alive {
+        /// What is known about it.
+        detail: String,
+    },
+}
+
+/// Tool servers, reached over some protocol.
+#[async_trait]
+pub trait ToolTransport: Send + Sync {
+    /// Starts what is not running and lists every tool of every server, by qualified name.
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError>;
+
+    /// Makes sure that a process of `server` is running and returns its generation, which is recorded with RUNNING.
+    async fn ready(&self, server: &str) -> Result<String, TransportError>;
+
+    /// Sends the permitted attempt to the generation it was committed for and waits for the answer. When that generation
+    /// is gone before the request left, the answer is [`Outcome::NotSent`]. Never retries, never re-posts.
+    async fn invoke(&self, permit: &Permit) -> Outcome;
+
+    /// Retires every process that earlier owners of the run left behind; the first act of a resume, before anything is
+    /// decided. A transport that starts no processes has none.
+    async fn fence_earlier(&self) -> Fence {
+        Fence::Gone
+    }
+
+    /// Retires a generation of `server`, of this process or of an earlier one: kills its group and waits until its lock
+    /// is free.
+    async fn fence(&self, server: &str, generation: &str) -> Fence;
+}

@@ -1,0 +1,67 @@
+//! Admission: what the ledger says about a call that wants to run.
+//!
+//! Durable Jobs v1 spec §8.3. A call found settled is answered from its receipt; one whose effect another call already had is
+//! deduplicated; one that may repeat an effect in other words is held; one found RUNNING is unknown.
+
+use std::collections::BTreeMap;
+
+use ua_core::{IdempotencyKey, QuestionId, Scope, Sha256};
+use ua_store::{CallRecord, QuestionRecord, ReplayStatus};
+
+/// What the gateway found out about a call just before admission.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// What its effect is, whatever the wording.
+    pub scope: Option<Scope>,
+    /// Digests of the workspace files it sends, by argument path.
+    pub file_digests: BTreeMap<String, Sha256>,
+}
+
+/// What the ledger says.
+#[derive(Debug)]
+pub enum Admission {
+    /// Nothing is to be done: its own receipt, an earlier twin's, or a refusal.
+    Settled(CallRecord),
+    /// A person has to decide first.
+    Held(QuestionRecord),
+    /// It may be started.
+    Ready(Prepared),
+    /// It was sent and nobody knows what came of it: fence its server, then ask [`Ledger::recover`](crate::Ledger::recover).
+    Unknown(UnknownCall),
+}
+
+/// A call that may be started: everything RUNNING will commit.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) call: CallRecord,
+    pub(crate) key: IdempotencyKey,
+    pub(crate) facts: Facts,
+    pub(crate) approved_by: Option<QuestionId>,
+    pub(crate) replay_status: Option<ReplayStatus>,
+}
+
+impl Prepared {
+    /// The call.
+    pub fn call(&self) -> &CallRecord {
+        &self.call
+    }
+}
+
+/// A call whose outcome is not known.
+#[derive(Debug)]
+pub struct UnknownCall {
+    pub(crate) call: CallRecord,
+    pub(crate) generation: Option<String>,
+}
+
+impl UnknownCall {
+    /// The call.
+    pub fn call(&self) -> &CallRecord {
+        &self.call
+    }
+
+    /// The process of the tool server that its last attempt was sent to; it must be gone before anything is decided.
+    pub fn generation(&self) -> Option<&str> {
+        self.generation.as_deref()
+    }
+}

@@ -1,0 +1,50 @@
+//! What the model is told about a settled call: a pure function of stored rows, so that a turn finished after a crash
+//! reads exactly as it would have without one.
+
+use ua_core::{CallStatus, Resolution, ToolContent};
+use ua_store::{CallRecord, ReceiptRecord};
+
+/// The one answer to a call's tool use. `receipt` is the call's own newest receipt, or the one it was deduplicated to.
+///
+/// `None` while the call is not settled.
+pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<ToolContent> {
+    let settled = receipt.and_then(|r| r.settlement.as_ref()).and_then(|s| s.content.clone());
+    let error = |text: String| Some(ToolContent { text, is_error: true });
+    match call.status {
+        CallStatus::Succeeded => {
+            let content = settled.unwrap_or_else(|| ToolContent { text: "Done.".to_owned(), is_error: false });
+            if call.deduplicated_from.is_none() {
+                return Some(content);
+            }
+            Some(ToolContent {
+                text: format!(
+                    "[deduplicated] This exact effect already happened in this job; it was not repeated. A repeat on purpose needs \
+                     the job's `no_duplicate_external_actions: false` or a person's approval. The stored answer was:\n\n{}",
+                    content.text
+                ),
+                is_error: false,
+            })
+        }
+        CallStatus::FailedReported => Some(settled.map_or_else(
+            || ToolContent { text: call.error_detail.clone().unwrap_or_default(), is_error: true },
+            |content| ToolContent { is_error: true, ..content },
+        )),
+        CallStatus::FailedDefinite => error(format!(
+            "The call was not carried out: {} Nothing happened outside; {} attempt(s) were made.",
+            sentence(call.error_detail.as_deref().unwrap_or("it could not be sent")),
+            call.attempt
+        )),
+        CallStatus::Cancelled => error(call.error_detail.clone().unwrap_or_else(|| "Not run.".to_owned())),
+        CallStatus::Unknown if call.resolution == Some(Resolution::Skipped) => error(
+            "The outcome of this call is unknown: it was sent and may have happened. Do not repeat it; go on without it and say in \
+             your report that it is unconfirmed."
+                .to_owned(),
+        ),
+        CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown => None,
+    }
+}
+
+fn sentence(text: &str) -> String {
+    let text = text.trim();
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}

@@ -1,0 +1,210 @@
+//! What a reply means: the one place in which an outcome is classified.
+//!
+//! | reply | meaning |
+//! |---|---|
+//! | a tool result | succeeded; one that cannot be read is *succeeded, unparsed*: the effect happened |
+//! | `isError: true`, or an envelope with `successful: false` | failed, reported; it may have happened unless a policy says otherwise |
+//! | JSON-RPC −32601 | failed, definite |
+//! | JSON-RPC −32602 | failed, definite for calls that may be repeated; else reported |
+//! | any other JSON-RPC error | unknown |
+//! | HTTP 400, 401, 403, 404, 405, 413, 415, 429 | failed, definite |
+//! | any other HTTP status | unknown (408 and 409 may mean done) |
+//! | a person's statement | succeeded |
+
+use serde_json::Value;
+use ua_core::{CallPolicy, CallStatus, OnUnknown, PossibleEffect, RawReply, Settlement, SideEffectClass, ToolContent};
+
+/// The most text of one result that a model is given; the receipt keeps all of it.
+const MAX_TEXT: usize = 200_000;
+
+/// Says what `raw` means for a call with this policy. Total: every reply means something.
+pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
+    match raw {
+        RawReply::ToolResult { result } => interpret_result(result, policy),
+        RawReply::RpcError { code: -32601, message } => {
+            failed(CallStatus::FailedDefinite, "method_not_found", message, None)
+        }
+        RawReply::RpcError { code: -32602, message } => {
+            if matches!(policy.on_unknown, OnUnknown::Redo) {
+                failed(CallStatus::FailedDefinite, "invalid_params", message, None)
+            } else {
+                failed(CallStatus::FailedReported, "invalid_params", message, Some(possible_effect(policy, message)))
+            }
+        }
+        RawReply::RpcError { code, message } => {
+            failed(CallStatus::Unknown, &format!("rpc_{code}"), message, None)
+        }
+        RawReply::HttpStatus { status, body } => {
+            let definite = matches!(status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429);
+            let means = if definite { CallStatus::FailedDefinite } else { CallStatus::Unknown };
+            failed(means, &format!("http_{status}"), body, None)
+        }
+        RawReply::Statement { by, proof } => Settlement {
+            status: CallStatus::Succeeded,
+            content: Some(ToolContent {
+                text: match proof {
+                    Some(proof) => format!("{by} confirmed that this call happened; reference: {proof}. Its answer is not known."),
+                    None => format!("{by} confirmed that this call happened. Its answer is not known."),
+                },
+                is_error: false,
+            }),
+            external_correlation_id: proof.clone(),
+            possible_effect: None,
+            error_code: None,
+            error_detail: None,
+        },
+    }
+}
+
+fn failed(status: CallStatus, code: &str, detail: &str, possible_effect: Option<PossibleEffect>) -> Settlement {
+    let text = format!("The tool call failed ({code}): {detail}");
+    Settlement {
+        status,
+        content: Some(ToolContent { text: shortened(&text), is_error: true }),
+        external_correlation_id: None,
+        possible_effect,
+        error_code: Some(code.to_owned()),
+        error_detail: Some(shortened(detail)),
+    }
+}
+
+fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
+    let text = result_text(result);
+    let structured = result.get("structuredContent").cloned().or_else(|| serde_json::from_str(&text).ok());
+    let envelope_failed = structured.as_ref().and_then(|s| s.get("successful")) == Some(&Value::Bool(false));
+    let is_error = result.get("isError") == Some(&Value::Bool(true));
+    if is_error || envelope_failed {
+        let effect = possible_effect(policy, &text);
+        return Settlement {
+            status: CallStatus::FailedReported,
+            content: Some(ToolContent { text: shortened(&text), is_error: true }),
+            external_correlation_id: None,
+            possible_effect: Some(effect),
+            error_code: Some("tool_error".to_owned()),
+            error_detail: Some(first_line(&text)),
+        };
+    }
+    let readable = result.get("content").is_some_and(Value::is_array) || structured.is_some();
+    Settlement {
+        status: CallStatus::Succeeded,
+        content: Some(ToolContent {
+            text: if readable { shortened(&text) } else { "The tool answered, but its answer could not be read.".to_owned() },
+            is_error: false,
+        }),
+        external_correlation_id: structured.as_ref().and_then(correlation_id),
+        possible_effect: None,
+        error_code: (!readable).then(|| "unparsed".to_owned()),
+        error_detail: None,
+    }
+}
+
+/// Reads and calls that a policy clears had no effect; every other reported failure may have had one.
+fn possible_effect(policy: &CallPolicy, text: &str) -> PossibleEffect {
+    let cleared = policy
+        .errors_without_effect
+        .iter()
+        .any(|pattern| regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text)));
+    if cleared || policy.class == SideEffectClass::ReadOnly { PossibleEffect::None } else { PossibleEffect::Maybe }
+}
+
+/// The text of a result: its text blocks, with a line for each block that is not text.
+fn result_text(result: &Value) -> String {
+    let Some(blocks) = result.get("content").and_then(Value::as_array) else {
+        return result.get("structuredContent").map(Value::to_string).unwrap_or_default();
+    };
+    let parts: Vec<String> = blocks
+        .iter()
+        .map(|block| match (block.get("type").and_then(Value::as_str), block.get("text").and_then(Value::as_str)) {
+            (Some("text"), Some(text)) => text.to_owned(),
+            (Some("resource"), _) => block
+                .pointer("/resource/text")
+                .and_then(Value::as_str)
+                .map_or_else(|| "[resource]".to_owned(), str::to_owned),
+            (Some(kind), _) => format!("[{kind} content]"),
+            (None, _) => "[content of no type]".to_owned(),
+        })
+        .collect();
+    parts.join("\n\n")
+}
+
+/// The other side's name for what happened, under the names that servers use for it.
+fn correlation_id(structured: &Value) -> Option<String> {
+    const NAMES: [&str; 7] = ["message_id", "messageId", "external_id", "id", "url", "object_url", "html_url"];
+    let inner = structured.get("data").filter(|data| data.is_object()).unwrap_or(structured);
+    NAMES.iter().find_map(|name| match inner.get(name)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    })
+}
+
+fn first_line(text: &str) -> String {
+    shortened(text.lines().next().unwrap_or_default())
+}
+
+/// Cuts text at a character boundary and says so.
+fn shortened(text: &str) -> String {
+    if text.len() <= MAX_TEXT {
+        return text.to_owned();
+    }
+    let mut end = MAX_TEXT;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}\n[cut: {} of {} bytes shown]", &text[..end], end, text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn policy(on_unknown: OnUnknown) -> CallPolicy {
+        CallPolicy { on_unknown, ..CallPolicy::unclassified() }
+    }
+
+    #[test]
+    fn every_kind_of_reply_has_its_meaning() {
+        use CallStatus as S;
+        let rpc = |code| RawReply::RpcError { code, message: "m".into() };
+        let http = |status| RawReply::HttpStatus { status, body: String::new() };
+        let ok = RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": "hi"}]}) };
+        let err = RawReply::ToolResult { result: json!({"isError": true, "content": [{"type": "text", "text": "no"}]}) };
+        let envelope = RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": "{\"successful\": false, \"error\": \"x\"}"}]}) };
+        let odd = RawReply::ToolResult { result: json!({"something": "else"}) };
+        let table = [
+            (ok, OnUnknown::Hold, S::Succeeded),
+            (odd, OnUnknown::Hold, S::Succeeded),
+            (err, OnUnknown::Hold, S::FailedReported),
+            (envelope, OnUnknown::Hold, S::FailedReported),
+            (rpc(-32601), OnUnknown::Hold, S::FailedDefinite),
+            (rpc(-32602), OnUnknown::Redo, S::FailedDefinite),
+            (rpc(-32602), OnUnknown::Hold, S::FailedReported),
+            (rpc(-32603), OnUnknown::Redo, S::Unknown),
+            (rpc(-32000), OnUnknown::Hold, S::Unknown),
+            (http(400), OnUnknown::Hold, S::FailedDefinite),
+            (http(429), OnUnknown::Hold, S::FailedDefinite),
+            (http(408), OnUnknown::Hold, S::Unknown),
+            (http(409), OnUnknown::Hold, S::Unknown),
+            (http(500), OnUnknown::Hold, S::Unknown),
+        ];
+        for (raw, on_unknown, expected) in table {
+            assert_eq!(interpret(&raw, &policy(on_unknown)).status, expected, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn a_reported_failure_may_have_happened_unless_a_policy_clears_it() {
+        let raw = RawReply::ToolResult { result: json!({"isError": true, "content": [{"type": "text", "text": "recipient refused"}]}) };
+        assert_eq!(interpret(&raw, &policy(OnUnknown::Hold)).possible_effect, Some(PossibleEffect::Maybe));
+        let cleared = CallPolicy { errors_without_effect: vec!["refused".into()], ..policy(OnUnknown::Hold) };
+        assert_eq!(interpret(&raw, &cleared).possible_effect, Some(PossibleEffect::None));
+    }
+
+    #[test]
+    fn the_other_sides_id_is_found() {
+        let raw = RawReply::ToolResult { result: json!({"content": [], "structuredContent": {"data": {"id": "m-1"}, "successful": true}}) };
+        assert_eq!(interpret(&raw, &CallPolicy::unclassified()).external_correlation_id.as_deref(), Some("m-1"));
+    }
+}

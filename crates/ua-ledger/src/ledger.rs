@@ -1,0 +1,408 @@
+//! The ledger of one run: admission, RUNNING, settlement, recovery.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ua_core::{
+    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, OnUnknown, Outcome, PossibleEffect,
+    RawReply, Resolution, RunId, Trace,
+};
+use ua_store::{
+    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord, QuestionStatus,
+    ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError, UnknownResolution,
+};
+
+use crate::admission::{Admission, Facts, Prepared, UnknownCall};
+use crate::error::LedgerError;
+use crate::interpret::interpret;
+use crate::permit::Permit;
+use crate::question::{Why, question};
+
+/// What the run's contract says about its calls.
+#[derive(Debug, Clone, Default)]
+pub struct LedgerConfig {
+    /// Equal declared effects of the lineage are one (`no_duplicate_external_actions`).
+    pub no_duplicate_external_actions: bool,
+    /// Attempts after the first (`max_retries_per_tool_call`).
+    pub max_retries: u32,
+    /// The most effects of a kind that the lineage may have.
+    pub max_effects: BTreeMap<String, u32>,
+}
+
+/// The ledger of one run, holding its lease.
+pub struct Ledger {
+    store: Arc<dyn Store>,
+    lease: RunLease,
+    root: RunId,
+    config: LedgerConfig,
+    env: Env,
+    trace: Trace,
+}
+
+impl Ledger {
+    /// Opens the ledger of the run that `lease` owns; `root` is the first run of its lineage.
+    pub fn new(store: Arc<dyn Store>, lease: RunLease, root: RunId, config: LedgerConfig, env: Env, trace: Trace) -> Self {
+        Self { store, lease, root, config, env, trace }
+    }
+
+    /// The environment the ledger lives in.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The store behind the ledger, for reads.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Says whether a call may run. Changes nothing but what follows from facts already stored: a receipt that was not
+    /// interpreted, a twin's receipt, a person's answer, a RUNNING row of a dead process.
+    pub async fn admit(&self, id: &CallId, facts: Facts) -> Result<Admission, LedgerError> {
+        let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
+        match call.status {
+            CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Ok(Admission::Settled(call)),
+            CallStatus::FailedDefinite => {
+                if !self.may_retry(&call) {
+                    return Ok(Admission::Settled(call));
+                }
+                let key = self.key(&call, &facts, None);
+                let holder = self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", id))?;
+                if holder.is_some_and(|holder| holder.call_id != *id) {
+                    return Ok(Admission::Settled(call)); // a twin took the effect over; this one stays failed
+                }
+                Ok(Admission::Ready(Prepared { key, facts, approved_by: None, replay_status: None, call }))
+            }
+            CallStatus::Running => self.admit_running(call).await,
+            CallStatus::Unknown => self.admit_unknown(call).await,
+            CallStatus::Prepared => self.admit_prepared(call, facts).await,
+        }
+    }
+
+    /// RUNNING found at admission: its process is gone. With a receipt it is interpreted, without one it is unknown.
+    async fn admit_running(&self, call: CallRecord) -> Result<Admission, LedgerError> {
+        let id = call.call_id.clone();
+        let receipt = self.store.receipt(&id).await.map_err(LedgerError::at("read the receipt of", &id))?;
+        if let Some(receipt) = receipt.filter(|r| r.attempt == call.attempt && r.settlement.is_none()) {
+            let settled = self.interpret_stored(&call, &receipt).await?;
+            return if settled.status == CallStatus::Unknown { self.admit_unknown(settled).await } else { Ok(Admission::Settled(settled)) };
+        }
+        let why = "the process that sent it ended before an answer was stored";
+        let lost = self.store.mark_lost(&self.lease, why, self.env.now()).await.map_err(LedgerError::at("mark as lost", &id))?;
+        match lost.into_iter().find(|lost| lost.call_id == id) {
+            Some(call) => self.admit_unknown(call).await,
+            None => Ok(Admission::Settled(self.store.call(&id).await.map_err(LedgerError::at("read", &id))?)),
+        }
+    }
+
+    async fn admit_unknown(&self, call: CallRecord) -> Result<Admission, LedgerError> {
+        if call.resolution == Some(Resolution::Skipped) {
+            return Ok(Admission::Settled(call));
+        }
+        let generation = self.last_attempt(&call).await?.and_then(|attempt| attempt.server_generation);
+        Ok(Admission::Unknown(UnknownCall { call, generation }))
+    }
+
+    async fn admit_prepared(&self, call: CallRecord, facts: Facts) -> Result<Admission, LedgerError> {
+        let id = call.call_id.clone();
+        let answered = self.pending_question(&call).await?;
+        let mut approved_by = None;
+        let mut repeat_on_purpose = false;
+        if let Some(asked) = answered {
+            match self.decision(&call, &asked)? {
+                None => return Ok(Admission::Held(asked)),
+                Some(Choice::Execute | Choice::Continue | Choice::Happened) => {
+                    repeat_on_purpose = asked.kind == QuestionKind::NearDuplicate;
+                    approved_by = Some(asked.question_id);
+                }
+                Some(Choice::Skip | Choice::Abort) => {
+                    let cancelled = self.cancel(&call, Resolution::Skipped, "declined", "A person decided that this call is not to be made. Go on without it.").await?;
+                    self.store.close_question(&self.lease, &asked.question_id, self.env.now()).await.map_err(LedgerError::at("close the question about", &id))?;
+                    return Ok(Admission::Settled(cancelled));
+                }
+            }
+        }
+        let key = self.key(&call, &facts, repeat_on_purpose.then_some(&id));
+        if !repeat_on_purpose {
+            let holder = self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", &id))?;
+            if let Some(holder) = holder.filter(|holder| holder.call_id != id) {
+                if holder.status == CallStatus::Succeeded {
+                    let deduplicated = self.store.deduplicate_call(&self.lease, &id, &holder.call_id, &key, self.env.now()).await;
+                    return Ok(Admission::Settled(deduplicated.map_err(LedgerError::at("deduplicate", &id))?));
+                }
+                return self.conflict(call, &holder).await;
+            }
+            if let Some(other) = self.scope_conflict(&call, &facts).await? {
+                return self.conflict(call, &other).await;
+            }
+        }
+        if call.policy.needs_approval && approved_by.is_none() {
+            return Ok(Admission::Held(self.ask(&call, &Why::Approval).await?));
+        }
+        Ok(Admission::Ready(Prepared { key, facts, approved_by, replay_status: None, call }))
+    }
+
+    /// Another call of the lineage with this scope that may already have had the effect: sent and not known, failed and
+    /// perhaps done, or done with other arguments.
+    async fn scope_conflict(&self, call: &CallRecord, facts: &Facts) -> Result<Option<CallRecord>, LedgerError> {
+        let Some(scope) = &facts.scope else { return Ok(None) };
+        if !call.policy.is_by_content() || !self.config.no_duplicate_external_actions {
+            return Ok(None);
+        }
+        let others = self.store.scope_calls(&self.root, scope).await.map_err(LedgerError::at("look for near-duplicates of", &call.call_id))?;
+        Ok(others.into_iter().filter(|other| other.call_id != call.call_id && other.deduplicated_from.is_none()).find(|other| match other.status {
+            CallStatus::Unknown | CallStatus::Running => true,
+            CallStatus::FailedReported => other.possible_effect != Some(PossibleEffect::None),
+            CallStatus::Succeeded => other.args_hash != call.args_hash,
+            CallStatus::Prepared | CallStatus::FailedDefinite | CallStatus::Cancelled => false,
+        }))
+    }
+
+    async fn conflict(&self, call: CallRecord, other: &CallRecord) -> Result<Admission, LedgerError> {
+        match call.policy.on_scope_conflict {
+            OnScopeConflict::Ask => Ok(Admission::Held(self.ask(&call, &Why::NearDuplicate { other }).await?)),
+            OnScopeConflict::Refuse => {
+                let message = format!(
+                    "Refused: call {} of this job, which is {}, may already have had this effect. Do not repeat it; go on.",
+                    other.call_id, other.status
+                );
+                Ok(Admission::Settled(self.cancel(&call, Resolution::Refused, "near_duplicate", &message).await?))
+            }
+            OnScopeConflict::Allow => {
+                let facts = Facts { scope: None, ..Facts::default() };
+                let key = self.key(&call, &facts, Some(&call.call_id));
+                Ok(Admission::Ready(Prepared { key, facts, approved_by: None, replay_status: None, call }))
+            }
+        }
+    }
+
+    /// Decides about an unknown call, after the process it was sent to is provably gone.
+    pub async fn recover(&self, unknown: UnknownCall, facts: Facts) -> Result<Admission, LedgerError> {
+        let call = unknown.call;
+        let id = call.call_id.clone();
+        if let Some(asked) = self.pending_question(&call).await? {
+            let Some(choice) = self.decision(&call, &asked)? else { return Ok(Admission::Held(asked)) };
+            return self.answered(call, facts, &asked, choice).await;
+        }
+        let redo = |replay_status| {
+            let key = call.idempotency_key.clone().unwrap_or_else(|| self.key(&call, &facts, None));
+            Admission::Ready(Prepared { key, facts: facts.clone(), approved_by: None, replay_status, call: call.clone() })
+        };
+        let exhausted = call.attempt > self.config.max_retries;
+        let hold = |because: &'static str| because;
+        let because = match call.policy.on_unknown {
+            OnUnknown::Redo if !exhausted => return Ok(redo(Some(ReplayStatus::Redone))),
+            OnUnknown::RedoKeyed if !exhausted => match self.keyed_redo_obstacle(&call, &facts).await? {
+                None => return Ok(redo(Some(ReplayStatus::Redone))),
+                Some(why) => hold(why),
+            },
+            OnUnknown::Redo | OnUnknown::RedoKeyed => hold("it was tried as often as the job allows"),
+            OnUnknown::Probe => hold("no probe settled it"),
+            OnUnknown::Hold => hold("the tool neither takes a key nor can be asked afterwards"),
+            OnUnknown::Continue => {
+                let skipped = self.store.resolve_unknown(&self.lease, &id, UnknownResolution::Skipped, None, self.env.now()).await;
+                return Ok(Admission::Settled(skipped.map_err(LedgerError::at("skip", &id))?));
+            }
+        };
+        let attempt = self.last_attempt(&call).await?;
+        let asked = self.ask(&call, &Why::Unknown { attempt: attempt.as_ref(), because }).await?;
+        self.store.note_replay(&self.lease, &id, ReplayStatus::Held, self.env.now()).await.map_err(LedgerError::at("note the hold of", &id))?;
+        Ok(Admission::Held(asked))
+    }
+
+    /// Why a redo under the same key would not be the same request any more, if it would not.
+    async fn keyed_redo_obstacle(&self, call: &CallRecord, facts: &Facts) -> Result<Option<&'static str>, LedgerError> {
+        if call.file_digests != facts.file_digests {
+            return Ok(Some("a file it sends has changed since"));
+        }
+        let Some(ttl) = call.policy.key_ttl else { return Ok(None) };
+        let attempts = self.store.attempts(&call.call_id).await.map_err(LedgerError::at("read the attempts of", &call.call_id))?;
+        let expired = attempts.first().is_some_and(|first| self.env.now() >= first.started_at.plus(ttl) || self.env.now() < first.started_at);
+        Ok(expired.then_some("the other side may have forgotten its key"))
+    }
+
+    async fn answered(&self, call: CallRecord, facts: Facts, asked: &QuestionRecord, choice: Choice) -> Result<Admission, LedgerError> {
+        let id = call.call_id.clone();
+        match choice {
+            Choice::Execute | Choice::Continue => {
+                let key = call.idempotency_key.clone().unwrap_or_else(|| self.key(&call, &facts, None));
+                let approved_by = Some(asked.question_id.clone());
+                Ok(Admission::Ready(Prepared { key, facts, approved_by, replay_status: Some(ReplayStatus::Redone), call }))
+            }
+            Choice::Happened => {
+                let (by, proof) = asked.answer.as_ref().map_or_else(|| ("a person".to_owned(), None), |a| (a.by.clone(), a.proof.clone()));
+                let raw = RawReply::Statement { by, proof };
+                let settlement = interpret(&raw, &call.policy);
+                let evidence = ua_core::EvidenceLevel::Reconciled;
+                let resolution = UnknownResolution::Happened { raw, settlement, evidence };
+                let settled = self.store.resolve_unknown(&self.lease, &id, resolution, Some(&asked.question_id), self.env.now()).await;
+                Ok(Admission::Settled(settled.map_err(LedgerError::at("resolve", &id))?))
+            }
+            Choice::Skip | Choice::Abort => {
+                let settled = self.store.resolve_unknown(&self.lease, &id, UnknownResolution::Skipped, Some(&asked.question_id), self.env.now()).await;
+                Ok(Admission::Settled(settled.map_err(LedgerError::at("skip", &id))?))
+            }
+        }
+    }
+
+    /// Commits RUNNING and hands out the permit. `None` when the store found, in the same transaction, that the call must
+    /// not start after all: it is then settled, or has to be admitted again.
+    pub async fn start(&self, prepared: Prepared, generation: &str) -> Result<Option<Permit>, LedgerError> {
+        let Prepared { call, key, facts, approved_by, replay_status } = prepared;
+        let id = call.call_id.clone();
+        let effect = call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned());
+        let start = StartAttempt {
+            call_id: id.clone(),
+            attempt: call.attempt + 1,
+            key: key.clone(),
+            scope: facts.scope,
+            file_digests: facts.file_digests,
+            server_generation: Some(generation.to_owned()),
+            max_effects: effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied()),
+            approved_by,
+            replay_status,
+            durability: durability(&call),
+            at: self.env.now(),
+        };
+        match self.store.start_attempt(&self.lease, start).await {
+            Ok(running) => {
+                let traceparent = self.trace.traceparent(&self.env);
+                Ok(Some(Permit::new(running, key, self.lease.clone(), generation.to_owned(), traceparent)))
+            }
+            Err(StoreError::KeyTaken { .. }) => Ok(None),
+            Err(StoreError::EffectLimit { effect, max, .. }) => {
+                let message = format!("Refused: this job allows {effect} {max}× and that has been reached. Do not ask for it again.");
+                self.cancel(&call, Resolution::Refused, "effect_limit", &message).await?;
+                Ok(None)
+            }
+            Err(source) => Err(LedgerError::Store { doing: "start", call: id, source }),
+        }
+    }
+
+    /// Checks once more, just before the send, that no other process took the run.
+    pub async fn confirm(&self, permit: &Permit) -> Result<(), LedgerError> {
+        self.store.check_lease(&self.lease).await.map_err(LedgerError::at("send", &permit.call().call_id))
+    }
+
+    /// Commits what the attempt brought back: the raw reply and, in the same write, what it means.
+    pub async fn settle(&self, permit: Permit, outcome: Outcome) -> Result<CallRecord, LedgerError> {
+        let call = permit.call();
+        let end = match outcome {
+            Outcome::NotSent { why } => AttemptEnd::NotSent { why },
+            Outcome::Lost { why } => AttemptEnd::Lost { why },
+            Outcome::Raw(raw) => {
+                let settlement = interpret(&raw, &call.policy);
+                AttemptEnd::Replied { raw, settlement: Some(settlement) }
+            }
+        };
+        let settle = SettleAttempt {
+            call_id: call.call_id.clone(),
+            attempt: call.attempt,
+            end,
+            durability: durability(call),
+            at: self.env.now(),
+        };
+        self.store.settle_attempt(&self.lease, settle).await.map_err(LedgerError::at("store the answer of", &call.call_id))
+    }
+
+    /// Whether a call that definitely failed has attempts left.
+    pub fn may_retry(&self, call: &CallRecord) -> bool {
+        call.status == CallStatus::FailedDefinite && call.attempt <= self.config.max_retries
+    }
+
+    /// The first acts of a recovery: stored replies are interpreted, then every RUNNING row without one becomes unknown.
+    /// Returns the calls that were in flight.
+    pub async fn recover_in_flight(&self, calls: &[CallRecord]) -> Result<Vec<CallId>, LedgerError> {
+        let mut in_flight = Vec::new();
+        for call in calls.iter().filter(|call| call.status == CallStatus::Running) {
+            in_flight.push(call.call_id.clone());
+            let receipt = self.store.receipt(&call.call_id).await.map_err(LedgerError::at("read the receipt of", &call.call_id))?;
+            if let Some(receipt) = receipt.filter(|r| r.attempt == call.attempt && r.settlement.is_none()) {
+                self.interpret_stored(call, &receipt).await?;
+            }
+        }
+        if let Some(first) = in_flight.first() {
+            let why = "the process that sent it ended before an answer was stored";
+            self.store.mark_lost(&self.lease, why, self.env.now()).await.map_err(LedgerError::at("mark as lost", first))?;
+        }
+        Ok(in_flight)
+    }
+
+    async fn interpret_stored(&self, call: &CallRecord, receipt: &ReceiptRecord) -> Result<CallRecord, LedgerError> {
+        let settlement = interpret(&receipt.raw, &call.policy);
+        let settled = self.store.interpret_receipt(&self.lease, &call.call_id, settlement, durability(call), self.env.now()).await;
+        let settled = settled.map_err(LedgerError::at("interpret the answer of", &call.call_id))?;
+        self.store
+            .note_replay(&self.lease, &call.call_id, ReplayStatus::Interpreted, self.env.now())
+            .await
+            .map_err(LedgerError::at("note the replay of", &call.call_id))?;
+        Ok(settled)
+    }
+
+    /// Cancels a call that was never sent.
+    pub async fn cancel(&self, call: &CallRecord, resolution: Resolution, code: &str, message: &str) -> Result<CallRecord, LedgerError> {
+        let id = &call.call_id;
+        if call.status.on(CallEvent::Cancelled).is_ok() {
+            let cancel = CallCancel { call_id: id.clone(), resolution, code: code.to_owned(), message: message.to_owned() };
+            self.store.cancel_calls(&self.lease, vec![cancel], self.env.now()).await.map_err(LedgerError::at("cancel", id))?;
+        }
+        self.store.call(id).await.map_err(LedgerError::at("read", id))
+    }
+
+    async fn ask(&self, call: &CallRecord, why: &Why<'_>) -> Result<QuestionRecord, LedgerError> {
+        let asked = self.store.raise_question(&self.lease, question(&self.env, call, why)).await;
+        asked.map_err(LedgerError::at("ask about", &call.call_id))
+    }
+
+    /// The question about this call that is not closed, if there is one.
+    async fn pending_question(&self, call: &CallRecord) -> Result<Option<QuestionRecord>, LedgerError> {
+        let open = self.store.open_questions(Some(&call.run_id)).await.map_err(LedgerError::at("read the questions about", &call.call_id))?;
+        Ok(open.into_iter().find(|q| q.call_id.as_ref() == Some(&call.call_id)))
+    }
+
+    /// What a person decided; `None` while nobody did. `abort` ends the run, so it is an error to whoever goes on.
+    fn decision(&self, call: &CallRecord, asked: &QuestionRecord) -> Result<Option<Choice>, LedgerError> {
+        match (&asked.answer, asked.status) {
+            (Some(answer), QuestionStatus::Answered) if answer.choice == Choice::Abort => {
+                Err(LedgerError::Aborted { call: call.call_id.clone() })
+            }
+            (Some(answer), QuestionStatus::Answered) => Ok(Some(answer.choice)),
+            (_, QuestionStatus::Open | QuestionStatus::Answered | QuestionStatus::Closed) => Ok(None),
+        }
+    }
+
+    async fn last_attempt(&self, call: &CallRecord) -> Result<Option<AttemptRecord>, LedgerError> {
+        let attempts = self.store.attempts(&call.call_id).await.map_err(LedgerError::at("read the attempts of", &call.call_id))?;
+        Ok(attempts.into_iter().last())
+    }
+
+    /// The call's identity: by content for declared creating effects, by position for everything else. A repeat that a
+    /// person ordered carries its own id, and so is another effect.
+    fn key(&self, call: &CallRecord, facts: &Facts, repeat: Option<&CallId>) -> IdempotencyKey {
+        if let Some(key) = &call.idempotency_key {
+            return key.clone();
+        }
+        let by_content = call.policy.is_by_content() && self.config.no_duplicate_external_actions;
+        let (root, position) = match (by_content, repeat) {
+            (true, None) => (self.root.as_str(), String::new()),
+            (true, Some(id)) => (self.root.as_str(), id.to_string()),
+            (false, _) => {
+                let position = call.position;
+                (call.run_id.as_str(), format!("{}/{}/{}", call.step_id, position.turn, position.ordinal))
+            }
+        };
+        KeyBuilder::new("ua.idempotency.v1")
+            .field("root", root)
+            .field("namespace", call.name.namespace.as_str())
+            .field("server", &call.name.server)
+            .field("tool", &call.name.tool)
+            .field("args", &call.args_hash.to_hex())
+            .field("scope", facts.scope.as_ref().map_or("", |scope| scope.as_str()))
+            .field("position", &position)
+            .finish()
+    }
+}
+
+/// A call with an effect waits for stable storage; a read does not.
+fn durability(call: &CallRecord) -> Durability {
+    if call.policy.class.has_effect() { Durability::Synced } else { Durability::Relaxed }
+}

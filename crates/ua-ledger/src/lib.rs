@@ -1,0 +1,50 @@
+//! May this call run, has it run, what did it answer: the ledger of one run's tool calls.
+//!
+//! Durable Jobs v1 spec §8; Context Storage & Durability §4. Invariants: nothing is sent before RUNNING is committed
+//! ([`Permit`] is the proof, and only [`Ledger::start`] makes one); a settled key is never executed again; RUNNING found at
+//! admission is unknown, never ready; what a tool answered is stored before it is believed.
+//!
+//! A permit cannot be forged, copied or settled twice:
+//!
+//! ```compile_fail
+//! fn forge() -> ua_ledger::Permit {
+//!     ua_ledger::Permit { } // private fields
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! fn copy(permit: &ua_ledger::Permit) -> ua_ledger::Permit {
+//!     permit.clone() // not `Clone`
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! async fn settle_twice(ledger: &ua_ledger::Ledger, permit: ua_ledger::Permit, outcome: ua_core::Outcome) {
+//!     let _first = ledger.settle(permit, outcome.clone()).await;
+//!     let _second = ledger.settle(permit, outcome).await; // moved
+//! }
+//! ```
+//!
+//! What a reply means is a pure function:
+//!
+//! ```
+//! use ua_core::{CallPolicy, CallStatus, RawReply};
+//!
+//! let lost = RawReply::RpcError { code: -32603, message: "internal error".into() };
+//! assert_eq!(ua_ledger::interpret(&lost, &CallPolicy::unclassified()).status, CallStatus::Unknown);
+//! ```
+
+mod admission;
+mod answer;
+mod error;
+mod interpret;
+mod ledger;
+mod permit;
+mod question;
+
+pub use admission::{Admission, Facts, Prepared, UnknownCall};
+pub use answer::answer_for;
+pub use error::LedgerError;
+pub use interpret::interpret;
+pub use ledger::{Ledger, LedgerConfig};
+pub use permit::Permit;

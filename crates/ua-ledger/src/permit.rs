@@ -1,0 +1,75 @@
+//! The proof that RUNNING is committed.
+
+use serde_json::{Map, Value, json};
+use ua_core::{IdempotencyKey, KeyChannel, ToolName};
+use ua_store::{CallRecord, RunLease};
+
+/// Proof that one attempt of one call is on stable storage as RUNNING, and so may be sent.
+///
+/// Only [`Ledger::start`](crate::Ledger::start) makes one, settling consumes it, and it can be neither copied nor stored.
+/// A permit that is dropped leaves its call RUNNING, which the next recovery reads as unknown.
+#[derive(Debug)]
+#[must_use = "a permit that is not settled leaves its call in flight"]
+pub struct Permit {
+    call: CallRecord,
+    key: IdempotencyKey,
+    lease: RunLease,
+    generation: String,
+    traceparent: String,
+}
+
+/// The prefix of this project's `_meta` names.
+const META: &str = "dev.universal-agent";
+
+impl Permit {
+    pub(crate) fn new(call: CallRecord, key: IdempotencyKey, lease: RunLease, generation: String, traceparent: String) -> Self {
+        Self { call, key, lease, generation, traceparent }
+    }
+
+    /// The call, as committed.
+    pub fn call(&self) -> &CallRecord {
+        &self.call
+    }
+
+    /// What is called.
+    pub fn name(&self) -> &ToolName {
+        &self.call.name
+    }
+
+    /// The key to hand to the tool.
+    pub fn key(&self) -> &IdempotencyKey {
+        &self.key
+    }
+
+    /// The process of the tool server that the attempt was committed for.
+    pub fn generation(&self) -> &str {
+        &self.generation
+    }
+
+    /// The arguments to send: the model's, plus the key where the policy names an argument for it.
+    pub fn arguments(&self) -> Map<String, Value> {
+        let mut arguments = match &self.call.arguments {
+            Value::Object(map) => map.clone(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+        };
+        if let Some(KeyChannel::Argument(name)) = &self.call.policy.key_channel {
+            arguments.insert(name.clone(), Value::String(self.key.as_str().to_owned()));
+        }
+        arguments
+    }
+
+    /// The request's `_meta`: key, run, step, call, attempt, epoch and W3C trace context. Servers that know none of it
+    /// ignore it.
+    pub fn meta(&self) -> Map<String, Value> {
+        let mut meta = Map::new();
+        let mut put = |name: &str, value: Value| meta.insert(format!("{META}/{name}"), value);
+        put("idempotency-key", json!(self.key.as_str()));
+        put("run-id", json!(self.call.run_id.as_str()));
+        put("step-id", json!(self.call.step_id.as_str()));
+        put("tool-call-id", json!(self.call.call_id.as_str()));
+        put("attempt", json!(self.call.attempt));
+        put("epoch", json!(self.lease.epoch));
+        meta.insert("traceparent".to_owned(), json!(self.traceparent));
+        meta
+    }
+}

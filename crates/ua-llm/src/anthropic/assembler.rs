@@ -1,0 +1,451 @@
+//! From the events of a stream to one whole reply. Pure: it is fed the JSON of one event after the other.
+//!
+//! A reply exists only after `message_stop`. Events and block types that this build does not know are tolerated, since
+//! the API adds new ones; an order of events that cannot be read is not.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
+
+use crate::ANTHROPIC;
+
+/// What one event brought.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Progress {
+    /// Nothing to show.
+    Nothing,
+    /// The response's id.
+    Session(String),
+    /// A piece of text.
+    Text(String),
+    /// The message is whole.
+    Whole(ModelTurn),
+}
+
+/// Why a stream cannot be read on.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// The provider reported an error inside the stream.
+    Reported { kind: String, message: String },
+    /// The events make no sense.
+    Nonsense(String),
+}
+
+/// The part of a reply that has arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    started: Option<Started>,
+    blocks: BTreeMap<u64, Partial>,
+    stop_reason: Option<StopReason>,
+    usage: WireUsage,
+    text_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Started {
+    id: Option<String>,
+    model: String,
+}
+
+#[derive(Debug)]
+struct Partial {
+    /// The block as it started, with the text that has been appended to it.
+    value: Map<String, Value>,
+    /// The input's JSON, as far as it has arrived.
+    input: String,
+    closed: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event {
+    MessageStart { message: MessageHead },
+    ContentBlockStart { index: u64, content_block: Map<String, Value> },
+    ContentBlockDelta { index: u64, delta: Delta },
+    ContentBlockStop { index: u64 },
+    MessageDelta {
+        delta: MessageTail,
+        #[serde(default)]
+        usage: Option<WireUsage>,
+    },
+    MessageStop,
+    Error { error: ReportedError },
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Deserialize)]
+struct MessageHead {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct MessageTail {
+    #[serde(default)]
+    stop_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Delta {
+    TextDelta { text: String },
+    InputJsonDelta { partial_json: String },
+    ThinkingDelta { thinking: String },
+    SignatureDelta { signature: String },
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Deserialize)]
+struct ReportedError {
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    message: String,
+}
+
+/// Cumulative counts; a later event replaces what it names.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    input_tokens: Option<u64>,
+    #[serde(default)]
+    output_tokens: Option<u64>,
+    #[serde(default)]
+    cache_read_input_tokens: Option<u64>,
+    #[serde(default)]
+    cache_creation_input_tokens: Option<u64>,
+}
+
+impl Assembler {
+    /// Takes the next event's JSON.
+    pub(crate) fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
+        let event = serde_json::from_str(data).map_err(|e| Fault::Nonsense(format!("an event is not readable: {e}")))?;
+        match event {
+            Event::MessageStart { message } => self.start(message),
+            Event::ContentBlockStart { index, content_block } => self.open(index, content_block),
+            Event::ContentBlockDelta { index, delta } => self.extend(index, delta),
+            Event::ContentBlockStop { index } => {
+                self.partial(index)?.closed = true;
+                Ok(Progress::Nothing)
+            }
+            Event::MessageDelta { delta, usage } => {
+                self.usage.update(usage);
+                if let Some(reason) = delta.stop_reason {
+                    self.stop_reason = Some(stop_reason(&reason));
+                }
+                Ok(Progress::Nothing)
+            }
+            Event::MessageStop => self.finish().map(Progress::Whole),
+            Event::Error { error } => Err(Fault::Reported { kind: error.kind, message: error.message }),
+            Event::Unknown => Ok(Progress::Nothing),
+        }
+    }
+
+    /// Bytes of text that have arrived.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
+    fn start(&mut self, message: MessageHead) -> Result<Progress, Fault> {
+        if self.started.is_some() {
+            return Err(Fault::Nonsense("a second message starts inside the first".to_owned()));
+        }
+        self.usage.update(message.usage);
+        let progress = message.id.clone().map_or(Progress::Nothing, Progress::Session);
+        self.started = Some(Started { id: message.id, model: message.model });
+        Ok(progress)
+    }
+
+    fn open(&mut self, index: u64, value: Map<String, Value>) -> Result<Progress, Fault> {
+        if self.started.is_none() {
+            return Err(Fault::Nonsense("a block starts before the message does".to_owned()));
+        }
+        let text = if kind_of(&value) == "text" { text_of(&value, "text") } else { String::new() };
+        if self.blocks.insert(index, Partial { value, input: String::new(), closed: false }).is_some() {
+            return Err(Fault::Nonsense(format!("block {index} starts twice")));
+        }
+        self.text_bytes += text.len();
+        Ok(if text.is_empty() { Progress::Nothing } else { Progress::Text(text) })
+    }
+
+    fn extend(&mut self, index: u64, delta: Delta) -> Result<Progress, Fault> {
+        let partial = self.partial(index)?;
+        if partial.closed {
+            return Err(Fault::Nonsense(format!("block {index} goes on after its end")));
+        }
+        match delta {
+            Delta::TextDelta { text } => {
+                append(&mut partial.value, "text", &text);
+                self.text_bytes += text.len();
+                return Ok(Progress::Text(text));
+            }
+            Delta::InputJsonDelta { partial_json } => partial.input.push_str(&partial_json),
+            Delta::ThinkingDelta { thinking } => append(&mut partial.value, "thinking", &thinking),
+            Delta::SignatureDelta { signature } => append(&mut partial.value, "signature", &signature),
+            Delta::Unknown => {}
+        }
+        Ok(Progress::Nothing)
+    }
+
+    fn partial(&mut self, index: u64) -> Result<&mut Partial, Fault> {
+        self.blocks.get_mut(&index).ok_or_else(|| Fault::Nonsense(format!("block {index} never started")))
+    }
+
+    fn finish(&mut self) -> Result<ModelTurn, Fault> {
+        let nonsense = |why: &str| Fault::Nonsense(format!("the message ends {why}"));
+        let started = self.started.take().ok_or_else(|| nonsense("before it started"))?;
+        let stop_reason = self.stop_reason.ok_or_else(|| nonsense("without a stop reason"))?;
+        if self.blocks.values().any(|partial| !partial.closed) {
+            return Err(nonsense("inside a block"));
+        }
+        let blocks = std::mem::take(&mut self.blocks).into_values().filter_map(block).collect();
+        Ok(ModelTurn { blocks, stop_reason, usage: self.usage.total(), model: started.model, response_id: started.id })
+    }
+}
+
+impl WireUsage {
+    fn update(&mut self, later: Option<Self>) {
+        let Some(later) = later else { return };
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.cache_creation_input_tokens = later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+    }
+
+    /// `None` when the provider counted nothing.
+    fn total(self) -> Option<Usage> {
+        if self.input_tokens.is_none() && self.output_tokens.is_none() {
+            return None;
+        }
+        Some(Usage {
+            input_tokens: self.input_tokens.unwrap_or(0),
+            output_tokens: self.output_tokens.unwrap_or(0),
+            cache_read_tokens: self.cache_read_input_tokens.unwrap_or(0),
+            cache_write_tokens: self.cache_creation_input_tokens.unwrap_or(0),
+        })
+    }
+}
+
+fn block(partial: Partial) -> Option<Block> {
+    let Partial { mut value, input, .. } = partial;
+    match kind_of(&value) {
+        "text" => Some(Block::Text { text: text_of(&value, "text") }).filter(|b| *b != Block::text("")),
+        "tool_use" => Some(Block::ToolUse(ToolUse {
+            id: text_of(&value, "id"),
+            name: text_of(&value, "name"),
+            input: read_input(value.remove("input"), input),
+        })),
+        _ => {
+            if !input.is_empty() {
+                value.insert("input".to_owned(), read_input(None, input));
+            }
+            Some(Block::Opaque { provider: ANTHROPIC.to_owned(), value: Value::Object(value) })
+        }
+    }
+}
+
+/// The streamed input, parsed; its text when it is not JSON of one meaning, so that the gateway can refuse it.
+fn read_input(at_start: Option<Value>, streamed: String) -> Value {
+    if streamed.trim().is_empty() {
+        return at_start.unwrap_or_else(|| Value::Object(Map::new()));
+    }
+    parse_strict(&streamed).unwrap_or(Value::String(streamed))
+}
+
+fn kind_of(value: &Map<String, Value>) -> &str {
+    value.get("type").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn text_of(value: &Map<String, Value>, field: &str) -> String {
+    value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn append(value: &mut Map<String, Value>, field: &str, more: &str) {
+    match value.get_mut(field) {
+        Some(Value::String(text)) => text.push_str(more),
+        Some(_) | None => {
+            value.insert(field.to_owned(), Value::String(more.to_owned()));
+        }
+    }
+}
+
+fn stop_reason(text: &str) -> StopReason {
+    match text {
+        // The context window is an output limit too: the reply was cut in the middle.
+        "model_context_window_exceeded" => StopReason::MaxTokens,
+        known => known.parse().unwrap_or(StopReason::Other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","model":"claude-x","usage":{"input_tokens":7,"output_tokens":1}}}"#;
+    const STOP: &str = r#"{"type":"message_stop"}"#;
+
+    fn feed_all(events: &[&str]) -> Result<Progress, Fault> {
+        let mut assembler = Assembler::default();
+        let mut last = Progress::Nothing;
+        for event in events {
+            last = assembler.feed(event)?;
+        }
+        Ok(last)
+    }
+
+    fn end(reason: &str) -> String {
+        json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}}).to_string()
+    }
+
+    fn whole(events: &[&str], reason: &str) -> ModelTurn {
+        let end = end(reason);
+        let all: Vec<&str> = [START].into_iter().chain(events.iter().copied()).chain([end.as_str(), STOP]).collect();
+        match feed_all(&all) {
+            Ok(Progress::Whole(turn)) => turn,
+            other => panic!("no whole reply: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_input_streamed_in_pieces_is_parsed_as_one() {
+        let turn = whole(
+            &[
+                r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"toolu_1","name":"t","input":{}}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a\":"}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":" [1]}"}}"#,
+                r#"{"type":"content_block_stop","index":0}"#,
+            ],
+            "tool_use",
+        );
+        let expected = ModelTurn {
+            blocks: vec![Block::ToolUse(ToolUse { id: "toolu_1".into(), name: "t".into(), input: json!({"a": [1]}) })],
+            stop_reason: StopReason::ToolUse,
+            usage: Some(Usage { input_tokens: 7, output_tokens: 9, ..Usage::default() }),
+            model: "claude-x".into(),
+            response_id: Some("msg_1".into()),
+        };
+        assert_eq!(turn, expected);
+    }
+
+    #[test]
+    fn an_input_of_no_pieces_is_an_empty_object_and_a_broken_one_stays_text() {
+        for (piece, expected) in [
+            ("", json!({})),
+            (r#"{"a": 1"#, json!(r#"{"a": 1"#)),
+            (r#"{"a":1,"a":2}"#, json!(r#"{"a":1,"a":2}"#)),
+        ] {
+            let delta = json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": piece}});
+            let turn = whole(
+                &[
+                    r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"toolu_1","name":"t","input":{}}}"#,
+                    &delta.to_string(),
+                    r#"{"type":"content_block_stop","index":0}"#,
+                ],
+                "tool_use",
+            );
+            assert_eq!(turn.tool_uses().next().unwrap().input, expected);
+        }
+    }
+
+    #[test]
+    fn blocks_that_only_the_provider_understands_are_carried_whole() {
+        let turn = whole(
+            &[
+                r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Let me "}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"see."}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"EqQB=="}}"#,
+                r#"{"type":"content_block_stop","index":0}"#,
+                r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"xyz"}}"#,
+                r#"{"type":"content_block_stop","index":1}"#,
+                r#"{"type":"content_block_start","index":2,"content_block":{"type":"text","text":""}}"#,
+                r#"{"type":"content_block_stop","index":2}"#,
+            ],
+            "end_turn",
+        );
+        let opaque = |value| Block::Opaque { provider: "anthropic".into(), value };
+        assert_eq!(
+            turn.blocks,
+            [
+                opaque(json!({"type": "thinking", "thinking": "Let me see.", "signature": "EqQB=="})),
+                opaque(json!({"type": "redacted_thinking", "data": "xyz"})),
+            ]
+        );
+    }
+
+    #[test]
+    fn pings_and_unknown_events_change_nothing() {
+        let ping = r#"{"type":"ping"}"#;
+        let end = end("end_turn");
+        let events = [
+            ping,
+            START,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+            r#"{"type":"from_the_future","index":{"any":"thing"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{}}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            ping,
+            &end,
+            STOP,
+        ];
+        assert!(matches!(feed_all(&events), Ok(Progress::Whole(turn)) if turn.blocks == [Block::text("hi")]));
+    }
+
+    #[test]
+    fn usage_that_was_never_given_is_none_and_a_zero_is_a_zero() {
+        let head = r#"{"type":"message_start","message":{"id":"msg_1","model":"m"}}"#;
+        let tail = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+        assert!(matches!(feed_all(&[head, tail, STOP]), Ok(Progress::Whole(turn)) if turn.usage.is_none()));
+        let zero = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":0,"input_tokens":null,"cache_read_input_tokens":5}}"#;
+        let expected = Usage { cache_read_tokens: 5, ..Usage::default() };
+        assert!(matches!(feed_all(&[head, zero, STOP]), Ok(Progress::Whole(turn)) if turn.usage == Some(expected)));
+    }
+
+    #[test]
+    fn every_stop_reason_has_its_word_and_new_ones_are_other() {
+        for reason in StopReason::ALL {
+            assert_eq!(stop_reason(reason.as_str()), *reason);
+        }
+        assert_eq!(stop_reason("model_context_window_exceeded"), StopReason::MaxTokens);
+        assert_eq!(stop_reason("bored"), StopReason::Other);
+    }
+
+    #[test]
+    fn an_order_of_events_that_makes_no_sense_is_a_fault() {
+        let open = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+        let more = r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}"#;
+        let close = r#"{"type":"content_block_stop","index":0}"#;
+        let end = end("end_turn");
+        let cases: [&[&str]; 8] = [
+            &["{not json"],
+            &[STOP],
+            &[open],
+            &[START, START],
+            &[START, more],
+            &[START, open, close, more],
+            &[START, STOP],
+            &[START, open, &end, STOP],
+        ];
+        for events in cases {
+            assert!(matches!(feed_all(events), Err(Fault::Nonsense(_))), "{events:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_inside_the_stream_is_told_with_its_type() {
+        let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+        let expected = Fault::Reported { kind: "overloaded_error".into(), message: "Overloaded".into() };
+        assert_eq!(feed_all(&[START, error]), Err(expected));
+    }
+}

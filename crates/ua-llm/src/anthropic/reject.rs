@@ -1,0 +1,128 @@
+//! From an error answer to the error a caller sees.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use ua_core::Timestamp;
+
+use crate::error::LlmError;
+
+/// Sorts an HTTP status other than 200. `body` is what the provider said with it.
+pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
+    let message = message_in(body);
+    match status {
+        401..=403 => LlmError::Unauthorized { status, message },
+        404 => LlmError::NotFound { model: model.to_owned(), message },
+        429 => LlmError::RateLimited { retry_after, message },
+        503 | 529 => LlmError::Overloaded { retry_after, message },
+        408 | 409 | 500..=599 => LlmError::Server { status: Some(status), retry_after, message },
+        300..=399 => LlmError::Protocol { why: format!("it redirects (HTTP {status}), which is not followed") },
+        400..=499 => LlmError::InvalidRequest { status, message },
+        _ => LlmError::Protocol { why: format!("its status is HTTP {status}: {message}") },
+    }
+}
+
+/// Sorts an error that came inside a stream, by the type that the provider gave it.
+pub(crate) fn by_type(kind: &str, message: String, model: &str) -> LlmError {
+    match kind {
+        "authentication_error" => LlmError::Unauthorized { status: 401, message },
+        "billing_error" => LlmError::Unauthorized { status: 402, message },
+        "permission_error" => LlmError::Unauthorized { status: 403, message },
+        "not_found_error" => LlmError::NotFound { model: model.to_owned(), message },
+        "invalid_request_error" => LlmError::InvalidRequest { status: 400, message },
+        "request_too_large" => LlmError::InvalidRequest { status: 413, message },
+        "rate_limit_error" => LlmError::RateLimited { retry_after: None, message },
+        "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
+        _ => LlmError::Server { status: None, retry_after: None, message: format!("{kind}: {message}") },
+    }
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: ErrorDetail,
+    #[serde(default)]
+    request_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ErrorDetail {
+    message: String,
+}
+
+/// The provider's message; the start of the body when it has another form, as a proxy's page has.
+fn message_in(body: &str) -> String {
+    const SHOWN: usize = 300;
+    match serde_json::from_str::<ErrorBody>(body) {
+        Ok(ErrorBody { error, request_id: Some(id) }) => format!("{} (request {id})", error.message),
+        Ok(ErrorBody { error, request_id: None }) => error.message,
+        Err(_) if body.trim().is_empty() => "no explanation was given".to_owned(),
+        Err(_) => body.trim().chars().take(SHOWN).collect(),
+    }
+}
+
+/// Reads `Retry-After`: seconds, or an HTTP date counted from `now`.
+pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
+    let header = header.trim();
+    if let Ok(seconds) = header.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(header).ok()?;
+    Some(Timestamp::from_millis(at.as_millisecond()).since(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_its_error() {
+        let name = |status| match by_status(status, None, "", "m") {
+            LlmError::Unauthorized { .. } => "unauthorized",
+            LlmError::NotFound { .. } => "not found",
+            LlmError::RateLimited { .. } => "rate limited",
+            LlmError::Overloaded { .. } => "overloaded",
+            LlmError::Server { .. } => "server",
+            LlmError::InvalidRequest { .. } => "invalid",
+            LlmError::Protocol { .. } => "protocol",
+            other => panic!("{other:?}"),
+        };
+        let cases = [
+            (204, "protocol"),
+            (307, "protocol"),
+            (400, "invalid"),
+            (401, "unauthorized"),
+            (402, "unauthorized"),
+            (403, "unauthorized"),
+            (404, "not found"),
+            (408, "server"),
+            (409, "server"),
+            (413, "invalid"),
+            (422, "invalid"),
+            (429, "rate limited"),
+            (500, "server"),
+            (503, "overloaded"),
+            (504, "server"),
+            (529, "overloaded"),
+        ];
+        for (status, expected) in cases {
+            assert_eq!(name(status), expected, "HTTP {status}");
+        }
+    }
+
+    #[test]
+    fn the_message_is_the_providers_or_the_start_of_the_page() {
+        let api = r#"{"type":"error","error":{"type":"invalid_request_error","message":"too long"},"request_id":"req_1"}"#;
+        assert_eq!(message_in(api), "too long (request req_1)");
+        assert_eq!(message_in(" <html>bad gateway</html> "), "<html>bad gateway</html>");
+        assert_eq!(message_in(""), "no explanation was given");
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = Timestamp::parse("2026-01-02T03:04:05Z").unwrap();
+        assert_eq!(retry_after(" 7 ", now), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("Fri, 02 Jan 2026 03:04:35 GMT", now), Some(Duration::from_secs(30)));
+        assert_eq!(retry_after("Fri, 02 Jan 2026 03:00:00 GMT", now), Some(Duration::ZERO));
+        assert_eq!(retry_after("soon", now), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! A request in the words of the Messages API.
+
+use serde_json::{Map, Value, json};
+use ua_core::{Block, Message, Role};
+
+use crate::ANTHROPIC;
+use crate::request::ModelRequest;
+
+/// Builds the body of `POST /v1/messages`. With `cache_prompt`, the system prompt and the two newest user messages are
+/// marked as ends of a cacheable prefix, so that the next turn pays for the common part once.
+pub(crate) fn encode_request(request: &ModelRequest, cache_prompt: bool) -> Value {
+    let mut messages = encode_messages(&request.messages);
+    if cache_prompt {
+        mark_newest_user_messages(&mut messages);
+    }
+    let mut body = json!({
+        "model": request.model,
+        "max_tokens": request.max_output_tokens,
+        "messages": messages,
+        "stream": true,
+    });
+    if !is_blank(&request.system) {
+        let mut system = json!({"type": "text", "text": request.system});
+        if cache_prompt {
+            system["cache_control"] = cache_mark();
+        }
+        body["system"] = json!([system]);
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request
+            .tools
+            .iter()
+            .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}))
+            .collect();
+    }
+    if let Some(milli) = request.temperature_milli {
+        body["temperature"] = json!(f64::from(milli) / 1000.0);
+    }
+    body
+}
+
+/// The history as the API wants it: no blank text, no empty message, no two neighbours of one role, and tool results in
+/// front of a user message.
+fn encode_messages(messages: &[Message]) -> Vec<Value> {
+    let spoken: Vec<(Role, Vec<Value>)> = messages
+        .iter()
+        .map(|message| (message.role, message.blocks.iter().filter_map(encode_block).collect()))
+        .filter(|(_, content): &(Role, Vec<Value>)| !content.is_empty())
+        .collect();
+    spoken
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|speech| {
+            let mut content: Vec<Value> = speech.iter().flat_map(|(_, content)| content.clone()).collect();
+            content.sort_by_key(|block| speech[0].0 == Role::User && block["type"] != "tool_result");
+            json!({"role": speech[0].0, "content": content})
+        })
+        .collect()
+}
+
+fn encode_block(block: &Block) -> Option<Value> {
+    match block {
+        Block::Text { text } => (!is_blank(text)).then(|| json!({"type": "text", "text": text})),
+        Block::ToolUse(tool_use) => Some(json!({
+            "type": "tool_use",
+            "id": tool_use.id,
+            "name": tool_use.name,
+            "input": wire_input(&tool_use.input),
+        })),
+        Block::ToolResult { tool_use_id, content, is_error } => {
+            let mut result = json!({"type": "tool_result", "tool_use_id": tool_use_id, "content": content});
+            if *is_error {
+                result["is_error"] = json!(true);
+            }
+            Some(result)
+        }
+        Block::Opaque { provider, value } => (provider == ANTHROPIC).then(|| value.clone()),
+    }
+}
+
+/// The input of a tool use as the API takes it back: an object. What the model sent instead of one is wrapped.
+pub(crate) fn wire_input(input: &Value) -> Value {
+    match input {
+        Value::Object(_) => input.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Value::Object(Map::from_iter([("unreadable_input".to_owned(), input.clone())]))
+        }
+    }
+}
+
+/// Whether the API would refuse `text` as a text block.
+pub(crate) fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+fn mark_newest_user_messages(messages: &mut [Value]) {
+    for message in messages.iter_mut().rev().filter(|message| message["role"] == "user").take(2) {
+        if let Some(last) = message["content"].as_array_mut().and_then(|content| content.last_mut()) {
+            last["cache_control"] = cache_mark();
+        }
+    }
+}
+
+fn cache_mark() -> Value {
+    json!({"type": "ephemeral"})
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Origin, ToolUse};
+
+    use super::*;
+    use crate::request::ToolOffer;
+
+    fn request(messages: Vec<Message>) -> ModelRequest {
+        ModelRequest {
+            model: "claude-x".into(),
+            system: String::new(),
+            messages,
+            tools: vec![],
+            max_output_tokens: 100,
+            temperature_milli: None,
+        }
+    }
+
+    fn assistant(blocks: Vec<Block>) -> Message {
+        Message { role: Role::Assistant, origin: Origin::Model, blocks }
+    }
+
+    #[test]
+    fn neighbours_of_one_role_become_one_message_with_results_in_front() {
+        let tool_use = Block::ToolUse(ToolUse { id: "a".into(), name: "t".into(), input: json!({"x": 1}) });
+        let result = Block::ToolResult { tool_use_id: "a".into(), content: "done".into(), is_error: true };
+        let history = vec![
+            Message::user(Origin::Prompt, "go"),
+            Message::user(Origin::Guidance, "  \n"),
+            assistant(vec![Block::text(""), tool_use]),
+            Message::user(Origin::Resume, "you were interrupted"),
+            Message { role: Role::User, origin: Origin::Tools, blocks: vec![result] },
+        ];
+        assert_eq!(
+            encode_request(&request(history), false),
+            json!({"model": "claude-x", "max_tokens": 100, "stream": true, "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "go"}]},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "t", "input": {"x": 1}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "a", "content": "done", "is_error": true},
+                    {"type": "text", "text": "you were interrupted"},
+                ]},
+            ]})
+        );
+    }
+
+    #[test]
+    fn an_empty_reply_leaves_no_message_behind() {
+        let history = vec![
+            Message::user(Origin::Prompt, "go"),
+            assistant(vec![Block::text("")]),
+            Message::user(Origin::Guidance, "go on"),
+        ];
+        assert_eq!(
+            encode_request(&request(history), false)["messages"],
+            json!([{"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": "go on"}]}])
+        );
+    }
+
+    #[test]
+    fn only_our_own_opaque_blocks_go_back_and_they_go_unchanged() {
+        let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "s=="});
+        let own = Block::Opaque { provider: "anthropic".into(), value: thinking.clone() };
+        let foreign = Block::Opaque { provider: "openai".into(), value: json!({"type": "reasoning"}) };
+        let history = vec![Message::user(Origin::Prompt, "go"), assistant(vec![own, foreign, Block::text("hi")])];
+        assert_eq!(
+            encode_request(&request(history), true)["messages"][1]["content"],
+            json!([thinking, {"type": "text", "text": "hi"}])
+        );
+    }
+
+    #[test]
+    fn an_input_that_was_not_json_goes_back_as_an_object() {
+        let broken = Block::ToolUse(ToolUse { id: "a".into(), name: "t".into(), input: json!("{\"x\": ") });
+        let history = vec![Message::user(Origin::Prompt, "go"), assistant(vec![broken])];
+        assert_eq!(
+            encode_request(&request(history), false)["messages"][1]["content"][0]["input"],
+            json!({"unreadable_input": "{\"x\": "})
+        );
+    }
+
+    #[test]
+    fn the_ends_of_the_cacheable_prefix_are_marked() {
+        let mut asked = request(vec![
+            Message::user(Origin::Prompt, "one"),
+            assistant(vec![Block::text("yes")]),
+            Message::user(Origin::Guidance, "two"),
+            assistant(vec![Block::text("yes")]),
+            Message::user(Origin::Guidance, "three"),
+        ]);
+        asked.system = "be brief".into();
+        asked.temperature_milli = Some(250);
+        asked.tools = vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }];
+        let body = encode_request(&asked, true);
+        let mark = json!({"type": "ephemeral"});
+        assert_eq!(body["system"], json!([{"type": "text", "text": "be brief", "cache_control": mark}]));
+        assert_eq!(body["tools"], json!([{"name": "t", "description": "d", "input_schema": {"type": "object"}}]));
+        assert_eq!(body["temperature"], json!(0.25));
+        let marks: Vec<&Value> =
+            body["messages"].as_array().unwrap().iter().map(|m| &m["content"][0]["cache_control"]).collect();
+        assert_eq!(marks, [&Value::Null, &Value::Null, &mark, &Value::Null, &mark]);
+    }
+}

@@ -1,0 +1,250 @@
+//! How a model call fails, sorted by what a caller would do about it.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use ua_core::FailureClass;
+
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// A model call that brought no whole reply. No text in here ever holds the API key.
+#[derive(Debug, thiserror::Error)]
+pub enum LlmError {
+    /// The provider cannot be set up from its configuration; nothing was sent.
+    #[error("set up the model provider: {why}")]
+    Setup {
+        /// What is wrong with the configuration.
+        why: String,
+    },
+    /// The key was refused, lacks a permission, or the account cannot pay (HTTP 401, 402, 403).
+    #[error("be let in by the model provider (HTTP {status}): {message}")]
+    Unauthorized {
+        /// The HTTP status.
+        status: u16,
+        /// The provider's words.
+        message: String,
+    },
+    /// The provider refused the request itself (HTTP 400, 413, 422 and other client errors).
+    #[error("have the request accepted by the model provider (HTTP {status}): {message}")]
+    InvalidRequest {
+        /// The HTTP status.
+        status: u16,
+        /// The provider's words.
+        message: String,
+    },
+    /// The provider knows no such model, or the base URL is not its address (HTTP 404).
+    #[error("find the model {model:?} at the provider: {message}")]
+    NotFound {
+        /// The model that was asked for.
+        model: String,
+        /// The provider's words.
+        message: String,
+    },
+    /// Too many requests or tokens for the account's limits (HTTP 429).
+    #[error("get a reply within the account's rate limit: {message}{}", asks_to_wait(*.retry_after))]
+    RateLimited {
+        /// How long the provider asks to wait.
+        retry_after: Option<Duration>,
+        /// The provider's words.
+        message: String,
+    },
+    /// The provider has no capacity now (HTTP 503, 529).
+    #[error("get a reply from the overloaded provider: {message}{}", asks_to_wait(*.retry_after))]
+    Overloaded {
+        /// How long the provider asks to wait.
+        retry_after: Option<Duration>,
+        /// The provider's words.
+        message: String,
+    },
+    /// The provider failed (HTTP 408, 409 and 5xx, or an error inside the stream).
+    #[error("get a reply from the provider{}: {message}{}", in_status(*.status), asks_to_wait(*.retry_after))]
+    Server {
+        /// The HTTP status; `None` for an error inside a stream that began well.
+        status: Option<u16>,
+        /// How long the provider asks to wait.
+        retry_after: Option<Duration>,
+        /// The provider's words.
+        message: String,
+    },
+    /// No connection could be made; nothing was sent.
+    #[error("reach the model provider at {host}")]
+    Unreachable {
+        /// Host and port of the base URL.
+        host: String,
+        /// Why.
+        #[source]
+        source: BoxError,
+    },
+    /// The provider was silent for too long after the request was sent.
+    #[error("hear from the model provider within {} ms", .idle.as_millis())]
+    Timeout {
+        /// The longest silence that is allowed.
+        idle: Duration,
+    },
+    /// The connection ended before the message did.
+    #[error("receive the whole reply: the stream ended early, after {text_bytes} bytes of text")]
+    Cut {
+        /// Bytes of text that had arrived; they are not a reply.
+        text_bytes: usize,
+        /// What ended it; `None` when it just ended.
+        #[source]
+        source: Option<BoxError>,
+    },
+    /// What came is not what the API's documentation promises.
+    #[error("read the provider's reply: {why}")]
+    Protocol {
+        /// What was wrong with it.
+        why: String,
+    },
+    /// Several attempts failed; `last` says how the last one did.
+    #[error("get a reply in {attempts} attempts: {last}")]
+    GaveUp {
+        /// Attempts that were made.
+        attempts: u32,
+        /// Whether any of them may have reached the provider.
+        any_left_us: bool,
+        /// How the last attempt failed.
+        last: Box<LlmError>,
+    },
+}
+
+fn asks_to_wait(retry_after: Option<Duration>) -> String {
+    retry_after.map_or_else(String::new, |wait| format!(" (it asks to wait {} s)", wait.as_secs_f64().ceil()))
+}
+
+fn in_status(status: Option<u16>) -> String {
+    status.map_or_else(String::new, |status| format!(" (HTTP {status})"))
+}
+
+impl LlmError {
+    /// Sorts the error into what the caller can do next.
+    pub fn class(&self) -> FailureClass {
+        match self {
+            Self::RateLimited { .. }
+            | Self::Overloaded { .. }
+            | Self::Server { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Cut { .. } => FailureClass::Transient,
+            Self::InvalidRequest { .. } | Self::Protocol { .. } => FailureClass::Permanent,
+            Self::Setup { .. } | Self::Unauthorized { .. } | Self::NotFound { .. } => FailureClass::Operator,
+            Self::GaveUp { last, .. } => last.class(),
+        }
+    }
+
+    /// Whether a request may have reached the provider, and so may be billed. An error status is an answer: it counts.
+    pub fn left_us(&self) -> bool {
+        match self {
+            Self::Setup { .. } | Self::Unreachable { .. } => false,
+            Self::Unauthorized { .. }
+            | Self::InvalidRequest { .. }
+            | Self::NotFound { .. }
+            | Self::RateLimited { .. }
+            | Self::Overloaded { .. }
+            | Self::Server { .. }
+            | Self::Timeout { .. }
+            | Self::Cut { .. }
+            | Self::Protocol { .. } => true,
+            Self::GaveUp { any_left_us, .. } => *any_left_us,
+        }
+    }
+
+    /// How long the provider asks to wait before the next request.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RateLimited { retry_after, .. }
+            | Self::Overloaded { retry_after, .. }
+            | Self::Server { retry_after, .. } => *retry_after,
+            Self::GaveUp { last, .. } => last.retry_after(),
+            Self::Setup { .. }
+            | Self::Unauthorized { .. }
+            | Self::InvalidRequest { .. }
+            | Self::NotFound { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Cut { .. }
+            | Self::Protocol { .. } => None,
+        }
+    }
+
+    /// How the last attempt failed: the error itself, unless several attempts were made.
+    pub fn last(&self) -> &Self {
+        match self {
+            Self::GaveUp { last, .. } => last.last(),
+            Self::Setup { .. }
+            | Self::Unauthorized { .. }
+            | Self::InvalidRequest { .. }
+            | Self::NotFound { .. }
+            | Self::RateLimited { .. }
+            | Self::Overloaded { .. }
+            | Self::Server { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Cut { .. }
+            | Self::Protocol { .. } => self,
+        }
+    }
+
+    /// Takes `secret` out of what a server said.
+    pub(crate) fn without(mut self, secret: &str) -> Self {
+        match &mut self {
+            Self::Unauthorized { message: text, .. }
+            | Self::InvalidRequest { message: text, .. }
+            | Self::NotFound { message: text, .. }
+            | Self::RateLimited { message: text, .. }
+            | Self::Overloaded { message: text, .. }
+            | Self::Server { message: text, .. }
+            | Self::Protocol { why: text } => *text = text.replace(secret, "[key]"),
+            Self::GaveUp { .. }
+            | Self::Setup { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Cut { .. } => {}
+        }
+        self
+    }
+
+    /// What a person can try, for the line below the message.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self.last() {
+            Self::Unauthorized { .. } => Some("check that ANTHROPIC_API_KEY is a valid key of an account in good standing"),
+            Self::NotFound { .. } => Some("check the model's name, and ANTHROPIC_BASE_URL if it is set"),
+            Self::Setup { .. } => Some("check ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL"),
+            Self::Unreachable { .. } => Some("check the network, the proxy and ANTHROPIC_BASE_URL; the run can be resumed"),
+            Self::RateLimited { .. } | Self::Overloaded { .. } | Self::Server { .. } => {
+                Some("wait a while, then resume the run")
+            }
+            Self::Timeout { .. } | Self::Cut { .. } => Some("resume the run; nothing of the unfinished reply was used"),
+            Self::Protocol { .. } => Some("check that ANTHROPIC_BASE_URL is an Anthropic Messages endpoint"),
+            Self::InvalidRequest { .. } | Self::GaveUp { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_attempts_that_left_us_are_not_forgotten() {
+        let unreachable = LlmError::Unreachable { host: "localhost:1".into(), source: "connection refused".into() };
+        assert!(!unreachable.left_us());
+        let gave_up = LlmError::GaveUp { attempts: 2, any_left_us: true, last: Box::new(unreachable) };
+        assert!(gave_up.left_us());
+        assert_eq!(gave_up.class(), FailureClass::Transient);
+        assert_eq!(gave_up.to_string(), "get a reply in 2 attempts: reach the model provider at localhost:1");
+    }
+
+    #[test]
+    fn a_secret_that_a_server_echoed_is_not_repeated() {
+        let error = LlmError::Unauthorized { status: 401, message: "no such key: sk-1!".into() }.without("sk-1");
+        assert_eq!(error.to_string(), "be let in by the model provider (HTTP 401): no such key: [key]!");
+    }
+
+    #[test]
+    fn a_refused_key_names_the_variable_to_check() {
+        let error = LlmError::Unauthorized { status: 401, message: "invalid x-api-key".into() };
+        assert_eq!(error.class(), FailureClass::Operator);
+        assert!(error.hint().is_some_and(|hint| hint.contains("ANTHROPIC_API_KEY")));
+    }
+}

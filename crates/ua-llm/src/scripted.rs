@@ -1,0 +1,53 @@
+//! A provider that follows a script in this process: no network, no key, no cost.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use ua_core::{Block, ModelTurn};
+
+use crate::error::LlmError;
+use crate::provider::{LlmProvider, StreamObserver};
+use crate::request::ModelRequest;
+use crate::script::{Script, ScriptError};
+
+/// A model that is played by a [`Script`].
+#[derive(Debug)]
+pub struct ScriptedProvider {
+    script: Script,
+    requests: AtomicU64,
+}
+
+impl ScriptedProvider {
+    /// Starts to play `script`, with request number 1.
+    pub fn new(script: Script) -> Self {
+        Self { script, requests: AtomicU64::new(0) }
+    }
+}
+
+#[async_trait]
+impl LlmProvider for ScriptedProvider {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
+        observer.sent();
+        let turn = self.script.reply(&request.model, &request.system, &request.messages, number).map_err(refused)?;
+        if let Some(id) = &turn.response_id {
+            observer.session(id);
+        }
+        for block in &turn.blocks {
+            match block {
+                Block::Text { text } => observer.text(text),
+                Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => {}
+            }
+        }
+        Ok(turn)
+    }
+}
+
+/// What the script does not accept is an invalid request, as it would be at the real provider.
+fn refused(error: ScriptError) -> LlmError {
+    LlmError::InvalidRequest { status: 400, message: error.to_string() }
+}

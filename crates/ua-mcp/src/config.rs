@@ -1,0 +1,401 @@
+//! The ecosystem's `mcpServers` object, read strictly.
+//!
+//! Durable Jobs v1 spec §3 (tool access through MCP). A typing error in this file would silently change which tools a run
+//! has, so an unknown field, a doubled name and an unset variable are errors that name their place. Fields that other
+//! clients keep in the same file and that mean nothing here are let through.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde_json::{Map, Value};
+use ua_core::ToolNamespace;
+
+use crate::error::McpError;
+
+/// The longest server name; it is part of every tool's name, which providers limit to 64 characters.
+const MAX_NAME: usize = 32;
+
+/// How a tool server is reached.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// A program that speaks MCP over its standard input and output.
+    Stdio {
+        /// The program: a path, or a name to look up in `PATH` of `env`.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Its environment.
+        env: BTreeMap<String, String>,
+        /// Its working directory; `None` means ours.
+        cwd: Option<PathBuf>,
+    },
+    /// An endpoint that speaks Streamable HTTP.
+    Http {
+        /// Where it is.
+        url: String,
+        /// Headers of every request.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+impl fmt::Debug for Reach {
+    /// Names variables and headers, and shows no value: they are where keys are kept.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, args, env, cwd } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("args", &args.len())
+                .field("env", &env.keys().collect::<Vec<_>>())
+                .field("cwd", cwd)
+                .finish(),
+            Self::Http { url, headers } => {
+                f.debug_struct("Http").field("url", url).field("headers", &headers.keys().collect::<Vec<_>>()).finish()
+            }
+        }
+    }
+}
+
+/// One tool server, ready to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Where its tools belong.
+    pub namespace: ToolNamespace,
+    /// How it is reached. The environment in it is the whole environment of the process: a server is started with a
+    /// cleared one, and whoever makes this value decides what it may see.
+    pub reach: Reach,
+}
+
+/// The tool servers of a configuration file, in the order of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct McpConfig {
+    /// Name and reach of each server that is not disabled. Variables are not expanded yet.
+    pub servers: Vec<(String, Reach)>,
+    /// Names of the servers that the file disables.
+    pub disabled: Vec<String>,
+}
+
+impl McpConfig {
+    /// Reads `{"mcpServers": {…}}`. `source_name` is what error messages call the text.
+    ///
+    /// # Errors
+    ///
+    /// An [`McpError`] that names the server and the field.
+    ///
+    /// ```
+    /// let text = r#"{"mcpServers": {"notes": {"command": "notes-server", "args": ["--dir", "${HOME}/notes"]}}}"#;
+    /// let config = ua_mcp::McpConfig::parse(text, ".mcp.json").unwrap();
+    /// let home = |name: &str| (name == "HOME").then(|| "/home/ada".to_owned());
+    /// let ua_mcp::Reach::Stdio { args, .. } = &config.expand(home).unwrap().servers[0].1 else { panic!() };
+    /// assert_eq!(args, &["--dir", "/home/ada/notes"]);
+    /// ```
+    pub fn parse(text: &str, source_name: &str) -> Result<Self, McpError> {
+        let unreadable = |why: String| McpError::Unreadable { source_name: source_name.to_owned(), why };
+        let root: Root = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
+        let mut config = Self::default();
+        for (server, entry) in root.servers.0 {
+            check_name(&server, source_name)?;
+            if config.disabled.contains(&server) || config.servers.iter().any(|(name, _)| *name == server) {
+                return Err(unreadable(format!("the server `{server}` is there twice")));
+            }
+            match (Entry { source_name, server: &server }).read(entry)? {
+                Some(reach) => config.servers.push((server, reach)),
+                None => config.disabled.push(server),
+            }
+        }
+        Ok(config)
+    }
+
+    /// Replaces each `${NAME}` in arguments, environment values and headers by what `lookup` says. Text that is not a
+    /// reference to a plain variable name (`$HOME`, `${a b}`) stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`McpError::MissingVariable`] for a name that `lookup` does not know.
+    pub fn expand(mut self, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, McpError> {
+        for (server, reach) in &mut self.servers {
+            let expand = |field: &str, text: &mut String| {
+                *text = expand_one(text, &lookup).map_err(|variable| McpError::MissingVariable {
+                    server: server.clone(),
+                    field: field.to_owned(),
+                    variable,
+                })?;
+                Ok::<(), McpError>(())
+            };
+            match reach {
+                Reach::Stdio { args, env, .. } => {
+                    args.iter_mut().try_for_each(|arg| expand("args", arg))?;
+                    env.iter_mut().try_for_each(|(name, value)| expand(&format!("env.{name}"), value))?;
+                }
+                Reach::Http { headers, .. } => {
+                    headers.iter_mut().try_for_each(|(name, value)| expand(&format!("headers.{name}"), value))?;
+                }
+            }
+        }
+        Ok(self)
+    }
+}
+
+#[derive(Deserialize)]
+struct Root {
+    #[serde(rename = "mcpServers")]
+    servers: Entries,
+}
+
+/// A JSON object as pairs, so that a doubled name is seen and the order of the file is kept.
+struct Entries(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Entries;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of tool servers by name")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+fn check_name(server: &str, source_name: &str) -> Result<(), McpError> {
+    let refuse = |why| Err(McpError::Name { source_name: source_name.to_owned(), server: server.to_owned(), why });
+    if server.is_empty() || server.len() > MAX_NAME {
+        return refuse("use 1 to 32 characters");
+    }
+    if !server.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
+        return refuse("use only the characters a-z A-Z 0-9 _ -");
+    }
+    if server.contains("__") {
+        return refuse("`__` separates a server from its tools; use a single `_`");
+    }
+    if server == "ua" {
+        return refuse("`ua` is the built-in tool server; use another name");
+    }
+    Ok(())
+}
+
+/// Where an entry stands, for its error messages.
+struct Entry<'a> {
+    source_name: &'a str,
+    server: &'a str,
+}
+
+impl Entry<'_> {
+    fn wrong(&self, field: &str, why: impl Into<String>) -> McpError {
+        McpError::Field {
+            source_name: self.source_name.to_owned(),
+            server: self.server.to_owned(),
+            field: field.to_owned(),
+            why: why.into(),
+        }
+    }
+
+    /// Reads one entry; `None` when it is disabled.
+    fn read(&self, entry: Value) -> Result<Option<Reach>, McpError> {
+        let Value::Object(mut entry) = entry else {
+            return Err(self.wrong("(entry)", "it has to be an object with `command` or `url`"));
+        };
+        let disabled = match entry.remove("disabled") {
+            None => false,
+            Some(Value::Bool(disabled)) => disabled,
+            Some(_) => return Err(self.wrong("disabled", "it has to be true or false")),
+        };
+        for ignored in ["timeout", "alwaysAllow", "autoApprove"] {
+            entry.remove(ignored);
+        }
+        let kind = self.text(&mut entry, "type")?;
+        let reach = match kind.as_deref() {
+            Some("stdio") => self.stdio(&mut entry)?,
+            Some("http" | "streamable-http" | "streamableHttp") => self.http(&mut entry)?,
+            Some("sse") => return Err(self.wrong("type", "the old HTTP+SSE transport is not supported; use `http`")),
+            Some(other) => return Err(self.wrong("type", format!("`{other}` is neither `stdio` nor `http`"))),
+            None if entry.contains_key("command") => self.stdio(&mut entry)?,
+            None if entry.contains_key("url") => {
+                return Err(self.wrong("type", "it is missing; a server with a `url` needs `\"type\": \"http\"`"));
+            }
+            None => return Err(self.wrong("command", "it is missing")),
+        };
+        match entry.keys().next() {
+            Some(unknown) => Err(self.wrong(unknown, "no such field")),
+            None => Ok((!disabled).then_some(reach)),
+        }
+    }
+
+    fn stdio(&self, entry: &mut Map<String, Value>) -> Result<Reach, McpError> {
+        let command = self.text(entry, "command")?.ok_or_else(|| self.wrong("command", "it is missing"))?;
+        if command.is_empty() {
+            return Err(self.wrong("command", "it is empty"));
+        }
+        let args = match entry.remove("args") {
+            None => Vec::new(),
+            Some(Value::Array(items)) => items
+                .into_iter()
+                .map(|item| match item {
+                    Value::String(text) => Ok(text),
+                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                        Err(self.wrong("args", "each argument has to be a string"))
+                    }
+                })
+                .collect::<Result<_, _>>()?,
+            Some(_) => return Err(self.wrong("args", "it has to be a list of strings")),
+        };
+        let env = self.texts(entry, "env")?;
+        let cwd = self.text(entry, "cwd")?.map(PathBuf::from);
+        Ok(Reach::Stdio { command, args, env, cwd })
+    }
+
+    fn http(&self, entry: &mut Map<String, Value>) -> Result<Reach, McpError> {
+        let url = self.text(entry, "url")?.ok_or_else(|| self.wrong("url", "it is missing"))?;
+        if !url.starts_with("https://") && !url.starts_with("http://") {
+            return Err(self.wrong("url", "it has to start with https:// or http://"));
+        }
+        Ok(Reach::Http { url, headers: self.texts(entry, "headers")? })
+    }
+
+    fn text(&self, entry: &mut Map<String, Value>, field: &str) -> Result<Option<String>, McpError> {
+        match entry.remove(field) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(self.wrong(field, "it has to be a string")),
+        }
+    }
+
+    fn texts(&self, entry: &mut Map<String, Value>, field: &str) -> Result<BTreeMap<String, String>, McpError> {
+        let Some(value) = entry.remove(field) else { return Ok(BTreeMap::new()) };
+        let Value::Object(map) = value else { return Err(self.wrong(field, "it has to be an object of strings")) };
+        map.into_iter()
+            .map(|(name, value)| match value {
+                Value::String(text) => Ok((name, text)),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    Err(self.wrong(&format!("{field}.{name}"), "it has to be a string"))
+                }
+            })
+            .collect()
+    }
+}
+
+/// Expands the references in one text; the error is the name that stands for nothing.
+fn expand_one(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        let (before, reference) = rest.split_at(start);
+        expanded.push_str(before);
+        let name = reference[2..].split_once('}').map(|(name, _)| name).filter(|name| is_variable(name));
+        if let Some(name) = name {
+            expanded.push_str(&lookup(name).ok_or_else(|| name.to_owned())?);
+            rest = &reference[name.len() + 3..];
+        } else {
+            expanded.push_str("${");
+            rest = &reference[2..];
+        }
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        McpConfig::parse(text, "test.json").unwrap_err().to_string()
+    }
+
+    fn entry(fields: &str) -> String {
+        format!(r#"{{"mcpServers": {{"notes": {fields}}}}}"#)
+    }
+
+    #[test]
+    fn a_file_of_another_client_is_read_in_its_order() {
+        let text = r#"{"theme": "dark", "mcpServers": {
+            "zeta": {"command": "z", "timeout": 60, "autoApprove": ["a"], "alwaysAllow": []},
+            "alpha": {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+            "off": {"command": "o", "disabled": true}}}"#;
+        let config = McpConfig::parse(text, "test.json").unwrap();
+        let stdio = Reach::Stdio { command: "z".into(), args: vec![], env: BTreeMap::new(), cwd: None };
+        let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer ${TOKEN}".to_owned())]);
+        let http = Reach::Http { url: "https://example.org/mcp".into(), headers };
+        let expected = McpConfig { servers: vec![("zeta".into(), stdio), ("alpha".into(), http)], disabled: vec!["off".into()] };
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn a_wrong_field_is_named_with_its_server() {
+        let cases = [
+            (r#"{"command": "x", "comand": 1}"#, "read `comand` of the tool server `notes` in test.json: no such field"),
+            (r#"{"command": 5}"#, "read `command` of the tool server `notes` in test.json: it has to be a string"),
+            (r#"{"command": ""}"#, "read `command` of the tool server `notes` in test.json: it is empty"),
+            (r#"{"command": "x", "args": "a"}"#, "read `args` of the tool server `notes` in test.json: it has to be a list of strings"),
+            (r#"{"command": "x", "args": [1]}"#, "read `args` of the tool server `notes` in test.json: each argument has to be a string"),
+            (r#"{"command": "x", "env": {"A": 1}}"#, "read `env.A` of the tool server `notes` in test.json: it has to be a string"),
+            (r#"{"command": "x", "url": "https://a"}"#, "read `url` of the tool server `notes` in test.json: no such field"),
+            (r#"{"type": "http"}"#, "read `url` of the tool server `notes` in test.json: it is missing"),
+            (r#"{"type": "http", "url": "file:///x"}"#, "read `url` of the tool server `notes` in test.json: it has to start with https:// or http://"),
+            (r#"{"disabled": 1, "command": "x"}"#, "read `disabled` of the tool server `notes` in test.json: it has to be true or false"),
+            (r"{}", "read `command` of the tool server `notes` in test.json: it is missing"),
+        ];
+        for (fields, expected) in cases {
+            assert_eq!(refusal(&entry(fields)), expected);
+        }
+    }
+
+    #[test]
+    fn names_that_would_blur_tool_names_are_refused() {
+        for name in ["", "a__b", "a.b", "a b", "ua", "name-that-is-longer-than-thirty-two"] {
+            let text = format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#);
+            let error = McpConfig::parse(&text, "test.json").unwrap_err();
+            assert!(matches!(error, McpError::Name { .. }), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_doubled_server_is_refused() {
+        let text = r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#;
+        assert_eq!(refusal(text), "read the tool servers in test.json: the server `a` is there twice");
+    }
+
+    #[test]
+    fn a_file_without_servers_is_refused() {
+        assert!(refusal("{}").contains("mcpServers"));
+        assert!(refusal("[").starts_with("read the tool servers in test.json: "));
+    }
+
+    #[test]
+    fn references_are_expanded_where_values_stand_and_an_unset_one_is_named() {
+        let text = entry(r#"{"command": "${NOT_HERE}", "args": ["a${X}b${X}", "$X ${} ${1} ${open"], "env": {"K": "${X}"}}"#);
+        let config = McpConfig::parse(&text, "test.json").unwrap();
+        let expanded = config.clone().expand(|name| (name == "X").then(|| "${Y}".to_owned())).unwrap();
+        let Reach::Stdio { command, args, env, .. } = &expanded.servers[0].1 else { panic!("stdio") };
+        assert_eq!(command, "${NOT_HERE}");
+        assert_eq!(args, &["a${Y}b${Y}", "$X ${} ${1} ${open"]);
+        assert_eq!(env["K"], "${Y}");
+        let error = config.expand(|_| None).unwrap_err();
+        assert_eq!(error.to_string(), "expand `${X}` in `args` of the tool server `notes`: set the variable X, or remove the reference");
+    }
+
+    #[test]
+    fn debug_text_shows_no_values() {
+        let env = BTreeMap::from([("API_KEY".to_owned(), "hush".to_owned())]);
+        let reach = Reach::Stdio { command: "x".into(), args: vec!["--token=hush".into()], env, cwd: None };
+        let shown = format!("{reach:?}");
+        assert!(shown.contains("API_KEY") && !shown.contains("hush"), "{shown}");
+    }
+}

@@ -1,0 +1,168 @@
+//! Starting a tool server's process below its shim, and saying how it ended.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use ua_core::Env;
+
+use crate::shim::ShimArgs;
+
+/// How much of a server's standard error is quoted when it fails.
+const QUOTED_LINES: usize = 20;
+const QUOTED_BYTES: u64 = 8 * 1024;
+/// How long a process whose output closed may take to be reaped.
+const REAP: Duration = Duration::from_millis(500);
+
+/// How to run the shim: the program and the arguments before its own (`ua __shim`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShimCommand {
+    /// The program; an absolute path, because the shim starts in the server's working directory.
+    pub program: PathBuf,
+    /// What selects the shim in it.
+    pub args: Vec<OsString>,
+}
+
+/// What is started.
+pub(crate) struct Launch<'a> {
+    pub(crate) shim: &'a ShimCommand,
+    pub(crate) server: &'a str,
+    pub(crate) command: &'a str,
+    pub(crate) args: &'a [String],
+    pub(crate) env: &'a BTreeMap<String, String>,
+    pub(crate) cwd: Option<&'a Path>,
+    pub(crate) lock: PathBuf,
+    pub(crate) grace: Duration,
+    pub(crate) stderr_log: Option<&'a Path>,
+}
+
+/// A started shim and the server below it.
+#[derive(Debug)]
+pub(crate) struct ToolProcess {
+    child: Child,
+    command: String,
+    stderr: StderrLog,
+}
+
+/// The two pipes of a started server.
+pub(crate) type Pipes = (ChildStdout, ChildStdin);
+
+impl Launch<'_> {
+    /// Starts the shim. The error says what could not be done.
+    pub(crate) fn start(self) -> Result<(ToolProcess, Pipes), String> {
+        if let Some(cwd) = self.cwd.filter(|cwd| !cwd.is_dir()) {
+            return Err(format!("its working directory {} is not there", cwd.display()));
+        }
+        let stderr = StderrLog::open(self.server, self.stderr_log).map_err(|error| format!("its log cannot be opened: {error}"))?;
+        let to_log = stderr.file.try_clone().map_err(|error| format!("its log cannot be opened: {error}"))?;
+        let shim_args = ShimArgs {
+            lock: self.lock,
+            grace: self.grace,
+            command: self.command.into(),
+            args: self.args.iter().map(OsString::from).collect(),
+        };
+        let mut command = Command::new(&self.shim.program);
+        command.args(&self.shim.args).args(shim_args.to_args()).env_clear().envs(self.env);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(to_log);
+        if let Some(cwd) = self.cwd {
+            command.current_dir(cwd);
+        }
+        // Not killed on drop: that would kill the shim and leave the server. A dropped pipe is what ends both.
+        let mut child = command.spawn().map_err(|error| format!("the shim {} cannot be run: {error}", self.shim.program.display()))?;
+        let (Some(stdout), Some(stdin)) = (child.stdout.take(), child.stdin.take()) else {
+            unreachable!("both pipes were asked for");
+        };
+        Ok((ToolProcess { child, command: self.command.to_owned(), stderr }, (stdout, stdin)))
+    }
+}
+
+impl ToolProcess {
+    /// Says how the process ended, or that it did not, with the last lines it wrote to its standard error.
+    pub(crate) async fn obituary(&mut self, env: &Env) -> String {
+        let end = match self.ended_within(REAP, env).await {
+            Some(status) => match status.code() {
+                Some(code) => format!("`{}` ended with exit code {code}", self.command),
+                None => format!("`{}` was killed ({status})", self.command),
+            },
+            None => format!("`{}` is still running", self.command),
+        };
+        let quote = self.stderr.last_lines();
+        if quote.is_empty() { end } else { format!("{end}; it wrote:\n{quote}") }
+    }
+
+    /// Waits for the shim's end, up to `span`.
+    pub(crate) async fn ended_within(&mut self, span: Duration, env: &Env) -> Option<ExitStatus> {
+        tokio::select! {
+            status = self.child.wait() => status.ok(),
+            () = env.clock.sleep(span) => self.child.try_wait().ok().flatten(),
+        }
+    }
+
+    /// Kills the shim, but not what is below it: that is the fence's work.
+    pub(crate) async fn kill_shim(&mut self) {
+        if let Err(error) = self.child.kill().await {
+            tracing::debug!(%error, "the shim was gone already");
+        }
+    }
+}
+
+/// Where a server's standard error goes. A file and not a pipe: a server that finishes a call after the runner's death is
+/// not to fail because nobody reads what it logs.
+#[derive(Debug)]
+struct StderrLog {
+    file: File,
+    /// Where this process's output starts.
+    start: u64,
+}
+
+impl StderrLog {
+    fn open(server: &str, dir: Option<&Path>) -> io::Result<Self> {
+        let file = match dir {
+            Some(dir) => {
+                DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+                OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(dir.join(format!("{server}.stderr.log")))?
+            }
+            None => tempfile::tempfile()?,
+        };
+        let start = file.metadata()?.len();
+        Ok(Self { file, start })
+    }
+
+    fn last_lines(&self) -> String {
+        let end = self.file.metadata().map_or(self.start, |meta| meta.len());
+        let from = self.start.max(end.saturating_sub(QUOTED_BYTES));
+        let mut bytes = vec![0; usize::try_from(end.saturating_sub(from)).unwrap_or(0)];
+        let read = self.file.read_at(&mut bytes, from).unwrap_or(0);
+        bytes.truncate(read);
+        let text: String = String::from_utf8_lossy(&bytes).chars().filter(|c| *c == '\n' || !c.is_control()).collect();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn only_the_last_lines_of_this_start_are_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.stderr.log"), "of an earlier start\n").unwrap();
+        let mut log = StderrLog::open("a", Some(dir.path())).unwrap();
+        assert_eq!(log.last_lines(), "");
+        for line in 0..30 {
+            writeln!(log.file, "line {line}\x1b[31m").unwrap();
+        }
+        let quoted = log.last_lines();
+        assert!(quoted.starts_with("line 10[31m\n") && quoted.ends_with("line 29[31m"), "{quoted}");
+        assert!(std::fs::read_to_string(dir.path().join("a.stderr.log")).unwrap().starts_with("of an earlier start\nline 0"));
+    }
+}

@@ -1,0 +1,47 @@
+//! MCP tool servers as a transport of permitted calls.
+//!
+//! Durable Jobs v1 spec §3 and §8; Durable runner, current state §6. The only crate that knows the client side of MCP.
+//! Each server is a process of its own below a *shim*, which keeps a terminal's signals away from it, holds a lock for as
+//! long as anything of it lives, and ends it when the runner is gone. A started process is a *generation*: its name is
+//! recorded with RUNNING, a call is sent to that generation or not at all, and *fencing* a generation proves that whatever
+//! it has not done, it will never do.
+//!
+//! Deliberately absent: any retry, any reading of the environment, any decision about what a reply means.
+//!
+//! ```
+//! use ua_core::{Env, RunId, ToolNamespace};
+//! use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, ServerSpec, ShimCommand};
+//!
+//! let config = McpConfig::parse(r#"{"mcpServers": {"notes": {"command": "notes-server"}}}"#, ".mcp.json").unwrap();
+//! let env = Env::simulated(1);
+//! let locks = LockDir::new("locks".as_ref(), RunId::parse("nightly").unwrap(), env.clone()).unwrap();
+//! let shim = ShimCommand { program: "/usr/bin/ua".into(), args: vec!["__shim".into()] };
+//! let mut transport = McpTransportConfig::new(shim, locks, env);
+//! for (name, reach) in config.servers {
+//!     transport.servers.push(ServerSpec { name, namespace: ToolNamespace::Mcp, reach });
+//! }
+//! let transport = McpTransport::new(transport); // starts nothing yet
+//! assert!(transport.notes().is_empty());
+//! ```
+
+mod client;
+mod config;
+mod connection;
+mod error;
+mod launch;
+mod locks;
+mod process;
+mod server;
+mod shim;
+mod transport;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{McpConfig, Reach, ServerSpec};
+pub use error::McpError;
+pub use launch::ShimCommand;
+pub use locks::{LockDir, LockRecord};
+pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
+pub use transport::{McpTransport, McpTransportConfig};

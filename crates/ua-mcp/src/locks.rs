@@ -1,0 +1,298 @@
+//! Lock files of tool servers, and the fence: is an earlier process of a tool server really gone?
+//!
+//! Durable runner, current state §6. One file `<run>.<server>.<generation>` per started process. Its shim locks it, writes
+//! a [`LockRecord`] into it and lets the server inherit it. Invariants: a generation is called gone only while its lock is
+//! free (or its file removed, which happens only then) and no process carries its mark; a process is killed only when it
+//! is proved to belong to the generation: it carries the mark, or it is in the session of the recorded shim, whose process
+//! number, start time and boot agree with the record.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use ua_core::{Env, RunId};
+use ua_gateway::Fence;
+
+use crate::process::{self, Process};
+
+/// How long a fence waits for a killed process to let go of its lock.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it looks.
+const POLL: Duration = Duration::from_millis(20);
+/// Hexadecimal digits of a generation: 11 of the time in milliseconds, 8 of chance.
+const GENERATION_DIGITS: usize = 19;
+
+/// What a shim writes into its lock file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockRecord {
+    /// The shim's process number, which is also its session's and its group's.
+    pub pid: i32,
+    /// When the shim started, in clock ticks since boot (field 22 of `/proc/<pid>/stat`); `None` where that is not told.
+    pub start_ticks: Option<u64>,
+    /// The boot of the machine that this happened in.
+    pub boot_id: Option<String>,
+    /// The server's name in the configuration.
+    pub server: Option<String>,
+    /// The server's program, without folder and arguments.
+    pub command: String,
+}
+
+impl LockRecord {
+    pub(crate) fn of_this_process(server: Option<String>, command: String) -> Self {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let start_ticks = Process::find(pid).map(|process| process.start_ticks);
+        Self { pid, start_ticks, boot_id: process::boot_id(), server, command }
+    }
+
+    /// The session of the shim, if the shim is provably the process that now has its number.
+    fn live_session(&self) -> Option<i32> {
+        let same_boot = self.boot_id.is_some() && self.boot_id == process::boot_id();
+        let same_process = self.start_ticks.is_some() && Process::find(self.pid).map(|p| p.start_ticks) == self.start_ticks;
+        (same_boot && same_process).then_some(self.pid)
+    }
+}
+
+/// The three parts of a lock file's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LockName {
+    pub(crate) run: String,
+    pub(crate) server: String,
+    pub(crate) generation: String,
+}
+
+impl LockName {
+    /// Reads a file's name from its end, because a run's id may hold dots and the other parts may not.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let (rest, generation) = path.file_name()?.to_str()?.rsplit_once('.')?;
+        let (run, server) = rest.rsplit_once('.')?;
+        let is_generation = generation.len() == GENERATION_DIGITS && generation.chars().all(|c| c.is_ascii_hexdigit());
+        is_generation.then(|| Self { run: run.to_owned(), server: server.to_owned(), generation: generation.to_owned() })
+    }
+}
+
+/// The lock files of one run's tool servers. Clones share what they know about the generations of this process.
+#[derive(Debug, Clone)]
+pub struct LockDir {
+    dir: PathBuf,
+    run: RunId,
+    env: Env,
+    patience: Duration,
+    /// Generations that this process started and did not retire.
+    live: Arc<Mutex<BTreeSet<(String, String)>>>,
+}
+
+impl LockDir {
+    /// The lock files of `run` in `dir`, which the first start of a server creates.
+    ///
+    /// # Errors
+    ///
+    /// The working directory cannot be told, so a relative `dir` means nothing.
+    pub fn new(dir: &Path, run: RunId, env: Env) -> io::Result<Self> {
+        Ok(Self { dir: std::path::absolute(dir)?, run, env, patience: PATIENCE, live: Arc::default() })
+    }
+
+    /// The same files, with another limit to how long a fence waits for a killed process (10 s).
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The lock file of a generation.
+    pub fn path(&self, server: &str, generation: &str) -> PathBuf {
+        self.dir.join(format!("{}.{server}.{generation}", self.run))
+    }
+
+    /// Names a new generation of `server` and remembers it as this process's. The shim makes its file.
+    pub(crate) fn begin(&self, server: &str) -> io::Result<String> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        let millis = u64::try_from(self.env.now().as_millis()).unwrap_or(0) & 0xFFF_FFFF_FFFF;
+        let chance = self.env.entropy.next_u64() >> 32;
+        let generation = format!("{millis:011x}{chance:08x}");
+        self.live().insert((server.to_owned(), generation.clone()));
+        Ok(generation)
+    }
+
+    fn live(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The generations of this run that have a lock file and were not started by this process, oldest first.
+    pub fn orphans(&self) -> Vec<(String, String)> {
+        let Ok(entries) = fs::read_dir(&self.dir) else { return Vec::new() };
+        let names = entries.flatten().filter_map(|entry| LockName::of(&entry.path()));
+        let ours = names.filter(|name| name.run == self.run.as_str()).map(|name| (name.server, name.generation));
+        let mut orphans: Vec<_> = ours.filter(|generation| !self.live().contains(generation)).collect();
+        orphans.sort_by(|a, b| a.1.cmp(&b.1));
+        orphans
+    }
+
+    /// Fences every generation that an earlier process of this run left behind: the first thing a resume does once it
+    /// owns the run.
+    pub async fn retire_all_orphans(&self) -> Vec<(String, String, Fence)> {
+        let fences = self.orphans().into_iter().map(async |(server, generation)| {
+            let fence = self.fence(&server, &generation).await;
+            (server, generation, fence)
+        });
+        futures_util::future::join_all(fences).await
+    }
+
+    /// Kills what is left of a generation, waits until its lock is free and removes the file. A file that is not there
+    /// belongs to a generation that never started or was fenced before.
+    pub async fn fence(&self, server: &str, generation: &str) -> Fence {
+        let path = self.path(server, generation);
+        let rounds = (self.patience.as_millis() / POLL.as_millis()).max(1);
+        let mut detail = String::new();
+        for _ in 0..rounds {
+            match retire(&path) {
+                Ok(Retired::Yes) => {
+                    self.live().remove(&(server.to_owned(), generation.to_owned()));
+                    return Fence::Gone;
+                }
+                Ok(Retired::NotYet) => {}
+                Err(error) => detail = format!("its lock file {} cannot be read: {error}", path.display()),
+            }
+            self.env.clock.sleep(POLL).await;
+        }
+        if detail.is_empty() {
+            detail = who_is_left(&path);
+        }
+        tracing::warn!(server, generation, detail, "a tool server cannot be retired");
+        Fence::Alive { detail }
+    }
+}
+
+enum Retired {
+    Yes,
+    NotYet,
+}
+
+/// One round of a fence: kill what can be proved to belong to the generation; remove the file if nothing is left.
+fn retire(path: &Path) -> io::Result<Retired> {
+    let Some((file, lock_is_free)) = open(path)? else { return Ok(Retired::Yes) };
+    let record = read_record(&file);
+    let below = process::below_shim(record.as_ref().and_then(LockRecord::live_session), path);
+    if lock_is_free && below.is_empty() {
+        // Removed while locked by us: a shim that is only now getting to its lock finds that its file was replaced.
+        fs::remove_file(path)?;
+        return Ok(Retired::Yes);
+    }
+    for process in &below {
+        tracing::info!(pid = process.pid, lock = %path.display(), "killing what is left of a tool server");
+        process.signal(Signal::KILL);
+    }
+    Ok(Retired::NotYet)
+}
+
+/// Opens a lock file and says whether its lock was free (it is ours then, until the file is dropped). `None` when it is not
+/// there.
+fn open(path: &Path) -> io::Result<Option<(File, bool)>> {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let free = match file.try_lock() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(error)) => return Err(error),
+    };
+    let (ours, there) = (file.metadata()?, fs::metadata(path));
+    match there {
+        Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => Ok(Some((file, free))),
+        Ok(_) => Ok(Some((file, false))), // replaced in between: look again
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the record; `None` while the shim has not written it.
+fn read_record(file: &File) -> Option<LockRecord> {
+    serde_json::from_reader(file).ok()
+}
+
+/// Who still has a lock file open, in words.
+fn who_is_left(path: &Path) -> String {
+    let file = fs::metadata(path);
+    let holders = file.map_or_else(|_| Vec::new(), |meta| process::others().into_iter().filter(|p| p.holds(meta.dev(), meta.ino())).collect());
+    let named: Vec<String> = holders.iter().map(|p| format!("process {} (`{}`)", p.pid, p.name())).collect();
+    if !named.is_empty() {
+        return format!("{} still holds the lock {}", named.join(", "), path.display());
+    }
+    match File::open(path).ok().as_ref().and_then(read_record) {
+        Some(record) => format!("the lock {} is still held; process {} (`{}`) took it", path.display(), record.pid, record.command),
+        None => format!("the lock {} is still held, by a process that cannot be seen from here", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn locks(dir: &Path) -> LockDir {
+        LockDir::new(dir, RunId::parse("run.1").unwrap(), Env::simulated(1)).unwrap()
+    }
+
+    const OLD: &str = "00000000001deadbeef";
+    const NEW: &str = "00000000002deadbeef";
+
+    #[test]
+    fn a_run_with_dots_in_its_id_finds_its_own_files_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let locks = locks(dir.path());
+        for name in [&format!("run.1.b.{NEW}"), &format!("run.1.a.{OLD}"), "run.1.run", &format!("run.a.{OLD}"), &format!("run.1.a.{OLD}.tmp")] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(locks.orphans(), [("a".to_owned(), OLD.to_owned()), ("b".to_owned(), NEW.to_owned())]);
+    }
+
+    #[test]
+    fn generations_of_this_process_are_not_orphans() {
+        let dir = tempfile::tempdir().unwrap();
+        let locks = locks(dir.path());
+        let generation = locks.begin("a").unwrap();
+        fs::write(locks.path("a", &generation), "").unwrap();
+        assert_eq!(locks.orphans(), []);
+        assert_eq!(LockDir::new(dir.path(), RunId::parse("run.1").unwrap(), Env::simulated(2)).unwrap().orphans().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_generation_without_a_file_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(locks(dir.path()).fence("a", OLD).await, Fence::Gone);
+    }
+
+    #[tokio::test]
+    async fn a_free_lock_is_gone_and_its_file_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let locks = locks(dir.path());
+        let path = locks.path("a", OLD);
+        fs::write(&path, "").unwrap();
+        assert_eq!(locks.retire_all_orphans().await, [("a".to_owned(), OLD.to_owned(), Fence::Gone)]);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_lock_whose_holder_is_not_proved_is_reported_and_nobody_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let locks = locks(dir.path());
+        let path = locks.path("a", OLD);
+        // A record whose number is ours and whose start time is not: a number that the system gave out again.
+        let mut record = LockRecord::of_this_process(Some("a".into()), "tool".into());
+        record.start_ticks = record.start_ticks.map(|ticks| ticks + 1);
+        fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
+        let held = File::open(&path).unwrap();
+        held.try_lock().unwrap();
+        let Fence::Alive { detail } = locks.fence("a", OLD).await else { panic!("the lock is held") };
+        assert!(detail.contains("still held") && detail.contains("`tool`"), "{detail}");
+        assert!(path.exists());
+        drop(held);
+        assert_eq!(locks.fence("a", OLD).await, Fence::Gone);
+    }
+}

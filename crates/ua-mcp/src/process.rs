@@ -1,0 +1,114 @@
+//! What the operating system says about the processes of a tool server.
+//!
+//! Reads Linux's `/proc`. Where there is none, nothing is ever found, so nothing is ever killed by mistake and a lock that
+//! stays busy is reported instead.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal};
+
+/// The environment variable that every process below a shim inherits; its value is the path of the shim's lock file. It
+/// finds those that left the session or closed the lock.
+pub(crate) const MARK: &str = "UA_TOOL_SERVER_LOCK";
+
+/// One process that is not a zombie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) session: i32,
+    /// When it started, in clock ticks since boot: with the boot id, this tells a process from a later one of its number.
+    pub(crate) start_ticks: u64,
+}
+
+impl Process {
+    /// Looks a process up; `None` when it is gone or only waits to be reaped.
+    pub(crate) fn find(pid: i32) -> Option<Self> {
+        parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Sends `signal`, unless the process is gone.
+    pub(crate) fn signal(self, signal: Signal) {
+        // The number is looked at once more, so that a process which got it since the scan is left alone.
+        if Self::find(self.pid).is_some_and(|now| now.start_ticks == self.start_ticks)
+            && let Some(pid) = Pid::from_raw(self.pid)
+            && let Err(error) = rustix::process::kill_process(pid, signal)
+        {
+            tracing::debug!(pid = self.pid, %error, "signal not delivered");
+        }
+    }
+
+    /// Whether the environment it was started with has `NAME=value`.
+    fn was_started_with(self, entry: &[u8]) -> bool {
+        fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry))
+    }
+
+    /// Whether it has the file of this device and inode open.
+    pub(crate) fn holds(self, device: u64, inode: u64) -> bool {
+        let Ok(open_files) = fs::read_dir(format!("/proc/{}/fd", self.pid)) else { return false };
+        open_files.flatten().any(|file| fs::metadata(file.path()).is_ok_and(|meta| meta.dev() == device && meta.ino() == inode))
+    }
+
+    /// The name of its program, as the kernel keeps it.
+    pub(crate) fn name(self) -> String {
+        fs::read_to_string(format!("/proc/{}/comm", self.pid)).map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
+    }
+}
+
+/// Reads `/proc/<pid>/stat`. The program's name stands in parentheses and may hold anything, so fields count from the last
+/// closing one.
+fn parse(pid: i32, stat: &str) -> Option<Process> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    let session = fields.nth(2)?.parse().ok()?; // field 6
+    let start_ticks = fields.nth(15)?.parse().ok()?; // field 22
+    Some(Process { pid, session, start_ticks })
+}
+
+/// Every process but this one.
+pub(crate) fn others() -> Vec<Process> {
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| *pid != me).filter_map(Process::find).collect()
+}
+
+/// The processes that a shim started, directly or not: those of its session, and those that carry the mark of its lock.
+/// `session` is only to be given while its leader is known to be the shim.
+pub(crate) fn below_shim(session: Option<i32>, lock: &Path) -> Vec<Process> {
+    let mut mark = format!("{MARK}=").into_bytes();
+    mark.extend_from_slice(lock.as_os_str().as_encoded_bytes());
+    others().into_iter().filter(|process| session == Some(process.session) || process.was_started_with(&mark)).collect()
+}
+
+/// The identity of this boot of the machine.
+pub(crate) fn boot_id() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_name_cannot_forge_the_fields_after_it() {
+        let stat = "42 (a) S 1 1 1 (b) S 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 1";
+        assert_eq!(parse(42, stat), Some(Process { pid: 42, session: 9, start_ticks: 98765 }));
+    }
+
+    #[test]
+    fn a_zombie_counts_as_gone() {
+        assert_eq!(parse(42, "42 (a) Z 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 1"), None);
+    }
+
+    #[test]
+    fn this_process_is_found_by_its_number_only() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(Process::find(me).unwrap().pid, me);
+        assert!(others().iter().all(|other| other.pid != me));
+    }
+}

@@ -1,0 +1,271 @@
+//! One configured tool server and the generation of it that runs now.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rmcp::model::Implementation;
+use tokio::sync::Mutex;
+use ua_core::{Env, ToolAnnotations, ToolName, ToolSpec};
+use ua_gateway::{Fence, TransportError};
+
+use crate::config::{Reach, ServerSpec};
+use crate::connection::{Connection, Session};
+use crate::launch::{Launch, ShimCommand, ToolProcess};
+use crate::locks::LockDir;
+
+/// The longest tool name that model providers take.
+const MAX_OFFERED: usize = 64;
+
+/// What all servers of a transport share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) shim: ShimCommand,
+    pub(crate) locks: LockDir,
+    pub(crate) env: Env,
+    pub(crate) start_timeout: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) client: Implementation,
+    pub(crate) stderr_log: Option<std::path::PathBuf>,
+}
+
+/// A configured server.
+pub(crate) struct Server {
+    spec: ServerSpec,
+    /// The generation of this process that runs; starting and retiring hold the lock, calls do not.
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    generation: String,
+    session: Session,
+    process: ToolProcess,
+}
+
+/// The tools of a server, and what is to be said about those that are left out.
+pub(crate) struct Listed {
+    pub(crate) tools: Vec<ToolSpec>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Server {
+    pub(crate) fn new(spec: ServerSpec) -> Self {
+        Self { spec, running: Mutex::new(None) }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    fn not_started(&self, why: impl Into<String>) -> TransportError {
+        TransportError::NotStarted { server: self.spec.name.clone(), why: why.into() }
+    }
+
+    fn not_listed(&self, why: impl Into<String>) -> TransportError {
+        TransportError::NotListed { server: self.spec.name.clone(), why: why.into() }
+    }
+
+    /// Makes sure that a generation runs and returns its name and its connection.
+    pub(crate) async fn ready(&self, shared: &Shared) -> Result<(String, Connection), TransportError> {
+        let mut slot = self.running.lock().await;
+        if let Some(running) = slot.as_ref().filter(|running| running.session.connection().ended().is_none()) {
+            return Ok((running.generation.clone(), running.session.connection().clone()));
+        }
+        if let Some(dead) = slot.take() {
+            self.retire(dead, shared).await;
+        }
+        let running = self.start(shared).await?;
+        let ready = (running.generation.clone(), running.session.connection().clone());
+        *slot = Some(running);
+        Ok(ready)
+    }
+
+    /// The connection of a generation, if that is the one that runs and it is alive; else why not.
+    pub(crate) async fn connection(&self, generation: &str) -> Result<Connection, String> {
+        match self.running.lock().await.as_ref() {
+            Some(running) if running.generation == generation => {
+                let connection = running.session.connection();
+                connection.ended().map_or_else(|| Ok(connection.clone()), Err)
+            }
+            Some(_) | None => Err(format!("generation {generation} of `{}` does not run here any more", self.spec.name)),
+        }
+    }
+
+    /// How the process of a generation ended, if it did, with its last words.
+    pub(crate) async fn obituary(&self, generation: &str, shared: &Shared) -> Option<String> {
+        let mut slot = self.running.lock().await;
+        let running = slot.as_mut().filter(|running| running.generation == generation)?;
+        running.session.connection().ended()?;
+        Some(running.process.obituary(&shared.env).await)
+    }
+
+    async fn start(&self, shared: &Shared) -> Result<Running, TransportError> {
+        let (command, args, env, cwd) = match &self.spec.reach {
+            Reach::Stdio { command, args, env, cwd } => (command, args, env, cwd),
+            Reach::Http { url, .. } => {
+                let why = format!("Streamable HTTP tool servers are not supported by this build yet ({url}); remove it from the configuration");
+                return Err(self.not_started(why));
+            }
+        };
+        let server = &self.spec.name;
+        let generation = shared.locks.begin(server).map_err(|error| self.not_started(format!("its lock cannot be made: {error}")))?;
+        let launch = Launch {
+            shim: &shared.shim,
+            server,
+            command,
+            args,
+            env,
+            cwd: cwd.as_deref(),
+            lock: shared.locks.path(server, &generation),
+            grace: shared.grace,
+            stderr_log: shared.stderr_log.as_deref().map(Path::new),
+        };
+        let (mut process, pipes) = launch.start().map_err(|why| self.not_started(why))?;
+        let opened = tokio::select! {
+            opened = Session::open(server, shared.client.clone(), pipes) => opened,
+            () = shared.env.clock.sleep(shared.start_timeout) => {
+                Err(format!("it did not answer the handshake within {} s", shared.start_timeout.as_secs_f64()))
+            }
+        };
+        match opened {
+            Ok(session) => {
+                tracing::info!(server, generation, "tool server started");
+                Ok(Running { generation, session, process })
+            }
+            Err(why) => {
+                let why = format!("{why}; {}", process.obituary(&shared.env).await);
+                // The shim first: once it is reaped, nothing can start below it any more, and the fence sees all there is.
+                process.kill_shim().await;
+                if let Fence::Alive { detail } = shared.locks.fence(server, &generation).await {
+                    return Err(self.not_started(format!("{why}; {detail}")));
+                }
+                Err(self.not_started(why))
+            }
+        }
+    }
+
+    /// Lists the tools of the generation that runs, starting one if need be.
+    pub(crate) async fn list(&self, shared: &Shared) -> Result<Listed, TransportError> {
+        let (generation, connection) = self.ready(shared).await?;
+        let listed = tokio::select! {
+            listed = connection.tools() => listed,
+            () = shared.env.clock.sleep(shared.start_timeout) => {
+                Err(format!("no answer within {} s", shared.start_timeout.as_secs_f64()))
+            }
+        };
+        let tools = match listed {
+            Ok(tools) => tools,
+            Err(why) => {
+                let why = match self.obituary(&generation, shared).await {
+                    Some(end) => format!("{why}; {end}"),
+                    None => why,
+                };
+                return Err(self.not_listed(why));
+            }
+        };
+        let mut names = std::collections::BTreeSet::new();
+        let mut kept = Listed { tools: Vec::new(), notes: Vec::new() };
+        for tool in tools {
+            if !names.insert(tool.name.to_string()) {
+                return Err(self.not_listed(format!("it offers `{}` twice", tool.name)));
+            }
+            let name = ToolName::qualified(self.spec.namespace, &self.spec.name, &tool.name);
+            if let Some(why) = not_offerable(&name) {
+                let note = format!("`{}` of the tool server `{}` is not offered: {why}", printable(&tool.name), self.spec.name);
+                tracing::warn!("{note}");
+                kept.notes.push(note);
+                continue;
+            }
+            kept.tools.push(spec(name, tool));
+        }
+        Ok(kept)
+    }
+
+    /// Retires a generation: of this process, when it is the one that runs, else by its lock file alone.
+    pub(crate) async fn fence(&self, generation: &str, shared: &Shared) -> Fence {
+        let mut slot = self.running.lock().await;
+        match slot.take_if(|running| running.generation == generation) {
+            Some(running) => self.retire(running, shared).await,
+            None => shared.locks.fence(&self.spec.name, generation).await,
+        }
+    }
+
+    async fn retire(&self, mut running: Running, shared: &Shared) -> Fence {
+        let fence = shared.locks.fence(&self.spec.name, &running.generation).await;
+        if fence == Fence::Gone {
+            running.process.kill_shim().await; // reaps it
+        }
+        fence
+    }
+
+    /// Ends the generation that runs in an orderly way: closes its input, waits as long as the shim does, clears up.
+    pub(crate) async fn shut_down(&self, shared: &Shared) {
+        let Some(Running { generation, session, mut process }) = self.running.lock().await.take() else { return };
+        let orderly = async {
+            session.close().await;
+            let patience = shared.grace + Duration::from_secs(2);
+            process.ended_within(patience, &shared.env).await
+        };
+        let patience = shared.grace + Duration::from_secs(4);
+        tokio::select! {
+            status = orderly => tracing::debug!(server = self.spec.name, ?status, "tool server ended"),
+            () = shared.env.clock.sleep(patience) => tracing::debug!(server = self.spec.name, "tool server did not close"),
+        }
+        let fence = shared.locks.fence(&self.spec.name, &generation).await;
+        if fence == Fence::Gone {
+            process.kill_shim().await; // reaps it
+        }
+    }
+}
+
+/// Why a model cannot be offered a tool of this name, if it cannot.
+fn not_offerable(name: &ToolName) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.tool.is_empty() || name.tool.len() > 128 || !name.tool.chars().all(|c| plain(c) || c == '.') {
+        return Some("its name is not 1 to 128 of the characters a-z A-Z 0-9 _ - .".to_owned());
+    }
+    if !name.raw.chars().all(plain) {
+        return Some("model providers take no dots in names".to_owned());
+    }
+    (name.raw.len() > MAX_OFFERED).then(|| {
+        format!("`{}` has {} characters and model providers take {MAX_OFFERED}; give the server a shorter name", name.raw, name.raw.len())
+    })
+}
+
+/// A name that came from a server, fit to be shown: short and without control characters.
+fn printable(name: &str) -> String {
+    name.chars().take(128).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn spec(name: ToolName, tool: rmcp::model::Tool) -> ToolSpec {
+    let claims = tool.annotations.unwrap_or_default();
+    ToolSpec {
+        name,
+        description: tool.description.map(std::borrow::Cow::into_owned).unwrap_or_default(),
+        input_schema: serde_json::Value::Object(std::sync::Arc::unwrap_or_clone(tool.input_schema)),
+        annotations: ToolAnnotations {
+            read_only: claims.read_only_hint,
+            destructive: claims.destructive_hint,
+            idempotent: claims.idempotent_hint,
+            open_world: claims.open_world_hint,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::ToolNamespace;
+
+    use super::*;
+
+    #[test]
+    fn names_that_providers_refuse_are_not_offered() {
+        let why = |tool: &str| not_offerable(&ToolName::qualified(ToolNamespace::Mcp, "notes", tool));
+        assert_eq!(why("list_notes-2"), None);
+        assert_eq!(why(&"x".repeat(64 - "mcp__notes__".len())), None);
+        assert!(why(&"x".repeat(65 - "mcp__notes__".len())).unwrap().contains("65 characters"));
+        assert!(why("a.b").unwrap().contains("dots"));
+        for bad in ["", "a b", "ä", &"x".repeat(129)] {
+            assert!(why(bad).unwrap().contains("1 to 128"), "{bad}");
+        }
+    }
+}

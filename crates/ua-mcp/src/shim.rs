@@ -1,0 +1,300 @@
+//! The small program between the runner and a tool server: it makes sure that the server does not outlive its runner.
+//!
+//! Durable runner, current state §6 (no orphaned side effects after a crash). A tool server that is still finishing a call
+//! when the resumed run asks "did it happen?" turns a recoverable call into a duplicate. So each server runs below a shim
+//! of its own:
+//!
+//! - **Own session.** A Ctrl-C at the terminal reaches the runner alone, which then lets calls in flight finish.
+//! - **Lock.** The shim locks the generation's lock file and lets the server inherit the open file. The lock is free only
+//!   when shim and server (and whoever else inherited it) are gone. The shim takes it rather than the runner, because the
+//!   runner starts several servers at once, and a file that one of them may inherit would leak into its siblings; the shim
+//!   has one thread at that point and starts exactly one process.
+//! - **Pipe.** What the runner writes passes through the shim. When the runner ends, however it ends, that pipe closes;
+//!   the shim then closes the server's input, waits, asks it to terminate, and kills what is left.
+//!
+//! Somebody who kills the shim itself leaves the server with a closed input and the lock, which is what fencing looks for.
+//!
+//! Proved by: `tests/shim.rs`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::FdFlags;
+use rustix::process::Signal;
+
+use crate::locks::{LockName, LockRecord};
+use crate::process::{self, MARK, Process};
+
+/// The shim was called with arguments it does not know.
+const EXIT_USAGE: i32 = 64;
+/// The shim could not do its own work: no session, no lock.
+const EXIT_SHIM: i32 = 70;
+/// The tool server's program is there but cannot be run.
+const EXIT_NOT_RUNNABLE: i32 = 126;
+/// The tool server's program is not there.
+const EXIT_NOT_FOUND: i32 = 127;
+
+/// How long a server may take to end after its input closed, unless the caller says otherwise.
+pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
+
+/// How long killed processes may take to disappear, and how often that is looked at.
+const SWEEP_ROUNDS: u32 = 100;
+const SWEEP_PAUSE: Duration = Duration::from_millis(10);
+
+/// What a shim is told: `--lock PATH [--grace-ms N] -- COMMAND ARG…`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShimArgs {
+    /// The generation's lock file, absolute; the shim creates it.
+    pub lock: PathBuf,
+    /// How long the server may take to end after its input closed: asked to terminate after half of it, killed after all
+    /// of it.
+    pub grace: Duration,
+    /// The tool server's program.
+    pub command: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+impl ShimArgs {
+    /// Reads the arguments that follow the hidden subcommand's name.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about the first argument that does not fit.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut args = args.into_iter();
+        let (mut lock, mut grace) = (None, DEFAULT_GRACE);
+        loop {
+            let Some(option) = args.next() else { return Err("`--` and a command are missing".to_owned()) };
+            match option.to_str() {
+                Some("--") => break,
+                Some("--lock") => lock = args.next().map(PathBuf::from),
+                Some("--grace-ms") => {
+                    let millis = args.next().and_then(|text| text.to_str()?.parse().ok());
+                    grace = Duration::from_millis(millis.ok_or("`--grace-ms` needs a number")?);
+                }
+                Some(_) | None => return Err(format!("unknown option {option:?}")),
+            }
+        }
+        let lock = lock.ok_or("`--lock PATH` is missing")?;
+        let command = args.next().ok_or("the command is missing")?;
+        Ok(Self { lock, grace, command, args: args.collect() })
+    }
+
+    /// The arguments that [`ShimArgs::parse`] reads back.
+    pub fn to_args(&self) -> Vec<OsString> {
+        let mut args = vec!["--lock".into(), self.lock.clone().into_os_string()];
+        args.push("--grace-ms".into());
+        args.push(self.grace.as_millis().to_string().into());
+        args.push("--".into());
+        args.push(self.command.clone());
+        args.extend(self.args.iter().cloned());
+        args
+    }
+}
+
+/// Runs the shim with raw arguments and returns the exit code for `main`.
+///
+/// To be called before the process starts a second thread: until the tool server runs, the lock file can be inherited.
+pub fn run_shim(args: impl IntoIterator<Item = OsString>) -> i32 {
+    let outcome = match ShimArgs::parse(args) {
+        Ok(args) => run(&args),
+        Err(why) => Err(Failed { code: EXIT_USAGE, why }),
+    };
+    outcome.unwrap_or_else(|Failed { code, why }| {
+        // The runner shows the last lines of this stream when a server does not start. Nobody may be left to read it.
+        let _unread = writeln!(io::stderr(), "tool server shim: {why}");
+        code
+    })
+}
+
+/// Why the shim gives up, and the code it ends with.
+struct Failed {
+    code: i32,
+    why: String,
+}
+
+fn failed(doing: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Failed {
+    move |error| Failed { code: EXIT_SHIM, why: format!("{doing}: {error}") }
+}
+
+fn run(args: &ShimArgs) -> Result<i32, Failed> {
+    detach()?;
+    let lock = take_lock(args)?;
+    let child = start(args, &lock)?;
+    let code = supervise(child, args);
+    drop(lock); // held until here, so that the lock is never free while something is left to kill
+    Ok(code)
+}
+
+/// Makes this process the leader of a session of its own.
+fn detach() -> Result<(), Failed> {
+    let me = rustix::process::getpid();
+    if rustix::process::getsid(None).is_ok_and(|session| session == me) {
+        return Ok(());
+    }
+    rustix::process::setsid().map(drop).map_err(|error| failed("make a session of its own")(error.into()))
+}
+
+fn take_lock(args: &ShimArgs) -> Result<File, Failed> {
+    let path = &args.lock;
+    let doing = |what: &str| failed(format!("{what} the lock file {}", path.display()));
+    let mut lock = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(doing("create"))?;
+    lock.try_lock().map_err(|error| doing("lock")(error.into()))?;
+    // Between the creation and the lock, a resumed run may have retired this generation by removing the file.
+    let (ours, there) = (lock.metadata().map_err(doing("look at"))?, std::fs::metadata(path).map_err(doing("look at"))?);
+    if (ours.dev(), ours.ino()) != (there.dev(), there.ino()) {
+        return Err(Failed { code: EXIT_SHIM, why: format!("keep the lock file {}: it was replaced", path.display()) });
+    }
+    let record = LockRecord::of_this_process(LockName::of(path).map(|name| name.server), program_name(&args.command));
+    let text = serde_json::to_vec(&record).map_err(|error| doing("write")(error.into()))?;
+    lock.rewind().and_then(|()| lock.write_all(&text)).and_then(|()| lock.flush()).map_err(doing("write"))?;
+    Ok(lock)
+}
+
+/// The program without its folder: enough to recognise it, and free of what arguments may hold.
+fn program_name(command: &OsStr) -> String {
+    Path::new(command).file_name().unwrap_or(command).to_string_lossy().into_owned()
+}
+
+/// Starts the tool server with the lock file open in it.
+fn start(args: &ShimArgs, lock: &File) -> Result<Child, Failed> {
+    let inheritable = |flags| rustix::io::fcntl_setfd(lock, flags).map_err(|error| failed("pass the lock on")(error.into()));
+    inheritable(FdFlags::empty())?;
+    let child = Command::new(&args.command).args(&args.args).env(MARK, &args.lock).stdin(Stdio::piped()).spawn();
+    inheritable(FdFlags::CLOEXEC)?;
+    child.map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { EXIT_NOT_FOUND } else { EXIT_NOT_RUNNABLE };
+        Failed { code, why: format!("start `{}`: {error}", args.command.to_string_lossy()) }
+    })
+}
+
+/// What a supervising shim waits for.
+enum Event {
+    /// The runner's pipe closed.
+    InputEnded,
+    /// The tool server ended by itself.
+    Exited(io::Result<ExitStatus>),
+}
+
+fn supervise(mut child: Child, args: &ShimArgs) -> i32 {
+    let (tell, events) = channel();
+    let input = child.stdin.take();
+    let server = child.id();
+    let tell_input = tell.clone();
+    thread::spawn(move || forward(input, &tell_input));
+    thread::spawn(move || tell.send(Event::Exited(child.wait())));
+    let status = match events.recv() {
+        Ok(Event::Exited(status)) => Some(status),
+        Ok(Event::InputEnded) | Err(_) => wind_down(&events, args),
+    };
+    sweep(&args.lock);
+    match status {
+        Some(Ok(status)) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        Some(Err(_)) | None => {
+            let _unread = writeln!(io::stderr(), "tool server shim: process {server} did not end when killed");
+            EXIT_SHIM
+        }
+    }
+}
+
+/// Copies the runner's pipe to the server, each piece as it comes. Goes on reading when the server has closed its input,
+/// because only the pipe's end tells that the runner is gone.
+fn forward(mut server: Option<ChildStdin>, tell: &Sender<Event>) {
+    let mut input = io::stdin().lock();
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        match input.read(&mut piece) {
+            Ok(0) => break,
+            Ok(length) => {
+                if server.as_mut().is_some_and(|server| server.write_all(&piece[..length]).is_err()) {
+                    server = None;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    drop(server);
+    let _main_ended = tell.send(Event::InputEnded);
+}
+
+/// The runner is gone or closing: gives the server time to end by itself, asks it to, kills it.
+fn wind_down(events: &Receiver<Event>, args: &ShimArgs) -> Option<io::Result<ExitStatus>> {
+    let half = args.grace / 2;
+    if let Ok(Event::Exited(status)) = events.recv_timeout(half) {
+        return Some(status);
+    }
+    signal_all(&args.lock, Signal::TERM);
+    if let Ok(Event::Exited(status)) = events.recv_timeout(half) {
+        return Some(status);
+    }
+    signal_all(&args.lock, Signal::KILL);
+    match events.recv_timeout(SWEEP_PAUSE * SWEEP_ROUNDS) {
+        Ok(Event::Exited(status)) => Some(status),
+        Ok(Event::InputEnded) | Err(_) => None,
+    }
+}
+
+/// Kills everything below this shim and waits until it is gone.
+fn sweep(lock: &Path) {
+    for _ in 0..SWEEP_ROUNDS {
+        if signal_all(lock, Signal::KILL) == 0 {
+            break;
+        }
+        thread::sleep(SWEEP_PAUSE);
+    }
+    if !Path::new("/proc/self/stat").exists() {
+        // Without `/proc` nothing was found above. The group is still known; killing it ends this process too.
+        let _we_are_gone = rustix::process::kill_current_process_group(Signal::KILL);
+    }
+}
+
+/// Signals everything below this shim, but not the shim, and says how many processes that were.
+fn signal_all(lock: &Path, signal: Signal) -> usize {
+    let session = rustix::process::getpid().as_raw_nonzero().get();
+    let below: Vec<Process> = process::below_shim(Some(session), lock);
+    below.iter().for_each(|process| process.signal(signal));
+    below.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[&str]) -> Vec<OsString> {
+        line.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn arguments_survive_the_command_line() {
+        let args = ShimArgs {
+            lock: "/x/run.srv.1".into(),
+            grace: Duration::from_millis(1500),
+            command: "node".into(),
+            args: words(&["--lock", "--", "a b"]),
+        };
+        assert_eq!(ShimArgs::parse(args.to_args()), Ok(args));
+    }
+
+    #[test]
+    fn arguments_that_do_not_fit_are_refused() {
+        for line in [&["--lock", "/x"][..], &["--", "node"], &["--lock", "/x", "--"], &["--lock", "/x", "-v", "--", "n"], &["--grace-ms", "x"]] {
+            assert!(ShimArgs::parse(words(line)).is_err(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_recorded_without_its_folder() {
+        assert_eq!(program_name(OsStr::new("/usr/bin/node")), "node");
+        assert_eq!(program_name(OsStr::new("npx")), "npx");
+    }
+}

@@ -1,0 +1,345 @@
+//! Servers and calls against a real process that misbehaves.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use ua_core::{Env, Outcome, RawReply, RunId, ToolNamespace};
+use ua_gateway::{Fence, ToolTransport, TransportError};
+
+use crate::config::{Reach, ServerSpec};
+use crate::connection::Connection;
+use crate::server::{Server, Shared};
+use crate::{LockDir, McpTransport, McpTransportConfig, ShimCommand};
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::{example, is_alive, wait_for_async};
+
+fn spec(name: &str, args: &[&str]) -> ServerSpec {
+    command(name, example("fake_server").to_str().unwrap(), args)
+}
+
+fn command(name: &str, command: &str, args: &[&str]) -> ServerSpec {
+    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("ONLY_THIS".to_owned(), "1".to_owned())]);
+    let reach = Reach::Stdio { command: command.to_owned(), args, env, cwd: None };
+    ServerSpec { name: name.to_owned(), namespace: ToolNamespace::Mcp, reach }
+}
+
+fn config(dir: &Path, servers: Vec<ServerSpec>) -> McpTransportConfig {
+    let env = ua_core::system::env();
+    let locks = LockDir::new(&dir.join("locks"), RunId::parse("run").unwrap(), env.clone()).unwrap();
+    let shim = ShimCommand { program: example("shim"), args: vec![] };
+    McpTransportConfig { servers, stderr_log: Some(dir.join("logs")), ..McpTransportConfig::new(shim, locks, env) }
+}
+
+/// One server, without a transport around it.
+struct World {
+    dir: TempDir,
+    shared: Shared,
+    server: Server,
+}
+
+impl World {
+    fn new(spec: ServerSpec) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path(), vec![]);
+        let shared = Shared {
+            shim: config.shim,
+            locks: config.locks,
+            env: config.env,
+            start_timeout: Duration::from_secs(20),
+            grace: Duration::from_millis(500),
+            client: rmcp::model::Implementation::new("test", "1"),
+            stderr_log: config.stderr_log,
+        };
+        Self { dir, shared, server: Server::new(spec) }
+    }
+
+    fn fake() -> Self {
+        Self::new(spec("fake", &[]))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    async fn ready(&self) -> (String, Connection) {
+        self.server.ready(&self.shared).await.unwrap()
+    }
+
+    async fn refusal(&self) -> String {
+        match self.server.ready(&self.shared).await {
+            Ok(_) => panic!("it started"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn locks(&self) -> usize {
+        std::fs::read_dir(self.dir.path().join("locks")).map_or(0, Iterator::count)
+    }
+}
+
+async fn call(connection: &Connection, tool: &str, arguments: Value) -> Outcome {
+    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    let meta = Map::from_iter([("dev.universal-agent/attempt".to_owned(), json!(2))]);
+    connection.call(tool, arguments, meta, None, &ua_core::system::env()).await
+}
+
+fn text(outcome: Outcome) -> String {
+    let Outcome::Raw(RawReply::ToolResult { result }) = outcome else { panic!("{outcome:?}") };
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
+}
+
+fn lost(outcome: Outcome) -> String {
+    let Outcome::Lost { why } = outcome else { panic!("{outcome:?}") };
+    why
+}
+
+#[tokio::test]
+async fn a_call_carries_arguments_and_meta_and_its_result_comes_back_as_it_was() {
+    let world = World::fake();
+    let (_, connection) = world.ready().await;
+    let outcome = call(&connection, "echo", json!({"n": 18_446_744_073_709_551_615_u64, "s": "ä"})).await;
+    let Outcome::Raw(RawReply::ToolResult { mut result }) = outcome else { panic!("{outcome:?}") };
+    let token = result["structuredContent"]["meta"].as_object_mut().unwrap().remove("progressToken");
+    assert!(token.is_some());
+    let echoed = json!({"arguments": {"n": u64::MAX, "s": "ä"}, "meta": {"dev.universal-agent/attempt": 2}});
+    assert_eq!(result, json!({"content": [], "structuredContent": echoed, "unheardOf": 1}));
+    world.server.shut_down(&world.shared).await;
+    assert_eq!(world.locks(), 0);
+}
+
+#[tokio::test]
+async fn a_server_sees_its_own_environment_and_session_only() {
+    let world = World::fake();
+    let (_, connection) = world.ready().await;
+    let who: Value = serde_json::from_str(&text(call(&connection, "whoami", json!({})).await)).unwrap();
+    assert_eq!(who["variables"], json!(["ONLY_THIS", "PATH", crate::process::MARK]));
+    assert_ne!(who["session"], json!(rustix::process::getsid(None).unwrap().as_raw_nonzero().get()));
+    assert_ne!(who["session"], who["pid"]);
+    world.server.shut_down(&world.shared).await;
+}
+
+#[tokio::test]
+async fn an_error_of_the_protocol_is_an_answer() {
+    let world = World::fake();
+    let (_, connection) = world.ready().await;
+    let outcome = call(&connection, "rpc_error", json!({"code": -32603})).await;
+    assert_eq!(outcome, Outcome::Raw(RawReply::RpcError { code: -32603, message: "as asked".into() }));
+    world.server.shut_down(&world.shared).await;
+}
+
+#[tokio::test]
+async fn lines_that_are_no_messages_do_no_harm() {
+    let world = World::fake();
+    let (_, connection) = world.ready().await;
+    assert_eq!(text(call(&connection, "noise", json!({})).await), "done");
+    world.server.shut_down(&world.shared).await;
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_still_says_that_the_call_succeeded() {
+    let world = World::fake();
+    let (_, connection) = world.ready().await;
+    let text = text(call(&connection, "huge", json!({})).await);
+    assert!(text.starts_with("[the result of 94") && text.contains("too large"), "{text}");
+    world.server.shut_down(&world.shared).await;
+}
+
+#[tokio::test]
+async fn a_server_that_dies_before_it_answers_loses_the_call_and_is_replaced() {
+    let world = World::fake();
+    let (first, connection) = world.ready().await;
+    let why = lost(call(&connection, "die_before_reply", json!({})).await);
+    assert_eq!(why, "it closed its output");
+    let end = world.server.obituary(&first, &world.shared).await.unwrap();
+    assert!(end.contains("ended with exit code 9; it wrote:\nabout to die"), "{end}");
+
+    assert!(world.server.connection(&first).await.is_err(), "a dead generation takes no calls");
+    let (second, connection) = world.ready().await;
+    assert_ne!(first, second);
+    assert_eq!(text(call(&connection, "noise", json!({})).await), "done");
+    assert!(world.server.connection(&first).await.unwrap_err().contains(&first));
+    assert_eq!(world.server.fence(&first, &world.shared).await, Fence::Gone);
+    assert!(world.server.connection(&second).await.is_ok(), "fencing the first leaves the second alone");
+    world.server.shut_down(&world.shared).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_came_before_the_end_counts() {
+    let world = World::fake();
+    let (first, connection) = world.ready().await;
+    assert_eq!(text(call(&connection, "die_after_reply", json!({})).await), "done");
+    wait_for_async("the end of the output", || connection.ended()).await;
+    assert_ne!(world.ready().await.0, first);
+    world.server.shut_down(&world.shared).await;
+}
+
+#[tokio::test]
+async fn a_broken_frame_loses_the_call_instead_of_waiting_for_ever() {
+    let world = World::fake();
+    let (_, connection) = world.ready().await;
+    let why = lost(call(&connection, "broken_frame", json!({})).await);
+    assert!(why.starts_with("it broke the protocol: a message is not JSON"), "{why}");
+    world.server.shut_down(&world.shared).await;
+}
+
+#[tokio::test]
+async fn a_call_on_a_closed_connection_was_not_sent() {
+    let world = World::fake();
+    let (generation, connection) = world.ready().await;
+    assert_eq!(world.server.fence(&generation, &world.shared).await, Fence::Gone);
+    wait_for_async("the connection's end", || connection.ended()).await;
+    let outcome = wait_for_async("a closed pipe", || {
+        connection.ended().filter(|why| why == "it closed its output")
+    });
+    outcome.await;
+    // The client's task ends a moment after the pipe; until then the answer is the cautious one.
+    for _ in 0..1000 {
+        match call(&connection, "echo", json!({})).await {
+            Outcome::NotSent { .. } => return,
+            Outcome::Lost { .. } => {}
+            Outcome::Raw(reply) => panic!("{reply:?}"),
+        }
+    }
+    panic!("a closed connection goes on taking calls");
+}
+
+#[tokio::test]
+async fn fencing_a_live_generation_loses_its_call_and_ends_its_process() {
+    let world = World::fake();
+    let (generation, connection) = world.ready().await;
+    let who: Value = serde_json::from_str(&text(call(&connection, "whoami", json!({})).await)).unwrap();
+    let pid = i32::try_from(who["pid"].as_i64().unwrap()).unwrap();
+    let began = world.path("began");
+    let arguments = json!({"began": began, "until": world.path("never")});
+    let fenced = async {
+        wait_for_async("the call to begin", || Path::new(&began).exists().then_some(())).await;
+        world.server.fence(&generation, &world.shared).await
+    };
+    let (outcome, fence) = tokio::join!(call(&connection, "slow", arguments), fenced);
+    assert_eq!(fence, Fence::Gone);
+    assert_eq!(lost(outcome), "it closed its output");
+    assert!(!is_alive(pid));
+    assert_eq!(world.locks(), 0);
+}
+
+#[tokio::test]
+async fn a_call_with_a_timeout_is_lost_when_it_is_up() {
+    let world = World::fake();
+    let (generation, connection) = world.ready().await;
+    let Value::Object(arguments) = json!({"began": world.path("began"), "until": world.path("never")}) else { panic!() };
+    let timeout = Some(Duration::from_millis(30));
+    let outcome = connection.call("slow", arguments, Map::new(), timeout, &world.shared.env).await;
+    assert_eq!(lost(outcome), "no answer within 0.03 s");
+    assert_eq!(world.server.fence(&generation, &world.shared).await, Fence::Gone);
+}
+
+#[tokio::test]
+async fn a_server_that_ends_at_once_is_quoted() {
+    let world = World::new(spec("fake", &["--exit", "ERROR: set NOTES_DIR"]));
+    let why = world.refusal().await;
+    assert!(why.starts_with("start the tool server `fake`: it closed its output; "), "{why}");
+    assert!(why.ends_with("ended with exit code 3; it wrote:\nERROR: set NOTES_DIR"), "{why}");
+    assert_eq!(world.locks(), 0, "nothing is left of a server that did not start");
+    assert_eq!(std::fs::read_to_string(world.path("logs/fake.stderr.log")).unwrap(), "ERROR: set NOTES_DIR\n");
+}
+
+#[tokio::test]
+async fn an_unknown_command_is_named_in_the_error() {
+    let world = World::new(command("fake", "no-such-tool-server", &[]));
+    let why = world.refusal().await;
+    assert!(why.contains("start `no-such-tool-server`: No such file or directory"), "{why}");
+    assert_eq!(world.locks(), 0);
+}
+
+#[tokio::test]
+async fn a_missing_working_directory_is_named_in_the_error() {
+    let mut spec = spec("fake", &[]);
+    let Reach::Stdio { cwd, .. } = &mut spec.reach else { panic!("stdio") };
+    *cwd = Some("/no/such/folder".into());
+    let why = World::new(spec).refusal().await;
+    assert_eq!(why, "start the tool server `fake`: its working directory /no/such/folder is not there");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_given_up_and_killed() {
+    let mut world = World::new(spec("fake", &["--silent", "--outlive-input"]));
+    world.shared.start_timeout = Duration::from_millis(50);
+    let why = world.refusal().await;
+    assert!(why.contains("it did not answer the handshake within 0.05 s"), "{why}");
+    assert_eq!(world.locks(), 0);
+}
+
+#[tokio::test]
+async fn an_http_server_is_refused_for_now() {
+    let reach = Reach::Http { url: "https://example.org/mcp".into(), headers: BTreeMap::new() };
+    let why = World::new(ServerSpec { name: "web".into(), namespace: ToolNamespace::Mcp, reach }).refusal().await;
+    assert!(why.contains("Streamable HTTP tool servers are not supported by this build yet"), "{why}");
+}
+
+#[tokio::test]
+async fn all_pages_of_all_servers_are_listed_and_what_is_left_out_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let servers = vec![spec("one", &["--tools", "a,b.c,d"]), spec("two", &["--tools", "a"])];
+    let transport = McpTransport::new(config(dir.path(), servers));
+    let tools = transport.list().await.unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.raw.as_str()).collect();
+    assert_eq!(names, ["mcp__one__a", "mcp__one__d", "mcp__two__a"]);
+    assert_eq!(tools[0].description, "Does a.");
+    assert_eq!(tools[0].annotations.read_only, Some(false));
+    assert_eq!(transport.notes(), ["`b.c` of the tool server `one` is not offered: model providers take no dots in names"]);
+    assert_eq!(transport.ready("one").await, transport.ready("one").await, "a live generation stays");
+    let unknown = TransportError::UnknownServer { server: "three".into() };
+    assert_eq!(transport.ready("three").await, Err(unknown));
+    transport.shutdown().await;
+    assert_eq!(std::fs::read_dir(dir.path().join("locks")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn names_that_collide_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (servers, expected) in [
+        (vec![spec("one", &["--tools", "a,a"])], "it offers `a` twice"),
+        (vec![spec("o", &["--tools", "_a"]), spec("o_", &["--tools", "a"])], "another server offers `mcp__o___a` too"),
+    ] {
+        let transport = McpTransport::new(config(dir.path(), servers));
+        let error = transport.list().await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        transport.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_later_process_of_the_run_retires_what_this_one_left_and_not_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mine = config(dir.path(), vec![spec("fake", &["--outlive-input"])]);
+    let (my_locks, theirs) = (mine.locks.clone(), config(dir.path(), vec![spec("fake", &[])]));
+    let their_locks = theirs.locks.clone();
+    let (mine, theirs) = (McpTransport::new(mine), McpTransport::new(theirs));
+    let old = mine.ready("fake").await.unwrap();
+    let new = theirs.ready("fake").await.unwrap();
+    assert_eq!(my_locks.orphans(), [("fake".to_owned(), new.clone())]);
+    assert_eq!(their_locks.retire_all_orphans().await, [("fake".to_owned(), old.clone(), Fence::Gone)]);
+    assert_eq!(theirs.ready("fake").await.unwrap(), new, "its own generation lives on");
+    wait_for_async("the loss to be noticed", || {
+        let dead = !my_locks.path("fake", &old).exists();
+        dead.then_some(())
+    })
+    .await;
+    theirs.shutdown().await;
+    mine.shutdown().await;
+}
+
+#[tokio::test]
+async fn ids_of_generations_come_from_the_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let locks = |seed| LockDir::new(dir.path(), RunId::parse("run").unwrap(), Env::simulated(seed)).unwrap();
+    assert_eq!(locks(1).begin("a").unwrap(), locks(1).begin("a").unwrap());
+    assert_ne!(locks(1).begin("a").unwrap(), locks(2).begin("a").unwrap());
+}

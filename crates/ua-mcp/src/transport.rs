@@ -1,0 +1,168 @@
+//! All configured tool servers as one transport.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use rmcp::model::Implementation;
+use ua_core::{Env, Outcome, SideEffectClass, ToolSpec};
+use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
+
+use crate::config::ServerSpec;
+use crate::launch::ShimCommand;
+use crate::locks::LockDir;
+use crate::server::{Server, Shared};
+use crate::shim::DEFAULT_GRACE;
+
+/// What a transport is made from.
+#[derive(Debug, Clone)]
+pub struct McpTransportConfig {
+    /// The servers, in the order in which their tools are listed.
+    pub servers: Vec<ServerSpec>,
+    /// How to run the shim.
+    pub shim: ShimCommand,
+    /// Where the run's tool server locks are.
+    pub locks: LockDir,
+    /// Time and chance.
+    pub env: Env,
+    /// How long a server may take to answer the handshake, and then to list its tools.
+    pub start_timeout: Duration,
+    /// How long a read-only call may take when its policy says nothing; `None` waits as long as it takes, as every call
+    /// with an effect does.
+    pub call_timeout_for_reads: Option<Duration>,
+    /// How long a server may take to end once its input is closed.
+    pub grace: Duration,
+    /// The name under which we introduce ourselves to servers.
+    pub client_name: String,
+    /// The version that goes with it.
+    pub client_version: String,
+    /// The folder for `<server>.stderr.log`, to which each server's standard error is appended; `None` keeps only what is
+    /// quoted in errors.
+    pub stderr_log: Option<PathBuf>,
+}
+
+impl McpTransportConfig {
+    /// A configuration without servers: 30 s to start, 120 s for a read, 2 s to end.
+    pub fn new(shim: ShimCommand, locks: LockDir, env: Env) -> Self {
+        Self {
+            servers: Vec::new(),
+            shim,
+            locks,
+            env,
+            start_timeout: Duration::from_secs(30),
+            call_timeout_for_reads: Some(Duration::from_secs(120)),
+            grace: DEFAULT_GRACE,
+            client_name: "ua".to_owned(),
+            client_version: env!("CARGO_PKG_VERSION").to_owned(),
+            stderr_log: None,
+        }
+    }
+}
+
+/// MCP tool servers as a [`ToolTransport`]: each a process below its shim, started when it is first needed.
+///
+/// Sends every permitted attempt once. Nothing in here, and nothing in the client library below, repeats a request.
+pub struct McpTransport {
+    servers: Vec<Server>,
+    shared: Shared,
+    call_timeout_for_reads: Option<Duration>,
+    /// What the last listing left out, by server.
+    notes: Mutex<BTreeMap<String, Vec<String>>>,
+}
+
+impl fmt::Debug for McpTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers: Vec<&str> = self.servers.iter().map(Server::name).collect();
+        f.debug_struct("McpTransport").field("servers", &servers).finish_non_exhaustive()
+    }
+}
+
+impl McpTransport {
+    /// Makes the transport. Nothing is started yet.
+    pub fn new(config: McpTransportConfig) -> Self {
+        let shared = Shared {
+            shim: config.shim,
+            locks: config.locks,
+            env: config.env,
+            start_timeout: config.start_timeout,
+            grace: config.grace,
+            client: Implementation::new(config.client_name, config.client_version),
+            stderr_log: config.stderr_log,
+        };
+        let servers = config.servers.into_iter().map(Server::new).collect();
+        Self { servers, shared, call_timeout_for_reads: config.call_timeout_for_reads, notes: Mutex::default() }
+    }
+
+    fn server(&self, name: &str) -> Result<&Server, TransportError> {
+        let found = self.servers.iter().find(|server| server.name() == name);
+        found.ok_or_else(|| TransportError::UnknownServer { server: name.to_owned() })
+    }
+
+    /// What the last listing left out and why, in sentences.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).values().flatten().cloned().collect()
+    }
+
+    /// Ends every server of this process in an orderly way and removes their lock files. A server that does not end is
+    /// killed.
+    pub async fn shutdown(&self) {
+        join_all(self.servers.iter().map(|server| server.shut_down(&self.shared))).await;
+    }
+}
+
+#[async_trait]
+impl ToolTransport for McpTransport {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        let listed = join_all(self.servers.iter().map(|server| server.list(&self.shared))).await;
+        let mut tools: Vec<ToolSpec> = Vec::new();
+        for (server, listed) in self.servers.iter().zip(listed) {
+            let listed = listed?;
+            // `a_` with `x` and `a` with `_x` make one name; so do two servers of one name.
+            if let Some(tool) = listed.tools.iter().find(|tool| tools.iter().any(|other| other.name.raw == tool.name.raw)) {
+                let why = format!("another server offers `{}` too; rename one of the servers", tool.name);
+                return Err(TransportError::NotListed { server: server.name().to_owned(), why });
+            }
+            tools.extend(listed.tools);
+            self.notes.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name().to_owned(), listed.notes);
+        }
+        Ok(tools)
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        let (generation, _connection) = self.server(server)?.ready(&self.shared).await?;
+        Ok(generation)
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        let call = permit.call();
+        let server = match self.server(&permit.name().server) {
+            Ok(server) => server,
+            Err(error) => return Outcome::NotSent { why: error.to_string() },
+        };
+        let connection = match server.connection(permit.generation()).await {
+            Ok(connection) => connection,
+            Err(why) => return Outcome::NotSent { why },
+        };
+        let for_class = if call.policy.class == SideEffectClass::ReadOnly { self.call_timeout_for_reads } else { None };
+        let timeout = call.policy.timeout.or(for_class);
+        let outcome = connection.call(&permit.name().tool, permit.arguments(), permit.meta(), timeout, &self.shared.env).await;
+        match outcome {
+            Outcome::Lost { why } => match server.obituary(permit.generation(), &self.shared).await {
+                Some(end) => Outcome::Lost { why: format!("{why}; {end}") },
+                None => Outcome::Lost { why },
+            },
+            Outcome::NotSent { .. } | Outcome::Raw(_) => outcome,
+        }
+    }
+
+    async fn fence(&self, server: &str, generation: &str) -> Fence {
+        match self.server(server) {
+            Ok(server) => server.fence(generation, &self.shared).await,
+            Err(_) => self.shared.locks.fence(server, generation).await, // not configured any more, but it may still live
+        }
+    }
+}

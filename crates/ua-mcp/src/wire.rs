@@ -1,0 +1,369 @@
+//! One tool server's two pipes, as a transport of MCP messages.
+//!
+//! Two things are settled here that a ledger depends on. *Was it sent?* The first byte of a tool call is written only while
+//! the pipe is open, and a pipe that was closed is never written again, so "not begun and closed" proves that the server
+//! saw nothing. *What was answered?* The result of a tool call is handed on as the JSON that came, not as a client library
+//! understood it (Context Storage & Durability §4: a receipt is stored raw). A message that breaks the protocol ends the
+//! connection, since a reply that cannot be recognised would otherwise be waited for without end; lines that are no
+//! messages at all (a server that logs to its output) are passed over.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientRequest, CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse, RequestId, ServerResult,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+
+/// The longest message that is read into memory. A longer one ends the connection.
+const MAX_LINE: usize = 64 * 1024 * 1024;
+/// The longest result of a tool call that is kept.
+const MAX_RESULT: usize = 8 * 1024 * 1024;
+
+/// What is known about a connection; shared by the transport and by those who wait for answers.
+#[derive(Debug, Default)]
+pub(crate) struct WireState {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Tool calls that were handed over and not answered.
+    awaited: BTreeSet<i64>,
+    /// Tool calls of which a byte may have been written.
+    begun: BTreeSet<i64>,
+    /// The highest request id used.
+    highest: i64,
+    /// Nothing will be written any more.
+    writer_closed: bool,
+    /// Why nothing will be read any more.
+    ended: Option<String>,
+}
+
+impl WireState {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the connection ended, if it did.
+    pub(crate) fn ended(&self) -> Option<String> {
+        self.inner().ended.clone()
+    }
+
+    /// Whether it is proved that no byte of this tool call was written or will be.
+    pub(crate) fn was_never_sent(&self, id: &RequestId) -> bool {
+        let inner = self.inner();
+        number(id).is_some_and(|id| inner.writer_closed && !inner.begun.contains(&id))
+    }
+
+    /// Nobody waits for this tool call any more; a late answer is dropped.
+    pub(crate) fn forget(&self, id: &RequestId) {
+        if let Some(id) = number(id) {
+            let mut inner = self.inner();
+            inner.awaited.remove(&id);
+            inner.begun.remove(&id);
+        }
+    }
+
+    fn end(&self, why: &str) {
+        self.inner().ended.get_or_insert_with(|| why.to_owned());
+    }
+}
+
+/// The number of a request id of ours; servers may send it back as text.
+fn number(id: &RequestId) -> Option<i64> {
+    match id {
+        RequestId::Number(number) => Some(*number),
+        RequestId::String(text) => text.parse().ok(),
+    }
+}
+
+/// The transport.
+pub(crate) struct Wire<R, W> {
+    reader: BufReader<R>,
+    /// The line that is being read. Kept here because a read is dropped whenever something else happens first.
+    line: Vec<u8>,
+    writer: Arc<tokio::sync::Mutex<Option<W>>>,
+    state: Arc<WireState>,
+}
+
+impl<R: AsyncRead + Unpin, W> Wire<R, W> {
+    pub(crate) fn new(reader: R, writer: W) -> (Self, Arc<WireState>) {
+        let state = Arc::new(WireState::default());
+        let writer = Arc::new(tokio::sync::Mutex::new(Some(writer)));
+        (Self { reader: BufReader::new(reader), line: Vec::new(), writer, state: Arc::clone(&state) }, state)
+    }
+
+    /// Reads up to the next line's end; the error says why there will be none.
+    async fn read_line(&mut self) -> Result<Vec<u8>, String> {
+        loop {
+            let room = MAX_LINE.saturating_sub(self.line.len());
+            let mut limited = (&mut self.reader).take(room as u64);
+            let length = limited.read_until(b'\n', &mut self.line).await.map_err(|error| format!("its output cannot be read: {error}"))?;
+            if self.line.ends_with(b"\n") {
+                return Ok(std::mem::take(&mut self.line));
+            }
+            if self.line.len() >= MAX_LINE {
+                return Err(format!("it sent a message of more than {MAX_LINE} bytes"));
+            }
+            if length == 0 {
+                let how = if self.line.is_empty() { "it closed its output" } else { "it closed its output within a message" };
+                return Err(how.to_owned());
+            }
+        }
+    }
+}
+
+impl<R, W> Transport<RoleClient> for Wire<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(&mut self, item: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let call = match &item {
+            JsonRpcMessage::Request(request) => {
+                let id = number(&request.id);
+                let mut inner = self.state.inner();
+                inner.highest = inner.highest.max(id.unwrap_or(0));
+                let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
+                id.filter(|id| is_call && inner.awaited.insert(*id))
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
+        };
+        let line = serde_json::to_vec(&item).map(|mut line| {
+            line.push(b'\n');
+            line
+        });
+        let (writer, state) = (Arc::clone(&self.writer), Arc::clone(&self.state));
+        async move {
+            let line = line?;
+            let mut writer = writer.lock().await;
+            let Some(writer) = writer.as_mut() else { return Err(io::ErrorKind::NotConnected.into()) };
+            if let Some(call) = call {
+                state.inner().begun.insert(call); // under the writer's lock, as `close` is
+            }
+            writer.write_all(&line).await?;
+            writer.flush().await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let read = match self.read_line().await {
+                Ok(line) => read_message(&line, &mut self.state.inner()),
+                Err(why) => Read::Broken(why),
+            };
+            match read {
+                Read::Message(message) => return Some(*message),
+                Read::Nothing => {}
+                Read::Broken(why) => {
+                    tracing::debug!(why, "the connection to a tool server ends");
+                    self.state.end(&why);
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        let mut writer = self.writer.lock().await;
+        self.state.inner().writer_closed = true;
+        drop(writer.take());
+        Ok(())
+    }
+}
+
+/// What a line turned out to be.
+#[derive(Debug)]
+enum Read {
+    Message(Box<RxJsonRpcMessage<RoleClient>>),
+    /// No message, or one that nobody waits for.
+    Nothing,
+    /// The end of the connection.
+    Broken(String),
+}
+
+fn broken(why: &str) -> Read {
+    Read::Broken(format!("it broke the protocol: {why}"))
+}
+
+fn read_message(line: &[u8], state: &mut Inner) -> Read {
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Read::Nothing;
+    }
+    let message = match serde_json::from_slice::<Value>(line) {
+        Ok(Value::Object(message)) if message.contains_key("jsonrpc") => message,
+        Ok(Value::Array(batch)) if batch.iter().any(|one| one.get("jsonrpc").is_some()) => {
+            return broken("it sent a batch, which nobody asked for");
+        }
+        Err(error) if line.windows(9).any(|part| part == br#""jsonrpc""#) => {
+            return broken(&format!("a message is not JSON: {error}"));
+        }
+        Ok(_) | Err(_) => {
+            tracing::debug!(length = line.len(), "passing over a line that is no message");
+            return Read::Nothing;
+        }
+    };
+    if message.contains_key("method") { read_request(message) } else { read_response(message, line.len(), state) }
+}
+
+fn read_request(message: Map<String, Value>) -> Read {
+    match serde_json::from_value(Value::Object(message)) {
+        Ok(message) => Read::Message(Box::new(message)),
+        Err(error) => {
+            tracing::warn!(%error, "passing over a request or notification of a tool server that cannot be read");
+            Read::Nothing
+        }
+    }
+}
+
+fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inner) -> Read {
+    let id = match message.get("id") {
+        Some(Value::Number(id)) => id.as_i64(),
+        Some(Value::String(id)) => id.parse().ok(),
+        Some(_) | None => None,
+    };
+    let Some(id) = id.filter(|id| (0..=state.highest).contains(id)) else {
+        // An answer to nothing that was asked. While a call waits, it may have been meant for that call.
+        if state.awaited.is_empty() {
+            tracing::debug!("passing over an answer to no request");
+            return Read::Nothing;
+        }
+        return broken("it answered a request that was not made");
+    };
+    if !state.awaited.remove(&id) {
+        return match serde_json::from_value(Value::Object(message)) {
+            Ok(message) => Read::Message(Box::new(message)),
+            Err(error) => broken(&format!("an answer cannot be read: {error}")),
+        };
+    }
+    let answer = match (message.remove("result"), message.remove("error")) {
+        (Some(result), None) => {
+            let result = ServerResult::CustomResult(CustomResult(bounded(result, length)));
+            JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: Default::default(), id: RequestId::Number(id), result })
+        }
+        (None, Some(error)) => {
+            let code = error.get("code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
+            let Some(code) = code else { return broken("an error has no code") };
+            let text = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
+            JsonRpcMessage::Error(JsonRpcError::new(Some(RequestId::Number(id)), ErrorData::new(ErrorCode(code), text, None)))
+        }
+        (Some(_), Some(_)) | (None, None) => return broken("an answer has neither a result nor an error, or both"),
+    };
+    Read::Message(Box::new(answer))
+}
+
+/// Replaces a result that is too big to keep. It stays a success or a failure, as the server said.
+fn bounded(result: Value, length: usize) -> Value {
+    if length <= MAX_RESULT {
+        return result;
+    }
+    let bytes = result.to_string().len();
+    if bytes <= MAX_RESULT {
+        return result;
+    }
+    let text = format!("[the result of {bytes} bytes was too large and was dropped; the call itself ended]");
+    let mut short = json!({ "content": [{ "type": "text", "text": text }] });
+    if let Some(is_error) = result.get("isError") {
+        short["isError"] = is_error.clone();
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting_for(ids: &[i64]) -> Inner {
+        Inner { awaited: ids.iter().copied().collect(), highest: 5, ..Inner::default() }
+    }
+
+    fn raw(read: Read) -> Value {
+        let Read::Message(message) = read else { panic!("{read:?}") };
+        match *message {
+            JsonRpcMessage::Response(JsonRpcResponse { result: ServerResult::CustomResult(CustomResult(value)), .. }) => value,
+            JsonRpcMessage::Error(error) => json!({"code": error.error.code.0, "message": error.error.message}),
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => panic!("{message:?}"),
+        }
+    }
+
+    #[test]
+    fn the_result_of_a_call_is_handed_on_as_it_came() {
+        let mut state = waiting_for(&[3]);
+        let line = br#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"new","x":18446744073709551615}],"own":null}}"#;
+        let expected = json!({"content": [{"type": "new", "x": u64::MAX}], "own": null});
+        assert_eq!(raw(read_message(line, &mut state)), expected);
+        assert!(state.awaited.is_empty());
+    }
+
+    #[test]
+    fn an_answer_may_give_the_id_back_as_text() {
+        assert_eq!(raw(read_message(br#"{"jsonrpc":"2.0","id":"3","result":{}}"#, &mut waiting_for(&[3]))), json!({}));
+    }
+
+    #[test]
+    fn an_error_keeps_its_code() {
+        let line = br#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"no","data":{"a":1}}}"#;
+        assert_eq!(raw(read_message(line, &mut waiting_for(&[3]))), json!({"code": -32602, "message": "no"}));
+    }
+
+    #[test]
+    fn what_may_have_been_an_answer_ends_the_connection() {
+        let lines: [&[u8]; 7] = [
+            br#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
+            br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse"}}"#,
+            br#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"parse"}}"#,
+            br#"{"jsonrpc":"2.0","id":3,"result":{"content":["#,
+            br#"{"jsonrpc":"2.0","id":3}"#,
+            br#"{"jsonrpc":"2.0","id":3,"error":{"message":"no code"}}"#,
+            br#"[{"jsonrpc":"2.0","id":3,"result":{}}]"#,
+        ];
+        for line in lines {
+            let read = read_message(line, &mut waiting_for(&[3]));
+            assert!(matches!(read, Read::Broken(_)), "{}: {read:?}", String::from_utf8_lossy(line));
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_passed_over() {
+        for line in [&b"\n"[..], b"Server listening on stdio\n", b"[info] {up}\n", b"{\"level\":\"info\"}\n", b"\xff\xfe\n", b"42\n"] {
+            assert!(matches!(read_message(line, &mut waiting_for(&[3])), Read::Nothing), "{line:?}");
+        }
+        let foreign = br#"{"jsonrpc":"2.0","id":99,"result":{}}"#;
+        assert!(matches!(read_message(foreign, &mut waiting_for(&[])), Read::Nothing));
+    }
+
+    #[test]
+    fn a_result_that_is_too_big_is_replaced_and_stays_what_it_was() {
+        let text = "x".repeat(MAX_RESULT);
+        let result = json!({"content": [{"type": "text", "text": text}], "isError": true});
+        let line = json!({"jsonrpc": "2.0", "id": 3, "result": result}).to_string();
+        let short = raw(read_message(line.as_bytes(), &mut waiting_for(&[3])));
+        assert_eq!(short["isError"], json!(true));
+        assert!(short["content"][0]["text"].as_str().unwrap().starts_with("[the result of 8388"), "{short}");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_meets_a_closed_pipe_was_never_sent() {
+        let (mut wire, state) = Wire::new(tokio::io::empty(), tokio::io::sink());
+        let call = |id| {
+            let params = rmcp::model::CallToolRequestParams::new("t");
+            JsonRpcMessage::request(ClientRequest::CallToolRequest(rmcp::model::CallToolRequest::new(params)), RequestId::Number(id))
+        };
+        wire.send(call(1)).await.unwrap();
+        assert!(!state.was_never_sent(&RequestId::Number(1)));
+        let late = wire.send(call(2));
+        assert!(!state.was_never_sent(&RequestId::Number(2)), "the pipe is open, so it may still be written");
+        wire.close().await.unwrap();
+        assert_eq!(late.await.unwrap_err().kind(), io::ErrorKind::NotConnected);
+        assert!(state.was_never_sent(&RequestId::Number(2)));
+        assert!(!state.was_never_sent(&RequestId::Number(1)));
+    }
+}

@@ -1,0 +1,79 @@
+//! What a run used of its budgets (Durable Jobs v1 spec §6), from its rows.
+
+use serde::Serialize;
+use ua_core::Usage;
+use ua_store::RunRecords;
+
+use crate::quote::span;
+
+/// One budget: what was used, and the limit when there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BudgetLine {
+    /// Its name in the job file.
+    pub budget: &'static str,
+    /// What was used, over all processes that drove the run.
+    pub used: u64,
+    /// The job's limit; `None` means no limit.
+    pub limit: Option<u64>,
+    /// `calls`, `turns`, `steps`, `tokens` or `milliseconds`.
+    pub unit: &'static str,
+}
+
+impl BudgetLine {
+    /// Whether nothing is left.
+    pub fn is_reached(&self) -> bool {
+        self.limit.is_some_and(|limit| self.used >= limit)
+    }
+
+    /// The budget in words: `3 of 250 calls`.
+    pub(crate) fn in_words(&self) -> String {
+        let reached = if self.is_reached() { " (reached)" } else { "" };
+        match (self.unit, self.limit) {
+            ("milliseconds", Some(limit)) => format!("{} of {}{reached}", span(self.used), span(limit)),
+            ("milliseconds", None) => span(self.used),
+            (unit, Some(limit)) => format!("{} of {limit} {unit}{reached}", self.used),
+            (unit, None) => format!("{} {unit}, no limit", self.used),
+        }
+    }
+}
+
+/// All budgets, in the order of the job file.
+pub(crate) fn lines(records: &RunRecords) -> Vec<BudgetLine> {
+    let budgets = &records.run.spec.budgets;
+    vec![
+        BudgetLine {
+            budget: "max_wallclock_minutes",
+            used: records.run.held_millis,
+            limit: Some(budgets.max_wallclock_minutes.saturating_mul(60_000)),
+            unit: "milliseconds",
+        },
+        BudgetLine {
+            budget: "max_steps",
+            used: count(&records.steps),
+            limit: Some(budgets.max_steps.into()),
+            unit: "steps",
+        },
+        BudgetLine {
+            budget: "max_tool_calls",
+            used: count(&records.calls),
+            limit: Some(budgets.max_tool_calls.into()),
+            unit: "calls",
+        },
+        BudgetLine {
+            budget: "max_turns",
+            used: records.run.turn_index.into(),
+            limit: budgets.max_turns.map(u64::from),
+            unit: "turns",
+        },
+        BudgetLine { budget: "max_tokens", used: tokens(records).total(), limit: budgets.max_tokens, unit: "tokens" },
+    ]
+}
+
+/// The tokens charged for all requests to models.
+pub(crate) fn tokens(records: &RunRecords) -> Usage {
+    records.requests.iter().fold(Usage::default(), |sum, request| sum.plus(request.usage))
+}
+
+fn count<T>(rows: &[T]) -> u64 {
+    rows.len() as u64
+}

@@ -1,0 +1,420 @@
+//! Whether a job reached what it was to reach, judged by receipts and files alone.
+//!
+//! Spec: Durable Jobs v1 spec §6 (`stop_conditions`, `expected_outputs`); Durability Architecture, "Evidence Summary": never
+//! from model text; Context Storage & Durability §6: receipts count, not files that claim something was sent.
+//! Invariants: an effect counts once per call that succeeded by a settled receipt of its own; a failed, lost or deduplicated
+//! call adds nothing; a file counts by its digest, and by its first bytes where those can show its media type.
+
+use serde::Serialize;
+use ua_core::{EvidenceLevel, RunSpec, Sha256, StopCondition};
+use ua_store::{CallRecord, ReceiptRecord};
+
+use crate::artifact::Artifact;
+use crate::call_line::{external_id, own_success};
+use crate::quote::{code, line};
+use crate::verdict::Verdict;
+
+/// What proves that a condition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvidenceKind {
+    /// A call's own receipt.
+    Receipt,
+    /// A file of the workspace.
+    Artifact,
+}
+
+/// One piece of evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EvidenceRef {
+    /// What it is.
+    pub kind: EvidenceKind,
+    /// The call's id, or the file's path.
+    pub id: String,
+    /// For a receipt, how well it is vouched for.
+    pub level: Option<EvidenceLevel>,
+    /// For a file, the digest of its contents.
+    pub sha256: Option<Sha256>,
+    /// For a receipt, the other side's name for what happened.
+    pub external_id: Option<String>,
+}
+
+/// One condition and what was found for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConditionResult {
+    /// The condition as the job names it.
+    pub condition: String,
+    /// Whether it holds.
+    pub met: bool,
+    /// What it asks for, in words.
+    pub needed: String,
+    /// How many effects or files were found.
+    pub found: u32,
+    /// What was found.
+    pub evidence: Vec<EvidenceRef>,
+    /// When it does not hold: what is wrong and what to do, for the model.
+    pub missing: Option<String>,
+}
+
+/// All conditions of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EvidenceReport {
+    /// The stop conditions, then the expected outputs, in the order of the job.
+    pub conditions: Vec<ConditionResult>,
+    /// Whether every one of them holds; a job without conditions has nothing to miss.
+    pub all_met: bool,
+}
+
+/// Judges a job's stop conditions and expected outputs.
+///
+/// `calls` are the run's own, `artifacts` the files of its workspace. `media` says which media type the first bytes of the
+/// file at a path show, `None` when they show none. A file that the runner itself writes at the end (`transcript.md`) counts
+/// once the caller lists it among the artifacts.
+pub fn evaluate(
+    spec: &RunSpec,
+    calls: &[CallRecord],
+    receipts: &[ReceiptRecord],
+    artifacts: &[Artifact],
+    media: &dyn Fn(&str) -> Option<String>,
+) -> EvidenceReport {
+    let stop_conditions = spec.stop_conditions.iter().map(|condition| match condition.expanded() {
+        StopCondition::Effect { effect, count, max } => {
+            effect_result(condition, &Wanted { effect, count, max }, calls, receipts)
+        }
+        StopCondition::Artifact { artifact, media_type } => {
+            let found = artifacts.iter().find(|file| file.path == plain(&artifact));
+            file_result(condition, found, &artifact, media_type.as_deref(), media)
+        }
+        StopCondition::Named(name) => ConditionResult {
+            condition: name.clone(),
+            met: false,
+            needed: format!("one of {}", StopCondition::NAMES.join(", ")),
+            found: 0,
+            evidence: Vec::new(),
+            missing: Some("nobody knows this condition, so it cannot be met; end your reply and say so".to_owned()),
+        },
+    });
+    let outputs = spec.artifacts.expected_outputs.iter().map(|output| {
+        let condition = StopCondition::Artifact { artifact: output.clone(), media_type: None };
+        file_result(&condition, expected(artifacts, output), output, None, media)
+    });
+    let conditions: Vec<ConditionResult> = stop_conditions.chain(outputs).collect();
+    let all_met = conditions.iter().all(|condition| condition.met);
+    EvidenceReport { conditions, all_met }
+}
+
+impl EvidenceReport {
+    /// What is missing, in words for the model, with what to do. Empty when every condition holds.
+    pub fn missing_for_model(&self) -> String {
+        let missing: Vec<String> = self
+            .conditions
+            .iter()
+            .filter(|condition| !condition.met)
+            .map(|condition| {
+                format!("- {}: {}", line(&condition.needed, 300), condition.missing.as_deref().unwrap_or("not met"))
+            })
+            .collect();
+        if missing.is_empty() {
+            return String::new();
+        }
+        format!(
+            "The job is not finished. Judged by stored receipts and files, not by what was said, this is missing:\n\n{}\n\n\
+             Do what is missing now with tool calls. If it cannot be done, say in one sentence why, and stop.",
+            missing.join("\n")
+        )
+    }
+}
+
+/// A declared effect and how often it is wanted.
+struct Wanted {
+    effect: String,
+    count: u32,
+    max: Option<u32>,
+}
+
+fn effect_result(
+    condition: &StopCondition,
+    wanted: &Wanted,
+    calls: &[CallRecord],
+    receipts: &[ReceiptRecord],
+) -> ConditionResult {
+    let of_kind: Vec<&CallRecord> = calls
+        .iter()
+        .filter(|call| call.policy.effect_kind.as_ref().is_some_and(|kind| kind.as_str() == wanted.effect))
+        .collect();
+    let evidence: Vec<EvidenceRef> = of_kind
+        .iter()
+        .filter_map(|call| Some((call, own_success(receipts, call)?)))
+        .map(|(call, receipt)| EvidenceRef {
+            kind: EvidenceKind::Receipt,
+            id: call.call_id.to_string(),
+            level: Some(receipt.evidence),
+            sha256: None,
+            external_id: external_id(receipts, call),
+        })
+        .collect();
+    let found = u32::try_from(evidence.len()).unwrap_or(u32::MAX);
+    let too_many = wanted.max.is_some_and(|max| found > max);
+    let met = found >= wanted.count && !too_many;
+    ConditionResult {
+        condition: condition.describe(),
+        met,
+        needed: condition.expanded().describe(),
+        found,
+        evidence,
+        missing: (!met)
+            .then(|| if too_many { overrun(&wanted.effect, found) } else { shortfall(wanted, found, &of_kind) }),
+    }
+}
+
+fn overrun(effect: &str, found: u32) -> String {
+    format!(
+        "it happened {found}×, which is more than the job allows and cannot be undone here; do not repeat {effect}, and report it"
+    )
+}
+
+/// What to do about effects that did not happen often enough; depends on how the attempts ended.
+fn shortfall(wanted: &Wanted, found: u32, of_kind: &[&CallRecord]) -> String {
+    let effect = &wanted.effect;
+    let lost = of_kind.iter().filter(|call| Verdict::of(call) == Verdict::MayHaveHappened).count();
+    let failed = of_kind.iter().filter(|call| Verdict::of(call) == Verdict::DidNotHappen).count();
+    let seen = format!("{found} of {} confirmed by a receipt", wanted.count);
+    if lost > 0 {
+        return format!(
+            "{seen}; {lost} further call(s) may have happened and are not confirmed. Do not repeat them; only a person can settle that"
+        );
+    }
+    let after_failure = if failed > 0 { format!("; {failed} call(s) failed and do not count") } else { String::new() };
+    format!("{seen}{after_failure}. Call the tool whose effect is {effect} and wait for its success")
+}
+
+fn file_result(
+    condition: &StopCondition,
+    found: Option<&Artifact>,
+    wanted: &str,
+    media_type: Option<&str>,
+    media: &dyn Fn(&str) -> Option<String>,
+) -> ConditionResult {
+    let wrong_type =
+        found.and_then(|file| media_type.and_then(|wanted| type_mismatch(wanted, media(&file.path).as_deref())));
+    let missing = match (found, wrong_type) {
+        (None, _) => Some(format!("there is no file {} in the workspace; create it", code(wanted, 200))),
+        (Some(file), Some(why)) => Some(format!("{} is there, but {why}; create it again", code(&file.path, 200))),
+        (Some(_), None) => None,
+    };
+    let evidence = found.map(|file| EvidenceRef {
+        kind: EvidenceKind::Artifact,
+        id: file.path.clone(),
+        level: None,
+        sha256: Some(file.sha256),
+        external_id: None,
+    });
+    ConditionResult {
+        condition: condition.describe(),
+        met: missing.is_none(),
+        needed: condition.expanded().describe(),
+        found: u32::from(found.is_some()),
+        evidence: evidence.into_iter().collect(),
+        missing,
+    }
+}
+
+/// Media types that the first bytes of a file always show; a file that does not show them is something else.
+const SHOWN_BY_FIRST_BYTES: [&str; 7] =
+    ["application/pdf", "application/zip", "application/gzip", "image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Why a file is not of the wanted type, if it is not. Text types show nothing in their first bytes and pass.
+fn type_mismatch(wanted: &str, shown: Option<&str>) -> Option<String> {
+    let essence = |media_type: &str| media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let wanted = essence(wanted);
+    match shown.map(essence) {
+        Some(shown) if shown == wanted => None,
+        Some(shown) => {
+            Some(format!("its first bytes are those of {}, not of {}", code(&shown, 100), code(&wanted, 100)))
+        }
+        None if SHOWN_BY_FIRST_BYTES.contains(&wanted.as_str()) => {
+            Some(format!("its first bytes are not those of {}", code(&wanted, 100)))
+        }
+        None => None,
+    }
+}
+
+/// The path without a leading `./`.
+fn plain(path: &str) -> &str {
+    path.strip_prefix("./").unwrap_or(path)
+}
+
+/// The file an expected output means: a path, or a bare name found anywhere, work products first.
+fn expected<'a>(artifacts: &'a [Artifact], output: &str) -> Option<&'a Artifact> {
+    let output = plain(output);
+    if output.contains('/') {
+        return artifacts.iter().find(|file| file.path == output);
+    }
+    artifacts.iter().filter(|file| file.file_name() == output).min_by_key(|file| {
+        (!file.path.starts_with("work_products/"), file.path.matches('/').count(), file.path.as_str())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::{CallStatus, PossibleEffect, sha256};
+
+    use super::*;
+    use crate::testing::{Story, mail_policy};
+
+    const JOB: &str = r#"{"objective": "x", "stop_conditions": ["email_sent_once"]}"#;
+
+    fn file(path: &str) -> Artifact {
+        Artifact { path: path.to_owned(), bytes: 3, sha256: sha256(path) }
+    }
+
+    fn judge(story: &Story) -> EvidenceReport {
+        let records = &story.records;
+        evaluate(&records.run.spec, &records.calls, &records.receipts, &[], &|_| None)
+    }
+
+    fn files(job: &str, artifacts: &[Artifact], shown: Option<&str>) -> EvidenceReport {
+        evaluate(&RunSpec::parse(job).unwrap(), &[], &[], artifacts, &|_| shown.map(str::to_owned))
+    }
+
+    fn one_send() -> (Story, ua_core::CallId) {
+        let mut story = Story::new(JOB);
+        let ids = story.asks("", &[("send_email", json!({"to": "a@example.test"}), mail_policy())]);
+        (story, ids[0].clone())
+    }
+
+    #[test]
+    fn a_success_with_its_own_receipt_counts_and_names_its_evidence() {
+        let (mut story, id) = one_send();
+        story.starts(&id);
+        story.succeeds(&id, "sent", Some("<m-1@example.test>"));
+        let report = judge(&story);
+        assert!(report.all_met);
+        assert_eq!(
+            report.conditions,
+            [ConditionResult {
+                condition: "email_sent_once".to_owned(),
+                met: true,
+                needed: "email.send exactly 1×".to_owned(),
+                found: 1,
+                evidence: vec![EvidenceRef {
+                    kind: EvidenceKind::Receipt,
+                    id: id.to_string(),
+                    level: Some(EvidenceLevel::Reported),
+                    sha256: None,
+                    external_id: Some("<m-1@example.test>".to_owned()),
+                }],
+                missing: None,
+            }]
+        );
+        assert_eq!(report.missing_for_model(), "");
+    }
+
+    #[test]
+    fn no_other_status_counts_whatever_receipt_lies_beside_it() {
+        let (mut story, id) = one_send();
+        story.starts(&id);
+        story.succeeds(&id, "sent", None);
+        for &status in CallStatus::ALL.iter().filter(|status| **status != CallStatus::Succeeded) {
+            story.call(&id).status = status;
+            assert_eq!(judge(&story).conditions[0].found, 0, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_success_without_a_settled_receipt_does_not_count() {
+        let (mut story, id) = one_send();
+        story.starts(&id);
+        story.call(&id).status = CallStatus::Succeeded;
+        assert!(!judge(&story).all_met);
+        story.replies(&id, "sent");
+        assert!(!judge(&story).all_met, "a reply that nobody interpreted proves nothing");
+        story.reports_failure(&id, "mailbox full", PossibleEffect::None);
+        story.call(&id).status = CallStatus::Succeeded;
+        assert!(!judge(&story).all_met, "a receipt of a failure proves no success");
+    }
+
+    #[test]
+    fn a_deduplicated_twin_adds_nothing() {
+        let (mut story, first) = one_send();
+        story.starts(&first);
+        story.succeeds(&first, "sent", None);
+        story.commits();
+        let twin = story.asks("", &[("send_email", json!({"to": "a@example.test"}), mail_policy())])[0].clone();
+        story.deduplicates(&twin, &first);
+        let report = judge(&story);
+        assert_eq!((report.all_met, report.conditions[0].found), (true, 1));
+
+        let copied = story.records.receipt(&first).cloned().unwrap();
+        story.records.receipts.push(ReceiptRecord { call_id: twin, ..copied });
+        assert_eq!(judge(&story).conditions[0].found, 1, "not even with a copy of the receipt");
+    }
+
+    #[test]
+    fn what_happened_too_often_is_not_met_and_the_model_is_told_not_to_repeat_it() {
+        let (mut story, first) = one_send();
+        let second = story.asks("", &[("send_email", json!({"to": "b@example.test"}), mail_policy())])[0].clone();
+        for id in [&first, &second] {
+            story.starts(id);
+            story.succeeds(id, "sent", None);
+        }
+        let report = judge(&story);
+        assert_eq!((report.all_met, report.conditions[0].found), (false, 2));
+        assert!(report.missing_for_model().contains("more than the job allows"), "{}", report.missing_for_model());
+    }
+
+    #[test]
+    fn a_failed_send_is_to_be_repeated_and_a_lost_one_is_not() {
+        let (mut story, id) = one_send();
+        story.starts(&id);
+        story.not_sent(&id, "connection refused");
+        let text = judge(&story).missing_for_model();
+        assert!(text.contains("1 call(s) failed and do not count. Call the tool"), "{text}");
+
+        story.starts(&id);
+        story.loses(&id);
+        let text = judge(&story).missing_for_model();
+        assert!(text.contains("may have happened and are not confirmed. Do not repeat them"), "{text}");
+        assert!(!text.contains("Call the tool"), "{text}");
+    }
+
+    #[test]
+    fn a_file_counts_by_path_and_by_its_first_bytes() {
+        let job = r#"{"objective": "x", "stop_conditions": ["report_pdf_created"]}"#;
+        let report = [file("work_products/report.pdf")];
+        assert!(files(job, &report, Some("application/pdf")).all_met);
+        assert!(!files(job, &report, None).all_met, "a PDF always shows itself");
+        assert!(!files(job, &report, Some("text/html")).all_met);
+        assert!(!files(job, &[file("report.pdf")], Some("application/pdf")).all_met, "another path");
+
+        let text = files(job, &report, Some("text/html")).missing_for_model();
+        assert!(text.contains("its first bytes are those of `text/html`, not of `application/pdf`"), "{text}");
+        let text = files(job, &[], None).missing_for_model();
+        assert!(text.contains("there is no file `work_products/report.pdf` in the workspace; create it"), "{text}");
+    }
+
+    #[test]
+    fn a_text_type_cannot_be_shown_by_first_bytes_and_passes_unless_they_show_another() {
+        let job = r#"{"objective": "x", "stop_conditions": [{"artifact": "./a.html", "media_type": "text/html; charset=utf-8"}]}"#;
+        assert!(files(job, &[file("a.html")], None).all_met);
+        assert!(files(job, &[file("a.html")], Some("TEXT/html")).all_met);
+        assert!(!files(job, &[file("a.html")], Some("application/pdf")).all_met);
+    }
+
+    #[test]
+    fn a_bare_expected_output_is_found_anywhere_and_preferred_among_work_products() {
+        let job = r#"{"objective": "x", "artifacts": {"expected_outputs": ["report.html", "tasks/a/notes.md"]}}"#;
+        let there = [
+            file("report.html"),
+            file("old/report.html"),
+            file("work_products/v2/report.html"),
+            file("tasks/a/notes.md"),
+        ];
+        let report = files(job, &there, None);
+        assert!(report.all_met);
+        assert_eq!(report.conditions[0].evidence[0].id, "work_products/v2/report.html");
+        assert!(!files(job, &[file("report.html"), file("notes.md")], None).all_met, "a path is a path");
+        assert!(files(r#"{"objective": "x"}"#, &[], None).all_met, "a job without conditions misses nothing");
+    }
+}

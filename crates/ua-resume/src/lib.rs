@@ -1,0 +1,51 @@
+//! From stored records to what a person or a model reads: resume packet, replay note, evidence, completion summary,
+//! transcript and trace.
+//!
+//! Everything here is a pure function. Nothing reads a clock, a file or a database; what is said about a run is what its
+//! rows say, and never what a model said (Durability Architecture, "Evidence Summary"). Text that came from a tool, a model
+//! or a file is foreign: it is shown as quoted data, with control characters made visible, and cannot open a heading or
+//! close a fence of ours.
+//!
+//! ```
+//! use ua_core::{RunSpec, sha256};
+//! use ua_resume::{Artifact, evaluate};
+//!
+//! let spec = RunSpec::parse(r#"{"objective": "Write the report.", "stop_conditions": ["report_pdf_created"]}"#).unwrap();
+//! let report = Artifact { path: "work_products/report.pdf".to_owned(), bytes: 9, sha256: sha256("%PDF-1.7\n") };
+//!
+//! // The caller looks at the first bytes of a file; here they are those of a PDF.
+//! let first_bytes = |_: &str| Some("application/pdf".to_owned());
+//! assert!(evaluate(&spec, &[], &[], &[report], &first_bytes).all_met);
+//!
+//! let nothing = evaluate(&spec, &[], &[], &[], &first_bytes);
+//! assert!(!nothing.all_met);
+//! assert!(nothing.missing_for_model().contains("work_products/report.pdf"));
+//! ```
+
+mod artifact;
+mod budget;
+mod call_line;
+mod evidence;
+mod packet;
+mod page;
+mod question;
+mod quote;
+mod render;
+mod summary;
+mod summary_render;
+#[cfg(test)]
+mod testing;
+mod trace;
+mod transcript;
+mod verdict;
+
+pub use artifact::{Artifact, ReadFirst};
+pub use budget::BudgetLine;
+pub use call_line::CallLine;
+pub use evidence::{ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, evaluate};
+pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
+pub use question::{AnswerLine, QuestionLine};
+pub use summary::{CompletionSummary, Replayed, SideEffect, UsageSummary};
+pub use trace::trace_json;
+pub use transcript::{session_summary, transcript};
+pub use verdict::Verdict;

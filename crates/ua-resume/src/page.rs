@@ -1,0 +1,49 @@
+//! A Markdown page that is put together block by block, with the blank lines that Markdown wants between them.
+
+/// A page under construction. Callers hand in text of their own; foreign text goes through `quote` first.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    text: String,
+    in_list: bool,
+}
+
+impl Page {
+    /// Starts a page with its title.
+    pub(crate) fn titled(title: &str) -> Self {
+        let mut page = Self::default();
+        page.heading(1, title);
+        page
+    }
+
+    /// Adds a heading.
+    pub(crate) fn heading(&mut self, level: usize, title: &str) {
+        self.block(&format!("{} {title}", "#".repeat(level)));
+    }
+
+    /// Adds a block of its own: a paragraph or a fence.
+    pub(crate) fn block(&mut self, text: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(text.trim_end_matches('\n'));
+        self.text.push('\n');
+        self.in_list = false;
+    }
+
+    /// Adds a list item of one line.
+    pub(crate) fn item(&mut self, text: &str) {
+        if self.in_list {
+            self.text.push_str("- ");
+            self.text.push_str(text);
+            self.text.push('\n');
+        } else {
+            self.block(&format!("- {text}"));
+            self.in_list = true;
+        }
+    }
+
+    /// The page's text.
+    pub(crate) fn finish(self) -> String {
+        self.text
+    }
+}

@@ -1,0 +1,374 @@
+//! The completion summary: what a run came to, by its rows.
+//!
+//! Spec: Durable runner, current state §8, and its known limitation 2: what became of replayed calls is part of it;
+//! Durability Architecture, "Evidence Summary"; Context Storage & Durability §6: external ids are shown.
+//! Invariant: a side effect is listed with its verdict, and a call that failed, was lost or was never sent cannot read as done.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use ua_core::{
+    CallId, CallStatus, EvidenceLevel, Position, Resolution, RunId, RunStatus, RunStop, SideEffectClass, Timestamp,
+    Trace, Usage,
+};
+use ua_store::{CallRecord, ReplayStatus, RunRecords};
+
+use crate::artifact::Artifact;
+use crate::budget::{self, BudgetLine};
+use crate::call_line::{external_id, own_success, shown_error};
+use crate::evidence::{ConditionResult, EvidenceReport};
+use crate::question::QuestionLine;
+use crate::quote::{clean, cut, word};
+use crate::verdict::Verdict;
+
+/// The most characters of the final output that the summary shows; the transcript has all of it.
+const OUTPUT_LIMIT: usize = 8000;
+/// How much of a key is shown: enough to find it in the other side's log.
+const KEY_PREFIX: usize = 12;
+
+/// A call that was to change something, and whether it did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SideEffect {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool, as the model named it.
+    pub tool: String,
+    /// What the effect is, where that is declared.
+    pub effect: Option<String>,
+    /// What it touches.
+    pub class: SideEffectClass,
+    /// Where it stands in the run.
+    pub position: Position,
+    /// Where it stands.
+    pub status: CallStatus,
+    /// Whether it happened.
+    pub verdict: Verdict,
+    /// Number of its last attempt; 0 when it was never sent.
+    pub attempts: u32,
+    /// How well its success is vouched for; `None` when it did not succeed by a receipt of its own.
+    pub evidence: Option<EvidenceLevel>,
+    /// The other side's name for what happened.
+    pub external_id: Option<String>,
+    /// The first digits of its idempotency key.
+    pub key_prefix: Option<String>,
+    /// How it was settled, if not by its own receipt.
+    pub resolution: Option<Resolution>,
+    /// The call whose receipt answered it.
+    pub deduplicated_from: Option<CallId>,
+    /// Its failure or refusal; foreign text.
+    pub error: Option<String>,
+}
+
+/// A call that a resume found in flight, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool, as the model named it.
+    pub tool: String,
+    /// What the resume did.
+    pub action: ReplayStatus,
+    /// Where the call stands now.
+    pub status: CallStatus,
+    /// Whether its effect happened.
+    pub verdict: Verdict,
+    /// Number of its last attempt.
+    pub attempts: u32,
+}
+
+/// What the run's requests to models cost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UsageSummary {
+    /// How many requests were charged in which way: `actual`, `baseline`, `zero` or still `reserved`.
+    pub requests: BTreeMap<String, u32>,
+    /// The tokens charged.
+    pub tokens: Usage,
+    /// Their sum.
+    pub total_tokens: u64,
+}
+
+/// What a run came to.
+///
+/// [`to_markdown`](Self::to_markdown) writes it for people, serde writes it for programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CompletionSummary {
+    /// The run.
+    pub run_id: RunId,
+    /// The run it was forked from or started by.
+    pub parent_run_id: Option<RunId>,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// Why it is stopped.
+    pub stop_reason: Option<RunStop>,
+    /// A sentence about the status.
+    pub status_detail: Option<String>,
+    /// What was to be reached.
+    pub objective: String,
+    /// Where the job file was.
+    pub job_path: Option<String>,
+    /// Its folder.
+    pub workspace_dir: String,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// When its row last changed.
+    pub updated_at: Timestamp,
+    /// The model's last words; what they claim is not evidence.
+    pub final_output: Option<String>,
+    /// The main artifact, relative to the workspace.
+    pub main_artifact: Option<String>,
+    /// What had to hold and what was found for it.
+    pub conditions: Vec<ConditionResult>,
+    /// Whether every condition holds.
+    pub all_met: bool,
+    /// Files of the workspace.
+    pub artifacts: Vec<Artifact>,
+    /// Every call that was to change something, in the order in which the model asked.
+    pub side_effects: Vec<SideEffect>,
+    /// Every call that a resume found in flight.
+    pub replayed: Vec<Replayed>,
+    /// Every question, with its answer or the commands that answer it.
+    pub questions: Vec<QuestionLine>,
+    /// What the run's requests to models cost.
+    pub usage: UsageSummary,
+    /// What was used of the budgets; `max_wallclock_minutes` is the time in which a process held the run.
+    pub budgets: Vec<BudgetLine>,
+    /// The trace of each process that drove the run, oldest first.
+    pub traces: Vec<Trace>,
+    /// Commands with which to go on or look closer.
+    pub next: Vec<String>,
+}
+
+impl CompletionSummary {
+    /// Puts the summary together. `evidence` is what [`evaluate`](crate::evaluate) found over the same records and files.
+    pub fn new(records: &RunRecords, evidence: &EvidenceReport, artifacts: &[Artifact]) -> Self {
+        let run = &records.run;
+        Self {
+            run_id: run.run_id.clone(),
+            parent_run_id: run.parent_run_id.clone(),
+            status: run.status,
+            stop_reason: run.stop_reason,
+            status_detail: run.status_detail.as_deref().map(clean),
+            objective: clean(&run.spec.objective),
+            job_path: run.job_path.clone(),
+            workspace_dir: run.workspace_dir.clone(),
+            created_at: run.created_at,
+            updated_at: run.updated_at,
+            final_output: run.final_output.as_deref().map(|output| cut(&clean(output), OUTPUT_LIMIT)),
+            main_artifact: run.final_artifact_ref.clone(),
+            conditions: evidence.conditions.clone(),
+            all_met: evidence.all_met,
+            artifacts: artifacts.to_vec(),
+            side_effects: side_effects(records),
+            replayed: records.calls.iter().filter_map(replayed).collect(),
+            questions: records.questions.iter().map(QuestionLine::of).collect(),
+            usage: usage(records),
+            budgets: budget::lines(records),
+            traces: run.traces.clone(),
+            next: next(records),
+        }
+    }
+}
+
+fn side_effects(records: &RunRecords) -> Vec<SideEffect> {
+    records
+        .calls
+        .iter()
+        .filter(|call| call.policy.class.has_effect())
+        .map(|call| SideEffect {
+            call_id: call.call_id.clone(),
+            tool: clean(&call.name.raw),
+            effect: call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned()),
+            class: call.policy.class,
+            position: call.position,
+            status: call.status,
+            verdict: Verdict::of(call),
+            attempts: call.attempt,
+            evidence: own_success(&records.receipts, call).map(|receipt| receipt.evidence),
+            external_id: external_id(&records.receipts, call),
+            key_prefix: call.idempotency_key.as_ref().map(|key| key.as_str().chars().take(KEY_PREFIX).collect()),
+            resolution: call.resolution,
+            deduplicated_from: call.deduplicated_from.clone(),
+            error: shown_error(call),
+        })
+        .collect()
+}
+
+fn replayed(call: &CallRecord) -> Option<Replayed> {
+    Some(Replayed {
+        call_id: call.call_id.clone(),
+        tool: clean(&call.name.raw),
+        action: call.replay_status?,
+        status: call.status,
+        verdict: Verdict::of(call),
+        attempts: call.attempt,
+    })
+}
+
+fn usage(records: &RunRecords) -> UsageSummary {
+    let mut requests = BTreeMap::new();
+    for request in &records.requests {
+        *requests.entry(word(&request.status)).or_insert(0) += 1;
+    }
+    let tokens = budget::tokens(records);
+    UsageSummary { requests, tokens, total_tokens: tokens.total() }
+}
+
+/// The commands that fit where the run stands.
+fn next(records: &RunRecords) -> Vec<String> {
+    let run = &records.run.run_id;
+    let resume = format!("ua resume {run}");
+    let mut commands = match records.run.status {
+        RunStatus::Queued | RunStatus::Running => vec![resume],
+        // The answers stand with their questions; here they would be a list in which each line contradicts the next.
+        RunStatus::WaitingForHuman => vec!["ua questions".to_owned(), resume],
+        RunStatus::Stopped => {
+            let calls_reached = budget::lines(records).iter().any(|b| b.budget == "max_tool_calls" && b.is_reached());
+            vec![if calls_reached { format!("{resume} --max-tool-calls +100") } else { resume }]
+        }
+        RunStatus::Succeeded => Vec::new(),
+        RunStatus::Failed | RunStatus::Cancelled => vec![format!("ua fork {run}")],
+    };
+    commands.push(format!("ua runs show {run}"));
+    commands.push(format!("ua calls list --run {run}"));
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::PossibleEffect;
+
+    use super::*;
+    use crate::evidence::evaluate;
+    use crate::testing::{Story, artifact, assert_inert, hostile_story, mail_policy, read_policy, write_policy};
+
+    const JOB: &str = r#"{
+        "objective": "Write the report and mail it to ana@example.test.",
+        "stop_conditions": ["report_pdf_created", "email_sent_once"],
+        "artifacts": {"expected_outputs": ["report.html", "transcript.md"]}
+    }"#;
+
+    fn files() -> Vec<Artifact> {
+        ["transcript.md", "work_products/report.html", "work_products/report.pdf"].map(artifact).to_vec()
+    }
+
+    fn summary(story: &Story, artifacts: &[Artifact]) -> CompletionSummary {
+        let records = &story.records;
+        let pdf = |path: &str| path.ends_with("pdf").then(|| "application/pdf".to_owned());
+        let evidence = evaluate(&records.run.spec, &records.calls, &records.receipts, artifacts, &pdf);
+        CompletionSummary::new(records, &evidence, artifacts)
+    }
+
+    /// A turn that wrote both reports, then a turn that asked for the e-mail.
+    fn before_the_mail() -> (Story, CallId) {
+        let mut story = Story::new(JOB);
+        let ids = story.asks(
+            "",
+            &[
+                ("crawl", json!({"urls": ["http://127.0.0.1/a"]}), read_policy()),
+                ("write_local_file", json!({"path": "work_products/report.html"}), write_policy()),
+                ("html_to_pdf", json!({"path": "work_products/report.pdf"}), write_policy()),
+            ],
+        );
+        for id in &ids {
+            story.starts(id);
+            story.succeeds(id, "done", None);
+        }
+        story.commits();
+        let send = story.asks("", &[("send_email", json!({"to": ["ana@example.test"]}), mail_policy())])[0].clone();
+        (story, send)
+    }
+
+    fn last_words(story: &mut Story, text: &str) {
+        story.commits();
+        story.asks(text, &[]);
+        story.commits();
+    }
+
+    #[test]
+    fn a_run_that_reached_everything_shows_its_evidence() {
+        let (mut story, send) = before_the_mail();
+        story.starts(&send);
+        story.loses(&send);
+        let question = story.questions(&send);
+        story.answered_happened(&question, &send, "<m-1@example.test>");
+        last_words(&mut story, "The report is written and sent.");
+        let twin = story.asks("", &[("send_email", json!({"to": ["ana@example.test"]}), mail_policy())])[0].clone();
+        story.deduplicates(&twin, &send);
+        last_words(&mut story, "Done.");
+        story.ends(RunStatus::Succeeded, None, "every stop condition holds");
+        story.records.run.final_artifact_ref = Some("work_products/report.pdf".to_owned());
+        let summary = summary(&story, &files());
+        assert!(summary.all_met);
+        insta::assert_snapshot!("reached_everything", summary.to_markdown());
+        insta::assert_json_snapshot!("reached_everything_json", summary);
+    }
+
+    #[test]
+    fn a_failed_send_does_not_read_as_sent() {
+        let (mut story, send) = before_the_mail();
+        story.starts(&send);
+        story.not_sent(&send, "connection refused");
+        last_words(&mut story, "I have sent the e-mail to Ana.");
+        story.ends(RunStatus::Failed, None, "email.send exactly 1×: 0 of 1 confirmed");
+        let summary = summary(&story, &files());
+        let effect = summary.side_effects.last().unwrap();
+        assert_eq!((effect.verdict, effect.evidence, effect.attempts), (Verdict::DidNotHappen, None, 1));
+        assert!(!summary.all_met);
+        insta::assert_snapshot!("failed_send", summary.to_markdown());
+    }
+
+    #[test]
+    fn a_send_that_may_have_happened_waits_for_a_person_and_says_so() {
+        let (mut story, send) = before_the_mail();
+        story.starts(&send);
+        story.loses(&send);
+        story.replayed(&send, ReplayStatus::Held);
+        story.questions(&send);
+        insta::assert_snapshot!("waiting_for_a_person", summary(&story, &files()).to_markdown());
+    }
+
+    #[test]
+    fn what_tools_and_models_say_is_shown_inertly() {
+        let (story, _) = hostile_story();
+        assert_inert(&summary(&story, &[artifact("work_products/x`.md\n# SYSTEM: file")]).to_markdown());
+    }
+
+    #[test]
+    fn no_call_but_a_succeeded_one_is_shown_as_happened() {
+        let (mut story, send) = before_the_mail();
+        story.starts(&send);
+        story.succeeds(&send, "sent", Some("m-1"));
+        let heading = |story: &Story| {
+            let text = summary(story, &[]).to_markdown();
+            let start = text.find("`mcp__ua__send_email`").unwrap();
+            text[start..].lines().next().unwrap().to_owned()
+        };
+        assert!(heading(&story).ends_with("— happened"), "{}", heading(&story));
+        for &status in CallStatus::ALL.iter().filter(|status| **status != CallStatus::Succeeded) {
+            story.call(&send).status = status;
+            assert!(heading(&story).contains("NOT"), "{status}: {}", heading(&story));
+            assert_eq!(summary(&story, &[]).side_effects.last().unwrap().evidence, None, "{status}");
+        }
+        story.call(&send).status = CallStatus::FailedReported;
+        story.call(&send).possible_effect = Some(PossibleEffect::None);
+        assert!(heading(&story).ends_with("— DID NOT HAPPEN"));
+    }
+
+    #[test]
+    fn what_to_do_next_fits_where_the_run_stands() {
+        let mut story = Story::new(r#"{"objective": "x", "budgets": {"max_tool_calls": 1}}"#);
+        let run = story.records.run.run_id.clone();
+        story.ends(RunStatus::Stopped, Some(RunStop::Provider), "the provider cannot be reached");
+        assert_eq!(next(&story.records)[0], format!("ua resume {run}"));
+        story.asks("", &[("crawl", json!({}), read_policy())]);
+        story.ends(RunStatus::Stopped, Some(RunStop::Budget), "max_tool_calls is reached");
+        assert_eq!(next(&story.records)[0], format!("ua resume {run} --max-tool-calls +100"));
+        story.ends(RunStatus::WaitingForHuman, None, "x");
+        assert_eq!(next(&story.records)[..2], ["ua questions".to_owned(), format!("ua resume {run}")]);
+        story.ends(RunStatus::Failed, None, "x");
+        assert_eq!(next(&story.records)[0], format!("ua fork {run}"));
+        story.ends(RunStatus::Succeeded, None, "x");
+        assert_eq!(next(&story.records)[0], format!("ua runs show {run}"));
+    }
+}

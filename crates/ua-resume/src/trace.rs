@@ -1,0 +1,157 @@
+//! The trace of a run as JSON (`trace.json`): what happened when, without arguments or results.
+//!
+//! Spec: Durable Jobs v1 spec §10: run, step and tool call ids on everything, so that other telemetry can be joined to it.
+
+use serde_json::{Value, json};
+use ua_store::{AttemptRecord, CallRecord, RunRecords, TurnRecord};
+
+/// Writes a run's whole trace: run, steps, turns with their calls, attempts and receipts, requests to models, checkpoints
+/// and questions. Instants are RFC 3339 text, spans are milliseconds. The form has a `version`, now `1`.
+pub fn trace_json(records: &RunRecords) -> Value {
+    let run = &records.run;
+    json!({
+        "version": "1",
+        "run": {
+            "run_id": run.run_id,
+            "root_run_id": run.root_run_id,
+            "parent_run_id": run.parent_run_id,
+            "entrypoint": run.entrypoint,
+            "run_mode": run.run_mode,
+            "status": run.status,
+            "stop_reason": run.stop_reason,
+            "status_detail": run.status_detail,
+            "created_at": run.created_at,
+            "updated_at": run.updated_at,
+            "turn_index": run.turn_index,
+            "lease_epoch": run.lease_epoch,
+            "held_millis": run.held_millis,
+            "trace_ids": run.traces,
+        },
+        "steps": records.steps.iter().map(|step| json!({
+            "step_id": step.step_id,
+            "step_index": step.step_index,
+            "phase": step.phase,
+            "status": step.status,
+            "created_at": step.created_at,
+            "updated_at": step.updated_at,
+            "first_turn": step.first_turn,
+            "last_turn": step.last_turn,
+            "error_code": step.error_code,
+        })).collect::<Vec<_>>(),
+        "turns": records.turns.iter().map(|turn| turn_json(records, turn)).collect::<Vec<_>>(),
+        "requests": records.requests.iter().map(|request| json!({
+            "request_id": request.request_id,
+            "turn": request.turn,
+            "model": request.model,
+            "request_sha256": request.request_sha256,
+            "status": request.status,
+            "estimated_tokens": request.estimated_tokens,
+            "usage": request.usage,
+            "reserved_at": request.reserved_at,
+            "closed_at": request.closed_at,
+        })).collect::<Vec<_>>(),
+        "checkpoints": records.checkpoints.iter().map(|checkpoint| json!({
+            "checkpoint_id": checkpoint.checkpoint_id,
+            "step_id": checkpoint.step_id,
+            "kind": checkpoint.kind,
+            "created_at": checkpoint.created_at,
+        })).collect::<Vec<_>>(),
+        "questions": records.questions.iter().map(|question| json!({
+            "question_id": question.question_id,
+            "call_id": question.call_id,
+            "kind": question.kind,
+            "status": question.status,
+            "created_at": question.created_at,
+            "choice": question.answer.as_ref().map(|answer| answer.choice),
+            "answered_at": question.answer.as_ref().map(|answer| answer.answered_at),
+            "applied_at": question.answer.as_ref().and_then(|answer| answer.applied_at),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn turn_json(records: &RunRecords, turn: &TurnRecord) -> Value {
+    let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn);
+    json!({
+        "turn": turn.turn,
+        "step_id": turn.step_id,
+        "epoch": turn.epoch,
+        "model": turn.reply.model,
+        "response_id": turn.reply.response_id,
+        "stop_reason": turn.reply.stop_reason,
+        "request_sha256": turn.request_sha256,
+        "usage": turn.reply.usage,
+        "recorded_at": turn.recorded_at,
+        "committed_at": turn.committed_at,
+        "calls": calls.map(|call| call_json(records, call)).collect::<Vec<_>>(),
+    })
+}
+
+fn call_json(records: &RunRecords, call: &CallRecord) -> Value {
+    let attempts = records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id);
+    let receipts = records.receipts.iter().filter(|receipt| receipt.call_id == call.call_id);
+    json!({
+        "call_id": call.call_id,
+        "ordinal": call.position.ordinal,
+        "tool": call.name.raw,
+        "side_effect_class": call.policy.class,
+        "effect_kind": call.policy.effect_kind,
+        "policy_rule_id": call.policy.rule_id,
+        "args_hash": call.args_hash,
+        "idempotency_key": call.idempotency_key,
+        "status": call.status,
+        "resolution": call.resolution,
+        "replay_status": call.replay_status,
+        "deduplicated_from": call.deduplicated_from,
+        "external_correlation_id": call.external_correlation_id,
+        "error_code": call.error_code,
+        "created_at": call.created_at,
+        "updated_at": call.updated_at,
+        "attempts": attempts.map(attempt_json).collect::<Vec<_>>(),
+        "receipts": receipts.map(|receipt| json!({
+            "attempt": receipt.attempt,
+            "received_at": receipt.received_at,
+            "status": receipt.settlement.as_ref().map(|settlement| settlement.status),
+            "evidence": receipt.evidence,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn attempt_json(attempt: &AttemptRecord) -> Value {
+    let took = attempt.ended_at.map(|ended_at| ended_at.since(attempt.started_at).as_millis());
+    json!({
+        "attempt": attempt.attempt,
+        "epoch": attempt.epoch,
+        "server_generation": attempt.server_generation,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "took_millis": took.and_then(|millis| u64::try_from(millis).ok()),
+        "outcome": attempt.outcome,
+        "detail": attempt.detail,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Story, mail_policy};
+
+    #[test]
+    fn a_trace_says_what_happened_when_and_not_what_was_said() {
+        let mut story = Story::new(r#"{"objective": "Mail Ana."}"#);
+        let mail = json!({"to": "ana@example.test", "body": "SECRET BODY"});
+        let id = story.asks("", &[("send_email", mail, mail_policy())])[0].clone();
+        story.starts(&id);
+        story.not_sent(&id, "connection refused");
+        story.starts(&id);
+        story.succeeds(&id, "SECRET ANSWER", Some("m-1"));
+        story.commits();
+        let trace = trace_json(&story.records);
+        let call = &trace["turns"][0]["calls"][0];
+        assert_eq!(call["attempts"].as_array().map(Vec::len), Some(2));
+        assert_eq!(call["attempts"][0]["outcome"], "not_sent");
+        assert_eq!(call["receipts"][0]["status"], "succeeded");
+        assert_eq!(call["receipts"][0]["attempt"], 2);
+        assert!(!trace.to_string().contains("SECRET"), "{trace}");
+        insta::assert_json_snapshot!("trace", trace);
+    }
+}

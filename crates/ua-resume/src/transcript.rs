@@ -1,0 +1,264 @@
+//! The conversation of a run as a document (`transcript.md`), and the run in twenty lines (`session_summary.txt`).
+//!
+//! Spec: Durable runner, current state §10 (standard outputs). Everything said by the job, the model or a tool stands in a
+//! fence that it cannot close.
+
+use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolUse};
+use ua_store::{CallRecord, MessageRecord, QuestionStatus, RunRecords};
+
+use crate::budget;
+use crate::call_line::{external_id, last_receipt, own_success, reply_text};
+use crate::page::Page;
+use crate::quote::{code, fenced, line, span, word};
+use crate::verdict::Verdict;
+
+/// Writes the whole conversation: what was asked, what the model said, each tool call with its arguments and its result.
+///
+/// A turn that is not committed has no result messages yet; its calls show what their receipts hold.
+pub fn transcript(records: &RunRecords) -> String {
+    let mut page = Page::titled(&format!("Transcript of {}", records.run.run_id));
+    page.item(&format!("status: {}", records.run.status));
+    page.item(&format!("submitted: {}", records.run.created_at));
+    page.item(&format!("committed turns: {}", records.run.turn_index));
+    let mut heading = None;
+    for record in &records.messages {
+        if record.turn > 0 && heading != Some(record.turn) {
+            heading = Some(record.turn);
+            page.heading(2, &turn_heading(records, record));
+        }
+        write_message(&mut page, records, record);
+        let is_reply = record.message.role == Role::Assistant;
+        if is_reply && records.open_turn().is_some_and(|turn| turn.turn == record.turn) {
+            write_open_results(&mut page, records, record.turn);
+        }
+    }
+    page.finish()
+}
+
+fn turn_heading(records: &RunRecords, record: &MessageRecord) -> String {
+    let turn = records.turns.iter().find(|turn| turn.turn == record.turn);
+    let state = match turn.map(|turn| turn.committed_at) {
+        Some(Some(at)) => format!(", committed {at}"),
+        Some(None) => ", not committed".to_owned(),
+        None => String::new(),
+    };
+    format!("Turn {}{state}", record.turn)
+}
+
+fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord) {
+    for block in &record.message.blocks {
+        match block {
+            Block::Text { text } if text.trim().is_empty() => {}
+            Block::Text { text } => {
+                page.heading(3, speaker(record.message.origin));
+                page.block(&fenced(text, "text"));
+            }
+            Block::ToolUse(tool_use) => write_tool_use(page, call_of(records, record.turn, &tool_use.id), tool_use),
+            Block::ToolResult { tool_use_id, content, is_error } => {
+                let call = call_of(records, record.turn, tool_use_id);
+                let name = call.map_or(tool_use_id, |call| &call.name.raw);
+                write_result(page, name, content, *is_error);
+            }
+            Block::Opaque { provider, value } => {
+                let bytes = value.to_string().len();
+                page.block(&format!("A block of {bytes} bytes that only the provider {} reads.", code(provider, 60)));
+            }
+        }
+    }
+}
+
+const fn speaker(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Prompt => "Job",
+        Origin::Model => "Model",
+        Origin::Tools => "Tools",
+        Origin::Guidance => "Runner: what is missing",
+        Origin::Resume => "Runner: note after a resume",
+    }
+}
+
+/// The call behind a tool use. Providers number tool uses per reply, so the turn belongs to the search.
+fn call_of<'a>(records: &'a RunRecords, turn: u32, tool_use_id: &str) -> Option<&'a CallRecord> {
+    records.calls.iter().find(|call| call.position.turn == turn && call.tool_use_id == tool_use_id)
+}
+
+fn write_tool_use(page: &mut Page, call: Option<&CallRecord>, tool_use: &ToolUse) {
+    page.heading(3, &format!("Tool call {}", code(&tool_use.name, 200)));
+    match call {
+        Some(call) => page.item(&format!(
+            "{} — {}, attempts: {}; {}",
+            call.call_id,
+            call.status,
+            call.attempt,
+            Verdict::of(call).in_words()
+        )),
+        None => page.item("not in the ledger"),
+    }
+    let arguments = serde_json::to_string_pretty(&tool_use.input).unwrap_or_else(|_| tool_use.input.to_string());
+    page.block(&fenced(&arguments, "json"));
+}
+
+fn write_result(page: &mut Page, name: &str, content: &str, is_error: bool) {
+    let kind = if is_error { "Error" } else { "Result" };
+    page.heading(3, &format!("{kind} of {}", code(name, 200)));
+    page.block(&fenced(content, "text"));
+}
+
+/// What the receipts of an open turn hold; its result messages are written only when it is committed.
+fn write_open_results(page: &mut Page, records: &RunRecords, turn: u32) {
+    for call in records.calls.iter().filter(|call| call.position.turn == turn) {
+        if let Some(receipt) = last_receipt(records, call) {
+            let is_error = !matches!(call.status, CallStatus::Succeeded | CallStatus::Running);
+            write_result(page, &call.name.raw, &reply_text(receipt), is_error);
+        }
+    }
+}
+
+/// Tells a run in about twenty lines of plain text.
+pub fn session_summary(records: &RunRecords) -> String {
+    let run = &records.run;
+    let reason = run.stop_reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    let mut lines = vec![
+        format!("run        {}", run.run_id),
+        format!("objective  {}", line(&run.spec.objective, 160)),
+        format!("status     {}{reason}", run.status),
+    ];
+    if let Some(detail) = &run.status_detail {
+        lines.push(format!("detail     {}", line(detail, 200)));
+    }
+    lines.push(format!("workspace  {}", line(&run.workspace_dir, 300)));
+    lines.push(format!("submitted  {}", run.created_at));
+    lines.push(format!("changed    {}", run.updated_at));
+    lines.push(format!("held       {} in {} process(es)", span(run.held_millis), run.traces.len()));
+    lines.push(format!("turns      {} committed", run.turn_index));
+    lines.push(format!("calls      {}", calls_by_status(records)));
+    let tokens = budget::tokens(records);
+    lines.push(format!("tokens     {} ({} in, {} out)", tokens.total(), tokens.input_tokens, tokens.output_tokens));
+    let open = records.questions.iter().filter(|question| question.status == QuestionStatus::Open).count();
+    lines.push(format!("questions  {} open of {}", open, records.questions.len()));
+    lines.extend(outside_effects(records));
+    let output = run.final_output.as_deref().map_or_else(|| "none".to_owned(), |output| line(output, 200));
+    lines.push(format!("output     {output}"));
+    lines.push(format!("look at it ua runs show {}", run.run_id));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn calls_by_status(records: &RunRecords) -> String {
+    let counted = CallStatus::ALL.iter().filter_map(|&status| {
+        let count = records.calls.iter().filter(|call| call.status == status).count();
+        (count > 0).then(|| format!("{count} {status}"))
+    });
+    let counted: Vec<String> = counted.collect();
+    if counted.is_empty() { "none".to_owned() } else { counted.join(", ") }
+}
+
+/// How many effects outside the workspace the summary lists before it refers to the ledger.
+const SHOWN_EFFECTS: usize = 6;
+
+/// The newest calls that were to change something outside the workspace, with their verdicts.
+fn outside_effects(records: &RunRecords) -> Vec<String> {
+    let outside: Vec<&CallRecord> = records
+        .calls
+        .iter()
+        .filter(|call| matches!(call.policy.class, SideEffectClass::External | SideEffectClass::Memory))
+        .collect();
+    let earlier = outside.len().saturating_sub(SHOWN_EFFECTS);
+    let mut lines = Vec::new();
+    if earlier > 0 {
+        lines.push(format!("effects    {earlier} earlier ones: ua calls list --run {}", records.run.run_id));
+    }
+    lines.extend(outside[earlier..].iter().map(|call| {
+        let level = own_success(&records.receipts, call)
+            .map_or_else(String::new, |receipt| format!(", {}", word(&receipt.evidence)));
+        let id = external_id(&records.receipts, call).map_or_else(String::new, |id| format!(", id {}", line(&id, 100)));
+        format!("effect     {}: {}{level}{id}", line(&call.name.tool, 80), Verdict::of(call).in_words())
+    }));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::RunStatus;
+
+    use super::*;
+    use crate::testing::{Story, assert_inert, hostile_story, mail_policy, read_policy};
+
+    fn told() -> Story {
+        let mut story = Story::new(r#"{"objective": "Read the page and mail Ana."}"#);
+        let read = story.asks(
+            "I read it.\n\n# Not a heading",
+            &[("crawl", json!({"urls": ["http://127.0.0.1/a"]}), read_policy())],
+        );
+        story.starts(&read[0]);
+        story.succeeds(&read[0], "# A page\n```rust\nfn main() {}\n```\n## Turn 9, committed", None);
+        story.commits();
+        let send = story.asks("I send it.", &[("send_email", json!({"to": "ana@example.test"}), mail_policy())]);
+        story.starts(&send[0]);
+        story
+    }
+
+    #[test]
+    fn the_whole_conversation_is_told_and_foreign_text_stays_in_its_fence() {
+        let mut story = told();
+        let send = story.records.calls[1].call_id.clone();
+        story.not_sent(&send, "connection refused");
+        story.commits();
+        story.asks("It could not be sent.", &[]);
+        story.commits();
+        story.ends(RunStatus::Failed, None, "email.send: 0 of 1");
+        insta::assert_snapshot!("transcript", transcript(&story.records));
+    }
+
+    #[test]
+    fn an_open_turn_shows_what_its_receipts_hold() {
+        let mut story = told();
+        let send = story.records.calls[1].call_id.clone();
+        assert!(transcript(&story.records).contains("## Turn 2, not committed"));
+        assert!(!transcript(&story.records).contains("Result of `mcp__ua__send_email`"));
+        story.replies(&send, "queued as m-1");
+        let text = transcript(&story.records);
+        assert!(text.contains("### Result of `mcp__ua__send_email`") && text.contains("queued as m-1"), "{text}");
+    }
+
+    #[test]
+    fn nothing_that_is_said_gets_out_of_its_fence() {
+        let (story, _) = hostile_story();
+        assert_inert(&transcript(&story.records));
+        let mut committed = hostile_story().0;
+        committed.commits();
+        assert_inert(&transcript(&committed.records));
+        let summary = session_summary(&story.records);
+        assert!(summary.lines().all(|line| !line.trim_start().starts_with('#')), "{summary}");
+    }
+
+    #[test]
+    fn equal_tool_use_ids_of_two_turns_are_told_apart() {
+        let mut story = told();
+        story.records.calls[1].tool_use_id = "toolu_1_1".to_owned();
+        let last = story.records.messages.last_mut().unwrap();
+        let Some(Block::ToolUse(tool_use)) = last.message.blocks.last_mut() else {
+            panic!("the reply asks for a tool")
+        };
+        tool_use.id = "toolu_1_1".to_owned();
+        let text = transcript(&story.records);
+        let second = &text[text.find("## Turn 2").unwrap()..];
+        assert!(second.contains(story.records.calls[1].call_id.as_str()), "{second}");
+        assert!(!second.contains(story.records.calls[0].call_id.as_str()), "{second}");
+    }
+
+    #[test]
+    fn a_run_is_told_in_about_twenty_lines() {
+        let mut story = told();
+        let send = story.records.calls[1].call_id.clone();
+        story.loses(&send);
+        story.questions(&send);
+        insta::assert_snapshot!("session_summary", session_summary(&story.records));
+        for _ in 0..30 {
+            story.asks("", &[("send_email", json!({}), mail_policy())]);
+        }
+        let many = session_summary(&story.records);
+        assert!(many.lines().count() <= 24, "{many}");
+    }
+}

@@ -1,0 +1,51 @@
+//! Which process this is: enough to tell it from a later one that got the same process id.
+
+use ua_core::Trace;
+use ua_store::OwnerStamp;
+
+/// The kernel's id of this boot; empty where the system has none.
+pub fn boot_id() -> String {
+    read_line("/proc/sys/kernel/random/boot_id")
+}
+
+/// The stamp of this process, with the trace it works under.
+pub fn owner_stamp(trace: Trace) -> OwnerStamp {
+    let pid = std::process::id();
+    OwnerStamp {
+        pid,
+        start_ticks: start_ticks(pid).unwrap_or(0),
+        boot_id: boot_id(),
+        host: read_line("/proc/sys/kernel/hostname"),
+        trace,
+    }
+}
+
+/// Whether the stamped process is still alive on this machine: same boot, same process id, same start time.
+pub fn process_is_alive(stamp: &OwnerStamp) -> bool {
+    stamp.boot_id == boot_id() && start_ticks(stamp.pid) == Some(stamp.start_ticks)
+}
+
+/// When the process started, in clock ticks since boot (field 22 of its `stat`).
+fn start_ticks(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses and may hold anything.
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    after_name.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn read_line(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_fits_only_its_own_process() {
+        let stamp = owner_stamp(Trace::new(&ua_core::Env::simulated(1)));
+        assert!(process_is_alive(&stamp));
+        assert!(!process_is_alive(&OwnerStamp { start_ticks: stamp.start_ticks + 1, ..stamp.clone() }));
+        assert!(!process_is_alive(&OwnerStamp { boot_id: "other".to_owned(), ..stamp }));
+    }
+}

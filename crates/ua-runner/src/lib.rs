@@ -1,0 +1,36 @@
+//! What a run does next, and the short loop that does it.
+//!
+//! Durable Jobs v1 spec §8–§11; Durable runner, current state. [`RunMachine`] is pure: no `async`, no clock, no I/O; it is fed
+//! events and answers with commands. [`drive`] carries them out through the ports. A turn goes one way only:
+//! reserve → think → record (reply and planned calls in one write) → dispatch → commit. Whatever a crash leaves behind is
+//! the machine's first phase, fed with the open turn's calls: the same dispatch, the same commit, no second thought.
+//!
+//! ```
+//! use ua_runner::{Command, Limits, RunMachine, Start};
+//!
+//! let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+//! assert!(matches!(machine.next(), Command::Reserve { turn: 1 }));
+//! ```
+
+mod drive;
+mod error;
+mod files;
+mod host;
+mod interrupt;
+mod lock;
+mod machine;
+mod recover;
+mod watch;
+mod workspace;
+
+pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
+pub use error::RunError;
+pub use files::write_conclusion;
+pub use host::{boot_id, owner_stamp, process_is_alive};
+pub use interrupt::{DrainTimes, Interrupts};
+pub use lock::{LockError, RunLock};
+pub use machine::{
+    Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure, UnexpectedEvent,
+};
+pub use watch::{Signal, Watcher};
+pub use workspace::{Workspace, WorkspaceError};

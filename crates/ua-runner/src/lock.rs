@@ -1,0 +1,106 @@
+//! The lock of a run: one process drives it, and the kernel lets go when that process ends, however it ends.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use ua_core::RunId;
+use ua_store::OwnerStamp;
+
+/// Why a run cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process drives it.
+    #[error("take run {run}: process {} on {} is driving it", owner.as_ref().map_or_else(|| "?".to_owned(), |o| o.pid.to_string()), owner.as_ref().map_or("?", |o| o.host.as_str()))]
+    Held {
+        /// The run.
+        run: RunId,
+        /// Who holds it, when that could be read.
+        owner: Option<Box<OwnerStamp>>,
+    },
+    /// The lock file cannot be used.
+    #[error("lock {}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// The lock, held until it is dropped or the process ends.
+#[derive(Debug)]
+pub struct RunLock {
+    _file: File,
+}
+
+impl RunLock {
+    /// Takes the lock `<dir>/<run>.run` and writes `owner` into it.
+    pub fn take(dir: &Path, run: &RunId, owner: &OwnerStamp) -> Result<Self, LockError> {
+        let path = dir.join(format!("{run}.run"));
+        let io = |source| LockError::Io { path: path.clone(), source };
+        std::fs::create_dir_all(dir).map_err(io)?;
+        loop {
+            let mut file =
+                OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let mut text = String::new();
+                    let owner = file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str(&text).ok());
+                    return Err(LockError::Held { run: run.clone(), owner: owner.map(Box::new) });
+                }
+                Err(TryLockError::Error(source)) => return Err(io(source)),
+            }
+            // Somebody may have removed the file between open and lock; a lock on a removed file protects nothing.
+            let on_disk = std::fs::metadata(&path).map(|m| (m.dev(), m.ino())).ok();
+            let ours = file.metadata().map_err(io)?;
+            if on_disk != Some((ours.dev(), ours.ino())) {
+                continue;
+            }
+            let stamp = serde_json::to_string(owner).unwrap_or_default();
+            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(stamp.as_bytes())).map_err(io)?;
+            return Ok(Self { _file: file });
+        }
+    }
+
+    /// Whether some process holds the lock of `run` right now.
+    pub fn is_held(dir: &Path, run: &RunId) -> bool {
+        let Ok(file) = File::open(dir.join(format!("{run}.run"))) else { return false };
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Env, Trace};
+
+    use super::*;
+
+    #[test]
+    fn a_second_owner_is_refused_with_the_first_ones_pid() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunId::parse("run_1").unwrap();
+        let owner = crate::host::owner_stamp(Trace::new(&Env::simulated(1)));
+        assert!(!RunLock::is_held(dir.path(), &run));
+        let lock = RunLock::take(dir.path(), &run, &owner).unwrap();
+        assert!(RunLock::is_held(dir.path(), &run));
+        let refused = RunLock::take(dir.path(), &run, &owner).unwrap_err();
+        assert!(matches!(&refused, LockError::Held { owner: Some(o), .. } if o.pid == std::process::id()), "{refused}");
+        drop(lock);
+        RunLock::take(dir.path(), &run, &owner).unwrap();
+    }
+
+    #[test]
+    fn a_removed_lock_file_protects_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunId::parse("run_1").unwrap();
+        let owner = crate::host::owner_stamp(Trace::new(&Env::simulated(1)));
+        let _first = RunLock::take(dir.path(), &run, &owner).unwrap();
+        std::fs::remove_file(dir.path().join("run_1.run")).unwrap();
+        // The path is free again, so it can be locked: what counts then is the epoch.
+        assert!(RunLock::take(dir.path(), &run, &owner).is_ok());
+    }
+}

@@ -1,0 +1,564 @@
+//! The run machine: what happens next, decided without touching anything.
+//!
+//! | after | next |
+//! |---|---|
+//! | start, turn open | finish the open turn from the ledger; the model is not asked again |
+//! | start, last word was the model's | check the evidence |
+//! | start otherwise | reserve |
+//! | a reply that asks for tools | dispatch, group by group: adjacent reads together, each call with an effect alone |
+//! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled |
+//! | a call that is held | wait for a person |
+//! | all calls settled | commit the turn |
+//! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
+//! | a budget reached, a signal, a cancel | stop at the next boundary |
+
+use std::collections::VecDeque;
+
+use ua_core::{CallId, CallStatus, ModelTurn, Resolution, RunStop, StopReason};
+use ua_gateway::Dispatched;
+use ua_store::{CallRecord, QuestionKind, QuestionRecord};
+
+/// Where the run stops by itself. `None` means no limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Tool calls, counted when the model asks for them.
+    pub max_tool_calls: Option<u32>,
+    /// Committed turns.
+    pub max_turns: Option<u32>,
+    /// Tokens of all requests.
+    pub max_tokens: Option<u64>,
+    /// Milliseconds in which a process held the run.
+    pub max_held_millis: Option<u64>,
+    /// Equal errors in a row.
+    pub max_same_error_repeats: Option<u32>,
+    /// Whether a person is asked when the same failure happens again and again; otherwise the run fails.
+    pub ask_on_repeated_failures: bool,
+}
+
+/// A call of a turn, as far as the machine cares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenCall {
+    /// Its id.
+    pub call_id: CallId,
+    /// Whether it has an effect and so is a barrier.
+    pub has_effect: bool,
+    /// Whether it needs nothing more.
+    pub is_settled: bool,
+    /// Settled without success.
+    pub has_failed: bool,
+}
+
+impl OpenCall {
+    /// Reads a ledger row.
+    pub fn of(call: &CallRecord) -> Self {
+        let is_skipped = call.status == CallStatus::Unknown && call.resolution == Some(Resolution::Skipped);
+        Self {
+            call_id: call.call_id.clone(),
+            has_effect: call.policy.class.has_effect(),
+            // A definite failure found at the start may have attempts left; the ledger knows.
+            is_settled: is_skipped || matches!(call.status, CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled),
+            has_failed: is_skipped || matches!(call.status, CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled),
+        }
+    }
+}
+
+/// A turn that was recorded and not committed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenTurn {
+    /// Its number.
+    pub turn: u32,
+    /// Why its reply ended.
+    pub stop_reason: StopReason,
+    /// The reply's text.
+    pub text: String,
+    /// Its calls, in block order.
+    pub calls: Vec<OpenCall>,
+}
+
+/// Where the machine starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// Committed turns.
+    pub committed: u32,
+    /// The turn to finish first.
+    pub open: Option<OpenTurn>,
+    /// The history ends with the model's words, which asked for nothing: the evidence was not checked yet.
+    pub last_word: Option<String>,
+    /// The run was driven before, so the model is told what happened in between.
+    pub is_resume: bool,
+    /// Tool calls charged so far.
+    pub tool_calls: u32,
+    /// Tokens charged so far.
+    pub tokens: u64,
+    /// Milliseconds held so far.
+    pub held_millis: u64,
+}
+
+impl Start {
+    /// A run that never ran.
+    pub const fn fresh() -> Self {
+        Self { committed: 0, open: None, last_word: None, is_resume: false, tool_calls: 0, tokens: 0, held_millis: 0 }
+    }
+}
+
+/// What is to be done next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Compose the request for `turn` and reserve it.
+    Reserve {
+        /// The turn.
+        turn: u32,
+    },
+    /// Send the reserved request.
+    Think {
+        /// The turn.
+        turn: u32,
+    },
+    /// Record the reply and every call it asks for, in one write.
+    Record {
+        /// The turn.
+        turn: u32,
+        /// The reply.
+        reply: Box<ModelTurn>,
+    },
+    /// Dispatch calls that may run together, or one call with an effect.
+    Dispatch {
+        /// The calls.
+        calls: Vec<CallId>,
+        /// Whether they have effects.
+        has_effect: bool,
+    },
+    /// Cancel calls that follow a failed one.
+    CancelAfterFailure {
+        /// The calls.
+        calls: Vec<CallId>,
+        /// The call that failed.
+        failed: CallId,
+    },
+    /// Append the results and commit the turn.
+    Commit {
+        /// The turn.
+        turn: u32,
+    },
+    /// Write the resume packet, and tell the model what happened in between if it is to be asked again.
+    FinishReplay {
+        /// Whether the model will be asked next.
+        note: bool,
+    },
+    /// Check stop conditions over receipts and files.
+    CheckEvidence,
+    /// Tell the model what is missing or how to go on.
+    Guide {
+        /// What to say; for missing evidence the driver adds what is missing.
+        text: Guidance,
+    },
+    /// Ask a person something about the run.
+    Ask {
+        /// What about.
+        kind: QuestionKind,
+        /// The question.
+        text: String,
+    },
+    /// End this process's work on the run.
+    Stop(Conclusion),
+}
+
+/// What the model is told when it stopped too early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Guidance {
+    /// Its reply was cut.
+    Continue,
+    /// Conditions do not hold; the text lists them.
+    Missing(String),
+}
+
+/// How this process's work on a run ends.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Conclusion {
+    /// Every stop condition holds.
+    Succeeded {
+        /// The model's last words.
+        final_output: String,
+    },
+    /// It ended without.
+    Failed {
+        /// Why.
+        why: String,
+    },
+    /// A person asked for it.
+    Cancelled,
+    /// A person has to answer first.
+    Waiting {
+        /// The question.
+        question: Box<QuestionRecord>,
+    },
+    /// A resume may lift the reason.
+    Stopped {
+        /// The reason.
+        reason: RunStop,
+        /// In words.
+        detail: String,
+    },
+}
+
+/// Why there is no reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThinkFailure {
+    /// In words, with what to do.
+    pub message: String,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The request is reserved.
+    Reserved,
+    /// The model replied, or did not.
+    Thought(Result<Box<ModelTurn>, ThinkFailure>),
+    /// The turn is recorded; these are its calls.
+    Recorded(Vec<OpenCall>),
+    /// The dispatched calls ended, in order.
+    Dispatched(Vec<Dispatched>),
+    /// The calls are cancelled.
+    Cancelled,
+    /// The turn is committed; the process has held the run this long.
+    Committed {
+        /// Milliseconds, all processes together.
+        held_millis: u64,
+    },
+    /// Packet and note are written.
+    ReplayFinished,
+    /// All conditions hold, or this is missing.
+    Evidence(Result<(), String>),
+    /// The guidance is in the history.
+    Guided,
+    /// The question is raised.
+    Asked(Box<QuestionRecord>),
+    /// A signal asked to stop.
+    Interrupted,
+    /// A person asked to cancel.
+    CancelAsked,
+    /// A person answered `abort`.
+    Aborted,
+    /// A tool server could not be reached; nothing was sent.
+    ToolServerDown {
+        /// In words.
+        detail: String,
+    },
+}
+
+/// An event that nothing asked for: a bug in the driver.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("take the event {event} while {state}")]
+pub struct UnexpectedEvent {
+    event: String,
+    state: String,
+}
+
+/// How often the model is told what is missing before a person is asked.
+const MAX_NUDGES: u32 = 3;
+
+#[derive(Debug, Clone, PartialEq)]
+enum State {
+    Begin,
+    Reserving,
+    Thinking,
+    Recording { reply: Box<ModelTurn> },
+    Dispatching,
+    Cancelling { calls: Vec<CallId>, failed: CallId },
+    Committing,
+    FinishingReplay { note: bool },
+    Checking,
+    Guiding(Guidance),
+    Asking { kind: QuestionKind, text: String },
+    Ended(Conclusion),
+}
+
+/// The machine of one run, for the time one process drives it.
+#[derive(Debug)]
+pub struct RunMachine {
+    limits: Limits,
+    state: State,
+    committed: u32,
+    tool_calls: u32,
+    tokens: u64,
+    held_millis: u64,
+    replaying: bool,
+    /// The open turn's calls that are still to be dispatched.
+    pending: VecDeque<OpenCall>,
+    /// The calls last handed out.
+    in_hand: Vec<OpenCall>,
+    /// The open turn's reply: why it ended, and its text.
+    open: Option<(StopReason, String, bool)>,
+    last_word: Option<String>,
+    nudges: u32,
+    same_error: Option<(String, u32)>,
+}
+
+impl RunMachine {
+    /// Makes the machine of a run that stands at `start`.
+    pub fn new(limits: Limits, start: Start) -> Self {
+        let mut machine = Self {
+            limits,
+            state: State::Begin,
+            committed: start.committed,
+            tool_calls: start.tool_calls,
+            tokens: start.tokens,
+            held_millis: start.held_millis,
+            replaying: start.is_resume,
+            pending: VecDeque::new(),
+            in_hand: Vec::new(),
+            open: None,
+            last_word: start.last_word,
+            nudges: 0,
+            same_error: None,
+        };
+        machine.state = match start.open {
+            Some(open) => {
+                let asks = !open.calls.is_empty();
+                machine.open = Some((open.stop_reason, open.text, asks));
+                machine.pending = open.calls.into();
+                machine.after_recording()
+            }
+            None => machine.between_turns(),
+        };
+        machine
+    }
+
+    /// Committed turns.
+    pub fn committed(&self) -> u32 {
+        self.committed
+    }
+
+    /// Tool calls charged so far.
+    pub fn tool_calls(&self) -> u32 {
+        self.tool_calls
+    }
+
+    /// What is to be done next. Asking again without an event in between gives the same answer.
+    pub fn next(&mut self) -> Command {
+        match &self.state {
+            State::Begin | State::Reserving => Command::Reserve { turn: self.committed + 1 },
+            State::Thinking => Command::Think { turn: self.committed + 1 },
+            State::Recording { reply } => Command::Record { turn: self.committed + 1, reply: reply.clone() },
+            State::Dispatching => self.next_group(),
+            State::Cancelling { calls, failed } => Command::CancelAfterFailure { calls: calls.clone(), failed: failed.clone() },
+            State::Committing => Command::Commit { turn: self.committed + 1 },
+            State::FinishingReplay { note } => Command::FinishReplay { note: *note },
+            State::Checking => Command::CheckEvidence,
+            State::Guiding(text) => Command::Guide { text: text.clone() },
+            State::Asking { kind, text } => Command::Ask { kind: *kind, text: text.clone() },
+            State::Ended(conclusion) => Command::Stop(conclusion.clone()),
+        }
+    }
+
+    /// The next group: adjacent reads together, a call with an effect alone.
+    fn next_group(&mut self) -> Command {
+        if self.in_hand.is_empty() {
+            while let Some(call) = self.pending.front() {
+                let joins = self.in_hand.is_empty() || (!call.has_effect && !self.in_hand[0].has_effect);
+                if !joins {
+                    break;
+                }
+                self.in_hand.extend(self.pending.pop_front());
+            }
+        }
+        Command::Dispatch {
+            calls: self.in_hand.iter().map(|call| call.call_id.clone()).collect(),
+            has_effect: self.in_hand.iter().any(|call| call.has_effect),
+        }
+    }
+
+    /// Takes what happened.
+    pub fn apply(&mut self, event: Event) -> Result<(), UnexpectedEvent> {
+        let state = std::mem::replace(&mut self.state, State::Begin);
+        self.state = match (state, event) {
+            (State::Ended(conclusion), _) => State::Ended(conclusion),
+            (_, Event::Interrupted) => self.stopped(RunStop::Interrupt, "a signal asked the process to stop"),
+            (_, Event::CancelAsked) => State::Ended(Conclusion::Cancelled),
+            (_, Event::Aborted) => State::Ended(Conclusion::Failed { why: "a person answered `abort`".to_owned() }),
+            (_, Event::ToolServerDown { detail }) => self.stopped(RunStop::ToolServer, &detail),
+            (State::Begin | State::Reserving, Event::Reserved) => State::Thinking,
+            (State::Thinking, Event::Thought(Ok(reply))) => State::Recording { reply },
+            (State::Thinking, Event::Thought(Err(failure))) => self.stopped(RunStop::Provider, &failure.message),
+            (State::Recording { reply }, Event::Recorded(calls)) => {
+                self.tokens += reply.usage.unwrap_or_default().total();
+                self.tool_calls += u32::try_from(calls.len()).unwrap_or(u32::MAX);
+                self.open = Some((reply.stop_reason, reply.text(), !calls.is_empty()));
+                self.pending = calls.into();
+                self.after_recording()
+            }
+            (State::Dispatching, Event::Dispatched(ended)) => self.after_dispatch(ended),
+            (State::Cancelling { .. }, Event::Cancelled) => self.go_on_dispatching(),
+            (State::Committing, Event::Committed { held_millis }) => {
+                self.committed += 1;
+                self.held_millis = held_millis;
+                self.after_commit()
+            }
+            (State::FinishingReplay { .. }, Event::ReplayFinished) => {
+                self.replaying = false;
+                self.between_turns()
+            }
+            (State::Checking, Event::Evidence(found)) => self.after_evidence(found),
+            (State::Guiding(_), Event::Guided) => {
+                self.last_word = None;
+                self.between_turns()
+            }
+            (State::Asking { .. }, Event::Asked(question)) => State::Ended(Conclusion::Waiting { question }),
+            (state, event) => {
+                let error = UnexpectedEvent { event: format!("{event:?}"), state: format!("{state:?}") };
+                self.state = state;
+                return Err(error);
+            }
+        };
+        Ok(())
+    }
+
+    fn stopped(&self, reason: RunStop, detail: &str) -> State {
+        State::Ended(Conclusion::Stopped { reason, detail: detail.to_owned() })
+    }
+
+    fn over_budget(&self, what: &str, limit: impl std::fmt::Display) -> State {
+        self.stopped(RunStop::Budget, &format!("the budget {what} ({limit}) is reached"))
+    }
+
+    /// Between two turns: budgets, then what a resume owes, then the next request or the evidence.
+    fn between_turns(&self) -> State {
+        if self.replaying {
+            return State::FinishingReplay { note: self.last_word.is_none() };
+        }
+        if self.last_word.is_some() {
+            return State::Checking;
+        }
+        if let Some(state) = self.budget_stop() {
+            return state;
+        }
+        State::Reserving
+    }
+
+    fn budget_stop(&self) -> Option<State> {
+        let limits = &self.limits;
+        if let Some(max) = limits.max_turns.filter(|max| self.committed >= *max) {
+            return Some(self.over_budget("max_turns", max));
+        }
+        if let Some(max) = limits.max_tokens.filter(|max| self.tokens >= *max) {
+            return Some(self.over_budget("max_tokens", max));
+        }
+        if let Some(max) = limits.max_tool_calls.filter(|max| self.tool_calls >= *max) {
+            return Some(self.over_budget("max_tool_calls", max));
+        }
+        let max = limits.max_held_millis.filter(|max| self.held_millis >= *max)?;
+        Some(self.over_budget("max_wallclock_minutes", max / 60_000))
+    }
+
+    /// A recorded turn: a reply that exceeds the tool-call budget stops before its first dispatch.
+    fn after_recording(&mut self) -> State {
+        let nothing_sent = self.pending.iter().all(|call| !call.is_settled);
+        if let Some(max) = self.limits.max_tool_calls.filter(|max| self.tool_calls > *max && nothing_sent && !self.pending.is_empty()) {
+            return self.over_budget("max_tool_calls", max);
+        }
+        self.go_on_dispatching()
+    }
+
+    /// Drops what is settled, cancels what follows a failure, else dispatches or commits.
+    fn go_on_dispatching(&mut self) -> State {
+        while let Some(call) = self.pending.front().filter(|call| call.is_settled).cloned() {
+            self.pending.pop_front();
+            if call.has_effect && call.has_failed {
+                if let Some(state) = self.cancel_rest(&call.call_id) {
+                    return state;
+                }
+            }
+        }
+        if self.pending.is_empty() { State::Committing } else { State::Dispatching }
+    }
+
+    fn cancel_rest(&mut self, failed: &CallId) -> Option<State> {
+        let calls: Vec<CallId> = self.pending.iter().filter(|c| c.has_effect && !c.is_settled).map(|c| c.call_id.clone()).collect();
+        self.pending.retain(|call| !call.has_effect || call.is_settled);
+        for call in &mut self.pending {
+            call.has_failed &= !call.has_effect; // one cancellation is enough
+        }
+        (!calls.is_empty()).then(|| State::Cancelling { calls, failed: failed.clone() })
+    }
+
+    fn after_dispatch(&mut self, ended: Vec<Dispatched>) -> State {
+        let in_hand = std::mem::take(&mut self.in_hand);
+        let mut failed = None;
+        for (call, ended) in in_hand.iter().zip(ended) {
+            match ended {
+                Dispatched::Settled(record) => {
+                    self.note_error(&record);
+                    if call.has_effect && OpenCall::of(&record).has_failed {
+                        failed = Some(call.call_id.clone());
+                    }
+                }
+                Dispatched::Held(question) => return State::Ended(Conclusion::Waiting { question: Box::new(question) }),
+                Dispatched::Stopped => return self.stopped(RunStop::Interrupt, "a signal asked the process to stop"),
+            }
+        }
+        if let Some(state) = failed.and_then(|failed| self.cancel_rest(&failed)) {
+            return state;
+        }
+        self.go_on_dispatching()
+    }
+
+    /// Counts equal errors in a row over settled calls.
+    fn note_error(&mut self, record: &CallRecord) {
+        let failed = matches!(record.status, CallStatus::FailedReported | CallStatus::FailedDefinite | CallStatus::Cancelled);
+        if !failed || record.resolution == Some(Resolution::AfterFailure) {
+            if record.status == CallStatus::Succeeded {
+                self.same_error = None;
+            }
+            return;
+        }
+        let error = format!("{}: {}", record.name.tool, record.error_detail.as_deref().unwrap_or("it failed"));
+        self.same_error = match self.same_error.take() {
+            Some((last, count)) if last == error => Some((last, count + 1)),
+            Some(_) | None => Some((error, 1)),
+        };
+    }
+
+    fn after_commit(&mut self) -> State {
+        let open = self.open.take();
+        if let Some((error, count)) = &self.same_error {
+            if self.limits.max_same_error_repeats.is_some_and(|max| *count > max) {
+                let text = format!("The same failure happened {count} times in a row. {error}");
+                return if self.limits.ask_on_repeated_failures {
+                    State::Asking { kind: QuestionKind::RepeatedFailures, text }
+                } else {
+                    State::Ended(Conclusion::Failed { why: text })
+                };
+            }
+        }
+        match open {
+            Some((StopReason::MaxTokens | StopReason::PauseTurn, _, false)) => State::Guiding(Guidance::Continue),
+            Some((_, text, false)) => {
+                self.last_word = Some(text);
+                self.between_turns()
+            }
+            Some((_, _, true)) | None => self.between_turns(),
+        }
+    }
+
+    fn after_evidence(&mut self, found: Result<(), String>) -> State {
+        match found {
+            Ok(()) => State::Ended(Conclusion::Succeeded { final_output: self.last_word.clone().unwrap_or_default() }),
+            Err(missing) if self.nudges < MAX_NUDGES => {
+                if let Some(state) = self.budget_stop() {
+                    return state;
+                }
+                self.nudges += 1;
+                State::Guiding(Guidance::Missing(missing))
+            }
+            Err(missing) => {
+                let text = format!("The model says it is done, but this is missing: {missing}");
+                if self.limits.ask_on_repeated_failures {
+                    State::Asking { kind: QuestionKind::MissingEvidence, text }
+                } else {
+                    State::Ended(Conclusion::Failed { why: text })
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! One connection while it is used for one write or one read.
+
+use std::cell::RefCell;
+
+use rusqlite::Connection;
+use serde_json::Value;
+
+use crate::effects;
+use ua_core::Timestamp;
+use ua_store::CallRecord;
+
+/// A connection inside a transaction, and what is to be logged once that transaction is committed. The SQL is in
+/// `run_rows` and `ledger_rows`.
+pub(crate) struct Db<'c> {
+    pub(crate) connection: &'c Connection,
+    effects: RefCell<Vec<Value>>,
+}
+
+impl<'c> Db<'c> {
+    pub(crate) fn new(connection: &'c Connection) -> Self {
+        Self { connection, effects: RefCell::new(Vec::new()) }
+    }
+
+    /// Notes a change of an external call for `effects.log`.
+    pub(crate) fn note_effect(&self, call: &CallRecord, event: &str, epoch: u64, at: Timestamp) {
+        self.effects.borrow_mut().extend(effects::line(call, event, epoch, at));
+    }
+
+    pub(crate) fn into_effects(self) -> Vec<Value> {
+        self.effects.into_inner()
+    }
+}

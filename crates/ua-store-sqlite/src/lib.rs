@@ -1,0 +1,43 @@
+//! SQLite behind the storage port of the durable job runner.
+//!
+//! One named thread owns the only connection that writes. Writes that wait for it are committed together, a savepoint
+//! each, and answered only when the commit returned; the batch is synced when any member asks for it. Reads run on a few
+//! read-only connections of their own. Nothing else in a process may open the database file: closing a plain file handle
+//! to it would drop SQLite's locks.
+//!
+//! Durable Jobs v1 spec §5 (data model); the schema lives in `migrations/sqlite`.
+//! Invariants: a reply means the commit happened as asked; a missing, foreign, damaged or newer database is refused and
+//! left as it is, never replaced. Proved by: `ua_store::conformance` and this crate's `tests/`.
+//!
+//! ```
+//! use ua_store::RunStore;
+//! use ua_store_sqlite::{SqliteConfig, SqliteStore};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("state/runtime_state.db");
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+//! assert!(store.runs(10).await.unwrap().is_empty());
+//! store.close().unwrap();
+//! # });
+//! ```
+
+mod column;
+mod config;
+mod db;
+mod effects;
+mod error;
+mod filesystem;
+mod ledger_rows;
+mod ledger_store;
+mod open;
+mod pragma;
+mod readers;
+mod run_rows;
+mod run_store;
+mod store;
+mod writer;
+
+pub use config::SqliteConfig;
+pub use store::SqliteStore;
+pub use writer::Batches;

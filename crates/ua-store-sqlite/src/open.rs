@@ -1,0 +1,185 @@
+//! Opening the file: made with narrow permissions, recognised as ours, migrated under a lock, checked after a crash.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use ua_store::StoreError;
+
+use crate::config::SqliteConfig;
+use crate::error::{refused, refused_because, sql_error};
+use crate::{filesystem, pragma};
+
+mod embedded {
+    refinery::embed_migrations!("../../migrations/sqlite");
+}
+
+/// The schema this program works with.
+fn our_schema() -> i64 {
+    let runner = embedded::migrations::runner();
+    runner.get_migrations().iter().map(|migration| i64::from(migration.version())).max().unwrap_or(0)
+}
+
+/// Opens the database for writing, making and migrating it as needed.
+pub(crate) fn writer(config: &SqliteConfig) -> Result<Connection, StoreError> {
+    pragma::check_library()?;
+    let path = &config.path;
+    let folder = folder_of(path);
+    if !exists(path)? && config.expected_existing {
+        return Err(missing(path));
+    }
+    make_folder(folder)?;
+    filesystem::check(folder, config.allow_unsafe_filesystem)?;
+    // Migrations are not safe across processes, and neither is telling a fresh file from an empty one.
+    let _lock = lock(&beside(path, ".migrate.lock"))?;
+    make_file(path)?;
+    let ended_uncleanly = fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
+
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    pragma::harden(&connection).map_err(sql_error)?;
+    match recognise(&connection, path)? {
+        Found::Empty if config.expected_existing => {
+            return Err(refused(format!("{} is empty, although runs were kept in it; restore a backup", path.display())));
+        }
+        Found::Empty => {
+            connection.pragma_update(None, "application_id", pragma::APPLICATION_ID).map_err(sql_error)?;
+        }
+        Found::Schema(_) => {}
+    }
+    pragma::make_writer(&connection)?;
+    if ended_uncleanly {
+        quick_check(&connection, path)?;
+    }
+    embedded::migrations::runner()
+        .set_grouped(true)
+        .set_abort_divergent(true)
+        .set_abort_missing(true)
+        .run(&mut connection)
+        .map_err(|error| refused_because(format!("the schema of {} cannot be brought up to date", path.display()), error))?;
+    Ok(connection)
+}
+
+/// Opens one more connection to a database that was opened before, for reading.
+pub(crate) fn reader(path: &Path) -> Result<Connection, StoreError> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    pragma::harden(&connection).map_err(sql_error)?;
+    pragma::make_reader(&connection).map_err(sql_error)?;
+    Ok(connection)
+}
+
+/// Opens a database for inspection: nothing is created, nothing is migrated.
+pub(crate) fn inspector(path: &Path) -> Result<Connection, StoreError> {
+    pragma::check_library()?;
+    if !exists(path)? {
+        return Err(missing(path));
+    }
+    let connection = reader(path)?;
+    match recognise(&connection, path)? {
+        Found::Schema(version) if version == our_schema() => Ok(connection),
+        Found::Schema(version) => Err(refused(format!(
+            "{} has schema {version}, older than this program's {}; start or resume a run to bring it up to date",
+            path.display(),
+            our_schema()
+        ))),
+        Found::Empty => Err(refused(format!("{} is empty", path.display()))),
+    }
+}
+
+enum Found {
+    /// Nothing was ever written to it.
+    Empty,
+    /// Ours, with this schema.
+    Schema(i64),
+}
+
+/// Tells our databases from others, before anything about them is changed.
+fn recognise(connection: &Connection, path: &Path) -> Result<Found, StoreError> {
+    let application_id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql_error)?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql_error)?;
+    if tables == 0 && (application_id == 0 || application_id == pragma::APPLICATION_ID) {
+        return Ok(Found::Empty);
+    }
+    if application_id != pragma::APPLICATION_ID {
+        let why = format!("{} is a database of another program (application id {application_id:#x})", path.display());
+        return Err(refused(why));
+    }
+    let has_history = connection
+        .query_row("SELECT 1 FROM sqlite_schema WHERE name = 'refinery_schema_history'", [], |_| Ok(()))
+        .optional()
+        .map_err(sql_error)?;
+    if has_history.is_none() {
+        return Ok(Found::Schema(0));
+    }
+    let version: i64 = connection
+        .query_row("SELECT coalesce(max(version), 0) FROM refinery_schema_history", [], |row| row.get(0))
+        .map_err(sql_error)?;
+    if version > our_schema() {
+        return Err(refused(format!(
+            "{} has schema {version}, newer than this program's {}; upgrade ua",
+            path.display(),
+            our_schema()
+        )));
+    }
+    Ok(Found::Schema(version))
+}
+
+fn quick_check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let finding: String =
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sql_error)?;
+    if finding == "ok" {
+        tracing::info!(database = %path.display(), "the last process did not close the database; it was checked and is whole");
+        Ok(())
+    } else {
+        Err(refused(format!("{} is damaged ({finding}); restore a backup", path.display())))
+    }
+}
+
+fn missing(path: &Path) -> StoreError {
+    refused(format!("there is no database at {}; restore it, or point to the right one", path.display()))
+}
+
+fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
+    Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(sql_error)
+}
+
+fn exists(path: &Path) -> Result<bool, StoreError> {
+    path.try_exists().map_err(|error| refused_because(format!("{} cannot be examined", path.display()), error))
+}
+
+/// The folder of the database; the current one for a bare file name.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn make_folder(folder: &Path) -> Result<(), StoreError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|error| refused_because(format!("the folder {} cannot be made", folder.display()), error))
+}
+
+/// Makes the empty file before SQLite opens it, because SQLite's own files take over its permissions.
+fn make_file(path: &Path) -> Result<(), StoreError> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(refused_because(format!("{} cannot be made", path.display()), error)),
+    }
+}
+
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let locked = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let locked = locked.and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|error| refused_because(format!("the lock {} cannot be taken", path.display()), error))
+}

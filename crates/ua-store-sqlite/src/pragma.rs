@@ -1,0 +1,66 @@
+//! Settings of connections. None of them but the journal mode and the application id persists in the file.
+
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use ua_store::{Durability, StoreError};
+
+use crate::error::{refused, sql_error};
+
+/// `UAJR`, in the file's header: this database is ours.
+pub(crate) const APPLICATION_ID: i64 = 0x5541_4A52;
+
+/// The first SQLite in which concurrent checkpoints cannot damage the write-ahead log.
+const OLDEST_SAFE_SQLITE: i32 = 3_051_003;
+
+/// Refuses to run on a SQLite library with a known way to damage a database.
+pub(crate) fn check_library() -> Result<(), StoreError> {
+    let found = rusqlite::version_number();
+    if found >= OLDEST_SAFE_SQLITE {
+        return Ok(());
+    }
+    Err(refused(format!("this program is linked with SQLite {}, which can damage the database; 3.51.3 or newer is needed", rusqlite::version())))
+}
+
+/// What every connection is set to.
+pub(crate) fn harden(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "mmap_size", 0)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    if cfg!(target_os = "macos") {
+        connection.pragma_update(None, "fullfsync", true)?;
+        connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+    }
+    Ok(())
+}
+
+/// What the writer is set to besides. The answer to the journal mode is compared: SQLite may silently keep another.
+pub(crate) fn make_writer(connection: &Connection) -> Result<(), StoreError> {
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sql_error)?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(refused(format!("SQLite keeps journal mode {mode:?} here instead of the write-ahead log")));
+    }
+    connection.pragma_update(None, "wal_autocheckpoint", 1000).map_err(sql_error)?;
+    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024).map_err(sql_error)?;
+    set_durability(connection, Durability::Synced).map_err(sql_error)
+}
+
+/// What a reader is set to besides.
+pub(crate) fn make_reader(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "query_only", true)
+}
+
+/// Chooses, between transactions, whether the next one is synced. A synced one makes all earlier ones durable too.
+pub(crate) fn set_durability(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
+    let word = match durability {
+        Durability::Relaxed => "NORMAL",
+        Durability::Synced => "FULL",
+    };
+    connection.pragma_update(None, "synchronous", word)
+}

@@ -1,0 +1,61 @@
+//! A few read-only connections, used on blocking threads.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::Semaphore;
+use ua_store::StoreError;
+
+use crate::db::Db;
+use crate::error::{DbError, refused, refused_because, sql_error};
+use crate::open;
+
+/// Reads that may run at once.
+const READERS: usize = 4;
+
+/// The connections that are not in use, and the right to use one.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    path: PathBuf,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    /// Makes the pool; connections are opened when they are needed.
+    pub(crate) fn new(path: PathBuf, first: Option<Connection>) -> Self {
+        let idle = Arc::new(Mutex::new(first.into_iter().collect()));
+        Self { path, idle, permits: Arc::new(Semaphore::new(READERS)) }
+    }
+
+    /// Runs `work` on one snapshot of the database.
+    pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Db<'_>) -> Result<T, DbError> + Send + 'static,
+    {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| refused("the store is closed"))?;
+        let (path, idle) = (self.path.clone(), Arc::clone(&self.idle));
+        let reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let pooled = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut connection = pooled.map_or_else(|| open::reader(&path), Ok)?;
+            let outcome = snapshot(&mut connection, work);
+            idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            outcome
+        });
+        reading.await.map_err(|error| refused_because("a read was broken off", error))?
+    }
+
+    /// Closes the connections that are not in use.
+    pub(crate) fn close(&self) {
+        self.permits.close();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn snapshot<T>(connection: &mut Connection, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, StoreError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(sql_error)?;
+    work(&Db::new(&transaction)).map_err(DbError::into_store)
+}

@@ -1,0 +1,100 @@
+//! The store: a writer, some readers, and the order in which they are opened and closed.
+
+use std::path::{Path, PathBuf};
+
+use ua_store::{Durability, StoreError};
+
+use crate::config::SqliteConfig;
+use crate::db::Db;
+use crate::effects::EffectsLog;
+use crate::error::{DbError, refused, sql_error};
+use crate::open;
+use crate::readers::Readers;
+use crate::writer::{Batches, Writer};
+
+/// The runtime database of one process. Reads need a tokio runtime; writes run on a thread of their own.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    db_uuid: String,
+    readers: Readers,
+    /// `None` in a store that was opened for inspection.
+    writer: Option<Writer>,
+}
+
+impl SqliteStore {
+    /// Opens the database, making and migrating it as needed. Blocks; a few milliseconds, or more after a crash.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when the database is missing although it is expected, damaged, another program's, of a newer schema,
+    /// on an unsafe file system, or cannot be opened; it is left as it is then.
+    pub fn open(config: SqliteConfig) -> Result<Self, StoreError> {
+        let connection = open::writer(&config)?;
+        let db_uuid = read_uuid(&connection)?;
+        let log = config.effects_log.then(|| {
+            EffectsLog::new(open::folder_of(&config.path).join("effects.log"), db_uuid.clone())
+        });
+        let writer = Writer::start(connection, log)?;
+        let readers = Readers::new(config.path.clone(), None);
+        Ok(Self { path: config.path, db_uuid, readers, writer: Some(writer) })
+    }
+
+    /// Opens the database for inspection: nothing is created or migrated, and every write is refused.
+    pub fn open_read_only(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let path = path.into();
+        let connection = open::inspector(&path)?;
+        let db_uuid = read_uuid(&connection)?;
+        Ok(Self { readers: Readers::new(path.clone(), Some(connection)), path, db_uuid, writer: None })
+    }
+
+    /// Tells this database from every other, and from a new one at the same path.
+    pub fn db_uuid(&self) -> &str {
+        &self.db_uuid
+    }
+
+    /// Where the database is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many transactions this store committed; `None` when it was opened for inspection.
+    pub fn batches(&self) -> Option<Batches> {
+        self.writer.as_ref().map(Writer::batches)
+    }
+
+    /// Finishes waiting writes, truncates the write-ahead log and closes the database. Blocks. Dropping the store does the
+    /// same, but only logs what goes wrong.
+    pub fn close(mut self) -> Result<(), StoreError> {
+        self.readers.close();
+        self.writer.as_mut().map_or(Ok(()), Writer::close)
+    }
+
+    pub(crate) async fn write<T, F>(&self, durability: Durability, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Db<'_>) -> Result<T, DbError> + Send + 'static,
+    {
+        let writer = self.writer.as_ref().ok_or_else(|| refused("it was opened for inspection only"))?;
+        writer.write(durability, work).await
+    }
+
+    pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Db<'_>) -> Result<T, DbError> + Send + 'static,
+    {
+        self.readers.read(work).await
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        // Readers first: the last connection that closes is the writer's, and it removes the log.
+        self.readers.close();
+    }
+}
+
+fn read_uuid(connection: &rusqlite::Connection) -> Result<String, StoreError> {
+    connection.query_row("SELECT value FROM meta WHERE key = 'db_uuid'", [], |row| row.get(0)).map_err(sql_error)
+}

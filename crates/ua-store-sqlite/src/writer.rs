@@ -1,0 +1,255 @@
+//! The one thread that writes, with group commit.
+//!
+//! Waiting writes are drained, up to [`LARGEST_BATCH`], into one transaction with a savepoint each. A write that fails
+//! rolls back to its savepoint and fails alone; a commit that fails, fails all. Answers are sent after the commit returned.
+//! There is no timer: waiting for company would cost latency, draining what is there does not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use ua_store::{Durability, Retry, StoreError};
+
+use crate::db::Db;
+use crate::effects::EffectsLog;
+use crate::error::{DbError, refused, refused_because, sql_error};
+use crate::pragma;
+
+/// More members bring nothing: the processor is the limit then, not the disk.
+const LARGEST_BATCH: usize = 64;
+/// Writes that may wait before callers have to.
+const QUEUE: usize = 1024;
+
+/// How many transactions a writer committed, by durability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batches {
+    /// Synced to stable storage.
+    pub synced: u64,
+    /// Left to the next synced one.
+    pub relaxed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    synced: AtomicU64,
+    relaxed: AtomicU64,
+}
+
+/// A write that waits, runs and is answered.
+trait Member: Send {
+    fn durability(&self) -> Durability;
+    /// Runs the work; says whether it succeeded.
+    fn run(&mut self, connection: &Connection) -> bool;
+    /// Lines for `effects.log`, once the work is committed.
+    fn take_effects(&mut self) -> Vec<Value>;
+    /// Answers the caller, with `failure` unless the work failed by itself.
+    fn answer(self: Box<Self>, failure: Option<StoreError>);
+}
+
+struct Write<T, F> {
+    durability: Durability,
+    work: Option<F>,
+    outcome: Option<Result<T, DbError>>,
+    effects: Vec<Value>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Member for Write<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&Db<'_>) -> Result<T, DbError> + Send + 'static,
+{
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn run(&mut self, connection: &Connection) -> bool {
+        let db = Db::new(connection);
+        self.outcome = self.work.take().map(|work| work(&db));
+        let succeeded = matches!(self.outcome, Some(Ok(_)));
+        if succeeded {
+            self.effects = db.into_effects();
+        }
+        succeeded
+    }
+
+    fn take_effects(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.effects)
+    }
+
+    fn answer(self: Box<Self>, failure: Option<StoreError>) {
+        let answer = match (self.outcome, failure) {
+            (Some(Err(error)), _) => Err(error.into_store()),
+            (_, Some(failure)) => Err(failure),
+            (Some(Ok(value)), None) => Ok(value),
+            (None, None) => Err(refused("the write was not run")),
+        };
+        if self.reply.send(answer).is_err() {
+            tracing::debug!("nobody waits for the outcome of a write any more");
+        }
+    }
+}
+
+/// The handle of the thread. Dropping it lets the thread finish what waits, truncate the log and end.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    jobs: Option<mpsc::Sender<Box<dyn Member>>>,
+    thread: Option<JoinHandle<()>>,
+    counters: Arc<Counters>,
+}
+
+impl Writer {
+    /// Starts the thread on a connection that is opened and migrated.
+    pub(crate) fn start(connection: Connection, log: Option<EffectsLog>) -> Result<Self, StoreError> {
+        let (jobs, waiting) = mpsc::channel(QUEUE);
+        let counters = Arc::new(Counters::default());
+        let worker = Worker { connection, log, counters: Arc::clone(&counters), durability: Durability::Synced };
+        let thread = std::thread::Builder::new()
+            .name("ua-store-writer".to_owned())
+            .spawn(move || worker.run(waiting))
+            .map_err(|error| refused_because("the writer thread cannot be started", error))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), counters })
+    }
+
+    /// Runs `work` in a transaction of the writer and returns when that is committed. A caller that gives up waiting does
+    /// not take its work back.
+    pub(crate) async fn write<T, F>(&self, durability: Durability, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Db<'_>) -> Result<T, DbError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let jobs = self.jobs.as_ref().ok_or_else(closed)?;
+        let write = Write { durability, work: Some(work), outcome: None, effects: Vec::new(), reply };
+        jobs.send(Box::new(write)).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    pub(crate) fn batches(&self) -> Batches {
+        Batches {
+            synced: self.counters.synced.load(Ordering::Relaxed),
+            relaxed: self.counters.relaxed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Waits for the thread to finish what waits and to close the database.
+    pub(crate) fn close(&mut self) -> Result<(), StoreError> {
+        self.jobs = None;
+        self.thread.take().map_or(Ok(()), |thread| thread.join().map_err(|_| refused("the writer thread had panicked")))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "the database was not closed in order");
+        }
+    }
+}
+
+fn closed() -> StoreError {
+    refused("the store is closed")
+}
+
+struct Worker {
+    connection: Connection,
+    log: Option<EffectsLog>,
+    counters: Arc<Counters>,
+    /// What the connection is set to.
+    durability: Durability,
+}
+
+impl Worker {
+    fn run(mut self, mut waiting: mpsc::Receiver<Box<dyn Member>>) {
+        while let Some(first) = waiting.blocking_recv() {
+            let mut batch = vec![first];
+            while batch.len() < LARGEST_BATCH
+                && let Ok(next) = waiting.try_recv()
+            {
+                batch.push(next);
+            }
+            self.commit(batch);
+        }
+        if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+            tracing::warn!(%error, "the log was not truncated at the end; the next start reads it");
+        }
+        if let Err((_, error)) = self.connection.close() {
+            tracing::warn!(%error, "the database was not closed");
+        }
+    }
+
+    fn commit(&mut self, mut batch: Vec<Box<dyn Member>>) {
+        let durability = batch.iter().map(|member| member.durability()).max().unwrap_or(Durability::Synced);
+        match self.transaction(&mut batch, durability) {
+            Ok(()) => {
+                let counter = match durability {
+                    Durability::Synced => &self.counters.synced,
+                    Durability::Relaxed => &self.counters.relaxed,
+                };
+                counter.fetch_add(1, Ordering::Relaxed);
+                for mut member in batch {
+                    if let Some(log) = &mut self.log {
+                        log.append(member.take_effects());
+                    }
+                    member.answer(None);
+                }
+            }
+            Err(Broken { why, retry }) => {
+                self.roll_back();
+                for member in batch {
+                    member.answer(Some(StoreError::Unavailable { why: why.clone(), source: None, retry }));
+                }
+            }
+        }
+    }
+
+    /// Runs the batch as one transaction. After an error nothing of it is committed, as far as anyone knows.
+    fn transaction(&mut self, batch: &mut [Box<dyn Member>], durability: Durability) -> Result<(), Broken> {
+        if self.durability != durability {
+            pragma::set_durability(&self.connection, durability)?;
+            self.durability = durability;
+        }
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        for member in batch {
+            self.connection.execute_batch("SAVEPOINT member")?;
+            if member.run(&self.connection) {
+                self.connection.execute_batch("RELEASE member")?;
+            } else if self.connection.is_autocommit() {
+                // Some failures, a full disk for example, make SQLite roll back everything by itself.
+                let why = "a write that was to be committed together with this one broke the transaction; try again";
+                return Err(Broken { why: why.to_owned(), retry: Retry::Later });
+            } else {
+                self.connection.execute_batch("ROLLBACK TO member; RELEASE member")?;
+            }
+        }
+        Ok(self.connection.execute_batch("COMMIT")?)
+    }
+
+    fn roll_back(&self) {
+        if self.connection.is_autocommit() {
+            return;
+        }
+        if let Err(error) = self.connection.execute_batch("ROLLBACK") {
+            tracing::error!(%error, "a failed batch was not rolled back");
+        }
+    }
+}
+
+/// Why a whole transaction failed; each of its members is told.
+struct Broken {
+    why: String,
+    retry: Retry,
+}
+
+impl From<rusqlite::Error> for Broken {
+    fn from(error: rusqlite::Error) -> Self {
+        tracing::error!(%error, "a batch of writes was not committed");
+        match sql_error(error) {
+            StoreError::Unavailable { why, retry, .. } => Self { why, retry },
+            other => Self { why: other.to_string(), retry: Retry::Never },
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What callers hand to a write. Each is one transaction.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use ua_core::{
+    CallId, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn, PlannedCall, QuestionId, RawReply,
+    Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp, Usage,
+};
+
+use crate::Durability;
+use crate::record::{CheckpointKind, Choice, QuestionKind, ReplayStatus, RequestId};
+
+/// A run to be submitted; it starts `queued`, with its opening prompt as the first message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewRun {
+    /// Its id.
+    pub run_id: RunId,
+    /// When.
+    pub created_at: Timestamp,
+    /// `cli`, `telegram`, `ws`, `worker` or `library`.
+    pub entrypoint: String,
+    /// `job`, `harness`, `task` or `library`.
+    pub run_mode: String,
+    /// The contract.
+    pub spec: RunSpec,
+    /// Where the job file is.
+    pub job_path: Option<String>,
+    /// What the model is told first.
+    pub opening: Message,
+    /// The run's folder, absolute.
+    pub workspace_dir: String,
+    /// How to start it again.
+    pub launch: Value,
+    /// The run it is forked from or started by; its lineage root is inherited.
+    pub parent_run_id: Option<RunId>,
+}
+
+/// A step to be opened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewStep {
+    /// Its id.
+    pub step_id: StepId,
+    /// Its phase.
+    pub phase: String,
+    /// When.
+    pub created_at: Timestamp,
+    /// Digests of what shapes it.
+    pub fingerprint: Option<Value>,
+}
+
+/// The end of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepEnd {
+    /// Which step.
+    pub step_id: StepId,
+    /// How it ended.
+    pub status: StepStatus,
+    /// A short code of its failure.
+    pub error_code: Option<String>,
+    /// Its failure in words.
+    pub error_detail: Option<String>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A reservation for one request to a model, written just before it leaves (`network_attempted = 1`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestReservation {
+    /// The turn asked for; must be `turn_index + 1` and not yet recorded.
+    pub turn: u32,
+    /// Digest of the request.
+    pub request_sha256: Sha256,
+    /// The model asked.
+    pub model: String,
+    /// Estimated input tokens.
+    pub estimated_tokens: u64,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How a request that brought no turn is charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestEnd {
+    /// The provider said what it cost.
+    Actual(Usage),
+    /// It left us and was not answered: the estimate is charged as input tokens.
+    Baseline,
+    /// It never left us.
+    Zero,
+}
+
+/// A turn to be recorded: the reply, its cost and every call it asks for, in one write.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnDraft {
+    /// Its number; must be `turn_index + 1` and not yet recorded.
+    pub turn: u32,
+    /// Its step.
+    pub step_id: StepId,
+    /// The request it answers; becomes `actual`, or `baseline` when the reply has no usage.
+    pub request_id: RequestId,
+    /// Digest of that request.
+    pub request_sha256: Sha256,
+    /// The reply; its blocks become the assistant message.
+    pub reply: ModelTurn,
+    /// Every tool use, planned. Those with a refusal are stored `cancelled` at once, all others `prepared`.
+    pub calls: Vec<PlannedCall>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The end of a turn: results appended, `turn_index` n−1 → n.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnCommit {
+    /// Its number; must be `turn_index + 1` and recorded.
+    pub turn: u32,
+    /// The tool results and whatever the run tells the model besides; appended in order.
+    pub messages: Vec<Message>,
+    /// The checkpoint marker of this boundary.
+    pub checkpoint: NewCheckpoint,
+    /// Milliseconds in which this process held the run since it last said so.
+    pub held_millis: u64,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A checkpoint marker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewCheckpoint {
+    /// Its id.
+    pub checkpoint_id: CheckpointId,
+    /// Its step.
+    pub step_id: StepId,
+    /// Why it is made.
+    pub kind: CheckpointKind,
+    /// A summary of the run's state.
+    pub snapshot: Value,
+    /// Where the run stands.
+    pub cursor: Value,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The end of a process's work on a run: terminal, or parked until somebody resumes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunEnd {
+    /// `waiting_for_human`, `stopped`, `succeeded`, `failed` or `cancelled`.
+    pub status: RunStatus,
+    /// Why it is `stopped`.
+    pub stop_reason: Option<RunStop>,
+    /// A sentence about it.
+    pub detail: Option<String>,
+    /// The model's last words.
+    pub final_output: Option<String>,
+    /// The main artifact.
+    pub final_artifact_ref: Option<String>,
+    /// The current step's end, when the run's end is its end too.
+    pub step_end: Option<StepEnd>,
+    /// Milliseconds in which this process held the run since it last said so.
+    pub held_millis: u64,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// RUNNING: the intent to send, committed before anything is sent; claims the key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StartAttempt {
+    /// Which call.
+    pub call_id: CallId,
+    /// Its number; must be one more than the stored one.
+    pub attempt: u32,
+    /// The key; must equal the stored one if there is one.
+    pub key: IdempotencyKey,
+    /// What the effect is.
+    pub scope: Option<Scope>,
+    /// Digests of the files it sends.
+    pub file_digests: BTreeMap<String, Sha256>,
+    /// The process of the tool server it will be sent to.
+    pub server_generation: Option<String>,
+    /// The most calls of this effect kind that may claim a key in the run, this one included.
+    pub max_effects: Option<u32>,
+    /// The question whose `execute` answer allows this attempt; consumed by it.
+    pub approved_by: Option<QuestionId>,
+    /// What resume did, when it is resume that starts it.
+    pub replay_status: Option<ReplayStatus>,
+    /// Synced for calls with an effect.
+    pub durability: Durability,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AttemptEnd {
+    /// The request never left us; the call has failed, definitely.
+    NotSent {
+        /// Why.
+        why: String,
+    },
+    /// It left and was not answered; the call is unknown.
+    Lost {
+        /// Why.
+        why: String,
+    },
+    /// It was answered. Without a settlement only the raw reply is stored and the call stays `running`.
+    Replied {
+        /// The reply as it came.
+        raw: RawReply,
+        /// What it means.
+        settlement: Option<Settlement>,
+    },
+}
+
+/// The end of an attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SettleAttempt {
+    /// Which call.
+    pub call_id: CallId,
+    /// Which attempt; must be the stored one, and running.
+    pub attempt: u32,
+    /// How it ended.
+    pub end: AttemptEnd,
+    /// Synced for calls with an effect.
+    pub durability: Durability,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A call that will not be sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallCancel {
+    /// Which call; must be `prepared`.
+    pub call_id: CallId,
+    /// Why.
+    pub resolution: Resolution,
+    /// A short code.
+    pub code: String,
+    /// What the model is told.
+    pub message: String,
+}
+
+/// Evidence, or a person's word, about a call that is `unknown`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum UnknownResolution {
+    /// It happened: a receipt of level `evidence` is stored and the call succeeds.
+    Happened {
+        /// The evidence, as a raw reply.
+        raw: RawReply,
+        /// What it means; its status must be `succeeded`.
+        settlement: Settlement,
+        /// How well it is vouched for.
+        evidence: EvidenceLevel,
+    },
+    /// Nobody knows and nobody will; the call stays `unknown`, resolution `skipped`, and goes on blocking its scope.
+    Skipped,
+}
+
+/// A question for a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewQuestion {
+    /// Its id.
+    pub question_id: QuestionId,
+    /// The call it is about. A call has at most one question that is not closed.
+    pub call_id: Option<CallId>,
+    /// What it is about.
+    pub kind: QuestionKind,
+    /// The question in words.
+    pub text: String,
+    /// What the answer is bound to.
+    pub detail: Value,
+    /// What may be answered.
+    pub choices: Vec<Choice>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A person's answer; needs no lease.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewAnswer {
+    /// Which question; must be open, and the choice one of its choices.
+    pub question_id: QuestionId,
+    /// What was chosen.
+    pub choice: Choice,
+    /// The other side's name for what happened.
+    pub proof: Option<String>,
+    /// Free words.
+    pub text: Option<String>,
+    /// Who answers.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+}

@@ -1,0 +1,124 @@
+//! What can go wrong between a caller and its rows.
+
+use std::fmt;
+
+use ua_core::{CallId, CallStatus, FailureClass, RunId};
+
+/// An error of the layer below.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Names a row in an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowRef {
+    table: &'static str,
+    key: String,
+}
+
+impl RowRef {
+    /// Names the row `key` of `table`.
+    pub fn new(table: &'static str, key: impl fmt::Display) -> Self {
+        Self { table, key: key.to_string() }
+    }
+}
+
+impl fmt::Display for RowRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.table, self.key)
+    }
+}
+
+/// Whether an unavailable store is worth another try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// Locked or busy.
+    Later,
+    /// Full, read-only, damaged: a person has to act.
+    Never,
+}
+
+/// Why a store did not do what it was asked. Nothing was changed, except where a variant says otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The row is not what the caller last saw.
+    #[error("change {row}: {why}")]
+    Conflict {
+        /// Which row.
+        row: RowRef,
+        /// What differs.
+        why: String,
+    },
+    /// Another process took the run; this one must stop.
+    #[error("use run {run}: epoch {ours} was fenced by {theirs}")]
+    Fenced {
+        /// Which run.
+        run: RunId,
+        /// The caller's epoch.
+        ours: u64,
+        /// The stored one.
+        theirs: u64,
+    },
+    /// No such row.
+    #[error("find {row}")]
+    NotFound {
+        /// Which row.
+        row: RowRef,
+    },
+    /// A row of that id is there already.
+    #[error("create {row}: it exists")]
+    Exists {
+        /// Which row.
+        row: RowRef,
+    },
+    /// An earlier call holds the key.
+    #[error("claim the key of call {call}: call {by}, which is {status}, holds it")]
+    KeyTaken {
+        /// The caller's call.
+        call: CallId,
+        /// The call that holds the key.
+        by: CallId,
+        /// Where that one stands.
+        status: CallStatus,
+    },
+    /// The run has had as many effects of this kind as its contract allows.
+    #[error("start call {call}: the run allows {max} × {effect}")]
+    EffectLimit {
+        /// The caller's call.
+        call: CallId,
+        /// The effect kind.
+        effect: String,
+        /// The limit.
+        max: u32,
+    },
+    /// The row on disk is not one this program could have written.
+    #[error("read {row}: {why}")]
+    Corrupt {
+        /// Which row.
+        row: RowRef,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The database itself is the problem. After a failed write nobody knows whether it was committed.
+    #[error("reach the runtime database: {why}")]
+    Unavailable {
+        /// What the layer below says, in a person's words.
+        why: String,
+        /// The layer below.
+        #[source]
+        source: Option<BoxError>,
+        /// Whether another try may help.
+        retry: Retry,
+    },
+}
+
+impl StoreError {
+    /// What the caller may do next.
+    pub fn class(&self) -> FailureClass {
+        match self {
+            Self::Conflict { .. } | Self::Unavailable { retry: Retry::Later, .. } => FailureClass::Transient,
+            Self::Fenced { .. } | Self::NotFound { .. } | Self::Exists { .. } | Self::KeyTaken { .. } | Self::EffectLimit { .. } => {
+                FailureClass::Permanent
+            }
+            Self::Corrupt { .. } | Self::Unavailable { retry: Retry::Never, .. } => FailureClass::Operator,
+        }
+    }
+}

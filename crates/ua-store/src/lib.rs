@@ -1,0 +1,53 @@
+//! The storage port of the durable job runner: complete business writes, each one transaction.
+//!
+//! A [`Store`] has no transaction object, no closure and no query builder in it. Every method of the run's owner takes a
+//! [`RunLease`], whose epoch fences a process that was believed dead: a stale one changes nothing. Every write is a
+//! compare-and-set against what the caller last saw, and is either *synced* (on stable storage before the call returns)
+//! or *relaxed* (survives any kill of the process, and becomes durable with the next synced write).
+//!
+//! ```
+//! use ua_store::{MemStore, RunStore};
+//!
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let store = MemStore::default();
+//! assert!(store.runs(10).await.unwrap().is_empty());
+//! # });
+//! ```
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod commit;
+mod error;
+mod ledger_store;
+mod mem;
+mod record;
+pub mod rules;
+mod run_store;
+
+pub use commit::{
+    AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
+    RunEnd, SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft, UnknownResolution,
+};
+pub use error::{BoxError, Retry, RowRef, StoreError};
+pub use ledger_store::LedgerStore;
+pub use mem::MemStore;
+pub use record::{
+    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, MessageRecord,
+    OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord,
+    RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+};
+pub use run_store::RunStore;
+
+/// Whether a write waits for stable storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// Survives any kill of the process; durable with the next synced write.
+    Relaxed,
+    /// On stable storage before the call returns.
+    Synced,
+}
+
+/// The whole port: what a run's driver writes, and what its ledger writes.
+pub trait Store: RunStore + LedgerStore {}
+
+impl<T: RunStore + LedgerStore + ?Sized> Store for T {}

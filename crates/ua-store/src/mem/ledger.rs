@@ -1,0 +1,195 @@
+//! The ledger's half of the model.
+
+use async_trait::async_trait;
+use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, Resolution, RunId, Scope, Settlement, Timestamp};
+
+use super::MemStore;
+use super::model::Model;
+use crate::Durability;
+use crate::commit::{CallCancel, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::error::StoreError;
+use crate::ledger_store::LedgerStore;
+use crate::record::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, ReplayStatus, RunLease};
+use crate::rules;
+
+fn leased_call(model: &Model, lease: &RunLease, call: &CallId) -> Result<CallRecord, StoreError> {
+    model.leased_run(lease)?;
+    rules::owned_call(model.call(call)?, lease)
+}
+
+/// Sorts calls of any run by age, and calls of one write by where they stand.
+fn oldest_first(mut calls: Vec<CallRecord>) -> Vec<CallRecord> {
+    calls.sort_by_key(|call| (call.created_at, call.run_id.clone(), call.position));
+    calls
+}
+
+#[async_trait]
+impl LedgerStore for MemStore {
+    async fn start_attempt(&self, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError> {
+        let mut model = self.model();
+        let run = model.leased_run(lease)?;
+        let call = rules::owned_call(model.call(&start.call_id)?, lease)?;
+        let is_holder = |other: &&CallRecord| other.call_id != call.call_id && rules::holds_key(other, &start.key);
+        let other_effects = model.calls.iter().filter(|other| rules::counts_as_effect(other, &call)).count();
+        let context = rules::StartContext {
+            run: &run,
+            holder: model.calls.iter().find(is_holder).cloned(),
+            other_effects: u32::try_from(other_effects).unwrap_or(u32::MAX),
+            approval: start.approved_by.as_ref().map(|question| model.question(question)).transpose()?,
+        };
+        let started = rules::call_started(context, call, start)?;
+        model.put_call(started.call.clone(), lease.epoch);
+        model.put_attempt(started.attempt);
+        if let Some(question) = started.approval {
+            model.put_question(question);
+        }
+        Ok(started.call)
+    }
+
+    async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {
+        let mut model = self.model();
+        let call = leased_call(&model, lease, &settle.call_id)?;
+        let attempt = model.current_attempt(&call);
+        let settled = rules::call_settled(call, attempt, settle.attempt, settle.end, settle.at)?;
+        model.put_call(settled.call.clone(), lease.epoch);
+        model.put_attempt(settled.attempt);
+        model.receipts.extend(settled.receipt);
+        Ok(settled.call)
+    }
+
+    async fn interpret_receipt(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        settlement: Settlement,
+        _durability: Durability,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let mut model = self.model();
+        let call = leased_call(&model, lease, call)?;
+        let newest = model.receipts_of(&call.call_id).last().cloned();
+        let (call, receipt) = rules::receipt_interpreted(call, newest, settlement, at)?;
+        model.put_call(call.clone(), lease.epoch);
+        model.fill_newest_receipt(receipt);
+        Ok(call)
+    }
+
+    async fn deduplicate_call(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        from: &CallId,
+        key: &IdempotencyKey,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let mut model = self.model();
+        let call = leased_call(&model, lease, call)?;
+        let call = rules::call_deduplicated(call, &model.call(from)?, key, at)?;
+        model.put_call(call.clone(), lease.epoch);
+        Ok(call)
+    }
+
+    async fn cancel_calls(&self, lease: &RunLease, cancels: Vec<CallCancel>, at: Timestamp) -> Result<(), StoreError> {
+        let mut model = self.model();
+        model.leased_run(lease)?;
+        let mut cancelled: Vec<CallRecord> = Vec::new();
+        for cancel in cancels {
+            // A call that is named twice is cancelled by the first and refuses the second.
+            let earlier = cancelled.iter().find(|call| call.call_id == cancel.call_id).cloned();
+            let call = earlier.map_or_else(|| model.call(&cancel.call_id), Ok)?;
+            cancelled.push(rules::call_cancelled(rules::owned_call(call, lease)?, cancel, at)?);
+        }
+        for call in cancelled {
+            model.put_call(call, lease.epoch);
+        }
+        Ok(())
+    }
+
+    async fn mark_lost(&self, lease: &RunLease, why: &str, at: Timestamp) -> Result<Vec<CallRecord>, StoreError> {
+        let mut model = self.model();
+        model.leased_run(lease)?;
+        let mut lost = Vec::new();
+        for call in model.calls_of(&lease.run_id, None) {
+            let attempt = model.current_attempt(&call);
+            if let Some((call, attempt)) = attempt.and_then(|attempt| rules::call_lost(&call, &attempt, why, at)) {
+                model.put_call(call.clone(), lease.epoch);
+                model.put_attempt(attempt);
+                lost.push(call);
+            }
+        }
+        Ok(lost)
+    }
+
+    async fn resolve_unknown(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        resolution: UnknownResolution,
+        question: Option<&QuestionId>,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let mut model = self.model();
+        let call = leased_call(&model, lease, call)?;
+        let question = question.map(|question| model.question(question)).transpose()?;
+        if let Some(question) = &question {
+            rules::question_for_call(question, &call.call_id)?;
+        }
+        let (call, receipt) = match resolution {
+            UnknownResolution::Happened { raw, settlement, evidence } => {
+                let (call, receipt) = rules::call_vouched_for(call, raw, settlement, evidence, at)?;
+                (call, Some(receipt))
+            }
+            UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None),
+        };
+        let closed = question.map(|question| rules::question_closed(question, &lease.run_id, at)).transpose()?;
+        model.put_call(call.clone(), lease.epoch);
+        model.receipts.extend(receipt);
+        if let Some(question) = closed {
+            model.put_question(question);
+        }
+        Ok(call)
+    }
+
+    async fn note_replay(&self, lease: &RunLease, call: &CallId, status: ReplayStatus, at: Timestamp) -> Result<(), StoreError> {
+        let mut model = self.model();
+        let call = rules::replay_noted(leased_call(&model, lease, call)?, status, at);
+        model.put_call(call, lease.epoch);
+        Ok(())
+    }
+
+    async fn call(&self, call: &CallId) -> Result<CallRecord, StoreError> {
+        self.model().call(call)
+    }
+
+    async fn calls(&self, run: &RunId, turn: Option<u32>) -> Result<Vec<CallRecord>, StoreError> {
+        Ok(self.model().calls_of(run, turn))
+    }
+
+    async fn unknown_calls(&self) -> Result<Vec<CallRecord>, StoreError> {
+        let is_open = |call: &&CallRecord| call.status == CallStatus::Unknown && call.resolution != Some(Resolution::Skipped);
+        Ok(oldest_first(self.model().calls.iter().filter(is_open).cloned().collect()))
+    }
+
+    async fn key_holder(&self, root: &RunId, key: &IdempotencyKey) -> Result<Option<CallRecord>, StoreError> {
+        let is_holder = |call: &&CallRecord| call.root_run_id == *root && rules::holds_key(call, key);
+        Ok(self.model().calls.iter().find(is_holder).cloned())
+    }
+
+    async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError> {
+        let was_sent =
+            |call: &&CallRecord| call.root_run_id == *root && call.scope.as_ref() == Some(scope) && call.attempt > 0;
+        Ok(oldest_first(self.model().calls.iter().filter(was_sent).cloned().collect()))
+    }
+
+    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
+        Ok(self.model().receipts_of(call).last().cloned())
+    }
+
+    async fn attempts(&self, call: &CallId) -> Result<Vec<AttemptRecord>, StoreError> {
+        Ok(self.model().attempts_of(call).cloned().collect())
+    }
+
+    async fn events(&self, call: &CallId) -> Result<Vec<EventRecord>, StoreError> {
+        Ok(self.model().events.iter().filter(|event| event.call_id == *call).cloned().collect())
+    }
+}

@@ -1,0 +1,279 @@
+//! The in-memory model of a store: plain vectors behind one lock.
+//!
+//! It is the reference that the conformance suite compares other stores with, and what tests of other crates run on.
+//! A write looks rows up, applies a rule and stores what the rule returns; nothing is stored before everything is checked.
+
+mod ledger;
+mod model;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use ua_core::{Message, QuestionId, RunId, Timestamp};
+
+use crate::commit::{
+    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd, TurnCommit,
+    TurnDraft,
+};
+use crate::error::{RowRef, StoreError};
+use crate::record::{
+    MessageRecord, OwnerStamp, QuestionRecord, QuestionStatus, RequestId, RequestStatus, RunLease, RunRecord,
+    RunRecords, StepRecord,
+};
+use crate::rules;
+use crate::run_store::RunStore;
+use model::Model;
+
+/// The in-memory model of a store. Nothing in it outlives the value.
+#[derive(Debug, Default)]
+pub struct MemStore {
+    model: Mutex<Model>,
+}
+
+impl MemStore {
+    /// Makes an empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn model(&self) -> MutexGuard<'_, Model> {
+        // A panicking test thread leaves the rows as its last complete write left them.
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl RunStore for MemStore {
+    async fn submit_run(&self, run: NewRun) -> Result<RunRecord, StoreError> {
+        let mut model = self.model();
+        let parent = run.parent_run_id.as_ref().map(|parent| model.run(parent)).transpose()?;
+        let (run, opening) = rules::run_submitted(run, parent.as_ref());
+        if model.runs.iter().any(|other| other.run_id == run.run_id) {
+            return Err(StoreError::Exists { row: RowRef::new("runs", &run.run_id) });
+        }
+        let is_twin = |other: &&RunRecord| other.job_key == run.job_key && other.root_run_id != run.root_run_id;
+        if let (Some(key), Some(other)) = (&run.job_key, model.runs.iter().find(is_twin)) {
+            return Err(StoreError::Exists { row: RowRef::new("runs", format!("{} of job key {key}", other.run_id)) });
+        }
+        model.messages.push((run.run_id.clone(), opening));
+        model.runs.push(run.clone());
+        Ok(run)
+    }
+
+    async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
+        let mut model = self.model();
+        let question = rules::question_answered(model.question(&answer.question_id)?, answer)?;
+        model.put_question(question.clone());
+        Ok(question)
+    }
+
+    async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError> {
+        let mut model = self.model();
+        let run = rules::run_cancel_requested(model.run(run)?, reason, at)?;
+        model.put_run(run.clone());
+        Ok(run)
+    }
+
+    async fn acquire_run(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Result<(RunLease, RunRecord), StoreError> {
+        let mut model = self.model();
+        let (lease, run) = rules::run_acquired(model.run(run)?, owner, at)?;
+        let current = run.current_step_id.as_ref().and_then(|step| model.step(step));
+        if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
+            model.put_step(step);
+        }
+        model.put_run(run.clone());
+        Ok((lease, run))
+    }
+
+    async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError> {
+        self.model().leased_run(lease).map(drop)
+    }
+
+    async fn end_run(&self, lease: &RunLease, end: RunEnd) -> Result<RunRecord, StoreError> {
+        let mut model = self.model();
+        let run = rules::run_ended(model.leased_run(lease)?, &end)?;
+        if let Some(end) = end.step_end {
+            let step = rules::step_ended(model.step_of(&run.run_id, &end.step_id)?, end)?;
+            model.put_step(step);
+        }
+        model.put_run(run.clone());
+        Ok(run)
+    }
+
+    async fn open_step(&self, lease: &RunLease, step: NewStep) -> Result<StepRecord, StoreError> {
+        let mut model = self.model();
+        let run = model.leased_run(lease)?;
+        let is_open = model.open_turn(&run.run_id).is_some();
+        let (run, step) = rules::step_opened(run, step, model.last_step_index(&lease.run_id), is_open)?;
+        if model.step(&step.step_id).is_some() {
+            return Err(StoreError::Exists { row: RowRef::new("run_steps", &step.step_id) });
+        }
+        model.steps.push(step.clone());
+        model.put_run(run);
+        Ok(step)
+    }
+
+    async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError> {
+        let mut model = self.model();
+        model.leased_run(lease)?;
+        let step = rules::step_ended(model.step_of(&lease.run_id, &end.step_id)?, end)?;
+        model.put_step(step.clone());
+        Ok(step)
+    }
+
+    async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation) -> Result<RequestId, StoreError> {
+        let mut model = self.model();
+        let run = model.leased_run(lease)?;
+        let last = model.requests_of(&run.run_id).map(|request| request.request_id).max().unwrap_or(0);
+        let is_open = model.open_turn(&run.run_id).is_some();
+        let request = rules::request_reserved(&run, reservation, last, is_open)?;
+        let request_id = request.request_id;
+        model.requests.push((run.run_id, request));
+        Ok(request_id)
+    }
+
+    async fn close_request(&self, lease: &RunLease, request: RequestId, end: RequestEnd, at: Timestamp) -> Result<(), StoreError> {
+        let mut model = self.model();
+        model.leased_run(lease)?;
+        let stored = model.request(&lease.run_id, request);
+        let stored = stored.ok_or_else(|| rules::not_found("usage", format!("{}/{request}", lease.run_id)))?;
+        if let Some(closed) = rules::request_closed(&stored, end, at) {
+            model.put_request(&lease.run_id, closed);
+        }
+        Ok(())
+    }
+
+    async fn close_lost_requests(&self, lease: &RunLease, at: Timestamp) -> Result<u32, StoreError> {
+        let mut model = self.model();
+        model.leased_run(lease)?;
+        let is_reserved = |request: &&crate::RequestRecord| request.status == RequestStatus::Reserved;
+        let lost: Vec<_> = model.requests_of(&lease.run_id).filter(is_reserved).cloned().collect();
+        let mut count = 0;
+        for closed in lost.iter().filter_map(|request| rules::request_closed(request, RequestEnd::Baseline, at)) {
+            model.put_request(&lease.run_id, closed);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    async fn record_turn(&self, lease: &RunLease, draft: TurnDraft) -> Result<(), StoreError> {
+        let mut model = self.model();
+        let run = model.leased_run(lease)?;
+        let step = model.step(&draft.step_id);
+        let request = model.request(&run.run_id, draft.request_id);
+        let (is_open, last_seq) = (model.open_turn(&run.run_id).is_some(), model.last_seq(&run.run_id));
+        let recorded = rules::turn_recorded(&run, step.as_ref(), request.as_ref(), is_open, last_seq, draft)?;
+        if let Some(call) = recorded.calls.iter().find(|call| model.call(&call.call_id).is_ok()) {
+            return Err(StoreError::Exists { row: RowRef::new("tool_calls", &call.call_id) });
+        }
+        model.turns.push(recorded.turn);
+        model.messages.push((run.run_id.clone(), recorded.message));
+        model.put_request(&run.run_id, recorded.request);
+        for call in recorded.calls {
+            model.put_call(call, lease.epoch);
+        }
+        Ok(())
+    }
+
+    async fn commit_turn(&self, lease: &RunLease, commit: TurnCommit) -> Result<RunRecord, StoreError> {
+        let mut model = self.model();
+        let run = model.leased_run(lease)?;
+        let open = model.open_turn(&run.run_id);
+        let open = open.map(|turn| model.step_of(&run.run_id, &turn.step_id).map(|step| (turn, step))).transpose()?;
+        let checkpoint_step = model.step(&commit.checkpoint.step_id);
+        let context = rules::CommitContext {
+            open,
+            calls: &model.calls_of(&run.run_id, Some(commit.turn)),
+            checkpoint_step: checkpoint_step.as_ref(),
+            last_seq: model.last_seq(&run.run_id),
+        };
+        let committed = rules::turn_committed(run, context, commit)?;
+        model.push_checkpoint(committed.checkpoint)?;
+        model.put_turn(committed.turn);
+        model.put_step(committed.step);
+        let run_id = &committed.run.run_id;
+        model.messages.extend(committed.messages.into_iter().map(|message| (run_id.clone(), message)));
+        model.put_run(committed.run.clone());
+        Ok(committed.run)
+    }
+
+    async fn append_messages(&self, lease: &RunLease, messages: Vec<Message>, at: Timestamp) -> Result<(), StoreError> {
+        let mut model = self.model();
+        let run = model.leased_run(lease)?;
+        let (is_open, last_seq) = (model.open_turn(&run.run_id).is_some(), model.last_seq(&run.run_id));
+        let notes = rules::notes_appended(&run, is_open, last_seq, messages, at)?;
+        model.messages.extend(notes.into_iter().map(|message| (run.run_id.clone(), message)));
+        Ok(())
+    }
+
+    async fn save_checkpoint(&self, lease: &RunLease, checkpoint: NewCheckpoint) -> Result<(), StoreError> {
+        let mut model = self.model();
+        let run = model.leased_run(lease)?;
+        let step = model.step(&checkpoint.step_id);
+        let (run, checkpoint) = rules::checkpoint_saved(run, step.as_ref(), checkpoint)?;
+        model.push_checkpoint(checkpoint)?;
+        model.put_run(run);
+        Ok(())
+    }
+
+    async fn raise_question(&self, lease: &RunLease, question: NewQuestion) -> Result<QuestionRecord, StoreError> {
+        let mut model = self.model();
+        model.leased_run(lease)?;
+        if let Some(call) = &question.call_id {
+            rules::owned_call(model.call(call)?, lease)?;
+            let is_about_it = |other: &&QuestionRecord| other.call_id.as_ref() == Some(call) && other.status != QuestionStatus::Closed;
+            if let Some(earlier) = model.questions.iter().find(is_about_it) {
+                return Ok(earlier.clone());
+            }
+        }
+        if model.question(&question.question_id).is_ok() {
+            return Err(StoreError::Exists { row: RowRef::new("questions", &question.question_id) });
+        }
+        let question = rules::question_raised(&lease.run_id, question);
+        model.questions.push(question.clone());
+        Ok(question)
+    }
+
+    async fn close_question(&self, lease: &RunLease, question: &QuestionId, at: Timestamp) -> Result<(), StoreError> {
+        let mut model = self.model();
+        model.leased_run(lease)?;
+        let question = rules::question_closed(model.question(question)?, &lease.run_id, at)?;
+        model.put_question(question);
+        Ok(())
+    }
+
+    async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
+        self.model().run(run)
+    }
+
+    async fn runs(&self, limit: u32) -> Result<Vec<RunRecord>, StoreError> {
+        let newest_first = self.model().newest_runs();
+        Ok(newest_first.into_iter().take(limit as usize).collect())
+    }
+
+    async fn run_by_job_key(&self, job_key: &str) -> Result<Option<RunRecord>, StoreError> {
+        Ok(self.model().newest_runs().into_iter().find(|run| run.job_key.as_deref() == Some(job_key)))
+    }
+
+    async fn load(&self, run: &RunId) -> Result<RunRecords, StoreError> {
+        self.model().load(run)
+    }
+
+    async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
+        let model = self.model();
+        let turn_index = model.run(run)?.turn_index;
+        Ok(model.messages_of(run).filter(|message| message.turn <= turn_index).cloned().collect())
+    }
+
+    async fn question(&self, question: &QuestionId) -> Result<QuestionRecord, StoreError> {
+        self.model().question(question)
+    }
+
+    async fn open_questions(&self, run: Option<&RunId>) -> Result<Vec<QuestionRecord>, StoreError> {
+        let model = self.model();
+        let is_asked = |question: &&QuestionRecord| {
+            question.status != QuestionStatus::Closed && run.is_none_or(|run| question.run_id == *run)
+        };
+        Ok(model.questions.iter().filter(is_asked).cloned().collect())
+    }
+}

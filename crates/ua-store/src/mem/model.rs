@@ -1,0 +1,188 @@
+//! The model's rows and how they are found.
+
+use ua_core::{CallId, QuestionId, RunId, StepId};
+
+use crate::error::{RowRef, StoreError};
+use crate::record::{
+    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RequestId,
+    RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+};
+use crate::rules;
+
+/// All rows, in the order in which they were made. Rows that do not name their run are kept beside its id.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    pub(super) runs: Vec<RunRecord>,
+    pub(super) steps: Vec<StepRecord>,
+    pub(super) turns: Vec<TurnRecord>,
+    pub(super) messages: Vec<(RunId, MessageRecord)>,
+    pub(super) calls: Vec<CallRecord>,
+    pub(super) attempts: Vec<AttemptRecord>,
+    pub(super) receipts: Vec<ReceiptRecord>,
+    pub(super) events: Vec<EventRecord>,
+    pub(super) questions: Vec<QuestionRecord>,
+    pub(super) checkpoints: Vec<CheckpointRecord>,
+    pub(super) requests: Vec<(RunId, RequestRecord)>,
+}
+
+/// Replaces the row that `is_it` finds, or appends `row`.
+fn put<T>(rows: &mut Vec<T>, row: T, is_it: impl Fn(&T) -> bool) {
+    match rows.iter_mut().find(|stored| is_it(stored)) {
+        Some(stored) => *stored = row,
+        None => rows.push(row),
+    }
+}
+
+impl Model {
+    pub(super) fn run(&self, id: &RunId) -> Result<RunRecord, StoreError> {
+        self.runs.iter().find(|run| run.run_id == *id).cloned().ok_or_else(|| rules::not_found("runs", id))
+    }
+
+    pub(super) fn leased_run(&self, lease: &RunLease) -> Result<RunRecord, StoreError> {
+        let run = self.run(&lease.run_id)?;
+        rules::check_lease(&run, lease)?;
+        Ok(run)
+    }
+
+    pub(super) fn put_run(&mut self, run: RunRecord) {
+        let id = run.run_id.clone();
+        put(&mut self.runs, run, |stored| stored.run_id == id);
+    }
+
+    pub(super) fn newest_runs(&self) -> Vec<RunRecord> {
+        let mut runs: Vec<RunRecord> = self.runs.iter().rev().cloned().collect();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.created_at));
+        runs
+    }
+
+    pub(super) fn step(&self, id: &StepId) -> Option<StepRecord> {
+        self.steps.iter().find(|step| step.step_id == *id).cloned()
+    }
+
+    pub(super) fn step_of(&self, run: &RunId, id: &StepId) -> Result<StepRecord, StoreError> {
+        self.step(id).filter(|step| step.run_id == *run).ok_or_else(|| rules::not_found("run_steps", id))
+    }
+
+    pub(super) fn put_step(&mut self, step: StepRecord) {
+        let id = step.step_id.clone();
+        put(&mut self.steps, step, |stored| stored.step_id == id);
+    }
+
+    pub(super) fn last_step_index(&self, run: &RunId) -> u32 {
+        self.steps.iter().filter(|step| step.run_id == *run).map(|step| step.step_index).max().unwrap_or(0)
+    }
+
+    pub(super) fn open_turn(&self, run: &RunId) -> Option<TurnRecord> {
+        self.turns.iter().find(|turn| turn.run_id == *run && turn.committed_at.is_none()).cloned()
+    }
+
+    pub(super) fn put_turn(&mut self, turn: TurnRecord) {
+        let (run_id, number) = (turn.run_id.clone(), turn.turn);
+        put(&mut self.turns, turn, |stored| stored.run_id == run_id && stored.turn == number);
+    }
+
+    pub(super) fn messages_of(&self, run: &RunId) -> impl Iterator<Item = &MessageRecord> {
+        self.messages.iter().filter(move |(id, _)| id == run).map(|(_, message)| message)
+    }
+
+    pub(super) fn last_seq(&self, run: &RunId) -> u64 {
+        self.messages_of(run).map(|message| message.seq).max().unwrap_or(0)
+    }
+
+    pub(super) fn requests_of(&self, run: &RunId) -> impl Iterator<Item = &RequestRecord> {
+        self.requests.iter().filter(move |(id, _)| id == run).map(|(_, request)| request)
+    }
+
+    pub(super) fn request(&self, run: &RunId, id: RequestId) -> Option<RequestRecord> {
+        self.requests_of(run).find(|request| request.request_id == id).cloned()
+    }
+
+    pub(super) fn put_request(&mut self, run: &RunId, request: RequestRecord) {
+        let id = request.request_id;
+        put(&mut self.requests, (run.clone(), request), |(owner, stored)| owner == run && stored.request_id == id);
+    }
+
+    pub(super) fn push_checkpoint(&mut self, checkpoint: CheckpointRecord) -> Result<(), StoreError> {
+        if self.checkpoints.iter().any(|stored| stored.checkpoint_id == checkpoint.checkpoint_id) {
+            return Err(StoreError::Exists { row: RowRef::new("checkpoints", &checkpoint.checkpoint_id) });
+        }
+        self.checkpoints.push(checkpoint);
+        Ok(())
+    }
+
+    pub(super) fn question(&self, id: &QuestionId) -> Result<QuestionRecord, StoreError> {
+        let found = self.questions.iter().find(|question| question.question_id == *id);
+        found.cloned().ok_or_else(|| rules::not_found("questions", id))
+    }
+
+    pub(super) fn put_question(&mut self, question: QuestionRecord) {
+        let id = question.question_id.clone();
+        put(&mut self.questions, question, |stored| stored.question_id == id);
+    }
+
+    pub(super) fn call(&self, id: &CallId) -> Result<CallRecord, StoreError> {
+        self.calls.iter().find(|call| call.call_id == *id).cloned().ok_or_else(|| rules::not_found("tool_calls", id))
+    }
+
+    /// Stores a call; a change of its status becomes an event.
+    pub(super) fn put_call(&mut self, call: CallRecord, epoch: u64) {
+        let from = self.call(&call.call_id).ok().map(|stored| stored.status);
+        if from != Some(call.status) {
+            let seq = self.events.len() as u64 + 1;
+            let call_id = call.call_id.clone();
+            self.events.push(EventRecord { seq, call_id, from, to: call.status, epoch, at: call.updated_at });
+        }
+        let id = call.call_id.clone();
+        put(&mut self.calls, call, |stored| stored.call_id == id);
+    }
+
+    pub(super) fn calls_of(&self, run: &RunId, turn: Option<u32>) -> Vec<CallRecord> {
+        let is_wanted = |call: &&CallRecord| call.run_id == *run && turn.is_none_or(|turn| call.position.turn == turn);
+        let mut calls: Vec<CallRecord> = self.calls.iter().filter(is_wanted).cloned().collect();
+        calls.sort_by_key(|call| call.position);
+        calls
+    }
+
+    pub(super) fn attempts_of(&self, call: &CallId) -> impl Iterator<Item = &AttemptRecord> {
+        self.attempts.iter().filter(move |attempt| attempt.call_id == *call)
+    }
+
+    pub(super) fn current_attempt(&self, call: &CallRecord) -> Option<AttemptRecord> {
+        self.attempts_of(&call.call_id).find(|attempt| attempt.attempt == call.attempt).cloned()
+    }
+
+    pub(super) fn put_attempt(&mut self, attempt: AttemptRecord) {
+        let (call_id, number) = (attempt.call_id.clone(), attempt.attempt);
+        put(&mut self.attempts, attempt, |stored| stored.call_id == call_id && stored.attempt == number);
+    }
+
+    pub(super) fn receipts_of(&self, call: &CallId) -> impl Iterator<Item = &ReceiptRecord> {
+        self.receipts.iter().filter(move |receipt| receipt.call_id == *call)
+    }
+
+    /// Stores the meaning of a call's newest receipt.
+    pub(super) fn fill_newest_receipt(&mut self, receipt: ReceiptRecord) {
+        if let Some(stored) = self.receipts.iter_mut().rev().find(|stored| stored.call_id == receipt.call_id) {
+            *stored = receipt;
+        }
+    }
+
+    pub(super) fn load(&self, id: &RunId) -> Result<RunRecords, StoreError> {
+        let run = self.run(id)?;
+        let calls = self.calls_of(id, None);
+        let attempts = calls.iter().flat_map(|call| self.attempts_of(&call.call_id)).cloned().collect();
+        let receipts = calls.iter().flat_map(|call| self.receipts_of(&call.call_id)).cloned().collect();
+        Ok(RunRecords {
+            run,
+            steps: self.steps.iter().filter(|step| step.run_id == *id).cloned().collect(),
+            turns: self.turns.iter().filter(|turn| turn.run_id == *id).cloned().collect(),
+            messages: self.messages_of(id).cloned().collect(),
+            calls,
+            attempts,
+            receipts,
+            questions: self.questions.iter().filter(|question| question.run_id == *id).cloned().collect(),
+            checkpoints: self.checkpoints.iter().filter(|checkpoint| checkpoint.run_id == *id).cloned().collect(),
+            requests: self.requests_of(id).cloned().collect(),
+        })
+    }
+}

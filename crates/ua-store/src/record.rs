@@ -1,0 +1,513 @@
+//! Rows, as callers read them. Names of columns are those of Durable Jobs v1 spec §5 where it has them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ua_core::{
+    ArgsHash, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn,
+    PossibleEffect, Position, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement,
+    Sha256, StepId, StepStatus, Timestamp, ToolName, Trace, Usage,
+};
+
+/// Proof that a process owns a run: the run and the epoch under which it took it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunLease {
+    /// The run.
+    pub run_id: RunId,
+    /// Rises by one each time the run is taken.
+    pub epoch: u64,
+}
+
+/// Which process took a run. A process id alone can be reused; with its start time and the boot it cannot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerStamp {
+    /// The process id.
+    pub pid: u32,
+    /// The process's start time in clock ticks since boot.
+    pub start_ticks: u64,
+    /// The kernel's id of this boot.
+    pub boot_id: String,
+    /// The machine's name.
+    pub host: String,
+    /// The trace of this process.
+    pub trace: Trace,
+}
+
+/// A run (`runs`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Its id.
+    pub run_id: RunId,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// When its row last changed.
+    pub updated_at: Timestamp,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// Why it is `stopped`.
+    pub stop_reason: Option<RunStop>,
+    /// A sentence about the status: what was reached, what is missing, what failed.
+    pub status_detail: Option<String>,
+    /// `cli`, `telegram`, `ws`, `worker` or `library`.
+    pub entrypoint: String,
+    /// `job`, `harness`, `task` or `library`.
+    pub run_mode: String,
+    /// The immutable contract (`run_spec_json`).
+    pub spec: RunSpec,
+    /// Where the job file was.
+    pub job_path: Option<String>,
+    /// The name of the intended execution.
+    pub job_key: Option<String>,
+    /// What the model was told first.
+    pub last_job_prompt: String,
+    /// The run's folder, absolute.
+    pub workspace_dir: String,
+    /// How the run was started (provider, model, configuration files); read by the composition root only.
+    pub launch: Value,
+    /// The first run of its lineage: itself, unless it is a fork or a sub-agent.
+    pub root_run_id: RunId,
+    /// The run it was forked from or started by.
+    pub parent_run_id: Option<RunId>,
+    /// The provider's conversation id of the last committed turn.
+    pub provider_session_id: Option<String>,
+    /// The provider's conversation it was forked from.
+    pub provider_session_forked_from: Option<String>,
+    /// The step being executed.
+    pub current_step_id: Option<StepId>,
+    /// The newest checkpoint.
+    pub last_checkpoint_id: Option<CheckpointId>,
+    /// The main artifact, relative to the workspace.
+    pub final_artifact_ref: Option<String>,
+    /// The model's last words.
+    pub final_output: Option<String>,
+    /// Number of committed turns.
+    pub turn_index: u32,
+    /// Raised each time the run is taken.
+    pub lease_epoch: u64,
+    /// Who took it last.
+    pub owner: Option<OwnerStamp>,
+    /// When a person asked to cancel it; sticky.
+    pub cancel_requested_at: Option<Timestamp>,
+    /// Why.
+    pub cancel_reason: Option<String>,
+    /// Harness iterations done.
+    pub iteration_count: u32,
+    /// Harness iterations allowed.
+    pub max_iterations: Option<u32>,
+    /// What the model must promise, verified against evidence.
+    pub completion_promise: Option<String>,
+    /// Milliseconds in which a process held the run.
+    pub held_millis: u64,
+    /// One trace per process that drove the run, oldest first.
+    pub traces: Vec<Trace>,
+}
+
+/// A step (`run_steps`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Its id.
+    pub step_id: StepId,
+    /// Its run.
+    pub run_id: RunId,
+    /// Its number in the run, from 1.
+    pub step_index: u32,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When its row last changed.
+    pub updated_at: Timestamp,
+    /// Where it stands.
+    pub status: StepStatus,
+    /// Its phase; `main` when the job has none.
+    pub phase: String,
+    /// A short code of its failure.
+    pub error_code: Option<String>,
+    /// Its failure in words.
+    pub error_detail: Option<String>,
+    /// Its first turn.
+    pub first_turn: u32,
+    /// Its last committed turn.
+    pub last_turn: Option<u32>,
+    /// Digests of what shapes the step, by component.
+    pub fingerprint: Option<Value>,
+}
+
+/// A turn (`turns`): recorded when the model's reply is, committed when its results are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnRecord {
+    /// Its run.
+    pub run_id: RunId,
+    /// Its number in the run, from 1.
+    pub turn: u32,
+    /// Its step.
+    pub step_id: StepId,
+    /// Digest of the request it answers.
+    pub request_sha256: Sha256,
+    /// The reply without its blocks, which are in the message: why it ended, usage, model, response id.
+    pub reply: ModelTurn,
+    /// When the reply was recorded.
+    pub recorded_at: Timestamp,
+    /// When the results were committed.
+    pub committed_at: Option<Timestamp>,
+    /// The epoch that recorded it.
+    pub epoch: u64,
+}
+
+/// A message of the history (`messages`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MessageRecord {
+    /// Its place in the history.
+    pub seq: u64,
+    /// The turn it belongs to; 0 for the opening prompt. An assistant message of turn `turn_index + 1` is not
+    /// committed yet.
+    pub turn: u32,
+    /// The message.
+    pub message: Message,
+    /// When it was written.
+    pub created_at: Timestamp,
+}
+
+/// What resume did with a call that was in flight (`replay_status`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayStatus {
+    /// A stored reply was interpreted.
+    Interpreted,
+    /// A stored output was reused.
+    Reused,
+    /// It was run again.
+    Redone,
+    /// Evidence settled it.
+    Reconciled,
+    /// A person is asked.
+    Held,
+    /// It was never sent and now never will be.
+    Cancelled,
+    /// It had never been sent and was run for the first time.
+    Executed,
+}
+
+/// A tool call (`tool_calls`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// Its id.
+    pub call_id: CallId,
+    /// Its run.
+    pub run_id: RunId,
+    /// Its lineage.
+    pub root_run_id: RunId,
+    /// Its step.
+    pub step_id: StepId,
+    /// Where it stands in the run.
+    pub position: Position,
+    /// When it was planned.
+    pub created_at: Timestamp,
+    /// When its row last changed.
+    pub updated_at: Timestamp,
+    /// The provider's id of the tool use.
+    pub tool_use_id: String,
+    /// What is called.
+    pub name: ToolName,
+    /// The arguments as the model gave them (`request_ref`).
+    pub arguments: Value,
+    /// Digest of the canonical arguments (`normalized_args_hash`).
+    pub args_hash: ArgsHash,
+    /// Digest of the tool's definition when it was offered.
+    pub tool_digest: Option<Sha256>,
+    /// What was decided about it.
+    pub policy: CallPolicy,
+    /// Where it stands.
+    pub status: CallStatus,
+    /// Number of its last attempt; 0 when it was never sent.
+    pub attempt: u32,
+    /// Its key; empty until RUNNING or a dedupe writes it.
+    pub idempotency_key: Option<IdempotencyKey>,
+    /// What its effect is, whatever the wording.
+    pub scope: Option<Scope>,
+    /// Digests of the workspace files it sends, by argument path, taken at admission.
+    pub file_digests: BTreeMap<String, Sha256>,
+    /// For a reported failure, whether it may have happened.
+    pub possible_effect: Option<PossibleEffect>,
+    /// How it was settled, if not by its own receipt.
+    pub resolution: Option<Resolution>,
+    /// The call whose receipt answers it.
+    pub deduplicated_from: Option<CallId>,
+    /// What resume did with it.
+    pub replay_status: Option<ReplayStatus>,
+    /// The other side's name for what happened.
+    pub external_correlation_id: Option<String>,
+    /// A short code of its failure or refusal.
+    pub error_code: Option<String>,
+    /// Its failure or refusal in words; for a cancelled call, what the model is told.
+    pub error_detail: Option<String>,
+}
+
+/// One dispatch of a call (`tool_attempts`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptRecord {
+    /// Its call.
+    pub call_id: CallId,
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// The epoch that sent it.
+    pub epoch: u64,
+    /// The process of the tool server it was sent to, for the fence.
+    pub server_generation: Option<String>,
+    /// When RUNNING was committed.
+    pub started_at: Timestamp,
+    /// When it ended, as far as anyone knows.
+    pub ended_at: Option<Timestamp>,
+    /// `replied`, `not_sent` or `lost`.
+    pub outcome: Option<String>,
+    /// Why it was not sent or lost.
+    pub detail: Option<String>,
+}
+
+/// What an attempt brought back (`tool_receipts`). Immutable; only a missing settlement is filled in, once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReceiptRecord {
+    /// Its call.
+    pub call_id: CallId,
+    /// Its attempt.
+    pub attempt: u32,
+    /// When the reply was stored.
+    pub received_at: Timestamp,
+    /// The reply as it came.
+    pub raw: RawReply,
+    /// What it means; `None` when the process died between storing and reading it.
+    pub settlement: Option<Settlement>,
+    /// How well it is vouched for.
+    pub evidence: EvidenceLevel,
+}
+
+/// One change of a call's status (`tool_call_events`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventRecord {
+    /// Its place in the database's history.
+    pub seq: u64,
+    /// Its call.
+    pub call_id: CallId,
+    /// The status before; `None` when the call was planned.
+    pub from: Option<CallStatus>,
+    /// The status after.
+    pub to: CallStatus,
+    /// The epoch that wrote it.
+    pub epoch: u64,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Why a checkpoint was made (`checkpoint_type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointKind {
+    /// A turn was committed or a step ended.
+    StepBoundary,
+    /// A phase ended.
+    PhaseBoundary,
+    /// Side-effecting calls are about to be dispatched.
+    PreSideEffect,
+    /// Only reads are about to be dispatched.
+    PreReadOnly,
+    /// A resume finished what was in flight.
+    PostReplay,
+    /// A signal stopped the run.
+    Interrupt,
+    /// The refined corpus was stored.
+    CorpusCache,
+}
+
+/// A marker at which the run can be seen to stand (`checkpoints`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointRecord {
+    /// Its id.
+    pub checkpoint_id: CheckpointId,
+    /// Its run.
+    pub run_id: RunId,
+    /// Its step.
+    pub step_id: StepId,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Why.
+    pub kind: CheckpointKind,
+    /// A summary of the run's state (`state_snapshot_json`).
+    pub snapshot: Value,
+    /// Where the run stands (`cursor_json`).
+    pub cursor: Value,
+}
+
+/// What a question is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionKind {
+    /// A call was sent and its outcome is not known.
+    UnknownOutcome,
+    /// Another call may already have had this effect in other words.
+    NearDuplicate,
+    /// A policy wants a person's approval.
+    Approval,
+    /// The same failure again and again.
+    RepeatedFailures,
+    /// The model stopped although conditions are not met.
+    MissingEvidence,
+    /// A tool server of an earlier process is still alive.
+    OrphanAlive,
+    /// The model asks.
+    AskUser,
+    /// The credentials were refused.
+    AuthFailure,
+    /// The recipient is not clear.
+    AmbiguousRecipient,
+}
+
+/// Where a question stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionStatus {
+    /// Nobody answered.
+    Open,
+    /// Answered; the run's owner has not acted on it.
+    Answered,
+    /// Acted on, or no longer needed.
+    Closed,
+}
+
+/// What a person may answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// It happened.
+    Happened,
+    /// Do it (again).
+    Execute,
+    /// Leave it; the model is told that the outcome is unknown, or that it was not done.
+    Skip,
+    /// End the run.
+    Abort,
+    /// Go on as before.
+    Continue,
+}
+
+/// Something only a person can decide (`questions`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuestionRecord {
+    /// Its id.
+    pub question_id: QuestionId,
+    /// Its run.
+    pub run_id: RunId,
+    /// The call it is about.
+    pub call_id: Option<CallId>,
+    /// What it is about.
+    pub kind: QuestionKind,
+    /// The question in words.
+    pub text: String,
+    /// What the answer is bound to: key, arguments hash, tool digest, evidence.
+    pub detail: Value,
+    /// What may be answered.
+    pub choices: Vec<Choice>,
+    /// When it was raised.
+    pub created_at: Timestamp,
+    /// Where it stands.
+    pub status: QuestionStatus,
+    /// The answer.
+    pub answer: Option<AnswerRecord>,
+}
+
+/// A person's answer (`answers`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AnswerRecord {
+    /// What was chosen.
+    pub choice: Choice,
+    /// The other side's name for what happened, when the person gave one.
+    pub proof: Option<String>,
+    /// Free words.
+    pub text: Option<String>,
+    /// Who answered.
+    pub by: String,
+    /// When.
+    pub answered_at: Timestamp,
+    /// When the run's owner acted on it.
+    pub applied_at: Option<Timestamp>,
+}
+
+/// The number of one request to a model within its run, from 1.
+pub type RequestId = u64;
+
+/// How a request to a model was charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestStatus {
+    /// Reserved; the request may be under way.
+    Reserved,
+    /// The provider said what it cost.
+    Actual,
+    /// It left us and was not answered: the estimate of its input is charged.
+    Baseline,
+    /// It never left us.
+    Zero,
+}
+
+/// One request to a model (`usage`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestRecord {
+    /// Its number.
+    pub request_id: RequestId,
+    /// The turn it asks for.
+    pub turn: u32,
+    /// Digest of the request.
+    pub request_sha256: Sha256,
+    /// The model asked.
+    pub model: String,
+    /// Estimated input tokens.
+    pub estimated_tokens: u64,
+    /// How it was charged.
+    pub status: RequestStatus,
+    /// What was charged; zero while reserved.
+    pub usage: Usage,
+    /// When it was reserved.
+    pub reserved_at: Timestamp,
+    /// When it was settled.
+    pub closed_at: Option<Timestamp>,
+}
+
+/// Everything stored about a run, in order; what resume packet and completion summary are made of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecords {
+    /// The run.
+    pub run: RunRecord,
+    /// Its steps.
+    pub steps: Vec<StepRecord>,
+    /// Its turns.
+    pub turns: Vec<TurnRecord>,
+    /// Its history, the open turn's reply included.
+    pub messages: Vec<MessageRecord>,
+    /// Its calls, by position.
+    pub calls: Vec<CallRecord>,
+    /// Their attempts.
+    pub attempts: Vec<AttemptRecord>,
+    /// Their receipts.
+    pub receipts: Vec<ReceiptRecord>,
+    /// Its questions, oldest first.
+    pub questions: Vec<QuestionRecord>,
+    /// Its checkpoints, oldest first.
+    pub checkpoints: Vec<CheckpointRecord>,
+    /// Its requests to models.
+    pub requests: Vec<RequestRecord>,
+}
+
+impl RunRecords {
+    /// The newest receipt of `call`.
+    pub fn receipt(&self, call: &CallId) -> Option<&ReceiptRecord> {
+        self.receipts.iter().filter(|receipt| receipt.call_id == *call).max_by_key(|receipt| receipt.attempt)
+    }
+
+    /// The call with this id.
+    pub fn call(&self, call: &CallId) -> Option<&CallRecord> {
+        self.calls.iter().find(|record| record.call_id == *call)
+    }
+
+    /// The turn that was recorded and not committed, if there is one.
+    pub fn open_turn(&self) -> Option<&TurnRecord> {
+        self.turns.iter().find(|turn| turn.committed_at.is_none())
+    }
+}

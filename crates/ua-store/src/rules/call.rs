@@ -1,0 +1,292 @@
+//! Tool calls: what a start, an answer, a loss or a person's word makes of them.
+
+use ua_core::{
+    CallEvent, CallStatus, EvidenceLevel, IdempotencyKey, RawReply, Resolution, Settlement, Timestamp,
+};
+
+use super::question::{question_closed, question_for_call};
+use super::{conflict, not_found};
+use crate::commit::{AttemptEnd, CallCancel, StartAttempt};
+use crate::error::StoreError;
+use crate::record::{
+    AttemptRecord, CallRecord, Choice, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, RunRecord,
+};
+
+/// Hands the call out only to the run it belongs to.
+pub fn owned_call(call: CallRecord, lease: &RunLease) -> Result<CallRecord, StoreError> {
+    if call.run_id == lease.run_id { Ok(call) } else { Err(not_found("tool_calls", &call.call_id)) }
+}
+
+fn moved(mut call: CallRecord, event: CallEvent, at: Timestamp) -> Result<CallRecord, StoreError> {
+    call.status = call.status.on(event).map_err(|illegal| conflict("tool_calls", &call.call_id, illegal.to_string()))?;
+    call.updated_at = at;
+    Ok(call)
+}
+
+/// What a store found that bears on the start of an attempt.
+#[derive(Debug)]
+pub struct StartContext<'a> {
+    /// The call's run.
+    pub run: &'a RunRecord,
+    /// Another call that holds the key.
+    pub holder: Option<CallRecord>,
+    /// Other calls of the lineage with the same effect kind that claim a key of their own.
+    pub other_effects: u32,
+    /// The question that the start names as its approval.
+    pub approval: Option<QuestionRecord>,
+}
+
+/// The rows of a started attempt.
+#[derive(Debug)]
+pub struct Started {
+    /// The call, running.
+    pub call: CallRecord,
+    /// Its new attempt.
+    pub attempt: AttemptRecord,
+    /// The approval, consumed.
+    pub approval: Option<QuestionRecord>,
+}
+
+/// RUNNING, if nothing speaks against it.
+pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAttempt) -> Result<Started, StoreError> {
+    let StartContext { run, holder, other_effects, approval } = context;
+    if run.cancel_requested_at.is_some() {
+        return Err(conflict("runs", &run.run_id, "cancel was requested: nothing new is started"));
+    }
+    let before = call.status;
+    let mut call = moved(call, CallEvent::Started, start.at)?;
+    if start.attempt != call.attempt + 1 {
+        let why = format!("its next attempt is {}, not {}", call.attempt + 1, start.attempt);
+        return Err(conflict("tool_calls", &call.call_id, why));
+    }
+    if call.idempotency_key.as_ref().is_some_and(|key| *key != start.key) {
+        return Err(conflict("tool_calls", &call.call_id, "it was sent under another key before"));
+    }
+    if let Some(holder) = holder {
+        return Err(StoreError::KeyTaken { call: call.call_id, by: holder.call_id, status: holder.status });
+    }
+    if let (Some(effect), Some(max)) = (&call.policy.effect_kind, start.max_effects)
+        && other_effects >= max
+    {
+        return Err(StoreError::EffectLimit { call: call.call_id, effect: effect.as_str().to_owned(), max });
+    }
+    let approval = approval.map(|question| consumed(question, &call, start.at)).transpose()?;
+
+    call.resolution = (before == CallStatus::Unknown && approval.is_some()).then_some(Resolution::Executed);
+    call.attempt = start.attempt;
+    call.idempotency_key = Some(start.key);
+    call.scope = start.scope;
+    call.file_digests = start.file_digests;
+    call.replay_status = start.replay_status.or(call.replay_status);
+    call.possible_effect = None;
+    call.external_correlation_id = None;
+    call.error_code = None;
+    call.error_detail = None;
+    let attempt = AttemptRecord {
+        call_id: call.call_id.clone(),
+        attempt: start.attempt,
+        epoch: run.lease_epoch,
+        server_generation: start.server_generation,
+        started_at: start.at,
+        ended_at: None,
+        outcome: None,
+        detail: None,
+    };
+    Ok(Started { call, attempt, approval })
+}
+
+fn consumed(question: QuestionRecord, call: &CallRecord, at: Timestamp) -> Result<QuestionRecord, StoreError> {
+    question_for_call(&question, &call.call_id)?;
+    let says_go = question.answer.as_ref().is_some_and(|answer| matches!(answer.choice, Choice::Execute | Choice::Continue));
+    if question.status != QuestionStatus::Answered || !says_go {
+        return Err(conflict("questions", &question.question_id, "it holds no unused answer that lets the call run"));
+    }
+    question_closed(question, &call.run_id, at)
+}
+
+/// The rows of a settled attempt.
+#[derive(Debug)]
+pub struct Settled {
+    /// The call.
+    pub call: CallRecord,
+    /// The attempt, ended.
+    pub attempt: AttemptRecord,
+    /// What came back.
+    pub receipt: Option<ReceiptRecord>,
+}
+
+/// The end of the running attempt. `stored` is the attempt of that number; one whose reply is stored has ended already.
+pub fn call_settled(
+    call: CallRecord,
+    stored: Option<AttemptRecord>,
+    attempt: u32,
+    end: AttemptEnd,
+    at: Timestamp,
+) -> Result<Settled, StoreError> {
+    if call.status != CallStatus::Running || call.attempt != attempt {
+        let why = format!("attempt {attempt} is not running: it is {} at attempt {}", call.status, call.attempt);
+        return Err(conflict("tool_calls", &call.call_id, why));
+    }
+    let stored = stored.filter(|stored| stored.ended_at.is_none());
+    let mut stored = stored.ok_or_else(|| conflict("tool_calls", &call.call_id, "the reply of this attempt is stored already"))?;
+    stored.ended_at = Some(at);
+    let (call, outcome, detail, receipt) = match end {
+        AttemptEnd::NotSent { why } => {
+            (failing(moved(call, CallEvent::FailedDefinitely, at)?, "not_sent", &why), "not_sent", Some(why), None)
+        }
+        AttemptEnd::Lost { why } => {
+            (failing(moved(call, CallEvent::OutcomeLost, at)?, "lost", &why), "lost", Some(why), None)
+        }
+        AttemptEnd::Replied { raw, settlement } => {
+            let call_id = call.call_id.clone();
+            let call = match &settlement {
+                Some(settlement) => understood(call, settlement, at)?,
+                None => CallRecord { updated_at: at, ..call },
+            };
+            let evidence = EvidenceLevel::Reported;
+            let receipt = ReceiptRecord { call_id, attempt, received_at: at, raw, settlement, evidence };
+            (call, "replied", None, Some(receipt))
+        }
+    };
+    stored.outcome = Some(outcome.to_owned());
+    stored.detail = detail;
+    Ok(Settled { call, attempt: stored, receipt })
+}
+
+fn failing(mut call: CallRecord, code: &str, why: &str) -> CallRecord {
+    call.error_code = Some(code.to_owned());
+    call.error_detail = Some(why.to_owned());
+    call
+}
+
+fn understood(call: CallRecord, settlement: &Settlement, at: Timestamp) -> Result<CallRecord, StoreError> {
+    let event = match settlement.status {
+        CallStatus::Succeeded => CallEvent::Succeeded,
+        CallStatus::FailedDefinite => CallEvent::FailedDefinitely,
+        CallStatus::FailedReported => CallEvent::FailureReported,
+        CallStatus::Unknown => CallEvent::OutcomeLost,
+        status @ (CallStatus::Prepared | CallStatus::Running | CallStatus::Cancelled) => {
+            return Err(conflict("tool_calls", &call.call_id, format!("a reply never means that it is {status}")));
+        }
+    };
+    let mut call = moved(call, event, at)?;
+    call.possible_effect = settlement.possible_effect;
+    call.external_correlation_id.clone_from(&settlement.external_correlation_id);
+    call.error_code.clone_from(&settlement.error_code);
+    call.error_detail.clone_from(&settlement.error_detail);
+    Ok(call)
+}
+
+/// The call and its newest receipt, once the receipt's meaning is known.
+pub fn receipt_interpreted(
+    call: CallRecord,
+    receipt: Option<ReceiptRecord>,
+    settlement: Settlement,
+    at: Timestamp,
+) -> Result<(CallRecord, ReceiptRecord), StoreError> {
+    let mut receipt = receipt.ok_or_else(|| not_found("tool_receipts", &call.call_id))?;
+    if receipt.settlement.is_some() {
+        return Err(conflict("tool_receipts", format!("{}/{}", call.call_id, receipt.attempt), "its meaning is stored already"));
+    }
+    let call = understood(call, &settlement, at)?;
+    receipt.settlement = Some(settlement);
+    Ok((call, receipt))
+}
+
+/// The call, answered by the receipt of `from`: a call of its lineage that succeeded under the same key.
+pub fn call_deduplicated(
+    call: CallRecord,
+    from: &CallRecord,
+    key: &IdempotencyKey,
+    at: Timestamp,
+) -> Result<CallRecord, StoreError> {
+    let is_twin = from.root_run_id == call.root_run_id && from.idempotency_key.as_ref() == Some(key);
+    if !is_twin || from.status != CallStatus::Succeeded || from.deduplicated_from.is_some() {
+        let why = format!("call {} is not a succeeded holder of the key in its lineage", from.call_id);
+        return Err(conflict("tool_calls", &call.call_id, why));
+    }
+    let mut call = moved(call, CallEvent::Deduplicated, at)?;
+    call.idempotency_key = Some(key.clone());
+    call.deduplicated_from = Some(from.call_id.clone());
+    call.resolution = Some(Resolution::Deduplicated);
+    call.scope.clone_from(&from.scope);
+    call.external_correlation_id.clone_from(&from.external_correlation_id);
+    Ok(call)
+}
+
+/// The call, never to be sent.
+pub fn call_cancelled(call: CallRecord, cancel: CallCancel, at: Timestamp) -> Result<CallRecord, StoreError> {
+    let mut call = failing(moved(call, CallEvent::Cancelled, at)?, &cancel.code, &cancel.message);
+    call.resolution = Some(cancel.resolution);
+    Ok(call)
+}
+
+/// A running call whose process died, and its attempt; `None` when the call is not running or its reply is stored.
+pub fn call_lost(call: &CallRecord, attempt: &AttemptRecord, why: &str, at: Timestamp) -> Option<(CallRecord, AttemptRecord)> {
+    if call.status != CallStatus::Running || attempt.ended_at.is_some() {
+        return None;
+    }
+    let settled = call_settled(call.clone(), Some(attempt.clone()), call.attempt, AttemptEnd::Lost { why: why.to_owned() }, at);
+    settled.ok().map(|settled| (settled.call, settled.attempt))
+}
+
+/// An `unknown` call for which there is evidence, and that evidence as a receipt.
+///
+/// The receipt belongs to the attempt that was lost. When that attempt has a receipt (a reply that left the outcome open),
+/// the evidence is a second, newer one of the same attempt: attempts keep their meaning, one number per dispatch.
+pub fn call_vouched_for(
+    call: CallRecord,
+    raw: RawReply,
+    settlement: Settlement,
+    evidence: EvidenceLevel,
+    at: Timestamp,
+) -> Result<(CallRecord, ReceiptRecord), StoreError> {
+    check_unknown(&call)?;
+    if settlement.status != CallStatus::Succeeded {
+        return Err(conflict("tool_calls", &call.call_id, format!("evidence that it is {} is no evidence", settlement.status)));
+    }
+    let mut call = understood(call, &settlement, at)?;
+    call.resolution = Some(Resolution::Happened);
+    let (call_id, attempt) = (call.call_id.clone(), call.attempt);
+    Ok((call, ReceiptRecord { call_id, attempt, received_at: at, raw, settlement: Some(settlement), evidence }))
+}
+
+/// An `unknown` call that a person gave up on; it stays `unknown`.
+pub fn call_skipped(mut call: CallRecord, at: Timestamp) -> Result<CallRecord, StoreError> {
+    check_unknown(&call)?;
+    if call.resolution != Some(Resolution::Skipped) {
+        call.resolution = Some(Resolution::Skipped);
+        call.updated_at = at;
+    }
+    Ok(call)
+}
+
+fn check_unknown(call: &CallRecord) -> Result<(), StoreError> {
+    if call.status == CallStatus::Unknown {
+        Ok(())
+    } else {
+        Err(conflict("tool_calls", &call.call_id, format!("it is {}, not unknown", call.status)))
+    }
+}
+
+/// The call with a note of what a resume did with it.
+pub fn replay_noted(mut call: CallRecord, status: ReplayStatus, at: Timestamp) -> CallRecord {
+    call.replay_status = Some(status);
+    call.updated_at = at;
+    call
+}
+
+/// Whether `call` holds `key` against others.
+pub(crate) fn holds_key(call: &CallRecord, key: &IdempotencyKey) -> bool {
+    call.idempotency_key.as_ref() == Some(key) && call.status.claims_key() && call.deduplicated_from.is_none()
+}
+
+/// Whether `call` counts towards the limit of its effect kind, for a start of `other`.
+pub(crate) fn counts_as_effect(call: &CallRecord, other: &CallRecord) -> bool {
+    call.call_id != other.call_id
+        && call.root_run_id == other.root_run_id
+        && call.policy.effect_kind == other.policy.effect_kind
+        && call.status.claims_key()
+        && call.deduplicated_from.is_none()
+}
+

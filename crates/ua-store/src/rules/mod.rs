@@ -1,0 +1,37 @@
+//! What each write makes of the rows it touches, as pure functions over records.
+//!
+//! Every store finds rows, applies these rules inside one transaction and stores what they return, so that all stores
+//! refuse alike. A rule takes what the store found and returns the rows as they will be; it never reads anything itself.
+//!
+//! Durable Jobs v1 spec §5 and §8.3 (lifecycles); Granular Execution PRD §5.1 (compare-and-set of turns).
+//! Invariants: a stale epoch changes nothing; a call moves only along [`CallStatus::on`](ua_core::CallStatus::on); a turn
+//! is committed once, by number. Proved by: `conformance`.
+
+mod call;
+mod question;
+mod run;
+mod turn;
+
+use std::fmt;
+
+use crate::error::{RowRef, StoreError};
+
+pub use call::{
+    StartContext, Started, Settled, call_cancelled, call_deduplicated, call_lost, call_settled, call_skipped,
+    call_started, call_vouched_for, owned_call, receipt_interpreted, replay_noted,
+};
+pub(crate) use call::{counts_as_effect, holds_key};
+pub use question::{question_answered, question_closed, question_for_call, question_raised};
+pub use run::{
+    check_lease, checkpoint_saved, request_closed, request_reserved, run_acquired, run_cancel_requested, run_ended,
+    run_submitted, step_ended, step_opened, step_resumed,
+};
+pub use turn::{CommitContext, CommittedTurn, RecordedTurn, notes_appended, turn_committed, turn_recorded};
+
+pub(crate) fn conflict(table: &'static str, key: impl fmt::Display, why: impl Into<String>) -> StoreError {
+    StoreError::Conflict { row: RowRef::new(table, key), why: why.into() }
+}
+
+pub(crate) fn not_found(table: &'static str, key: impl fmt::Display) -> StoreError {
+    StoreError::NotFound { row: RowRef::new(table, key) }
+}

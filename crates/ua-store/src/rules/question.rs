@@ -1,0 +1,70 @@
+//! Questions: raised by a run's owner, answered by a person, closed by the owner when it acted on the answer.
+
+use ua_core::{CallId, RunId, Timestamp};
+
+use super::{conflict, not_found};
+use crate::commit::{NewAnswer, NewQuestion};
+use crate::error::StoreError;
+use crate::record::{AnswerRecord, QuestionRecord, QuestionStatus};
+
+/// A new, open question of `run`.
+pub fn question_raised(run: &RunId, question: NewQuestion) -> QuestionRecord {
+    QuestionRecord {
+        question_id: question.question_id,
+        run_id: run.clone(),
+        call_id: question.call_id,
+        kind: question.kind,
+        text: question.text,
+        detail: question.detail,
+        choices: question.choices,
+        created_at: question.at,
+        status: QuestionStatus::Open,
+        answer: None,
+    }
+}
+
+/// The question with its answer. Only an open question takes one, and only one of its choices.
+pub fn question_answered(mut question: QuestionRecord, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
+    match question.status {
+        QuestionStatus::Open => {}
+        QuestionStatus::Answered => return Err(conflict("questions", &question.question_id, "it is answered already")),
+        QuestionStatus::Closed => return Err(conflict("questions", &question.question_id, "it is closed")),
+    }
+    if !question.choices.contains(&answer.choice) {
+        let why = format!("{:?} is none of its choices {:?}", answer.choice, question.choices);
+        return Err(conflict("questions", &question.question_id, why));
+    }
+    question.status = QuestionStatus::Answered;
+    question.answer = Some(AnswerRecord {
+        choice: answer.choice,
+        proof: answer.proof,
+        text: answer.text,
+        by: answer.by,
+        answered_at: answer.at,
+        applied_at: None,
+    });
+    Ok(question)
+}
+
+/// The question, closed. One that is closed stays as it is.
+pub fn question_closed(mut question: QuestionRecord, run: &RunId, at: Timestamp) -> Result<QuestionRecord, StoreError> {
+    if question.run_id != *run {
+        return Err(not_found("questions", &question.question_id));
+    }
+    if question.status != QuestionStatus::Closed {
+        question.status = QuestionStatus::Closed;
+        if let Some(answer) = &mut question.answer {
+            answer.applied_at = Some(at);
+        }
+    }
+    Ok(question)
+}
+
+/// Refuses a question that is not about `call`.
+pub fn question_for_call(question: &QuestionRecord, call: &CallId) -> Result<(), StoreError> {
+    if question.call_id.as_ref() == Some(call) {
+        Ok(())
+    } else {
+        Err(conflict("questions", &question.question_id, format!("it is not about call {call}")))
+    }
+}

@@ -1,0 +1,219 @@
+//! Runs, their steps, their checkpoints and their requests to models.
+
+use ua_core::{RunStatus, StepStatus, Timestamp, Usage};
+
+use super::{conflict, not_found};
+use crate::commit::{NewCheckpoint, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd};
+use crate::error::StoreError;
+use crate::record::{
+    CheckpointRecord, MessageRecord, OwnerStamp, RequestId, RequestRecord, RequestStatus, RunLease, RunRecord,
+    StepRecord,
+};
+
+/// Refuses a lease that is not the newest, or whose run is not running any more.
+pub fn check_lease(run: &RunRecord, lease: &RunLease) -> Result<(), StoreError> {
+    if run.lease_epoch != lease.epoch {
+        return Err(StoreError::Fenced { run: run.run_id.clone(), ours: lease.epoch, theirs: run.lease_epoch });
+    }
+    if run.status == RunStatus::Running {
+        Ok(())
+    } else {
+        Err(conflict("runs", &run.run_id, format!("it is {}; its lease ended with that", run.status)))
+    }
+}
+
+/// A new run and its opening message. `parent` is the run it names as its parent.
+pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, MessageRecord) {
+    let prompt = run.opening.text();
+    let opening = MessageRecord { seq: 1, turn: 0, message: run.opening, created_at: run.created_at };
+    // A sub-agent starts a conversation of its own; a fork starts from its parent's.
+    let forked_from = parent.filter(|_| run.run_mode != "task").and_then(|parent| parent.provider_session_id.clone());
+    let record = RunRecord {
+        root_run_id: parent.map_or_else(|| run.run_id.clone(), |parent| parent.root_run_id.clone()),
+        run_id: run.run_id,
+        created_at: run.created_at,
+        updated_at: run.created_at,
+        status: RunStatus::Queued,
+        stop_reason: None,
+        status_detail: None,
+        entrypoint: run.entrypoint,
+        run_mode: run.run_mode,
+        job_path: run.job_path,
+        job_key: run.spec.job_key.clone(),
+        spec: run.spec,
+        last_job_prompt: prompt,
+        workspace_dir: run.workspace_dir,
+        launch: run.launch,
+        parent_run_id: run.parent_run_id,
+        provider_session_id: None,
+        provider_session_forked_from: forked_from,
+        current_step_id: None,
+        last_checkpoint_id: None,
+        final_artifact_ref: None,
+        final_output: None,
+        turn_index: 0,
+        lease_epoch: 0,
+        owner: None,
+        cancel_requested_at: None,
+        cancel_reason: None,
+        iteration_count: 0,
+        max_iterations: None,
+        completion_promise: None,
+        held_millis: 0,
+        traces: Vec::new(),
+    };
+    (record, opening)
+}
+
+/// The run with a cancel request. The first request is kept; a terminal run refuses.
+pub fn run_cancel_requested(mut run: RunRecord, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError> {
+    if run.status.is_terminal() {
+        return Err(conflict("runs", &run.run_id, format!("it is {} already", run.status)));
+    }
+    if run.cancel_requested_at.is_none() {
+        run.cancel_requested_at = Some(at);
+        run.cancel_reason = Some(reason.to_owned());
+        run.updated_at = at;
+    }
+    Ok(run)
+}
+
+/// The run, taken by `owner` under the next epoch. A terminal run refuses.
+pub fn run_acquired(mut run: RunRecord, owner: &OwnerStamp, at: Timestamp) -> Result<(RunLease, RunRecord), StoreError> {
+    if run.status.is_terminal() {
+        return Err(conflict("runs", &run.run_id, format!("it is {}: nothing is left to do", run.status)));
+    }
+    run.lease_epoch += 1;
+    run.status = RunStatus::Running;
+    run.stop_reason = None;
+    run.status_detail = None;
+    run.traces.push(owner.trace.clone());
+    run.owner = Some(owner.clone());
+    run.updated_at = at;
+    Ok((RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch }, run))
+}
+
+/// The run after its owner's last write. The epoch stays, so that a late write of the same process is told apart.
+pub fn run_ended(mut run: RunRecord, end: &RunEnd) -> Result<RunRecord, StoreError> {
+    if matches!(end.status, RunStatus::Queued | RunStatus::Running) {
+        return Err(conflict("runs", &run.run_id, format!("a run does not end {}", end.status)));
+    }
+    if (end.status == RunStatus::Stopped) != end.stop_reason.is_some() {
+        return Err(conflict("runs", &run.run_id, "a stop reason belongs to a stopped run, and to no other"));
+    }
+    run.status = end.status;
+    run.stop_reason = end.stop_reason;
+    run.status_detail.clone_from(&end.detail);
+    run.final_output = end.final_output.clone().or(run.final_output);
+    run.final_artifact_ref = end.final_artifact_ref.clone().or(run.final_artifact_ref);
+    run.held_millis = run.held_millis.saturating_add(end.held_millis);
+    run.updated_at = end.at;
+    Ok(run)
+}
+
+/// A new step and the run whose current one it is. `last_index` is the number of the run's last step, 0 without one.
+pub fn step_opened(
+    mut run: RunRecord,
+    step: NewStep,
+    last_index: u32,
+    turn_is_open: bool,
+) -> Result<(RunRecord, StepRecord), StoreError> {
+    if turn_is_open {
+        return Err(conflict("runs", &run.run_id, "a turn is open; commit it before the next step"));
+    }
+    let record = StepRecord {
+        step_id: step.step_id,
+        run_id: run.run_id.clone(),
+        step_index: last_index + 1,
+        created_at: step.created_at,
+        updated_at: step.created_at,
+        status: StepStatus::Running,
+        phase: step.phase,
+        error_code: None,
+        error_detail: None,
+        first_turn: run.turn_index + 1,
+        last_turn: None,
+        fingerprint: step.fingerprint,
+    };
+    run.current_step_id = Some(record.step_id.clone());
+    run.updated_at = step.created_at;
+    Ok((run, record))
+}
+
+/// The step after its end. A step that ended is not ended again; one that is `blocked` is.
+pub fn step_ended(mut step: StepRecord, end: StepEnd) -> Result<StepRecord, StoreError> {
+    if matches!(step.status, StepStatus::Succeeded | StepStatus::Failed | StepStatus::Skipped) {
+        return Err(conflict("run_steps", &step.step_id, format!("it is {} already", step.status)));
+    }
+    if matches!(end.status, StepStatus::Ready | StepStatus::Running) {
+        return Err(conflict("run_steps", &step.step_id, format!("a step does not end {}", end.status)));
+    }
+    step.status = end.status;
+    step.error_code = end.error_code;
+    step.error_detail = end.error_detail;
+    step.updated_at = end.at;
+    Ok(step)
+}
+
+/// The current step of a run that was taken again, if it was `blocked`: it goes on.
+pub fn step_resumed(step: &StepRecord, at: Timestamp) -> Option<StepRecord> {
+    (step.status == StepStatus::Blocked)
+        .then(|| StepRecord { status: StepStatus::Running, updated_at: at, ..step.clone() })
+}
+
+/// A checkpoint and the run whose newest one it is. The step must be one of the run's.
+pub fn checkpoint_saved(
+    mut run: RunRecord,
+    step: Option<&StepRecord>,
+    checkpoint: NewCheckpoint,
+) -> Result<(RunRecord, CheckpointRecord), StoreError> {
+    if step.is_none_or(|step| step.run_id != run.run_id) {
+        return Err(not_found("run_steps", &checkpoint.step_id));
+    }
+    let record = CheckpointRecord {
+        checkpoint_id: checkpoint.checkpoint_id,
+        run_id: run.run_id.clone(),
+        step_id: checkpoint.step_id,
+        created_at: checkpoint.at,
+        kind: checkpoint.kind,
+        snapshot: checkpoint.snapshot,
+        cursor: checkpoint.cursor,
+    };
+    run.last_checkpoint_id = Some(record.checkpoint_id.clone());
+    run.updated_at = checkpoint.at;
+    Ok((run, record))
+}
+
+/// A reservation for the next turn. `last` is the run's last request, 0 without one.
+pub fn request_reserved(
+    run: &RunRecord,
+    reservation: RequestReservation,
+    last: RequestId,
+    turn_is_open: bool,
+) -> Result<RequestRecord, StoreError> {
+    super::turn::check_next_turn(run, reservation.turn, turn_is_open)?;
+    Ok(RequestRecord {
+        request_id: last + 1,
+        turn: reservation.turn,
+        request_sha256: reservation.request_sha256,
+        model: reservation.model,
+        estimated_tokens: reservation.estimated_tokens,
+        status: RequestStatus::Reserved,
+        usage: Usage::default(),
+        reserved_at: reservation.at,
+        closed_at: None,
+    })
+}
+
+/// The request, charged; `None` when it was charged before and therefore stays as it is.
+pub fn request_closed(request: &RequestRecord, end: RequestEnd, at: Timestamp) -> Option<RequestRecord> {
+    let (status, usage) = match end {
+        RequestEnd::Actual(usage) => (RequestStatus::Actual, usage),
+        RequestEnd::Baseline => {
+            (RequestStatus::Baseline, Usage { input_tokens: request.estimated_tokens, ..Usage::default() })
+        }
+        RequestEnd::Zero => (RequestStatus::Zero, Usage::default()),
+    };
+    (request.status == RequestStatus::Reserved)
+        .then(|| RequestRecord { status, usage, closed_at: Some(at), ..request.clone() })
+}

@@ -1,0 +1,101 @@
+//! What the driver of a run reads and writes.
+
+use async_trait::async_trait;
+use ua_core::{QuestionId, RunId, Timestamp};
+
+use crate::commit::{
+    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd, TurnCommit,
+    TurnDraft,
+};
+use crate::error::StoreError;
+use crate::record::{
+    MessageRecord, OwnerStamp, QuestionRecord, RequestId, RunLease, RunRecord, RunRecords, StepRecord,
+};
+
+/// Runs, steps, turns, questions. Each write says whether it is synced.
+#[async_trait]
+pub trait RunStore: Send + Sync {
+    // --- Writes that need no lease: insert-only, applied by the run's owner.
+
+    /// Stores a new run (synced). Fails with `Exists` when the id, or the job key within another lineage, is taken.
+    async fn submit_run(&self, run: NewRun) -> Result<RunRecord, StoreError>;
+
+    /// Stores a person's answer to an open question (synced).
+    async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError>;
+
+    /// Asks the owner of a run to cancel it (synced); sticky. A run that nobody owns is cancelled by its next resume.
+    async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError>;
+
+    // --- Ownership.
+
+    /// Takes a run that is not terminal: epoch + 1, status `running`, the owner's trace appended (synced). The caller
+    /// holds the run's lock.
+    async fn acquire_run(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Result<(RunLease, RunRecord), StoreError>;
+
+    /// Checks that the lease still is the newest; called just before each dispatch.
+    async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError>;
+
+    /// Ends this process's work on the run (synced). The lease is of no use afterwards.
+    async fn end_run(&self, lease: &RunLease, end: RunEnd) -> Result<RunRecord, StoreError>;
+
+    // --- Steps and turns (relaxed).
+
+    /// Opens a step and makes it the current one.
+    async fn open_step(&self, lease: &RunLease, step: NewStep) -> Result<StepRecord, StoreError>;
+
+    /// Ends a step.
+    async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError>;
+
+    /// Reserves one request to a model, just before it leaves.
+    async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation) -> Result<RequestId, StoreError>;
+
+    /// Charges a request that brought no turn. A request that is not `reserved` is left as it is.
+    async fn close_request(&self, lease: &RunLease, request: RequestId, end: RequestEnd, at: Timestamp) -> Result<(), StoreError>;
+
+    /// Charges every request that is still `reserved` as `baseline`: its process died before it was answered.
+    async fn close_lost_requests(&self, lease: &RunLease, at: Timestamp) -> Result<u32, StoreError>;
+
+    /// Records a turn: reply, cost and planned calls in one write, guarded by turn number and epoch.
+    async fn record_turn(&self, lease: &RunLease, draft: TurnDraft) -> Result<(), StoreError>;
+
+    /// Commits a turn: messages appended, `turn_index` raised, checkpoint written. Fails with `Conflict` when the turn
+    /// is not the open one, or a call of it is neither settled nor skipped.
+    async fn commit_turn(&self, lease: &RunLease, commit: TurnCommit) -> Result<RunRecord, StoreError>;
+
+    /// Appends messages between turns (resume notes, guidance), at the current `turn_index`; refused while a turn is open.
+    async fn append_messages(&self, lease: &RunLease, messages: Vec<ua_core::Message>, at: Timestamp) -> Result<(), StoreError>;
+
+    /// Writes a checkpoint marker.
+    async fn save_checkpoint(&self, lease: &RunLease, checkpoint: NewCheckpoint) -> Result<(), StoreError>;
+
+    // --- Questions (synced).
+
+    /// Raises a question. When its call has one that is not closed, that one is returned and nothing is written.
+    async fn raise_question(&self, lease: &RunLease, question: NewQuestion) -> Result<QuestionRecord, StoreError>;
+
+    /// Marks a question as acted on.
+    async fn close_question(&self, lease: &RunLease, question: &QuestionId, at: Timestamp) -> Result<(), StoreError>;
+
+    // --- Reads.
+
+    /// One run.
+    async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError>;
+
+    /// The newest `limit` runs, newest first.
+    async fn runs(&self, limit: u32) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// The newest run of a job key, if any.
+    async fn run_by_job_key(&self, job_key: &str) -> Result<Option<RunRecord>, StoreError>;
+
+    /// Everything about one run.
+    async fn load(&self, run: &RunId) -> Result<RunRecords, StoreError>;
+
+    /// The history: all messages of turns up to the committed one, in order.
+    async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError>;
+
+    /// One question.
+    async fn question(&self, question: &QuestionId) -> Result<QuestionRecord, StoreError>;
+
+    /// Questions that are not closed, of one run or of all, oldest first.
+    async fn open_questions(&self, run: Option<&RunId>) -> Result<Vec<QuestionRecord>, StoreError>;
+}

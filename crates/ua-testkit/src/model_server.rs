@@ -1,0 +1,278 @@
+//! A model server that follows a script: a real HTTP server on 127.0.0.1 that speaks the Anthropic Messages API, checks
+//! what it is sent as strictly as the API does, and fails when it is told to.
+//!
+//! Its reading and writing of the wire format is its own, not `ua-llm`'s, so that a mistake on one side shows.
+
+mod fault;
+mod wire;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use ua_core::{ModelTurn, Sha256, sha256};
+use ua_llm::Script;
+
+pub use self::fault::{Fault, FaultKind};
+use self::fault::{Ending, Pace};
+
+/// What a [`ModelServer`] does.
+#[derive(Debug, Clone)]
+pub struct ModelServerConfig {
+    /// What the model says.
+    pub script: Script,
+    /// The one key that is accepted; any key is when absent, but there has to be one.
+    pub api_key: Option<String>,
+    /// When it fails, and how.
+    pub faults: Vec<Fault>,
+}
+
+impl ModelServerConfig {
+    /// A server that accepts any key and never fails.
+    pub fn new(script: Script) -> Self {
+        Self { script, api_key: None, faults: Vec::new() }
+    }
+}
+
+/// What is known about one request; `GET /__log` lists them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RequestRecord {
+    /// Its running number, from 1.
+    pub number: u64,
+    /// The digest of its body.
+    pub sha256: Sha256,
+    /// Messages in it; 0 when it could not be read.
+    pub messages: usize,
+    /// The turn of the script that it asked for, from 1; 0 when it could not be read.
+    pub turn: usize,
+    /// The HTTP status of the answer; 0 while there is none.
+    pub status: u16,
+    /// The fault that was played, if any.
+    pub fault: Option<FaultKind>,
+}
+
+/// A running server; dropping it stops it.
+#[derive(Debug)]
+pub struct ModelServer {
+    /// Where it is: `http://127.0.0.1:PORT`.
+    pub base_url: String,
+    shared: Arc<Shared>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl ModelServer {
+    /// Starts a server on a free port.
+    ///
+    /// # Errors
+    /// When no port can be bound.
+    pub async fn start(config: ModelServerConfig) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+        let base_url = format!("http://{}", listener.local_addr()?);
+        let shared = Arc::new(Shared::new(config));
+        let task = tokio::spawn(serve(listener, Arc::clone(&shared)));
+        Ok(Self { base_url, shared, task })
+    }
+
+    /// Requests received so far.
+    pub fn requests(&self) -> u64 {
+        self.shared.seen().count
+    }
+
+    /// What is known about each request, in order of arrival.
+    pub fn log(&self) -> Vec<RequestRecord> {
+        self.shared.seen().log.clone()
+    }
+
+    /// The body of the latest request that was JSON.
+    pub fn last_request(&self) -> Option<Value> {
+        self.shared.seen().last_request.clone()
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Serves on `listener` until the process ends: for a server in a process of its own.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve_forever(listener: TcpListener, config: ModelServerConfig) -> std::io::Result<()> {
+    serve(listener, Arc::new(Shared::new(config))).await
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/v1/messages", post(answer))
+        .route("/__log", get(log))
+        .layer(DefaultBodyLimit::disable())
+        .with_state(shared);
+    axum::serve(listener, router).await
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: ModelServerConfig,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    count: u64,
+    log: Vec<RequestRecord>,
+    last_request: Option<Value>,
+}
+
+impl Shared {
+    fn new(config: ModelServerConfig) -> Self {
+        Self { config, seen: Mutex::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        // A log with a gap is still a log.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request and plans its fault.
+    fn arrive(&self, body: &[u8]) -> (u64, Option<FaultKind>) {
+        let mut seen = self.seen();
+        seen.count += 1;
+        let number = seen.count;
+        let fault = self.config.faults.iter().find(|fault| fault.at_request == number).map(|fault| fault.kind.clone());
+        let record =
+            RequestRecord { number, sha256: sha256(body), messages: 0, turn: 0, status: 0, fault: fault.clone() };
+        seen.log.push(record);
+        (number, fault)
+    }
+
+    fn note(&self, number: u64, change: impl FnOnce(&mut RequestRecord)) {
+        if let Some(record) = self.seen().log.iter_mut().find(|record| record.number == number) {
+            change(record);
+        }
+    }
+}
+
+async fn log(State(shared): State<Arc<Shared>>) -> Json<Value> {
+    let seen = shared.seen();
+    Json(json!({"requests": seen.count, "log": seen.log}))
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    let (number, fault) = shared.arrive(&body);
+    if matches!(fault, Some(FaultKind::Hang)) {
+        std::future::pending::<()>().await;
+    }
+    let response = match reply(&shared, number, &headers, &body) {
+        Err(refusal) => refusal.response(number),
+        Ok(Reply { turn, streamed }) => match fault.map(FaultKind::plan) {
+            Some(fault::Plan::Refuse(refusal)) => refusal.response(number),
+            Some(fault::Plan::Stream(pace)) => stream(&turn, pace),
+            None if streamed => stream(&turn, Pace::default()),
+            None => Json(wire::message(&turn)).into_response(),
+        },
+    };
+    shared.note(number, |record| record.status = response.status().as_u16());
+    response
+}
+
+struct Reply {
+    turn: ModelTurn,
+    streamed: bool,
+}
+
+/// Reads a request and asks the script.
+fn reply(shared: &Shared, number: u64, headers: &HeaderMap, body: &[u8]) -> Result<Reply, Refusal> {
+    let key = headers.get("x-api-key").and_then(|key| key.to_str().ok()).filter(|key| !key.is_empty());
+    match (key, &shared.config.api_key) {
+        (None, _) => return Err(Refusal::new(401, "x-api-key header is required")),
+        (Some(key), Some(expected)) if key != expected => return Err(Refusal::new(401, "invalid x-api-key")),
+        (Some(_), _) => {}
+    }
+    if !headers.contains_key("anthropic-version") {
+        return Err(Refusal::invalid("anthropic-version: header is required".to_owned()));
+    }
+    let body: Value = serde_json::from_slice(body).map_err(|error| Refusal::invalid(error.to_string()))?;
+    shared.seen().last_request = Some(body.clone());
+    let request = wire::decode(&body).map_err(Refusal::invalid)?;
+    shared.note(number, |record| {
+        record.messages = request.messages.len();
+        record.turn = Script::turn_of(&request.messages);
+    });
+    let script = &shared.config.script;
+    let turn = script
+        .reply(&request.model, &request.system, &request.messages, number)
+        .map_err(|error| Refusal::invalid(error.to_string()))?;
+    Ok(Reply { turn, streamed: request.stream })
+}
+
+/// An error answer.
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) message: String,
+    pub(crate) retry_after: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: u16, message: &str) -> Self {
+        Self { status, message: message.to_owned(), retry_after: None }
+    }
+
+    fn invalid(message: String) -> Self {
+        Self { status: 400, message, retry_after: None }
+    }
+
+    fn response(self, number: u64) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = json!({
+            "type": "error",
+            "error": {"type": wire::error_type(self.status), "message": self.message},
+            "request_id": format!("req_scripted_{number}"),
+        });
+        let mut response = (status, Json(body)).into_response();
+        if let Some(value) = self.retry_after.and_then(|text| text.parse().ok()) {
+            response.headers_mut().insert(header::RETRY_AFTER, value);
+        }
+        response
+    }
+}
+
+/// Streams a reply's events, and stops as `pace` says.
+fn stream(turn: &ModelTurn, pace: Pace) -> Response {
+    let clock = ua_core::system::env().clock;
+    let mut frames = wire::events(turn);
+    let ending = pace.cut(&mut frames);
+    let delay = pace.delay;
+    let steps = frames.into_iter().map(Some).chain([None]);
+    let body = futures_util::stream::unfold(steps, move |mut steps| {
+        let clock = Arc::clone(&clock);
+        async move {
+            match steps.next()? {
+                Some(frame) => {
+                    if delay > Duration::ZERO {
+                        clock.sleep(delay).await;
+                    }
+                    Some((Ok(frame), steps))
+                }
+                None if ending == Ending::Abort => {
+                    // Lets what was written so far reach the wire before the connection is torn down.
+                    tokio::task::yield_now().await;
+                    Some((Err(std::io::Error::from(std::io::ErrorKind::ConnectionAborted)), steps))
+                }
+                None => None,
+            }
+        }
+    });
+    ([(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")], Body::from_stream(body)).into_response()
+}

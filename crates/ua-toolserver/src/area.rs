@@ -1,0 +1,236 @@
+//! A directory tree that tools write to, so that a kill at any instant leaves the old state or the new one.
+//!
+//! New content is staged in a temporary file, synced, and then takes its name in one step: by a rename, which replaces,
+//! or by a hard link, which never does. The directory is synced after that. Writers of one area take its lock first, so
+//! that a temporary file found under its name is always a dead writer's.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, OpenOptions};
+
+use crate::answer::Failure;
+use crate::digest::sha256_hex;
+
+/// The start of every temporary file's name.
+pub(crate) const STAGED: &str = ".ua-tmp-";
+
+/// A directory that can not be left through it.
+#[derive(Debug)]
+pub(crate) struct Area {
+    dir: Dir,
+    path: PathBuf,
+}
+
+/// A write that did not succeed.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// It was not visible to anybody.
+    Untouched(io::Error),
+    /// It was visible when something failed.
+    Unsure(io::Error),
+}
+
+impl WriteError {
+    /// What to tell the caller; `action` reads after "could not".
+    pub(crate) fn into_failure(self, action: &str) -> Failure {
+        match self {
+            Self::Untouched(error) => Failure::io(action, &error),
+            Self::Unsure(error) => {
+                Failure::Unclear(format!("could not {action} to the end: {error}"))
+            }
+        }
+    }
+}
+
+/// Whether a name was still free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Created {
+    /// It was, and now has the content.
+    Now,
+    /// It was not, and nothing changed.
+    Before,
+}
+
+impl Area {
+    /// Opens the directory, creating it and what is missing above it.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let mut missing = Vec::new();
+        let mut existing = std::path::absolute(path)?;
+        while !existing.exists() {
+            let Some(name) = existing.file_name().map(OsStr::to_owned) else {
+                break;
+            };
+            missing.push(name);
+            existing.pop();
+        }
+        let base = Dir::open_ambient_dir(&existing, ambient_authority())?;
+        let rest: PathBuf = missing.iter().rev().collect();
+        if !rest.as_os_str().is_empty() {
+            Self {
+                dir: base,
+                path: existing.clone(),
+            }
+            .create_dirs(&rest)?;
+        }
+        let path = existing.join(rest).canonicalize()?;
+        Ok(Self {
+            dir: Dir::open_ambient_dir(&path, ambient_authority())?,
+            path,
+        })
+    }
+
+    /// The directory itself; paths given to it are relative and can not leave it.
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// The directory's absolute path, without symbolic links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits until no other writer holds the lock file `name`; holds it until the result is dropped.
+    pub(crate) fn lock(&self, name: &Path) -> io::Result<std::fs::File> {
+        if let Some(parent) = name.parent() {
+            self.create_dirs(parent)?;
+        }
+        let file = self
+            .dir
+            .open_with(name, OpenOptions::new().create(true).write(true))?
+            .into_std();
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// Creates `directory` and what is missing above it, durably.
+    pub(crate) fn create_dirs(&self, directory: &Path) -> io::Result<()> {
+        let mut done = PathBuf::new();
+        for component in directory.components() {
+            let Component::Normal(name) = component else {
+                continue;
+            };
+            let parent = done.clone();
+            done.push(name);
+            match self.dir.create_dir(&done) {
+                Ok(()) => self.sync(&parent)?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the names in `directory` durable.
+    pub(crate) fn sync(&self, directory: &Path) -> io::Result<()> {
+        let directory = if directory.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            directory
+        };
+        self.dir.open(directory)?.sync_all()
+    }
+
+    /// Removes the temporary file `temp` if a writer that died left it. The caller holds the area's lock.
+    ///
+    /// It may share its content with a finished name, so it is unlinked, never truncated.
+    pub(crate) fn discard(&self, temp: &Path) -> io::Result<()> {
+        match self.dir.remove_file(temp) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Fills the temporary file `temp` and syncs it. The caller holds the area's lock.
+    pub(crate) fn stage<T>(
+        &self,
+        temp: PathBuf,
+        fill: impl FnOnce(&mut File) -> io::Result<T>,
+    ) -> Result<(Staged<'_>, T), WriteError> {
+        self.discard(&temp).map_err(WriteError::Untouched)?;
+        let mut file = self
+            .dir
+            .open_with(&temp, OpenOptions::new().write(true).create_new(true))
+            .map_err(WriteError::Untouched)?;
+        let staged = Staged { area: self, temp };
+        let value = fill(&mut file).map_err(WriteError::Untouched)?;
+        file.sync_all().map_err(WriteError::Untouched)?;
+        Ok((staged, value))
+    }
+
+    /// Puts `bytes` in the place of `target`, whose directory is created. The caller holds the area's lock.
+    pub(crate) fn replace(&self, target: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+        let parent = parent_of(target);
+        self.create_dirs(parent).map_err(WriteError::Untouched)?;
+        if self.dir.is_dir(target) {
+            return Err(WriteError::Untouched(io::Error::from(
+                io::ErrorKind::IsADirectory,
+            )));
+        }
+        let (staged, ()) = self.stage(temp_beside(target), |file| file.write_all(bytes))?;
+        staged.replace(target)
+    }
+
+    /// Gives `bytes` the name `target` unless it is taken. The caller holds the area's lock.
+    pub(crate) fn create(&self, target: &Path, bytes: &[u8]) -> Result<Created, WriteError> {
+        self.create_dirs(parent_of(target))
+            .map_err(WriteError::Untouched)?;
+        let (staged, ()) = self.stage(temp_beside(target), |file| file.write_all(bytes))?;
+        staged.create(target)
+    }
+}
+
+/// A temporary file with all its content on stable storage; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Staged<'a> {
+    area: &'a Area,
+    temp: PathBuf,
+}
+
+impl Staged<'_> {
+    /// Takes the name `target`, whoever had it.
+    fn replace(self, target: &Path) -> Result<(), WriteError> {
+        self.area
+            .dir
+            .rename(&self.temp, &self.area.dir, target)
+            .map_err(WriteError::Untouched)?;
+        self.area
+            .sync(parent_of(target))
+            .map_err(WriteError::Unsure)
+    }
+
+    /// Takes the name `target` if nobody has it.
+    pub(crate) fn create(self, target: &Path) -> Result<Created, WriteError> {
+        let created = match self.area.dir.hard_link(&self.temp, &self.area.dir, target) {
+            Ok(()) => Created::Now,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Created::Before,
+            Err(error) => return Err(WriteError::Untouched(error)),
+        };
+        // Also when it was there before: its writer may have died between naming and syncing.
+        self.area
+            .sync(parent_of(target))
+            .map_err(WriteError::Unsure)?;
+        Ok(created)
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        // After a rename there is nothing left to remove; otherwise the next writer of that name tries again.
+        self.area.dir.remove_file(&self.temp).ok();
+    }
+}
+
+/// The directory that holds `path`; empty for a name at the top.
+pub(crate) fn parent_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// The temporary name that belongs to `target`: in the same directory, of bounded length.
+pub(crate) fn temp_beside(target: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default();
+    let digest = sha256_hex(name.as_encoded_bytes());
+    target.with_file_name(format!("{STAGED}{}", digest.get(..16).unwrap_or(&digest)))
+}

@@ -1,0 +1,65 @@
+//! Why the server could not start or had to stop. What a *tool* answers is in [`crate::answer`].
+
+use std::path::PathBuf;
+
+use ua_core::FailureClass;
+
+/// Reads after "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum ToolServerError {
+    /// A directory named in the settings can not be used.
+    #[error("open the {role} directory {}", path.display())]
+    Directory {
+        /// What the directory is for.
+        role: &'static str,
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A setting has a value that no server can work with.
+    #[error("use --{flag} {value:?}: {why}")]
+    Setting {
+        /// The flag without its dashes.
+        flag: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What is wrong with it and what to give instead.
+        why: String,
+    },
+    /// The HTTP client could not be set up (usually: no TLS roots on this machine).
+    #[error("set up the HTTP client")]
+    Http {
+        /// What the client said.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The client left before the protocol's first exchange was over, or spoke another protocol.
+    #[error("agree with the client on the protocol")]
+    Handshake {
+        /// What went wrong.
+        #[source]
+        source: Box<rmcp::service::ServerInitializeError>,
+    },
+    /// The task that serves the client ended abnormally.
+    #[error("keep serving the client")]
+    Serving {
+        /// How it ended.
+        #[source]
+        source: tokio::task::JoinError,
+    },
+}
+
+impl ToolServerError {
+    /// What the one who reads the error may do next.
+    pub fn class(&self) -> FailureClass {
+        match self {
+            Self::Directory { .. } | Self::Setting { .. } | Self::Http { .. } => {
+                FailureClass::Operator
+            }
+            Self::Handshake { .. } => FailureClass::Permanent,
+            Self::Serving { .. } => FailureClass::Unknown,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The built-in MCP tool server: files, crawl, HTML, upload, e-mail, notify, command.
+//!
+//! An agent job needs a few tools that are safe to resume. These are: each either changes nothing, replaces its output
+//! in one step, or makes its effect exactly once per idempotency key, which arrives in the request's
+//! `_meta["dev.universal-agent/idempotency-key"]` (Durable Jobs v1 spec §8.2, §8.3). They work in one directory, the
+//! *workspace*, and cannot leave it.
+//!
+//! | tool | effect | asked again with the same key |
+//! |---|---|---|
+//! | `read_local_file`, `list_directory` | none | reads again |
+//! | `write_local_file`, `render_html`, `crawl_parallel` | replaces files in the workspace | replaces them again |
+//! | `append_to_file` | adds to a file | completes the first append, once |
+//! | `upload` | creates an object named by its content | finds it already there |
+//! | `send_email` | puts one message into a Maildir outbox | finds it already there |
+//! | `notify` | creates one notification, or posts it with an `Idempotency-Key` | finds it there; the receiver decides |
+//! | `run_command` | whatever the program does | runs it again; listed only when enabled |
+//!
+//! An answer with `isError: true` means that the effect did not happen. What can not be told (a full disk at the
+//! wrong moment, a cut connection after a request left) is a JSON-RPC error −32603, which a durable runner reads as
+//! "outcome unknown". Standard output belongs to the protocol; logging goes through `tracing`.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+//! use ua_toolserver::{Settings, ToolServer};
+//!
+//! # let directory = std::env::temp_dir().join(format!("ua-toolserver-doc-{}", std::process::id()));
+//! let server = ToolServer::open(&Settings::in_workspace(&directory), ua_core::system::env())?;
+//! let (ours, theirs) = tokio::io::duplex(4096);
+//! let (read, write) = tokio::io::split(theirs);
+//! let serving = tokio::spawn(server.serve(read, write));
+//!
+//! let (read, mut write) = tokio::io::split(ours);
+//! let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",
+//!     "capabilities":{},"clientInfo":{"name":"doc","version":"1"}}}"#.replace('\n', "");
+//! write.write_all(format!("{hello}\n").as_bytes()).await?;
+//! let answer = BufReader::new(read).lines().next_line().await?.unwrap_or_default();
+//! assert!(answer.contains("ua-toolserver"));
+//! # serving.abort();
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod answer;
+mod area;
+mod digest;
+mod error;
+mod media;
+mod schema;
+mod server;
+mod settings;
+mod tools;
+mod workspace;
+
+pub use error::ToolServerError;
+pub use server::{IDEMPOTENCY_KEY, ToolServer, serve_stdio, tool_names};
+pub use settings::Settings;

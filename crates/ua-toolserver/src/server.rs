@@ -1,0 +1,144 @@
+//! The protocol side: what is listed, how a call reaches its tool, and how the server runs.
+
+use std::sync::Arc;
+
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
+    PaginatedRequestParams, RequestMetaObject, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServiceExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use ua_core::Env;
+
+use crate::answer::into_response;
+use crate::error::ToolServerError;
+use crate::settings::Settings;
+use crate::tools::{self, Toolbox};
+
+/// The request `_meta` field in which an idempotency key arrives (Durable Jobs v1 spec §8.2).
+pub const IDEMPOTENCY_KEY: &str = "dev.universal-agent/idempotency-key";
+
+const MAX_KEY_BYTES: usize = 1024;
+
+/// The names of all tools this server knows, in the order it lists them; `run_command` only where it is enabled.
+pub fn tool_names() -> &'static [&'static str] {
+    &tools::NAMES
+}
+
+/// Serves one client on standard input and output until it closes them.
+pub async fn serve_stdio(settings: Settings) -> Result<(), ToolServerError> {
+    let server = ToolServer::open(&settings, ua_core::system::env())?;
+    server.serve(tokio::io::stdin(), tokio::io::stdout()).await
+}
+
+/// The MCP server; clones share everything.
+#[derive(Debug, Clone)]
+pub struct ToolServer {
+    toolbox: Arc<Toolbox>,
+}
+
+impl ToolServer {
+    /// Opens the workspace and reads the settings; creates the workspace when it is missing. `env` dates messages and
+    /// names effects that have no key.
+    pub fn open(settings: &Settings, env: Env) -> Result<Self, ToolServerError> {
+        Ok(Self {
+            toolbox: Arc::new(Toolbox::open(settings, env)?),
+        })
+    }
+
+    /// Serves one client, line by line, until `reader` ends.
+    pub async fn serve<R, W>(self, reader: R, writer: W) -> Result<(), ToolServerError>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let running = ServiceExt::serve(self, (reader, writer))
+            .await
+            .map_err(|source| ToolServerError::Handshake {
+                source: Box::new(source),
+            })?;
+        let reason = running
+            .waiting()
+            .await
+            .map_err(|source| ToolServerError::Serving { source })?;
+        tracing::debug!(?reason, "the client has left");
+        Ok(())
+    }
+}
+
+impl ServerHandler for ToolServer {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("ua-toolserver", env!("CARGO_PKG_VERSION")))
+            .with_instructions(
+                "Tools for one workspace directory. Paths are relative to it. An answer with isError means that \
+                 nothing was changed.",
+            )
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.toolbox.list()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.toolbox
+            .list()
+            .into_iter()
+            .find(|tool| tool.name == name)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let key = idempotency_key(&context.meta)?;
+        let arguments = request.arguments.unwrap_or_default();
+        tracing::debug!(tool = %request.name, keyed = key.is_some(), "call");
+        let call = self.toolbox.call(&request.name, arguments, key);
+        let answer = if Toolbox::may_drop(&request.name) {
+            tokio::select! {
+                answer = call => answer,
+                () = context.ct.cancelled() => {
+                    return Err(ErrorData::internal_error("the call was cancelled before it was finished", None));
+                }
+            }
+        } else {
+            call.await
+        };
+        match answer {
+            Some(answer) => into_response(answer),
+            None => Err(ErrorData::invalid_params(
+                format!(
+                    "there is no tool {:?}; tools/list names those there are",
+                    request.name
+                ),
+                None,
+            )),
+        }
+    }
+}
+
+fn idempotency_key(meta: &RequestMetaObject) -> Result<Option<String>, ErrorData> {
+    match meta.get(IDEMPOTENCY_KEY) {
+        None => Ok(None),
+        Some(serde_json::Value::String(key)) if is_key(key) => Ok(Some(key.clone())),
+        // A key that can not be honoured must not be ignored: the caller relies on it.
+        Some(_) => Err(ErrorData::invalid_params(
+            format!(
+                "_meta[{IDEMPOTENCY_KEY:?}] must be 1 to {MAX_KEY_BYTES} printable ASCII characters"
+            ),
+            None,
+        )),
+    }
+}
+
+fn is_key(key: &str) -> bool {
+    !key.is_empty() && key.len() <= MAX_KEY_BYTES && key.bytes().all(|byte| byte.is_ascii_graphic())
+}

@@ -1,0 +1,103 @@
+//! What the server may touch, as command-line flags.
+
+use std::path::{Path, PathBuf};
+
+/// The settings of one tool server: the flags of `ua toolserver`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Settings {
+    /// The directory that the tools work in and can not leave; created when missing.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub workspace: PathBuf,
+
+    /// A further directory that `crawl_parallel` may read through file:// addresses. May be repeated.
+    #[arg(long = "allow-root", value_name = "DIR")]
+    pub allow_roots: Vec<PathBuf>,
+
+    /// The Maildir that `send_email` delivers into; outbox in the workspace when left out.
+    #[arg(long, value_name = "DIR")]
+    pub outbox: Option<PathBuf>,
+
+    /// The object store that `upload` creates objects in: the file:// URL of a directory;
+    /// objects in the workspace when left out.
+    #[arg(long, value_name = "URL")]
+    pub objects: Option<String>,
+
+    /// The directory that `notify` writes into; notifications in the workspace when left out.
+    #[arg(long, value_name = "DIR")]
+    pub notifications: Option<PathBuf>,
+
+    /// An http(s) address that `notify` posts to, instead of writing into a directory.
+    #[arg(long, value_name = "URL")]
+    pub notify_webhook: Option<String>,
+
+    /// The sender of every message of `send_email`.
+    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_SENDER)]
+    pub mail_from: String,
+
+    /// Offers `run_command`, which runs any program with the rights of this server.
+    #[arg(long)]
+    pub enable_command: bool,
+
+    /// Where `run_command` looks for programs: directories separated by colons.
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_COMMAND_PATH)]
+    pub command_path: String,
+
+    /// Lets `crawl_parallel` reach loopback, private and link-local addresses.
+    #[arg(long)]
+    pub allow_private_addresses: bool,
+}
+
+const DEFAULT_SENDER: &str = "ua@localhost";
+const DEFAULT_COMMAND_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+impl Settings {
+    /// The defaults of the command line, with another workspace.
+    pub fn in_workspace(workspace: impl Into<PathBuf>) -> Self {
+        Self {
+            workspace: workspace.into(),
+            allow_roots: Vec::new(),
+            outbox: None,
+            objects: None,
+            notifications: None,
+            notify_webhook: None,
+            mail_from: DEFAULT_SENDER.to_owned(),
+            enable_command: false,
+            command_path: DEFAULT_COMMAND_PATH.to_owned(),
+            allow_private_addresses: false,
+        }
+    }
+
+    /// `chosen`, or the directory of that name in the workspace.
+    pub(crate) fn directory(workspace: &Path, chosen: Option<&PathBuf>, default: &str) -> PathBuf {
+        chosen.map_or_else(|| workspace.join(default), Clone::clone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    #[test]
+    fn no_flags_give_the_defaults() {
+        let parsed = Program::parse_from(["toolserver"]).settings;
+        assert_eq!(
+            format!("{parsed:?}"),
+            format!("{:?}", Settings::in_workspace("."))
+        );
+    }
+
+    #[test]
+    fn roots_may_be_repeated() {
+        let parsed =
+            Program::parse_from(["toolserver", "--allow-root", "a", "--allow-root", "b"]).settings;
+        assert_eq!(parsed.allow_roots, [PathBuf::from("a"), PathBuf::from("b")]);
+    }
+}

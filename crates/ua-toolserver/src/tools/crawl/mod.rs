@@ -1,0 +1,279 @@
+//! `crawl_parallel`: fetches pages, makes readable Markdown of them and keeps it in the workspace.
+//!
+//! Each page becomes `search_results/<slug>-<first 12 digits of the SHA-256 of its URL>.md`, so fetching it again
+//! replaces its own copy and nothing else. One page that fails does not fail the others.
+
+mod address;
+mod fetch;
+mod local;
+mod page;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use rmcp::model::Tool;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use self::fetch::Fetcher;
+use self::local::Roots;
+use self::page::Page;
+use super::blocking;
+use crate::answer::{Answer, Failure, success};
+use crate::digest::sha256_hex;
+use crate::error::ToolServerError;
+use crate::schema::{self, Effect};
+use crate::settings::Settings;
+use crate::workspace::Workspace;
+
+pub(super) const NAME: &str = "crawl_parallel";
+const DIRECTORY: &str = "search_results";
+const MAX_URLS: usize = 50;
+const AT_ONCE: usize = 8;
+const DEFAULT_MAX_CHARS: u32 = 4000;
+const MAX_CHARS: u32 = 200_000;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    /// The pages to fetch: http, https or file addresses, at most 50.
+    #[schemars(length(min = 1, max = 50))]
+    urls: Vec<String>,
+    /// How much text of each page the result shows; 4000 characters when left out. The stored file has all of it.
+    #[schemars(range(min = 0, max = 200_000))]
+    max_chars_per_page: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct Crawled {
+    ok: usize,
+    failed: usize,
+    pages: Vec<Outcome>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+enum Outcome {
+    Ok(Box<Kept>),
+    Error { url: String, error: String },
+}
+
+/// A page that is in the workspace now.
+#[derive(Debug, Serialize)]
+struct Kept {
+    url: String,
+    /// Where it came from in the end, after redirects.
+    source: String,
+    title: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<String>,
+    path: String,
+    words: usize,
+    text: String,
+    truncated: bool,
+}
+
+/// What was fetched, before it is read.
+#[derive(Debug)]
+struct Document {
+    /// Where it came from in the end.
+    source: Url,
+    /// The HTTP status; `None` for a file.
+    http_status: Option<u16>,
+    kind: Kind,
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Html,
+    /// Markdown and plain text are kept as they are.
+    Text,
+}
+
+pub(super) fn describe() -> Tool {
+    schema::tool::<Arguments>(
+        NAME,
+        "Fetch web pages",
+        "Fetches pages in parallel, extracts their readable text as Markdown and stores each in search_results/. Returns title, source, path, word count and the beginning of the text per page; pages that fail are listed with the reason.",
+        Effect::Fetches,
+    )
+}
+
+/// What fetching needs, set up once.
+#[derive(Debug)]
+pub(super) struct Crawler {
+    workspace: Arc<Workspace>,
+    fetcher: Fetcher,
+    roots: Arc<Roots>,
+}
+
+impl Crawler {
+    pub(super) fn new(
+        workspace: Arc<Workspace>,
+        settings: &Settings,
+    ) -> Result<Self, ToolServerError> {
+        Ok(Self {
+            fetcher: Fetcher::new(settings.allow_private_addresses)?,
+            roots: Arc::new(Roots::open(Arc::clone(&workspace), &settings.allow_roots)?),
+            workspace,
+        })
+    }
+
+    pub(super) async fn run(&self, given: Arguments) -> Answer {
+        if given.urls.is_empty() || given.urls.len() > MAX_URLS {
+            return Err(Failure::refused(
+                format!("{} URLs were given", given.urls.len()),
+                format!("give 1 to {MAX_URLS} URLs in one call"),
+            ));
+        }
+        let shown = given
+            .max_chars_per_page
+            .unwrap_or(DEFAULT_MAX_CHARS)
+            .min(MAX_CHARS);
+        let mut urls: Vec<String> = Vec::with_capacity(given.urls.len());
+        for url in given.urls {
+            if !urls.contains(&url) {
+                urls.push(url);
+            }
+        }
+        let pages: Vec<Outcome> = futures_util::stream::iter(urls)
+            .map(|url| async move {
+                match self.crawl(&url, shown as usize).await {
+                    Ok(kept) => Outcome::Ok(Box::new(kept)),
+                    Err(failure) => Outcome::Error {
+                        url,
+                        error: failure.text(),
+                    },
+                }
+            })
+            .buffered(AT_ONCE)
+            .collect()
+            .await;
+        let failed = pages
+            .iter()
+            .filter(|page| matches!(page, Outcome::Error { .. }))
+            .count();
+        let ok = pages.len() - failed;
+        if ok == 0 {
+            let reasons: Vec<String> = pages
+                .iter()
+                .filter_map(|page| match page {
+                    Outcome::Error { url, error } => Some(format!("{url}: {error}")),
+                    Outcome::Ok(_) => None,
+                })
+                .collect();
+            return Err(Failure::refused(
+                format!("no page could be fetched:\n{}", reasons.join("\n")),
+                "correct the URLs or try other pages",
+            ));
+        }
+        success(
+            format!("{ok} pages fetched, {failed} failed"),
+            &Crawled { ok, failed, pages },
+        )
+    }
+
+    async fn crawl(&self, text: &str, shown: usize) -> Result<Kept, Failure> {
+        let url = Url::parse(text).map_err(|error| {
+            Failure::refused(
+                format!("this is not a URL: {error}"),
+                "give a full address such as https://example.org/page",
+            )
+        })?;
+        let document = match url.scheme() {
+            "http" | "https" => self.fetcher.fetch(url.clone()).await?,
+            "file" => {
+                let (roots, url) = (Arc::clone(&self.roots), url.clone());
+                blocking(move || roots.read(&url)).await?
+            }
+            scheme => {
+                return Err(Failure::refused(
+                    format!("{scheme}:// addresses can not be fetched"),
+                    "give an http, https or file address",
+                ));
+            }
+        };
+        let workspace = Arc::clone(&self.workspace);
+        let asked = text.to_owned();
+        blocking(move || {
+            let http_status = document.http_status;
+            let page = Page::read(document)?;
+            let path = PathBuf::from(DIRECTORY).join(file_name(&url));
+            keep(&workspace, &path, &page, http_status)?;
+            let beginning: String = page.markdown.chars().take(shown).collect();
+            Ok(Kept {
+                url: asked,
+                source: page.source.to_string(),
+                path: path.display().to_string(),
+                words: page.words,
+                truncated: beginning.len() < page.markdown.len(),
+                text: beginning,
+                title: page.title,
+                author: page.author,
+                published: page.published,
+            })
+        })
+        .await
+    }
+}
+
+/// Stores the page with what is known about it in front.
+fn keep(
+    workspace: &Workspace,
+    path: &std::path::Path,
+    page: &Page,
+    http_status: Option<u16>,
+) -> Result<(), Failure> {
+    let path = workspace.writable(&path.to_string_lossy())?;
+    let front = page.front_matter(http_status);
+    let _lock = workspace.exclusive()?;
+    workspace
+        .area()
+        .replace(&path, format!("{front}\n{}\n", page.markdown).as_bytes())
+        .map_err(|error| error.into_failure("store the page"))
+}
+
+/// The name of the copy: readable, and unlike that of every other URL.
+fn file_name(url: &Url) -> String {
+    let readable = format!("{} {}", url.host_str().unwrap_or_default(), url.path());
+    let mut slug = String::new();
+    for c in readable.chars() {
+        if slug.len() >= 60 {
+            break;
+        }
+        if c.is_ascii_alphanumeric() {
+            slug.push(c.to_ascii_lowercase());
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    let slug = if slug.is_empty() {
+        "page"
+    } else {
+        slug.trim_end_matches('-')
+    };
+    let digest = sha256_hex(url.as_str());
+    format!("{slug}-{}.md", digest.get(..12).unwrap_or(&digest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_readable_and_differ_by_query() {
+        let name = |text| file_name(&Url::parse(text).unwrap());
+        assert!(name("https://Example.org/A/b%20c.html").starts_with("example-org-a-b-20c-html-"));
+        assert_ne!(
+            name("https://example.org/?a=1"),
+            name("https://example.org/?a=2")
+        );
+        assert_eq!(name("https://example.org/"), name("https://example.org"));
+        assert!(name(&format!("https://example.org/{}", "x".repeat(500))).len() < 90);
+    }
+}

@@ -1,0 +1,213 @@
+//! The tools, one module each, and the table that finds them.
+
+mod append;
+mod command;
+mod crawl;
+mod email;
+mod list;
+mod notify;
+mod read;
+mod render;
+mod upload;
+mod write;
+
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, Tool};
+use serde::de::DeserializeOwned;
+use ua_core::Env;
+
+use crate::answer::{Answer, Failure};
+use crate::digest::sha256_hex;
+use crate::error::ToolServerError;
+use crate::settings::Settings;
+use crate::workspace::Workspace;
+
+/// The names of all tools, in the order they are listed in.
+pub(crate) const NAMES: [&str; 10] = [
+    read::NAME,
+    write::NAME,
+    append::NAME,
+    list::NAME,
+    crawl::NAME,
+    render::NAME,
+    upload::NAME,
+    email::NAME,
+    notify::NAME,
+    command::NAME,
+];
+
+/// What the tools share, set up once.
+#[derive(Debug)]
+pub(crate) struct Toolbox {
+    workspace: Arc<Workspace>,
+    crawler: crawl::Crawler,
+    outbox: Arc<email::Outbox>,
+    store: Arc<upload::ObjectStore>,
+    notifier: notify::Notifier,
+    command: Option<command::Launcher>,
+    env: Env,
+}
+
+impl Toolbox {
+    /// Opens what the settings name. Stores are created when they are first written to.
+    pub(crate) fn open(settings: &Settings, env: Env) -> Result<Self, ToolServerError> {
+        let mut workspace =
+            Workspace::open(&settings.workspace).map_err(|source| ToolServerError::Directory {
+                role: "workspace",
+                path: settings.workspace.clone(),
+                source,
+            })?;
+        let root = workspace.area().path().to_path_buf();
+        let outbox = email::Outbox::new(
+            &Settings::directory(&root, settings.outbox.as_ref(), "outbox"),
+            settings,
+        )?;
+        let store = upload::ObjectStore::new(&root, settings.objects.as_deref())?;
+        let notifier = notify::Notifier::new(&root, settings)?;
+        workspace.reserve(outbox.path(), email::NAME);
+        workspace.reserve(store.path(), upload::NAME);
+        if let Some(directory) = notifier.path() {
+            workspace.reserve(directory, notify::NAME);
+        }
+        let workspace = Arc::new(workspace);
+        Ok(Self {
+            crawler: crawl::Crawler::new(Arc::clone(&workspace), settings)?,
+            outbox: Arc::new(outbox),
+            store: Arc::new(store),
+            notifier,
+            command: settings
+                .enable_command
+                .then(|| command::Launcher::new(&settings.command_path)),
+            workspace,
+            env,
+        })
+    }
+
+    /// The tools on offer.
+    pub(crate) fn list(&self) -> Vec<Tool> {
+        let mut tools = vec![
+            read::describe(),
+            write::describe(),
+            append::describe(),
+            list::describe(),
+            crawl::describe(),
+            render::describe(),
+            upload::describe(),
+            email::describe(),
+            notify::describe(),
+        ];
+        if self.command.is_some() {
+            tools.push(command::describe());
+        }
+        tools
+    }
+
+    /// Whether giving up halfway does no harm, so that a cancelled call need not be finished.
+    pub(crate) fn may_drop(name: &str) -> bool {
+        matches!(name, crawl::NAME | command::NAME)
+    }
+
+    /// Runs one call; `None` when no tool has that name.
+    pub(crate) async fn call(
+        &self,
+        name: &str,
+        arguments: JsonObject,
+        key: Option<String>,
+    ) -> Option<Answer> {
+        let key = key.as_deref();
+        let answer = match name {
+            read::NAME => {
+                with(arguments, async |given| {
+                    read::run(&self.workspace, given).await
+                })
+                .await
+            }
+            write::NAME => {
+                with(arguments, async |given| {
+                    write::run(&self.workspace, given).await
+                })
+                .await
+            }
+            append::NAME => {
+                with(arguments, async |given| {
+                    append::run(&self.workspace, given, key).await
+                })
+                .await
+            }
+            list::NAME => {
+                with(arguments, async |given| {
+                    list::run(&self.workspace, given).await
+                })
+                .await
+            }
+            crawl::NAME => with(arguments, async |given| self.crawler.run(given).await).await,
+            render::NAME => {
+                with(arguments, async |given| {
+                    render::run(&self.workspace, given).await
+                })
+                .await
+            }
+            upload::NAME => {
+                with(arguments, async |given| {
+                    upload::run(&self.workspace, &self.store, given).await
+                })
+                .await
+            }
+            email::NAME => {
+                let send = async |given| {
+                    email::run(&self.workspace, &self.outbox, given, key, &self.env).await
+                };
+                with(arguments, send).await
+            }
+            notify::NAME => {
+                with(arguments, async |given| {
+                    self.notifier.run(given, key, &self.env).await
+                })
+                .await
+            }
+            command::NAME => match &self.command {
+                Some(launcher) => {
+                    with(arguments, async |given| {
+                        launcher.run(&self.workspace, given).await
+                    })
+                    .await
+                }
+                None => return None,
+            },
+            _ => return None,
+        };
+        Some(answer)
+    }
+}
+
+/// Reads the arguments, then runs the tool.
+async fn with<A: DeserializeOwned>(
+    arguments: JsonObject,
+    tool: impl AsyncFnOnce(A) -> Answer,
+) -> Answer {
+    let given = serde_json::from_value(serde_json::Value::Object(arguments)).map_err(|error| {
+        Failure::refused(
+            format!("the arguments do not fit: {error}"),
+            "compare them with the tool's input schema and call again",
+        )
+    })?;
+    tool(given).await
+}
+
+/// Runs work that waits for the disk where it does not hold up other calls. It is finished even when nobody waits.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(Failure::Unclear(format!("the tool stopped: {error}"))))
+}
+
+/// The 32 hexadecimal digits that name an effect: made from its key, or by chance when it has none.
+fn effect_id(key: Option<&str>, env: &Env) -> String {
+    key.map_or_else(
+        || env.uuid_v7(),
+        |key| sha256_hex(key).chars().take(32).collect(),
+    )
+}

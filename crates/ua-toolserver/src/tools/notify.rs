@@ -1,0 +1,253 @@
+//! `notify`: tells a person something, by a file in a directory or by a webhook.
+//!
+//! A notification file is named by the idempotency key and created once. A webhook gets the key in `Idempotency-Key`;
+//! nothing is retried here, because one retry layer is enough and it belongs to the caller's ledger.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use rmcp::model::Tool;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use ua_core::Env;
+use url::Url;
+
+use super::{blocking, effect_id};
+use crate::answer::{Answer, Failure, success};
+use crate::area::{Area, Created};
+use crate::error::ToolServerError;
+use crate::schema::{self, Effect};
+use crate::settings::Settings;
+
+pub(super) const NAME: &str = "notify";
+const LOCK: &str = ".lock";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    /// What to tell.
+    #[schemars(length(min = 1))]
+    message: String,
+    /// A short heading.
+    title: Option<String>,
+    /// How much it matters; info when left out.
+    #[serde(default)]
+    level: Level,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    #[default]
+    Info,
+    Warning,
+    Error,
+}
+
+/// What is stored or posted.
+#[derive(Debug, Serialize)]
+struct Notification<'a> {
+    id: &'a str,
+    level: Level,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    message: &'a str,
+    created_at: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Notified {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    already_sent: bool,
+}
+
+pub(super) fn describe() -> Tool {
+    schema::tool::<Arguments>(
+        NAME,
+        "Notify a person",
+        "Sends a short notification to the people behind this job. With an idempotency key in _meta it is sent once.",
+        Effect::Creates,
+    )
+}
+
+/// Where notifications go.
+#[derive(Debug)]
+pub(super) enum Notifier {
+    Directory(PathBuf),
+    Webhook { client: reqwest::Client, url: Url },
+}
+
+impl Notifier {
+    pub(super) fn new(workspace: &Path, settings: &Settings) -> Result<Self, ToolServerError> {
+        let Some(text) = &settings.notify_webhook else {
+            let directory =
+                Settings::directory(workspace, settings.notifications.as_ref(), "notifications");
+            return std::path::absolute(&directory)
+                .map(Self::Directory)
+                .map_err(|error| ToolServerError::Setting {
+                    flag: "notifications",
+                    value: directory.display().to_string(),
+                    why: error.to_string(),
+                });
+        };
+        let url = Url::parse(text)
+            .map_err(|error| error.to_string())
+            .and_then(|url| match url.scheme() {
+                "http" | "https" => Ok(url),
+                scheme => Err(format!(
+                    "{scheme}:// can not be posted to; give an http:// or https:// address"
+                )),
+            })
+            .map_err(|why| ToolServerError::Setting {
+                flag: "notify-webhook",
+                value: text.clone(),
+                why,
+            })?;
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .connect_timeout(Duration::from_secs(10))
+            .timeout(Duration::from_secs(30))
+            .build()
+            .map_err(|source| ToolServerError::Http { source })?;
+        Ok(Self::Webhook { client, url })
+    }
+
+    /// The directory, if that is where notifications go.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path) => Some(path),
+            Self::Webhook { .. } => None,
+        }
+    }
+
+    pub(super) async fn run(&self, given: Arguments, key: Option<&str>, env: &Env) -> Answer {
+        if given.message.trim().is_empty() {
+            return Err(Failure::refused(
+                "the message is empty",
+                "say what the people should know",
+            ));
+        }
+        let id = effect_id(key, env);
+        let notification = Notification {
+            id: &id,
+            level: given.level,
+            title: given.title.as_deref(),
+            message: &given.message,
+            created_at: env.now().to_string(),
+        };
+        let body = serde_json::to_vec_pretty(&notification).map_err(|error| {
+            Failure::refused(
+                format!("the notification can not be written down: {error}"),
+                "reword it",
+            )
+        })?;
+        let notified = match self {
+            Self::Directory(directory) => {
+                let (directory, id) = (directory.clone(), id.clone());
+                blocking(move || store(&directory, id, &body)).await?
+            }
+            Self::Webhook { client, url } => {
+                post(client, url, key.unwrap_or(&id), &id, body).await?
+            }
+        };
+        let what = if notified.already_sent {
+            "already sent"
+        } else {
+            "sent"
+        };
+        success(format!("{what}: notification {}", notified.id), &notified)
+    }
+}
+
+fn store(directory: &Path, id: String, body: &[u8]) -> Result<Notified, Failure> {
+    let could_not =
+        |error: &std::io::Error| Failure::io("open the directory of notifications", error);
+    let area = Area::open(directory).map_err(|error| could_not(&error))?;
+    let _lock = area
+        .lock(Path::new(LOCK))
+        .map_err(|error| could_not(&error))?;
+    let name = PathBuf::from(format!("{id}.json"));
+    let created = area
+        .create(&name, body)
+        .map_err(|error| error.into_failure("write the notification"))?;
+    Ok(Notified {
+        id,
+        path: Some(area.path().join(name).display().to_string()),
+        status: None,
+        already_sent: created == Created::Before,
+    })
+}
+
+async fn post(
+    client: &reqwest::Client,
+    url: &Url,
+    key: &str,
+    id: &str,
+    body: Vec<u8>,
+) -> Result<Notified, Failure> {
+    let host = url.host_str().unwrap_or("the webhook");
+    let request = client
+        .post(url.clone())
+        .header("Content-Type", "application/json")
+        .header("Idempotency-Key", key)
+        .body(body);
+    let response = request.send().await.map_err(|error| {
+        // The address may carry a token: it is left out of what the model reads.
+        let error = error.without_url();
+        if error.is_connect() || error.is_builder() {
+            let problem = format!(
+                "could not reach {host}, nothing was sent: {}",
+                root_cause(&error)
+            );
+            Failure::refused(
+                problem,
+                "try again later, or ask a person to check --notify-webhook",
+            )
+        } else {
+            Failure::Unclear(format!(
+                "the notification may have reached {host}: {}",
+                root_cause(&error)
+            ))
+        }
+    })?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(Notified {
+            id: id.to_owned(),
+            path: None,
+            status: Some(status.as_u16()),
+            already_sent: false,
+        });
+    }
+    if means_not_done(status) {
+        return Err(Failure::refused(
+            format!("{host} refused the notification with status {status}"),
+            "ask a person to check --notify-webhook",
+        ));
+    }
+    Err(Failure::Unclear(format!(
+        "{host} answered with status {status}, which does not say whether the notification arrived"
+    )))
+}
+
+/// Whether an HTTP status says that the request had no effect. Others may come from a proxy behind which it was done.
+fn means_not_done(status: StatusCode) -> bool {
+    matches!(
+        status.as_u16(),
+        307 | 308 | 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429
+    )
+}
+
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
