@@ -1,1 +1,50 @@
-fn main() {}
+//! Project automation: `cargo xtask acceptance`, `cargo xtask arrows`.
+
+#![expect(clippy::disallowed_methods, reason = "a harness measures real time")]
+#![expect(clippy::print_stdout, reason = "a harness prints its report")]
+
+mod acceptance;
+mod arrows;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Automation of this repository.
+#[derive(Debug, Parser)]
+#[command(name = "xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Kills the research job at every stage and at random moments, resumes it, and counts its effects from outside
+    Acceptance(acceptance::Options),
+    /// Compares the dependencies between crates with the map in docs/architecture.md
+    Arrows,
+    /// Serves the opaque tool server of the acceptance run (internal)
+    #[command(hide = true)]
+    OpaqueServer {
+        /// The file that gets a line per effect
+        #[arg(long)]
+        log: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Acceptance(options) => acceptance::run(&options),
+        Task::Arrows => arrows::run(),
+        Task::OpaqueServer { log } => ua_testkit::serve_opaque(&log).map_err(anyhow::Error::from),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

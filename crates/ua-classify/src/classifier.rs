@@ -71,6 +71,11 @@ struct Decision<'a> {
 }
 
 impl Classifier {
+    /// A classifier with the shipped rules only.
+    pub fn shipped() -> Result<Self, PolicyError> {
+        Self::new(Vec::new(), &Lists::default(), HashSet::new())
+    }
+
     /// Puts the sources together. `user` are the policy files, the first one strongest (overlays come first);
     /// `trusted_servers` are the servers whose annotations may lower caution.
     ///

@@ -267,16 +267,7 @@ pub enum ToolsCommand {
 /// `ua __shim`.
 #[derive(Debug, Args)]
 pub struct ShimArgs {
-    /// The lock file to hold
-    #[arg(long)]
-    pub lock: PathBuf,
-    /// Milliseconds between the end of input and the kill
-    #[arg(long, default_value_t = 2000)]
-    pub grace_ms: u64,
-    /// The tool server's name
-    #[arg(long, default_value = "")]
-    pub server: String,
-    /// The tool server
-    #[arg(last = true, required = true)]
-    pub command: Vec<std::ffi::OsString>,
+    /// The shim's own arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub args: Vec<std::ffi::OsString>,
 }

@@ -8,6 +8,13 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use crate::error::CliError;
 
+/// Closes the database in good order. Whatever was committed stays, even if this fails.
+pub(crate) fn close(store: SqliteStore) {
+    if let Err(error) = store.close() {
+        tracing::warn!(error = crate::error::chain(&error), "the runtime database was not closed in good order");
+    }
+}
+
 /// The folders of this installation.
 #[derive(Debug, Clone)]
 pub(crate) struct Home {

@@ -13,6 +13,7 @@
 mod args;
 mod commands;
 mod compose;
+mod crash_points;
 mod env;
 mod error;
 mod find;

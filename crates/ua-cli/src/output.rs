@@ -56,7 +56,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
 /// Writes a table that fits the terminal; every cell is foreign text.
 pub(crate) fn print_table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(), CliError> {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header.to_vec());
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header.to_vec());
     for row in rows {
         table.add_row(row.iter().map(|cell| plain(cell)).collect::<Vec<_>>());
     }

@@ -203,9 +203,8 @@ impl CallStatus {
         use CallStatus as S;
         Ok(match (self, event) {
             (S::Prepared, E::Cancelled) => S::Cancelled,
-            (S::Prepared, E::Deduplicated) => S::Succeeded,
             (S::Prepared | S::FailedDefinite | S::Unknown, E::Started) => S::Running,
-            (S::Running | S::Unknown, E::Succeeded) => S::Succeeded,
+            (S::Prepared, E::Deduplicated) | (S::Running | S::Unknown, E::Succeeded) => S::Succeeded,
             (S::Running | S::Unknown, E::FailedDefinitely) => S::FailedDefinite,
             (S::Running | S::Unknown, E::FailureReported) => S::FailedReported,
             (S::Running, E::OutcomeLost) => S::Unknown,
@@ -228,7 +227,7 @@ impl CallStatus {
     pub const fn column(self) -> &'static str {
         match self {
             Self::FailedDefinite | Self::FailedReported => "failed",
-            other => other.as_str(),
+            other @ (Self::Prepared | Self::Running | Self::Succeeded | Self::Unknown | Self::Cancelled) => other.as_str(),
         }
     }
 

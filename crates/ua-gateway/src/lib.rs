@@ -26,7 +26,7 @@
 //!     input_schema: serde_json::json!({"type": "object"}),
 //!     annotations: ToolAnnotations::default(),
 //! };
-//! let catalog = Catalog::new(vec![spec], &Classifier::default(), &Rules::default()).unwrap();
+//! let catalog = Catalog::new(vec![spec], &Classifier::shipped().unwrap(), &Rules::default()).unwrap();
 //! assert_eq!(catalog.offers().next().unwrap().name, "mcp__notes__list_notes");
 //! ```
 

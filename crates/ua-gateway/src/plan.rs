@@ -147,7 +147,7 @@ mod tests {
             annotations: ToolAnnotations::default(),
         };
         let rules = Rules::default();
-        let classifier = Classifier::default();
+        let classifier = Classifier::shipped().unwrap();
         let catalog = Catalog::new(vec![spec("mail", "send_mail"), spec("fs", "Write")], &classifier, &rules).unwrap();
         let env = Env::simulated(1);
         Planner { catalog: &catalog, classifier: &classifier, rules: &rules, env: &env }.plan(&reply(stop_reason, uses), 3)

@@ -97,13 +97,14 @@ pub enum LlmError {
         why: String,
     },
     /// Several attempts failed; `last` says how the last one did.
-    #[error("get a reply in {attempts} attempts: {last}")]
+    #[error("get a reply in {attempts} attempts")]
     GaveUp {
         /// Attempts that were made.
         attempts: u32,
         /// Whether any of them may have reached the provider.
         any_left_us: bool,
         /// How the last attempt failed.
+        #[source]
         last: Box<LlmError>,
     },
 }
@@ -207,10 +208,14 @@ impl LlmError {
     /// What a person can try, for the line below the message.
     pub fn hint(&self) -> Option<&'static str> {
         match self.last() {
-            Self::Unauthorized { .. } => Some("check that ANTHROPIC_API_KEY is a valid key of an account in good standing"),
+            Self::Unauthorized { .. } => {
+                Some("check that ANTHROPIC_API_KEY is a valid key of an account in good standing")
+            }
             Self::NotFound { .. } => Some("check the model's name, and ANTHROPIC_BASE_URL if it is set"),
             Self::Setup { .. } => Some("check ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL"),
-            Self::Unreachable { .. } => Some("check the network, the proxy and ANTHROPIC_BASE_URL; the run can be resumed"),
+            Self::Unreachable { .. } => {
+                Some("check the network, the proxy and ANTHROPIC_BASE_URL; the run can be resumed")
+            }
             Self::RateLimited { .. } | Self::Overloaded { .. } | Self::Server { .. } => {
                 Some("wait a while, then resume the run")
             }
@@ -232,7 +237,8 @@ mod tests {
         let gave_up = LlmError::GaveUp { attempts: 2, any_left_us: true, last: Box::new(unreachable) };
         assert!(gave_up.left_us());
         assert_eq!(gave_up.class(), FailureClass::Transient);
-        assert_eq!(gave_up.to_string(), "get a reply in 2 attempts: reach the model provider at localhost:1");
+        assert_eq!(gave_up.to_string(), "get a reply in 2 attempts");
+        assert_eq!(gave_up.source().unwrap().to_string(), "reach the model provider at localhost:1");
     }
 
     #[test]

@@ -89,7 +89,8 @@ mod tests {
     #[test]
     fn a_history_whose_every_tool_use_is_answered_once_is_valid() {
         let note = Message::user(Origin::Resume, "you were interrupted");
-        let history = [prompt(), uses(&["a", "b"]), note, results(&["b"]), results(&["a"]), uses(&["c"]), results(&["c"])];
+        let history =
+            [prompt(), uses(&["a", "b"]), note, results(&["b"]), results(&["a"]), uses(&["c"]), results(&["c"])];
         assert_eq!(check_history(&history), Ok(()));
     }
 
@@ -100,7 +101,10 @@ mod tests {
             (vec![uses(&["a"])], "the first message is not the user's"),
             (vec![prompt(), uses(&["a"])], "the tool use a has no result"),
             (vec![prompt(), uses(&["a"]), prompt()], "the tool use a has no result in the next user message"),
-            (vec![prompt(), uses(&["a", "b"]), results(&["a"])], "the tool use b has no result in the next user message"),
+            (
+                vec![prompt(), uses(&["a", "b"]), results(&["a"])],
+                "the tool use b has no result in the next user message",
+            ),
             (vec![prompt(), results(&["a"])], "the result of a answers no tool use"),
             (
                 vec![prompt(), uses(&["a"]), results(&["a", "a"])],

@@ -25,7 +25,7 @@ impl Default for RetryPolicy {
             max_attempts: 5,
             base_delay: Duration::from_secs(1),
             max_delay: Duration::from_secs(30),
-            max_retry_after: Duration::from_secs(60),
+            max_retry_after: Duration::from_mins(1),
         }
     }
 }

@@ -115,7 +115,9 @@ pub enum ScriptError {
         turn: usize,
     },
     /// A placeholder is none of those that exist.
-    #[error("read the script: turn {turn} has the placeholder {{{{{placeholder}}}}}; there are turn, request, result:ID and result_json:ID:/pointer")]
+    #[error(
+        "read the script: turn {turn} has the placeholder {{{{{placeholder}}}}}; there are turn, request, result:ID and result_json:ID:/pointer"
+    )]
     Placeholder {
         /// The turn, from 1.
         turn: usize,
@@ -279,7 +281,9 @@ fn signed_thinking(thinking: &str) -> Block {
 fn check_thinking(messages: &[Message]) -> Result<(), String> {
     for block in messages.iter().flat_map(|message| &message.blocks) {
         let Block::Opaque { value, .. } = block else { continue };
-        let Some(signed) = value["signature"].as_str().and_then(|s| s.strip_prefix(SIGNED_BY_A_SCRIPT)) else { continue };
+        let Some(signed) = value["signature"].as_str().and_then(|s| s.strip_prefix(SIGNED_BY_A_SCRIPT)) else {
+            continue;
+        };
         if sha256(value["thinking"].as_str().unwrap_or_default()).to_hex() != signed {
             return Err("a thinking block came back changed".to_owned());
         }

@@ -33,7 +33,10 @@ impl LlmProvider for ScriptedProvider {
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
         observer.sent();
-        let turn = self.script.reply(&request.model, &request.system, &request.messages, number).map_err(refused)?;
+        let turn = self
+            .script
+            .reply(&request.model, &request.system, &request.messages, number)
+            .map_err(|error| refused(&error))?;
         if let Some(id) = &turn.response_id {
             observer.session(id);
         }
@@ -48,6 +51,6 @@ impl LlmProvider for ScriptedProvider {
 }
 
 /// What the script does not accept is an invalid request, as it would be at the real provider.
-fn refused(error: ScriptError) -> LlmError {
+fn refused(error: &ScriptError) -> LlmError {
     LlmError::InvalidRequest { status: 400, message: error.to_string() }
 }

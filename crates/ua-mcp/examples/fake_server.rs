@@ -16,7 +16,8 @@ use serde_json::{Map, Value, json};
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
-const OWN_TOOLS: [&str; 9] = ["echo", "whoami", "slow", "die_before_reply", "die_after_reply", "broken_frame", "noise", "rpc_error", "huge"];
+const OWN_TOOLS: [&str; 9] =
+    ["echo", "whoami", "slow", "die_before_reply", "die_after_reply", "broken_frame", "noise", "rpc_error", "huge"];
 
 #[derive(Default)]
 struct Options {
@@ -54,8 +55,10 @@ fn main() -> Fallible<ExitCode> {
             return Ok(code);
         }
     }
-    while options.outlive_input {
-        thread::park();
+    if options.outlive_input {
+        loop {
+            thread::park();
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -131,7 +134,9 @@ fn page(params: &Value, tools: Option<&[String]>) -> Value {
 
 fn call(id: &Value, params: &Value) -> Fallible<Option<ExitCode>> {
     let arguments = &params["arguments"];
-    let text = |text: String| send(&json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}}));
+    let text = |text: String| {
+        send(&json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}}))
+    };
     match params["name"].as_str().unwrap_or_default() {
         "echo" => send(&json!({"jsonrpc": "2.0", "id": id, "result": {
             "content": [], "structuredContent": {"arguments": arguments, "meta": params["_meta"]}, "unheardOf": 1}}))?,
@@ -165,12 +170,18 @@ fn call(id: &Value, params: &Value) -> Fallible<Option<ExitCode>> {
             let mut out = io::stdout().lock();
             writeln!(out, "connecting to the database …")?;
             drop(out);
-            send(&json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "still here"}}))?;
+            send(
+                &json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "still here"}}),
+            )?;
             text("done".to_owned())?;
         }
-        "rpc_error" => send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": arguments["code"], "message": "as asked"}}))?,
+        "rpc_error" => {
+            send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": arguments["code"], "message": "as asked"}}))?;
+        }
         "huge" => text("x".repeat(9 * 1024 * 1024))?,
-        other => send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": format!("no tool {other}")}}))?,
+        other => send(
+            &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": format!("no tool {other}")}}),
+        )?,
     }
     Ok(None)
 }

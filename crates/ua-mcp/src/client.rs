@@ -2,7 +2,7 @@
 
 #![expect(deprecated, reason = "MCP deprecates log messages over the wire, and servers of today still send them")]
 
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, LoggingMessageNotificationParam};
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, LoggingMessageNotificationParam, ProtocolVersion};
 use rmcp::service::NotificationContext;
 use rmcp::{ClientHandler, RoleClient};
 
@@ -15,10 +15,16 @@ pub(crate) struct Client {
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        ClientConfig::new(ClientCapabilities::default(), self.info.clone())
+        // Named, because the newest revision has no handshake, and a server that echoes it would leave both sides without.
+        let version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        ClientConfig::new(ClientCapabilities::default(), self.info.clone()).with_protocol_version(version)
     }
 
-    async fn on_logging_message(&self, message: LoggingMessageNotificationParam, _context: NotificationContext<RoleClient>) {
+    async fn on_logging_message(
+        &self,
+        message: LoggingMessageNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
         tracing::debug!(server = self.server, level = ?message.level, logger = message.logger, data = %message.data, "tool server");
     }
 }

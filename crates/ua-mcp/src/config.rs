@@ -308,7 +308,8 @@ fn expand_one(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<St
 }
 
 fn is_variable(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 #[cfg(test)]
@@ -333,23 +334,45 @@ mod tests {
         let stdio = Reach::Stdio { command: "z".into(), args: vec![], env: BTreeMap::new(), cwd: None };
         let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer ${TOKEN}".to_owned())]);
         let http = Reach::Http { url: "https://example.org/mcp".into(), headers };
-        let expected = McpConfig { servers: vec![("zeta".into(), stdio), ("alpha".into(), http)], disabled: vec!["off".into()] };
+        let expected =
+            McpConfig { servers: vec![("zeta".into(), stdio), ("alpha".into(), http)], disabled: vec!["off".into()] };
         assert_eq!(config, expected);
     }
 
     #[test]
     fn a_wrong_field_is_named_with_its_server() {
         let cases = [
-            (r#"{"command": "x", "comand": 1}"#, "read `comand` of the tool server `notes` in test.json: no such field"),
+            (
+                r#"{"command": "x", "comand": 1}"#,
+                "read `comand` of the tool server `notes` in test.json: no such field",
+            ),
             (r#"{"command": 5}"#, "read `command` of the tool server `notes` in test.json: it has to be a string"),
             (r#"{"command": ""}"#, "read `command` of the tool server `notes` in test.json: it is empty"),
-            (r#"{"command": "x", "args": "a"}"#, "read `args` of the tool server `notes` in test.json: it has to be a list of strings"),
-            (r#"{"command": "x", "args": [1]}"#, "read `args` of the tool server `notes` in test.json: each argument has to be a string"),
-            (r#"{"command": "x", "env": {"A": 1}}"#, "read `env.A` of the tool server `notes` in test.json: it has to be a string"),
-            (r#"{"command": "x", "url": "https://a"}"#, "read `url` of the tool server `notes` in test.json: no such field"),
+            (
+                r#"{"command": "x", "args": "a"}"#,
+                "read `args` of the tool server `notes` in test.json: it has to be a list of strings",
+            ),
+            (
+                r#"{"command": "x", "args": [1]}"#,
+                "read `args` of the tool server `notes` in test.json: each argument has to be a string",
+            ),
+            (
+                r#"{"command": "x", "env": {"A": 1}}"#,
+                "read `env.A` of the tool server `notes` in test.json: it has to be a string",
+            ),
+            (
+                r#"{"command": "x", "url": "https://a"}"#,
+                "read `url` of the tool server `notes` in test.json: no such field",
+            ),
             (r#"{"type": "http"}"#, "read `url` of the tool server `notes` in test.json: it is missing"),
-            (r#"{"type": "http", "url": "file:///x"}"#, "read `url` of the tool server `notes` in test.json: it has to start with https:// or http://"),
-            (r#"{"disabled": 1, "command": "x"}"#, "read `disabled` of the tool server `notes` in test.json: it has to be true or false"),
+            (
+                r#"{"type": "http", "url": "file:///x"}"#,
+                "read `url` of the tool server `notes` in test.json: it has to start with https:// or http://",
+            ),
+            (
+                r#"{"disabled": 1, "command": "x"}"#,
+                "read `disabled` of the tool server `notes` in test.json: it has to be true or false",
+            ),
             (r"{}", "read `command` of the tool server `notes` in test.json: it is missing"),
         ];
         for (fields, expected) in cases {
@@ -380,7 +403,8 @@ mod tests {
 
     #[test]
     fn references_are_expanded_where_values_stand_and_an_unset_one_is_named() {
-        let text = entry(r#"{"command": "${NOT_HERE}", "args": ["a${X}b${X}", "$X ${} ${1} ${open"], "env": {"K": "${X}"}}"#);
+        let text =
+            entry(r#"{"command": "${NOT_HERE}", "args": ["a${X}b${X}", "$X ${} ${1} ${open"], "env": {"K": "${X}"}}"#);
         let config = McpConfig::parse(&text, "test.json").unwrap();
         let expanded = config.clone().expand(|name| (name == "X").then(|| "${Y}".to_owned())).unwrap();
         let Reach::Stdio { command, args, env, .. } = &expanded.servers[0].1 else { panic!("stdio") };
@@ -388,7 +412,10 @@ mod tests {
         assert_eq!(args, &["a${Y}b${Y}", "$X ${} ${1} ${open"]);
         assert_eq!(env["K"], "${Y}");
         let error = config.expand(|_| None).unwrap_err();
-        assert_eq!(error.to_string(), "expand `${X}` in `args` of the tool server `notes`: set the variable X, or remove the reference");
+        assert_eq!(
+            error.to_string(),
+            "expand `${X}` in `args` of the tool server `notes`: set the variable X, or remove the reference"
+        );
     }
 
     #[test]

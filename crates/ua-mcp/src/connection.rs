@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, CustomResult, Implementation, MetaObject,
-    PaginatedRequestParams, RequestId, RequestMetaObject, ServerResult, Tool,
+    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, CustomResult, Implementation,
+    MetaObject, PaginatedRequestParams, RequestId, RequestMetaObject, ServerResult, Tool,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::{RoleClient, ServiceExt};
@@ -73,11 +73,17 @@ impl Connection {
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = self.peer.list_tools(Some(page)).await.map_err(|error| self.ended().unwrap_or_else(|| error.to_string()))?;
+            let page = self
+                .peer
+                .list_tools(Some(page))
+                .await
+                .map_err(|error| self.ended().unwrap_or_else(|| error.to_string()))?;
             tools.extend(page.tools);
             match page.next_cursor {
                 None => return Ok(tools),
-                Some(next) if !cursors.insert(next.clone()) => return Err("its list of tools has no end: a page came twice".to_owned()),
+                Some(next) if !cursors.insert(next.clone()) => {
+                    return Err("its list of tools has no end: a page came twice".to_owned());
+                }
                 next @ Some(_) => cursor = next,
             }
         }
@@ -137,9 +143,9 @@ async fn sleep_or_never(span: Option<Duration>, env: &Env) {
 /// what it did so far is not known either: that is a lost outcome, not an error reply.
 fn completed(result: Value) -> Outcome {
     match result.get("resultType").and_then(Value::as_str) {
-        Some("input_required") => {
-            Outcome::Lost { why: "the tool asked for input in the middle of the call, which this build cannot give".to_owned() }
-        }
+        Some("input_required") => Outcome::Lost {
+            why: "the tool asked for input in the middle of the call, which this build cannot give".to_owned(),
+        },
         Some("task") => {
             Outcome::Lost { why: "the tool went on in a task of its own, which this build cannot follow".to_owned() }
         }

@@ -38,7 +38,9 @@ pub enum McpError {
         why: String,
     },
     /// A `${NAME}` stands for nothing.
-    #[error("expand `${{{variable}}}` in `{field}` of the tool server `{server}`: set the variable {variable}, or remove the reference")]
+    #[error(
+        "expand `${{{variable}}}` in `{field}` of the tool server `{server}`: set the variable {variable}, or remove the reference"
+    )]
     MissingVariable {
         /// The server.
         server: String,
@@ -53,7 +55,9 @@ impl McpError {
     /// What the caller may do next: each of these is for a person to correct.
     pub fn class(&self) -> FailureClass {
         match self {
-            Self::Unreadable { .. } | Self::Name { .. } | Self::Field { .. } | Self::MissingVariable { .. } => FailureClass::Operator,
+            Self::Unreadable { .. } | Self::Name { .. } | Self::Field { .. } | Self::MissingVariable { .. } => {
+                FailureClass::Operator
+            }
         }
     }
 }

@@ -59,7 +59,8 @@ impl Launch<'_> {
         if let Some(cwd) = self.cwd.filter(|cwd| !cwd.is_dir()) {
             return Err(format!("its working directory {} is not there", cwd.display()));
         }
-        let stderr = StderrLog::open(self.server, self.stderr_log).map_err(|error| format!("its log cannot be opened: {error}"))?;
+        let stderr = StderrLog::open(self.server, self.stderr_log)
+            .map_err(|error| format!("its log cannot be opened: {error}"))?;
         let to_log = stderr.file.try_clone().map_err(|error| format!("its log cannot be opened: {error}"))?;
         let shim_args = ShimArgs {
             lock: self.lock,
@@ -74,7 +75,9 @@ impl Launch<'_> {
             command.current_dir(cwd);
         }
         // Not killed on drop: that would kill the shim and leave the server. A dropped pipe is what ends both.
-        let mut child = command.spawn().map_err(|error| format!("the shim {} cannot be run: {error}", self.shim.program.display()))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("the shim {} cannot be run: {error}", self.shim.program.display()))?;
         let (Some(stdout), Some(stdin)) = (child.stdout.take(), child.stdin.take()) else {
             unreachable!("both pipes were asked for");
         };
@@ -126,7 +129,12 @@ impl StderrLog {
         let file = match dir {
             Some(dir) => {
                 DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-                OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(dir.join(format!("{server}.stderr.log")))?
+                OpenOptions::new()
+                    .read(true)
+                    .append(true)
+                    .create(true)
+                    .mode(0o600)
+                    .open(dir.join(format!("{server}.stderr.log")))?
             }
             None => tempfile::tempfile()?,
         };
@@ -163,6 +171,10 @@ mod tests {
         }
         let quoted = log.last_lines();
         assert!(quoted.starts_with("line 10[31m\n") && quoted.ends_with("line 29[31m"), "{quoted}");
-        assert!(std::fs::read_to_string(dir.path().join("a.stderr.log")).unwrap().starts_with("of an earlier start\nline 0"));
+        assert!(
+            std::fs::read_to_string(dir.path().join("a.stderr.log"))
+                .unwrap()
+                .starts_with("of an earlier start\nline 0")
+        );
     }
 }

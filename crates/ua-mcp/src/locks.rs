@@ -53,7 +53,8 @@ impl LockRecord {
     /// The session of the shim, if the shim is provably the process that now has its number.
     fn live_session(&self) -> Option<i32> {
         let same_boot = self.boot_id.is_some() && self.boot_id == process::boot_id();
-        let same_process = self.start_ticks.is_some() && Process::find(self.pid).map(|p| p.start_ticks) == self.start_ticks;
+        let same_process =
+            self.start_ticks.is_some() && Process::find(self.pid).map(|p| p.start_ticks) == self.start_ticks;
         (same_boot && same_process).then_some(self.pid)
     }
 }
@@ -72,7 +73,11 @@ impl LockName {
         let (rest, generation) = path.file_name()?.to_str()?.rsplit_once('.')?;
         let (run, server) = rest.rsplit_once('.')?;
         let is_generation = generation.len() == GENERATION_DIGITS && generation.chars().all(|c| c.is_ascii_hexdigit());
-        is_generation.then(|| Self { run: run.to_owned(), server: server.to_owned(), generation: generation.to_owned() })
+        is_generation.then(|| Self {
+            run: run.to_owned(),
+            server: server.to_owned(),
+            generation: generation.to_owned(),
+        })
     }
 }
 
@@ -220,13 +225,18 @@ fn read_record(file: &File) -> Option<LockRecord> {
 /// Who still has a lock file open, in words.
 fn who_is_left(path: &Path) -> String {
     let file = fs::metadata(path);
-    let holders = file.map_or_else(|_| Vec::new(), |meta| process::others().into_iter().filter(|p| p.holds(meta.dev(), meta.ino())).collect());
+    let holders = file.map_or_else(
+        |_| Vec::new(),
+        |meta| process::others().into_iter().filter(|p| p.holds(meta.dev(), meta.ino())).collect(),
+    );
     let named: Vec<String> = holders.iter().map(|p| format!("process {} (`{}`)", p.pid, p.name())).collect();
     if !named.is_empty() {
         return format!("{} still holds the lock {}", named.join(", "), path.display());
     }
     match File::open(path).ok().as_ref().and_then(read_record) {
-        Some(record) => format!("the lock {} is still held; process {} (`{}`) took it", path.display(), record.pid, record.command),
+        Some(record) => {
+            format!("the lock {} is still held; process {} (`{}`) took it", path.display(), record.pid, record.command)
+        }
         None => format!("the lock {} is still held, by a process that cannot be seen from here", path.display()),
     }
 }
@@ -246,7 +256,13 @@ mod tests {
     fn a_run_with_dots_in_its_id_finds_its_own_files_only() {
         let dir = tempfile::tempdir().unwrap();
         let locks = locks(dir.path());
-        for name in [&format!("run.1.b.{NEW}"), &format!("run.1.a.{OLD}"), "run.1.run", &format!("run.a.{OLD}"), &format!("run.1.a.{OLD}.tmp")] {
+        for name in [
+            &format!("run.1.b.{NEW}"),
+            &format!("run.1.a.{OLD}"),
+            "run.1.run",
+            &format!("run.a.{OLD}"),
+            &format!("run.1.a.{OLD}.tmp"),
+        ] {
             fs::write(dir.path().join(name), "").unwrap();
         }
         assert_eq!(locks.orphans(), [("a".to_owned(), OLD.to_owned()), ("b".to_owned(), NEW.to_owned())]);
@@ -259,7 +275,10 @@ mod tests {
         let generation = locks.begin("a").unwrap();
         fs::write(locks.path("a", &generation), "").unwrap();
         assert_eq!(locks.orphans(), []);
-        assert_eq!(LockDir::new(dir.path(), RunId::parse("run.1").unwrap(), Env::simulated(2)).unwrap().orphans().len(), 1);
+        assert_eq!(
+            LockDir::new(dir.path(), RunId::parse("run.1").unwrap(), Env::simulated(2)).unwrap().orphans().len(),
+            1
+        );
     }
 
     #[tokio::test]

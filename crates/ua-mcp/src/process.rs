@@ -41,18 +41,22 @@ impl Process {
 
     /// Whether the environment it was started with has `NAME=value`.
     fn was_started_with(self, entry: &[u8]) -> bool {
-        fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry))
+        fs::read(format!("/proc/{}/environ", self.pid))
+            .is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry))
     }
 
     /// Whether it has the file of this device and inode open.
     pub(crate) fn holds(self, device: u64, inode: u64) -> bool {
         let Ok(open_files) = fs::read_dir(format!("/proc/{}/fd", self.pid)) else { return false };
-        open_files.flatten().any(|file| fs::metadata(file.path()).is_ok_and(|meta| meta.dev() == device && meta.ino() == inode))
+        open_files
+            .flatten()
+            .any(|file| fs::metadata(file.path()).is_ok_and(|meta| meta.dev() == device && meta.ino() == inode))
     }
 
     /// The name of its program, as the kernel keeps it.
     pub(crate) fn name(self) -> String {
-        fs::read_to_string(format!("/proc/{}/comm", self.pid)).map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
+        fs::read_to_string(format!("/proc/{}/comm", self.pid))
+            .map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
     }
 }
 

@@ -86,7 +86,9 @@ impl Server {
                 let connection = running.session.connection();
                 connection.ended().map_or_else(|| Ok(connection.clone()), Err)
             }
-            Some(_) | None => Err(format!("generation {generation} of `{}` does not run here any more", self.spec.name)),
+            Some(_) | None => {
+                Err(format!("generation {generation} of `{}` does not run here any more", self.spec.name))
+            }
         }
     }
 
@@ -102,12 +104,17 @@ impl Server {
         let (command, args, env, cwd) = match &self.spec.reach {
             Reach::Stdio { command, args, env, cwd } => (command, args, env, cwd),
             Reach::Http { url, .. } => {
-                let why = format!("Streamable HTTP tool servers are not supported by this build yet ({url}); remove it from the configuration");
+                let why = format!(
+                    "Streamable HTTP tool servers are not supported by this build yet ({url}); remove it from the configuration"
+                );
                 return Err(self.not_started(why));
             }
         };
         let server = &self.spec.name;
-        let generation = shared.locks.begin(server).map_err(|error| self.not_started(format!("its lock cannot be made: {error}")))?;
+        let generation = shared
+            .locks
+            .begin(server)
+            .map_err(|error| self.not_started(format!("its lock cannot be made: {error}")))?;
         let launch = Launch {
             shim: &shared.shim,
             server,
@@ -170,7 +177,11 @@ impl Server {
             }
             let name = ToolName::qualified(self.spec.namespace, &self.spec.name, &tool.name);
             if let Some(why) = not_offerable(&name) {
-                let note = format!("`{}` of the tool server `{}` is not offered: {why}", printable(&tool.name), self.spec.name);
+                let note = format!(
+                    "`{}` of the tool server `{}` is not offered: {why}",
+                    printable(&tool.name),
+                    self.spec.name
+                );
                 tracing::warn!("{note}");
                 kept.notes.push(note);
                 continue;
@@ -227,7 +238,11 @@ fn not_offerable(name: &ToolName) -> Option<String> {
         return Some("model providers take no dots in names".to_owned());
     }
     (name.raw.len() > MAX_OFFERED).then(|| {
-        format!("`{}` has {} characters and model providers take {MAX_OFFERED}; give the server a shorter name", name.raw, name.raw.len())
+        format!(
+            "`{}` has {} characters and model providers take {MAX_OFFERED}; give the server a shorter name",
+            name.raw,
+            name.raw.len()
+        )
     })
 }
 

@@ -14,7 +14,7 @@
 //!
 //! Somebody who kills the shim itself leaves the server with a closed input and the lock, which is what fencing looks for.
 //!
-//! Proved by: `tests/shim.rs`.
+//! Proved by: `tests::shim`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -81,7 +81,7 @@ impl ShimArgs {
                     let millis = args.next().and_then(|text| text.to_str()?.parse().ok());
                     grace = Duration::from_millis(millis.ok_or("`--grace-ms` needs a number")?);
                 }
-                Some(_) | None => return Err(format!("unknown option {option:?}")),
+                Some(_) | None => return Err(format!("unknown option `{}`", option.display())),
             }
         }
         let lock = lock.ok_or("`--lock PATH` is missing")?;
@@ -147,10 +147,12 @@ fn detach() -> Result<(), Failed> {
 fn take_lock(args: &ShimArgs) -> Result<File, Failed> {
     let path = &args.lock;
     let doing = |what: &str| failed(format!("{what} the lock file {}", path.display()));
-    let mut lock = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(doing("create"))?;
+    let mut lock =
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(doing("create"))?;
     lock.try_lock().map_err(|error| doing("lock")(error.into()))?;
     // Between the creation and the lock, a resumed run may have retired this generation by removing the file.
-    let (ours, there) = (lock.metadata().map_err(doing("look at"))?, std::fs::metadata(path).map_err(doing("look at"))?);
+    let (ours, there) =
+        (lock.metadata().map_err(doing("look at"))?, std::fs::metadata(path).map_err(doing("look at"))?);
     if (ours.dev(), ours.ino()) != (there.dev(), there.ino()) {
         return Err(Failed { code: EXIT_SHIM, why: format!("keep the lock file {}: it was replaced", path.display()) });
     }
@@ -167,7 +169,8 @@ fn program_name(command: &OsStr) -> String {
 
 /// Starts the tool server with the lock file open in it.
 fn start(args: &ShimArgs, lock: &File) -> Result<Child, Failed> {
-    let inheritable = |flags| rustix::io::fcntl_setfd(lock, flags).map_err(|error| failed("pass the lock on")(error.into()));
+    let inheritable =
+        |flags| rustix::io::fcntl_setfd(lock, flags).map_err(|error| failed("pass the lock on")(error.into()));
     inheritable(FdFlags::empty())?;
     let child = Command::new(&args.command).args(&args.args).env(MARK, &args.lock).stdin(Stdio::piped()).spawn();
     inheritable(FdFlags::CLOEXEC)?;
@@ -197,13 +200,11 @@ fn supervise(mut child: Child, args: &ShimArgs) -> i32 {
         Ok(Event::InputEnded) | Err(_) => wind_down(&events, args),
     };
     sweep(&args.lock);
-    match status {
-        Some(Ok(status)) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
-        Some(Err(_)) | None => {
-            let _unread = writeln!(io::stderr(), "tool server shim: process {server} did not end when killed");
-            EXIT_SHIM
-        }
+    if let Some(Ok(status)) = status {
+        return status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     }
+    let _unread = writeln!(io::stderr(), "tool server shim: process {server} did not end when killed");
+    EXIT_SHIM
 }
 
 /// Copies the runner's pipe to the server, each piece as it comes. Goes on reading when the server has closed its input,
@@ -262,7 +263,9 @@ fn sweep(lock: &Path) {
 fn signal_all(lock: &Path, signal: Signal) -> usize {
     let session = rustix::process::getpid().as_raw_nonzero().get();
     let below: Vec<Process> = process::below_shim(Some(session), lock);
-    below.iter().for_each(|process| process.signal(signal));
+    for process in &below {
+        process.signal(signal);
+    }
     below.len()
 }
 
@@ -287,7 +290,13 @@ mod tests {
 
     #[test]
     fn arguments_that_do_not_fit_are_refused() {
-        for line in [&["--lock", "/x"][..], &["--", "node"], &["--lock", "/x", "--"], &["--lock", "/x", "-v", "--", "n"], &["--grace-ms", "x"]] {
+        for line in [
+            &["--lock", "/x"][..],
+            &["--", "node"],
+            &["--lock", "/x", "--"],
+            &["--lock", "/x", "-v", "--", "n"],
+            &["--grace-ms", "x"],
+        ] {
             assert!(ShimArgs::parse(words(line)).is_err(), "{line:?}");
         }
     }

@@ -27,7 +27,7 @@ pub struct McpTransportConfig {
     pub shim: ShimCommand,
     /// Where the run's tool server locks are.
     pub locks: LockDir,
-    /// Time and chance.
+    /// Time and chance. The real ones: processes do not live in simulated time.
     pub env: Env,
     /// How long a server may take to answer the handshake, and then to list its tools.
     pub start_timeout: Duration,
@@ -54,7 +54,7 @@ impl McpTransportConfig {
             locks,
             env,
             start_timeout: Duration::from_secs(30),
-            call_timeout_for_reads: Some(Duration::from_secs(120)),
+            call_timeout_for_reads: Some(Duration::from_mins(2)),
             grace: DEFAULT_GRACE,
             client_name: "ua".to_owned(),
             client_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -122,7 +122,9 @@ impl ToolTransport for McpTransport {
         for (server, listed) in self.servers.iter().zip(listed) {
             let listed = listed?;
             // `a_` with `x` and `a` with `_x` make one name; so do two servers of one name.
-            if let Some(tool) = listed.tools.iter().find(|tool| tools.iter().any(|other| other.name.raw == tool.name.raw)) {
+            if let Some(tool) =
+                listed.tools.iter().find(|tool| tools.iter().any(|other| other.name.raw == tool.name.raw))
+            {
                 let why = format!("another server offers `{}` too; rename one of the servers", tool.name);
                 return Err(TransportError::NotListed { server: server.name().to_owned(), why });
             }
@@ -149,7 +151,8 @@ impl ToolTransport for McpTransport {
         };
         let for_class = if call.policy.class == SideEffectClass::ReadOnly { self.call_timeout_for_reads } else { None };
         let timeout = call.policy.timeout.or(for_class);
-        let outcome = connection.call(&permit.name().tool, permit.arguments(), permit.meta(), timeout, &self.shared.env).await;
+        let outcome =
+            connection.call(&permit.name().tool, permit.arguments(), permit.meta(), timeout, &self.shared.env).await;
         match outcome {
             Outcome::Lost { why } => match server.obituary(permit.generation(), &self.shared).await {
                 Some(end) => Outcome::Lost { why: format!("{why}; {end}") },
@@ -157,6 +160,18 @@ impl ToolTransport for McpTransport {
             },
             Outcome::NotSent { .. } | Outcome::Raw(_) => outcome,
         }
+    }
+
+    async fn fence_earlier(&self) -> Fence {
+        let fences = self.shared.locks.retire_all_orphans().await;
+        let alive: Vec<String> = fences
+            .into_iter()
+            .filter_map(|(server, generation, fence)| match fence {
+                Fence::Gone => None,
+                Fence::Alive { detail } => Some(format!("`{server}` ({generation}): {detail}")),
+            })
+            .collect();
+        if alive.is_empty() { Fence::Gone } else { Fence::Alive { detail: alive.join("; ") } }
     }
 
     async fn fence(&self, server: &str, generation: &str) -> Fence {

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientRequest, CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse, RequestId, ServerResult,
+    ClientRequest, CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse,
+    JsonRpcVersion2_0, RequestId, ServerResult,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -104,7 +105,10 @@ impl<R: AsyncRead + Unpin, W> Wire<R, W> {
         loop {
             let room = MAX_LINE.saturating_sub(self.line.len());
             let mut limited = (&mut self.reader).take(room as u64);
-            let length = limited.read_until(b'\n', &mut self.line).await.map_err(|error| format!("its output cannot be read: {error}"))?;
+            let length = limited
+                .read_until(b'\n', &mut self.line)
+                .await
+                .map_err(|error| format!("its output cannot be read: {error}"))?;
             if self.line.ends_with(b"\n") {
                 return Ok(std::mem::take(&mut self.line));
             }
@@ -112,7 +116,8 @@ impl<R: AsyncRead + Unpin, W> Wire<R, W> {
                 return Err(format!("it sent a message of more than {MAX_LINE} bytes"));
             }
             if length == 0 {
-                let how = if self.line.is_empty() { "it closed its output" } else { "it closed its output within a message" };
+                let how =
+                    if self.line.is_empty() { "it closed its output" } else { "it closed its output within a message" };
                 return Err(how.to_owned());
             }
         }
@@ -126,7 +131,10 @@ where
 {
     type Error = io::Error;
 
-    fn send(&mut self, item: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         let call = match &item {
             JsonRpcMessage::Request(request) => {
                 let id = number(&request.id);
@@ -247,13 +255,16 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
     let answer = match (message.remove("result"), message.remove("error")) {
         (Some(result), None) => {
             let result = ServerResult::CustomResult(CustomResult(bounded(result, length)));
-            JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: Default::default(), id: RequestId::Number(id), result })
+            JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id: RequestId::Number(id), result })
         }
         (None, Some(error)) => {
             let code = error.get("code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
             let Some(code) = code else { return broken("an error has no code") };
             let text = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
-            JsonRpcMessage::Error(JsonRpcError::new(Some(RequestId::Number(id)), ErrorData::new(ErrorCode(code), text, None)))
+            JsonRpcMessage::Error(JsonRpcError::new(
+                Some(RequestId::Number(id)),
+                ErrorData::new(ErrorCode(code), text, None),
+            ))
         }
         (Some(_), Some(_)) | (None, None) => return broken("an answer has neither a result nor an error, or both"),
     };
@@ -288,16 +299,22 @@ mod tests {
     fn raw(read: Read) -> Value {
         let Read::Message(message) = read else { panic!("{read:?}") };
         match *message {
-            JsonRpcMessage::Response(JsonRpcResponse { result: ServerResult::CustomResult(CustomResult(value)), .. }) => value,
+            JsonRpcMessage::Response(JsonRpcResponse {
+                result: ServerResult::CustomResult(CustomResult(value)),
+                ..
+            }) => value,
             JsonRpcMessage::Error(error) => json!({"code": error.error.code.0, "message": error.error.message}),
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => panic!("{message:?}"),
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {
+                panic!("{message:?}")
+            }
         }
     }
 
     #[test]
     fn the_result_of_a_call_is_handed_on_as_it_came() {
         let mut state = waiting_for(&[3]);
-        let line = br#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"new","x":18446744073709551615}],"own":null}}"#;
+        let line =
+            br#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"new","x":18446744073709551615}],"own":null}}"#;
         let expected = json!({"content": [{"type": "new", "x": u64::MAX}], "own": null});
         assert_eq!(raw(read_message(line, &mut state)), expected);
         assert!(state.awaited.is_empty());
@@ -333,7 +350,14 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_passed_over() {
-        for line in [&b"\n"[..], b"Server listening on stdio\n", b"[info] {up}\n", b"{\"level\":\"info\"}\n", b"\xff\xfe\n", b"42\n"] {
+        for line in [
+            &b"\n"[..],
+            b"Server listening on stdio\n",
+            b"[info] {up}\n",
+            b"{\"level\":\"info\"}\n",
+            b"\xff\xfe\n",
+            b"42\n",
+        ] {
             assert!(matches!(read_message(line, &mut waiting_for(&[3])), Read::Nothing), "{line:?}");
         }
         let foreign = br#"{"jsonrpc":"2.0","id":99,"result":{}}"#;
@@ -355,7 +379,10 @@ mod tests {
         let (mut wire, state) = Wire::new(tokio::io::empty(), tokio::io::sink());
         let call = |id| {
             let params = rmcp::model::CallToolRequestParams::new("t");
-            JsonRpcMessage::request(ClientRequest::CallToolRequest(rmcp::model::CallToolRequest::new(params)), RequestId::Number(id))
+            JsonRpcMessage::request(
+                ClientRequest::CallToolRequest(rmcp::model::CallToolRequest::new(params)),
+                RequestId::Number(id),
+            )
         };
         wire.send(call(1)).await.unwrap();
         assert!(!state.was_never_sent(&RequestId::Number(1)));

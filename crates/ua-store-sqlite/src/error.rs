@@ -1,6 +1,6 @@
 //! Errors below the port, and what a person reads about them.
 
-use rusqlite::ffi::{self, ErrorCode};
+use rusqlite::ffi;
 use ua_store::{Retry, RowRef, StoreError};
 
 /// Either a refusal in the port's own words, or something SQLite says.
@@ -44,25 +44,34 @@ pub(crate) fn refused_because(why: impl Into<String>, source: impl std::error::E
 
 /// Puts an error of SQLite into a person's words.
 pub(crate) fn sql_error(error: rusqlite::Error) -> StoreError {
-    let Some(code) = error.sqlite_error_code() else {
-        return refused_because("a statement of ours and the database do not fit together", error);
-    };
-    let (why, retry) = match code {
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => ("another process is using it; try again", Retry::Later),
-        ErrorCode::DiskFull => ("the disk is full", Retry::Never),
-        ErrorCode::SystemIoFailure => ("the disk failed to read or write", Retry::Never),
-        ErrorCode::ReadOnly => ("the database is read-only", Retry::Never),
-        ErrorCode::CannotOpen => ("the database file cannot be opened", Retry::Never),
-        ErrorCode::PermissionDenied => ("this user may not open the database", Retry::Never),
-        ErrorCode::DatabaseCorrupt => ("the database is damaged; restore a backup", Retry::Never),
-        ErrorCode::NotADatabase => ("the file is not a database", Retry::Never),
-        ErrorCode::OutOfMemory => ("memory ran out", Retry::Never),
-        ErrorCode::ConstraintViolation => {
-            return StoreError::Conflict { row: RowRef::new("database", "constraint"), why: error.to_string() };
-        }
-        _ => ("SQLite refused", Retry::Never),
-    };
+    if code(&error) == Some(ffi::SQLITE_CONSTRAINT) {
+        return StoreError::Conflict { row: RowRef::new("database", "constraint"), why: error.to_string() };
+    }
+    let (why, retry) = words(&error);
     StoreError::Unavailable { why: why.to_owned(), source: Some(Box::new(error)), retry }
+}
+
+/// What a person reads about `error`, and whether another try may help.
+pub(crate) fn words(error: &rusqlite::Error) -> (&'static str, Retry) {
+    let words = match code(error) {
+        Some(ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED) => return ("another process is using it; try again", Retry::Later),
+        Some(ffi::SQLITE_FULL) => "the disk is full",
+        Some(ffi::SQLITE_IOERR) => "the disk failed to read or write",
+        Some(ffi::SQLITE_READONLY) => "the database is read-only",
+        Some(ffi::SQLITE_CANTOPEN) => "the database file cannot be opened",
+        Some(ffi::SQLITE_PERM) => "this user may not open the database",
+        Some(ffi::SQLITE_CORRUPT) => "the database is damaged; restore a backup",
+        Some(ffi::SQLITE_NOTADB) => "the file is not a database",
+        Some(ffi::SQLITE_NOMEM) => "memory ran out",
+        Some(_) => "SQLite refused",
+        None => "a statement and the database do not fit together",
+    };
+    (words, Retry::Never)
+}
+
+/// The primary result code.
+fn code(error: &rusqlite::Error) -> Option<i32> {
+    error.sqlite_error().map(|error| error.extended_code & 0xFF)
 }
 
 #[cfg(test)]

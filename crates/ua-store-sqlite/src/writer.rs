@@ -15,7 +15,7 @@ use ua_store::{Durability, Retry, StoreError};
 
 use crate::db::Db;
 use crate::effects::EffectsLog;
-use crate::error::{DbError, refused, refused_because, sql_error};
+use crate::error::{DbError, refused, refused_because, words};
 use crate::pragma;
 
 /// More members bring nothing: the processor is the limit then, not the disk.
@@ -247,9 +247,120 @@ struct Broken {
 impl From<rusqlite::Error> for Broken {
     fn from(error: rusqlite::Error) -> Self {
         tracing::error!(%error, "a batch of writes was not committed");
-        match sql_error(error) {
-            StoreError::Unavailable { why, retry, .. } => Self { why, retry },
-            other => Self { why: other.to_string(), retry: Retry::Never },
+        let (why, retry) = words(&error);
+        Self { why: why.to_owned(), retry }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer(folder: &tempfile::TempDir) -> Writer {
+        let connection = Connection::open(folder.path().join("plain.db")).unwrap();
+        pragma::harden(&connection).unwrap();
+        pragma::make_writer(&connection).unwrap();
+        connection.execute_batch("CREATE TABLE numbers (number INTEGER UNIQUE) STRICT").unwrap();
+        Writer::start(connection, None).unwrap()
+    }
+
+    fn insert(db: &Db<'_>, number: i64) -> Result<i64, DbError> {
+        db.connection.execute("INSERT INTO numbers VALUES (?1)", [number])?;
+        Ok(db.connection.pragma_query_value(None, "synchronous", |row| row.get(0))?)
+    }
+
+    fn sum(db: &Db<'_>) -> Result<i64, DbError> {
+        Ok(db.connection.query_row("SELECT coalesce(sum(number), 0) FROM numbers", [], |row| row.get(0))?)
+    }
+
+    const NORMAL: i64 = 1;
+    const FULL: i64 = 2;
+
+    #[tokio::test]
+    async fn a_synced_write_runs_under_full_and_a_relaxed_one_under_normal() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        for (number, durability, wanted) in [(1, Durability::Synced, FULL), (2, Durability::Relaxed, NORMAL), (3, Durability::Synced, FULL)] {
+            let found = writer.write(durability, move |db| insert(db, number)).await.unwrap();
+            assert_eq!(found, wanted, "write {number}");
         }
+        assert_eq!(writer.batches(), Batches { synced: 2, relaxed: 1 });
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_synced_when_any_member_asks_and_a_failure_stays_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        // The thread waits in the first write until the others are queued, so that those form one batch.
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let first = writer.write(Durability::Relaxed, move |db| {
+            held.recv().unwrap();
+            insert(db, 1)
+        });
+        let relaxed = writer.write(Durability::Relaxed, |db| insert(db, 10));
+        let twin = writer.write(Durability::Relaxed, |db| {
+            insert(db, 100)?;
+            insert(db, 1)
+        });
+        let synced = writer.write(Durability::Synced, |db| insert(db, 1_000));
+        let releasing = async move {
+            // The futures before this one were polled first: all four writes are in the queue.
+            release.send(()).unwrap();
+        };
+        let (first, relaxed, twin, synced, ()) = tokio::join!(first, relaxed, twin, synced, releasing);
+        assert_eq!((first.unwrap(), relaxed.unwrap(), synced.unwrap()), (NORMAL, FULL, FULL));
+        assert!(matches!(twin, Err(StoreError::Conflict { .. })), "{twin:?}");
+        assert_eq!(writer.batches(), Batches { synced: 1, relaxed: 1 });
+        assert_eq!(writer.write(Durability::Relaxed, sum).await.unwrap(), 1_011);
+    }
+
+    #[tokio::test]
+    async fn a_commit_that_fails_is_told_to_every_member() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let first = writer.write(Durability::Relaxed, move |db| {
+            held.recv().unwrap();
+            insert(db, 1)
+        });
+        let fine = writer.write(Durability::Relaxed, |db| insert(db, 10));
+        // A deferred foreign key is checked by COMMIT, not by the statement.
+        let poison = writer.write(Durability::Relaxed, |db| {
+            db.connection.execute_batch(
+                "CREATE TABLE child (parent INTEGER REFERENCES numbers (number) DEFERRABLE INITIALLY DEFERRED); \
+                 INSERT INTO child VALUES (77)",
+            )?;
+            Ok(())
+        });
+        let releasing = async move { release.send(()).unwrap() };
+        let (first, fine, poison, ()) = tokio::join!(first, fine, poison, releasing);
+        first.unwrap();
+        assert!(matches!(fine, Err(StoreError::Unavailable { .. })), "{fine:?}");
+        assert!(matches!(poison, Err(StoreError::Unavailable { .. })), "{poison:?}");
+        assert_eq!(writer.write(Durability::Relaxed, sum).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn closing_finishes_what_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(&folder);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        {
+            let first = writer.write(Durability::Relaxed, move |db| {
+                held.recv().unwrap();
+                insert(db, 1)
+            });
+            let second = writer.write(Durability::Synced, |db| insert(db, 2));
+            // Both are queued by one poll and then abandoned; nobody waits for them any more.
+            tokio::select! {
+                biased;
+                _ = async { tokio::join!(first, second) } => unreachable!("the thread is held"),
+                () = std::future::ready(()) => {}
+            }
+        }
+        release.send(()).unwrap();
+        writer.close().unwrap();
+        let connection = Connection::open(folder.path().join("plain.db")).unwrap();
+        assert_eq!(sum(&Db::new(&connection)).unwrap(), 3);
     }
 }

@@ -46,7 +46,8 @@ pub trait RunStore: Send + Sync {
     /// Ends a step.
     async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError>;
 
-    /// Reserves one request to a model, just before it leaves.
+    /// Reserves one request to a model, just before it leaves. A reservation that is repeated word for word while it is
+    /// open is the same one.
     async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation) -> Result<RequestId, StoreError>;
 
     /// Charges a request that brought no turn. A request that is not `reserved` is left as it is.
@@ -63,6 +64,7 @@ pub trait RunStore: Send + Sync {
     async fn commit_turn(&self, lease: &RunLease, commit: TurnCommit) -> Result<RunRecord, StoreError>;
 
     /// Appends messages between turns (resume notes, guidance), at the current `turn_index`; refused while a turn is open.
+    /// Messages that are the end of the history already are not appended again.
     async fn append_messages(&self, lease: &RunLease, messages: Vec<ua_core::Message>, at: Timestamp) -> Result<(), StoreError>;
 
     /// Writes a checkpoint marker.

@@ -1,5 +1,33 @@
-//! Crash plans, wrapped seams, a scripted model server and a world that counts effects
+//! What tests of whole runs need: a scripted model server, crash plans, wrapped seams, and a world that
+//! counts effects.
+//!
+//! ```
+//! use ua_llm::Script;
+//! use ua_testkit::{Fault, FaultKind, ModelServer, ModelServerConfig};
+//!
+//! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+//! let script = Script::parse(r#"{"turns": [{"text": "Hello."}]}"#)?;
+//! let faults = vec![Fault::at(1, FaultKind::CutMidStream)];
+//! let server = ModelServer::start(ModelServerConfig { faults, ..ModelServerConfig::new(script) }).await?;
+//! assert!(server.base_url.starts_with("http://127.0.0.1:"));
+//! assert_eq!(server.requests(), 0);
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(start()).unwrap();
+//! ```
 
+mod broken;
+mod crash;
 mod model_server;
+mod opaque_server;
+mod program;
+mod seams;
+mod world;
 
+pub use broken::RunningAfterDispatch;
+pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
+pub use opaque_server::{OPAQUE_TOOL, serve_opaque};
+pub use program::{ua_program, workspace_root};
+pub use seams::{Crossing, LedgerWrites, Plan, Seam};
+pub use world::{Delivery, Honours, World, foreign_tool, own_tool};

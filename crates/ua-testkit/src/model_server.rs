@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 use ua_core::{ModelTurn, Sha256, sha256};
 use ua_llm::Script;
 
-pub use self::fault::{Fault, FaultKind};
 use self::fault::{Ending, Pace};
+pub use self::fault::{Fault, FaultKind};
 
 /// What a [`ModelServer`] does.
 #[derive(Debug, Clone)]
@@ -178,8 +178,8 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
         Err(refusal) => refusal.response(number),
         Ok(Reply { turn, streamed }) => match fault.map(FaultKind::plan) {
             Some(fault::Plan::Refuse(refusal)) => refusal.response(number),
-            Some(fault::Plan::Stream(pace)) => stream(&turn, pace),
-            None if streamed => stream(&turn, Pace::default()),
+            Some(fault::Plan::Stream(pace)) => stream(&turn, &pace),
+            None if streamed => stream(&turn, &Pace::default()),
             None => Json(wire::message(&turn)).into_response(),
         },
     };
@@ -249,7 +249,7 @@ impl Refusal {
 }
 
 /// Streams a reply's events, and stops as `pace` says.
-fn stream(turn: &ModelTurn, pace: Pace) -> Response {
+fn stream(turn: &ModelTurn, pace: &Pace) -> Response {
     let clock = ua_core::system::env().clock;
     let mut frames = wire::events(turn);
     let ending = pace.cut(&mut frames);

@@ -49,7 +49,7 @@ pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
     let store = home.open()?;
     let question = find::question(&store, &args.question).await?;
     insert(&store, &question, choice, args.proof, args.text).await?;
-    store.close();
+    crate::home::close(store);
     eprintln!("answered; go on with `ua resume {}`", question.run_id);
     Ok(OK)
 }

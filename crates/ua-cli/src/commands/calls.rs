@@ -142,7 +142,7 @@ async fn resolve(home: &Home, args: &ResolveArgs) -> Result<u8, CliError> {
     let call = find::call(&store, &args.call).await?;
     let question = question_about(&store, &call).await?;
     super::answer::insert(&store, &question, choice, args.proof.clone(), None).await?;
-    store.close();
+    crate::home::close(store);
     eprintln!("answered; go on with `ua resume {}`", call.run_id);
     Ok(OK)
 }

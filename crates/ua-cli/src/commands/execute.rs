@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ua_core::{RunStop, Trace};
 use ua_gateway::{Fence, StopSignal, ToolTransport as _};
 use ua_runner::{Conclusion, DrainTimes, Interrupts, RunLock, Workspace, drive, owner_stamp, park_for_orphan, park_for_tool_server};
-use ua_store::{RunRecord, RunStore, Store};
+use ua_store::{RunRecord, Store};
 use ua_store_sqlite::SqliteStore;
 
 use crate::compose::{self, Launch};
@@ -70,7 +70,7 @@ pub(crate) async fn execute(home: &Home, store: SqliteStore, run: RunRecord, lau
     };
     drop(port);
     if let Some(store) = Arc::into_inner(store) {
-        store.close();
+        crate::home::close(store);
     }
     code
 }

@@ -7,7 +7,7 @@ use ua_core::{Message, Origin, RunId, RunSpec, SpecError};
 use ua_store::{NewRun, RunRecord, RunStore, StoreError};
 
 use crate::args::JobArgs;
-use crate::compose::Launch;
+use crate::compose::{Launch, job_dir, json_fragment};
 use crate::error::CliError;
 use crate::home::Home;
 
@@ -90,6 +90,8 @@ fn read_job(file: &Path) -> Result<RunSpec, CliError> {
     let text = fs::read_to_string(file).map_err(|e| {
         CliError::usage(format!("cannot read the job file {}: {e}", file.display())).hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")
     })?;
+    // Inside a job file `${JOB_DIR}` is its folder, so that a job can name files beside it wherever it lies.
+    let text = text.replace("${JOB_DIR}", &json_fragment(&job_dir(file)?));
     RunSpec::parse(&text).map_err(|error| {
         let failure = CliError::usage(format!("{}: {error}", file.display()));
         match error {

@@ -37,11 +37,5 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
 
 /// Stands between the runner and one tool server.
 pub(crate) fn shim(args: ShimArgs) -> ExitCode {
-    let code = ua_mcp::run_shim(ua_mcp::ShimArgs {
-        lock: args.lock,
-        server: args.server,
-        grace: std::time::Duration::from_millis(args.grace_ms),
-        command: args.command,
-    });
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
+    ExitCode::from(u8::try_from(ua_mcp::run_shim(args.args)).unwrap_or(1))
 }

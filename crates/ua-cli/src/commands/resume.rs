@@ -34,7 +34,7 @@ pub(crate) async fn by_name(home: &Home, name: &str, mcp_config: Option<&Path>, 
 /// Resumes a run, or says how it ended.
 pub(crate) async fn resume(home: &Home, store: SqliteStore, run: RunRecord, mcp_config: Option<&Path>, quiet: bool) -> Result<u8, CliError> {
     if run.status.is_terminal() {
-        store.close();
+        crate::home::close(store);
         return finished(home, &run).await;
     }
     if !Path::new(&run.workspace_dir).is_dir() {

@@ -93,7 +93,7 @@ async fn cancel(home: &Home, name: &str, reason: &str) -> Result<u8, CliError> {
     let env = ua_core::system::env();
     let store = home.open()?;
     store.request_cancel(&found.run_id, reason, env.now()).await.map_err(|e| CliError::store("ask the run to end", &e))?;
-    store.close();
+    crate::home::close(store);
     let when = if RunLock::is_held(&home.locks(), &found.run_id) {
         "its process ends it at the next boundary".to_owned()
     } else {

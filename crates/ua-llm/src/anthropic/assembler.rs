@@ -61,17 +61,29 @@ struct Partial {
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Event {
-    MessageStart { message: MessageHead },
-    ContentBlockStart { index: u64, content_block: Map<String, Value> },
-    ContentBlockDelta { index: u64, delta: Delta },
-    ContentBlockStop { index: u64 },
+    MessageStart {
+        message: MessageHead,
+    },
+    ContentBlockStart {
+        index: u64,
+        content_block: Map<String, Value>,
+    },
+    ContentBlockDelta {
+        index: u64,
+        delta: Delta,
+    },
+    ContentBlockStop {
+        index: u64,
+    },
     MessageDelta {
         delta: MessageTail,
         #[serde(default)]
         usage: Option<WireUsage>,
     },
     MessageStop,
-    Error { error: ReportedError },
+    Error {
+        error: ReportedError,
+    },
     #[serde(other)]
     Unknown,
 }
@@ -93,12 +105,16 @@ struct MessageTail {
 }
 
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Delta {
-    TextDelta { text: String },
-    InputJsonDelta { partial_json: String },
-    ThinkingDelta { thinking: String },
-    SignatureDelta { signature: String },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    Input { partial_json: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
     #[serde(other)]
     Unknown,
 }
@@ -111,6 +127,7 @@ struct ReportedError {
     message: String,
 }
 
+#[expect(clippy::struct_field_names, reason = "these are the API's names")]
 /// Cumulative counts; a later event replaces what it names.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 struct WireUsage {
@@ -127,7 +144,8 @@ struct WireUsage {
 impl Assembler {
     /// Takes the next event's JSON.
     pub(crate) fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
-        let event = serde_json::from_str(data).map_err(|e| Fault::Nonsense(format!("an event is not readable: {e}")))?;
+        let event =
+            serde_json::from_str(data).map_err(|e| Fault::Nonsense(format!("an event is not readable: {e}")))?;
         match event {
             Event::MessageStart { message } => self.start(message),
             Event::ContentBlockStart { index, content_block } => self.open(index, content_block),
@@ -182,14 +200,14 @@ impl Assembler {
             return Err(Fault::Nonsense(format!("block {index} goes on after its end")));
         }
         match delta {
-            Delta::TextDelta { text } => {
+            Delta::Text { text } => {
                 append(&mut partial.value, "text", &text);
                 self.text_bytes += text.len();
                 return Ok(Progress::Text(text));
             }
-            Delta::InputJsonDelta { partial_json } => partial.input.push_str(&partial_json),
-            Delta::ThinkingDelta { thinking } => append(&mut partial.value, "thinking", &thinking),
-            Delta::SignatureDelta { signature } => append(&mut partial.value, "signature", &signature),
+            Delta::Input { partial_json } => partial.input.push_str(&partial_json),
+            Delta::Thinking { thinking } => append(&mut partial.value, "thinking", &thinking),
+            Delta::Signature { signature } => append(&mut partial.value, "signature", &signature),
             Delta::Unknown => {}
         }
         Ok(Progress::Nothing)
@@ -339,11 +357,9 @@ mod tests {
 
     #[test]
     fn an_input_of_no_pieces_is_an_empty_object_and_a_broken_one_stays_text() {
-        for (piece, expected) in [
-            ("", json!({})),
-            (r#"{"a": 1"#, json!(r#"{"a": 1"#)),
-            (r#"{"a":1,"a":2}"#, json!(r#"{"a":1,"a":2}"#)),
-        ] {
+        for (piece, expected) in
+            [("", json!({})), (r#"{"a": 1"#, json!(r#"{"a": 1"#)), (r#"{"a":1,"a":2}"#, json!(r#"{"a":1,"a":2}"#))]
+        {
             let delta = json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": piece}});
             let turn = whole(
                 &[

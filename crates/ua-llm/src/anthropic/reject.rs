@@ -84,7 +84,11 @@ mod tests {
             LlmError::Server { .. } => "server",
             LlmError::InvalidRequest { .. } => "invalid",
             LlmError::Protocol { .. } => "protocol",
-            other => panic!("{other:?}"),
+            LlmError::Setup { .. }
+            | LlmError::Unreachable { .. }
+            | LlmError::Timeout { .. }
+            | LlmError::Cut { .. }
+            | LlmError::GaveUp { .. } => "no answer",
         };
         let cases = [
             (204, "protocol"),
@@ -111,7 +115,8 @@ mod tests {
 
     #[test]
     fn the_message_is_the_providers_or_the_start_of_the_page() {
-        let api = r#"{"type":"error","error":{"type":"invalid_request_error","message":"too long"},"request_id":"req_1"}"#;
+        let api =
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"too long"},"request_id":"req_1"}"#;
         assert_eq!(message_in(api), "too long (request req_1)");
         assert_eq!(message_in(" <html>bad gateway</html> "), "<html>bad gateway</html>");
         assert_eq!(message_in(""), "no explanation was given");

@@ -39,7 +39,11 @@ pub(crate) fn limited(bytes: Bytes, limit: usize) -> Bytes {
 }
 
 /// Reads until the message is whole; whatever ends the stream earlier is an error.
-pub(crate) async fn read_reply(bytes: Bytes, model: &str, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+pub(crate) async fn read_reply(
+    bytes: Bytes,
+    model: &str,
+    observer: &dyn StreamObserver,
+) -> Result<ModelTurn, LlmError> {
     let mut assembler = Assembler::default();
     let mut events = SseStream::from_bytes_stream(bytes);
     while let Some(event) = events.next().await {
@@ -62,9 +66,8 @@ fn broken(error: sse_stream::Error, text_bytes: usize) -> LlmError {
     match error {
         E::Body(source) => match source.downcast::<ReadFault>().map(|fault| *fault) {
             Ok(ReadFault::Silent(idle)) => LlmError::Timeout { idle },
-            Ok(ReadFault::Broken(source)) => LlmError::Cut { text_bytes, source: Some(source) },
             Ok(fault @ ReadFault::TooLarge(_)) => LlmError::Protocol { why: fault.to_string() },
-            Err(source) => LlmError::Cut { text_bytes, source: Some(source) },
+            Ok(ReadFault::Broken(source)) | Err(source) => LlmError::Cut { text_bytes, source: Some(source) },
         },
         error @ (E::InvalidLine
         | E::DuplicatedEventLine
@@ -116,7 +119,12 @@ mod tests {
                 }),
             ],
             stop_reason: StopReason::ToolUse,
-            usage: Some(Usage { input_tokens: 472, output_tokens: 89, cache_read_tokens: 2_048, cache_write_tokens: 12 }),
+            usage: Some(Usage {
+                input_tokens: 472,
+                output_tokens: 89,
+                cache_read_tokens: 2_048,
+                cache_write_tokens: 12,
+            }),
             model: "claude-x-20260101".into(),
             response_id: Some("msg_014p7gG3wDgGV9EUtLvnow3U".into()),
         }

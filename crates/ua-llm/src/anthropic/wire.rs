@@ -196,7 +196,8 @@ mod tests {
         ]);
         asked.system = "be brief".into();
         asked.temperature_milli = Some(250);
-        asked.tools = vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }];
+        asked.tools =
+            vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }];
         let body = encode_request(&asked, true);
         let mark = json!({"type": "ephemeral"});
         assert_eq!(body["system"], json!([{"type": "text", "text": "be brief", "cache_control": mark}]));

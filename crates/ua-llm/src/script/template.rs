@@ -93,7 +93,9 @@ impl Facts<'_> {
                 }
                 _ => Value::String(self.fill(text)?),
             },
-            Value::Array(items) => Value::Array(items.iter().map(|item| self.fill_value(item)).collect::<Result<_, _>>()?),
+            Value::Array(items) => {
+                Value::Array(items.iter().map(|item| self.fill_value(item)).collect::<Result<_, _>>()?)
+            }
             Value::Object(fields) => Value::Object(
                 fields
                     .iter()
@@ -110,8 +112,11 @@ impl Facts<'_> {
 
     fn result_json(&self, id: &str, pointer: &str) -> Result<Value, String> {
         let text = self.result(id)?;
-        let value: Value =
-            serde_json::from_str(text).map_err(|error| format!("the result of {id} is not JSON: {error}"))?;
+        // A tool that answers in words and in JSON puts the JSON last, on a line of its own.
+        let last_line = text.trim_end().lines().last().unwrap_or_default();
+        let value: Value = serde_json::from_str(text)
+            .or_else(|_| serde_json::from_str(last_line))
+            .map_err(|error| format!("neither the result of {id} nor its last line is JSON: {error}"))?;
         value.pointer(pointer).cloned().ok_or_else(|| format!("the result of {id} has nothing at {pointer}"))
     }
 }

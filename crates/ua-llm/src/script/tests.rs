@@ -29,7 +29,11 @@ fn the_turn_follows_from_the_replies_in_the_request_and_from_nothing_else() {
     let expected = ModelTurn {
         blocks: vec![
             Block::text("Looking."),
-            Block::ToolUse(ToolUse { id: "toolu_1_1".into(), name: "mcp__ua__read_file".into(), input: json!({"path": "a"}) }),
+            Block::ToolUse(ToolUse {
+                id: "toolu_1_1".into(),
+                name: "mcp__ua__read_file".into(),
+                input: json!({"path": "a"}),
+            }),
             Block::ToolUse(ToolUse { id: "toolu_1_2".into(), name: "b".into(), input: json!({}) }),
         ],
         stop_reason: StopReason::ToolUse,
@@ -40,8 +44,13 @@ fn the_turn_follows_from_the_replies_in_the_request_and_from_nothing_else() {
     assert_eq!(first, expected);
 
     let resumed = Message::user(Origin::Resume, "you were interrupted");
-    let history =
-        [prompt(), first.into_message(), resumed, result("toolu_1_1", "one page", false), result("toolu_1_2", "", false)];
+    let history = [
+        prompt(),
+        first.into_message(),
+        resumed,
+        result("toolu_1_1", "one page", false),
+        result("toolu_1_2", "", false),
+    ];
     let second = played(&script, &history).unwrap();
     assert_eq!(second.text(), "I read one page in turn 2, request 7.");
     assert_eq!(second.stop_reason, StopReason::EndTurn);
@@ -102,7 +111,10 @@ fn a_request_that_the_script_does_not_expect_is_refused_with_the_reason() {
 
     let first = script.reply("m", "brief", &[prompt()], 1).unwrap().into_message();
     let with = |content: &str, is_error| [prompt(), first.clone(), result("c", content, is_error)];
-    assert_eq!(why("brief", &with("lost", false)), r#"play turn 2 of the script: the newest messages do not contain "sent""#);
+    assert_eq!(
+        why("brief", &with("lost", false)),
+        r#"play turn 2 of the script: the newest messages do not contain "sent""#
+    );
     assert_eq!(why("brief", &with("not sent", true)), "play turn 2 of the script: a tool result is an error: not sent");
     assert_eq!(why("brief", &with("sent", false)), "play turn 2 of the script: the history has no result of d");
 
@@ -143,7 +155,10 @@ fn a_script_with_a_mistake_is_refused_before_it_is_played() {
         (r#"{"turns": [{"text": "hi"}, {}]}"#, "read the script: turn 2 has no text, no thinking and no tools"),
         (r#"{"turns": [], "after_end": {}}"#, "read the script: turn 1 has no text"),
         (r#"{"turns": [{"text": "{{turns}}"}]}"#, "read the script: turn 1 has the placeholder {{turns}}; there are"),
-        (r#"{"turns": [{"tools": [{"name": "t", "input": {"a": ["{{result_json:x}}"]}}]}]}"#, "read the script: turn 1 has"),
+        (
+            r#"{"turns": [{"tools": [{"name": "t", "input": {"a": ["{{result_json:x}}"]}}]}]}"#,
+            "read the script: turn 1 has",
+        ),
     ];
     for (text, message) in cases {
         let error = Script::parse(text).unwrap_err().to_string();

@@ -1,1 +1,123 @@
-//! The suite.
+//! What every store promises, as functions that any store can be put through.
+//!
+//! A store's own tests name their harness once, and each promise becomes a test of that name:
+//!
+//! ```ignore
+//! ua_store::conformance_tests!(fresh_harness);
+//! ```
+//!
+//! where `fresh_harness()` returns a value that is a [`Harness`]: a fresh, empty store and whatever keeps it alive.
+
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a broken promise is a panic, as in any test")]
+
+pub mod calls;
+mod differential;
+mod lose_answers;
+pub mod lost_answers;
+pub mod ownership;
+pub mod questions;
+pub mod samples;
+mod scene;
+pub mod turns;
+
+use std::fmt::Debug;
+
+use crate::Store;
+use crate::error::StoreError;
+
+pub use differential::agree;
+pub use lose_answers::LoseAnswers;
+pub use scene::{Scene, cancel};
+
+/// A fresh store and whatever keeps it alive.
+pub trait Harness {
+    /// The store.
+    fn store(&self) -> &dyn Store;
+}
+
+impl<S: Store> Harness for S {
+    fn store(&self) -> &dyn Store {
+        self
+    }
+}
+
+/// Fails unless `outcome` is a conflict whose words contain `words`.
+#[track_caller]
+pub(crate) fn refused<T: Debug>(outcome: Result<T, StoreError>, words: &str) {
+    match outcome {
+        Err(StoreError::Conflict { row, why }) => {
+            let text = format!("{row}: {why}");
+            assert!(text.contains(words), "{text:?} does not speak of {words:?}");
+        }
+        other => panic!("expected a conflict about {words:?}, got {other:?}"),
+    }
+}
+
+/// Makes a `#[tokio::test]` of every promise, each with a fresh harness.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($fresh:path) => {
+        $crate::conformance_tests!(@promises $fresh;
+            ownership::a_submitted_run_waits_with_its_prompt,
+            ownership::a_run_is_submitted_once,
+            ownership::a_job_key_names_one_lineage,
+            ownership::a_child_inherits_its_root,
+            ownership::each_owner_has_the_next_epoch,
+            ownership::a_stale_epoch_changes_nothing,
+            ownership::a_lease_ends_with_the_work,
+            ownership::a_terminal_run_is_left_alone,
+            ownership::an_end_is_a_status_that_ends,
+            ownership::a_cancel_request_is_sticky,
+            ownership::rows_that_are_not_there_are_named,
+            ownership::runs_are_listed_newest_first,
+            turns::a_turn_is_recorded_whole,
+            turns::a_turn_is_recorded_and_committed_once_by_its_number,
+            turns::the_open_turn_is_no_history,
+            turns::a_commit_names_the_call_that_is_not_settled,
+            turns::a_refused_call_never_runs,
+            turns::a_write_that_fails_leaves_nothing,
+            turns::a_reply_without_usage_is_charged_as_estimated,
+            turns::a_request_is_charged_once,
+            turns::requests_of_a_dead_process_are_charged_as_estimated,
+            turns::notes_wait_for_the_open_turn,
+            turns::steps_are_numbered_and_end_once,
+            turns::a_blocked_step_goes_on_when_the_run_is_taken,
+            turns::checkpoints_are_kept_in_order,
+            turns::held_time_adds_up,
+            calls::a_start_claims_the_key,
+            calls::a_held_key_refuses_every_other_call,
+            calls::attempts_are_numbered_and_keep_their_key,
+            calls::only_legal_moves_are_made,
+            calls::a_reply_is_stored_before_it_is_understood,
+            calls::a_reply_may_leave_the_outcome_open,
+            calls::a_recovery_loses_only_what_was_not_answered,
+            calls::evidence_settles_an_unknown_call,
+            calls::evidence_is_kept_beside_the_reply,
+            calls::a_skipped_call_stays_unknown_and_lets_its_turn_commit,
+            calls::a_duplicate_takes_the_receipt_of_its_twin,
+            calls::a_duplicate_needs_a_twin,
+            calls::calls_are_cancelled_all_or_none,
+            calls::an_effect_limit_counts_the_lineage,
+            calls::an_approval_lets_one_attempt_run,
+            calls::nothing_starts_after_a_cancel_request,
+            calls::every_change_is_an_event,
+            calls::a_scope_is_found_in_the_whole_lineage,
+            calls::a_call_of_another_run_is_out_of_reach,
+            calls::a_note_about_a_replay_is_kept,
+            questions::a_call_has_one_question_at_a_time,
+            questions::an_answer_is_one_of_the_choices_and_given_once,
+            questions::a_closed_question_is_not_asked_any_more,
+            questions::a_resolution_closes_its_question,
+            lost_answers::a_repeated_write_changes_nothing,
+        );
+    };
+    (@promises $fresh:path; $($part:ident :: $promise:ident),+ $(,)?) => {
+        $(
+            #[tokio::test]
+            async fn $promise() {
+                let harness = $fresh();
+                $crate::conformance::$part::$promise($crate::conformance::Harness::store(&harness)).await;
+            }
+        )+
+    };
+}

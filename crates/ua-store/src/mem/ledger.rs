@@ -97,7 +97,7 @@ impl LedgerStore for MemStore {
             // A call that is named twice is cancelled by the first and refuses the second.
             let earlier = cancelled.iter().find(|call| call.call_id == cancel.call_id).cloned();
             let call = earlier.map_or_else(|| model.call(&cancel.call_id), Ok)?;
-            cancelled.push(rules::call_cancelled(rules::owned_call(call, lease)?, cancel, at)?);
+            cancelled.push(rules::call_cancelled(rules::owned_call(call, lease)?, &cancel, at)?);
         }
         for call in cancelled {
             model.put_call(call, lease.epoch);

@@ -124,11 +124,11 @@ impl RunStore for MemStore {
     async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation) -> Result<RequestId, StoreError> {
         let mut model = self.model();
         let run = model.leased_run(lease)?;
-        let last = model.requests_of(&run.run_id).map(|request| request.request_id).max().unwrap_or(0);
+        let last = model.requests_of(&run.run_id).last().cloned();
         let is_open = model.open_turn(&run.run_id).is_some();
         let request = rules::request_reserved(&run, reservation, last, is_open)?;
         let request_id = request.request_id;
-        model.requests.push((run.run_id, request));
+        model.put_request(&run.run_id, request);
         Ok(request_id)
     }
 
@@ -200,8 +200,9 @@ impl RunStore for MemStore {
     async fn append_messages(&self, lease: &RunLease, messages: Vec<Message>, at: Timestamp) -> Result<(), StoreError> {
         let mut model = self.model();
         let run = model.leased_run(lease)?;
-        let (is_open, last_seq) = (model.open_turn(&run.run_id).is_some(), model.last_seq(&run.run_id));
-        let notes = rules::notes_appended(&run, is_open, last_seq, messages, at)?;
+        let is_open = model.open_turn(&run.run_id).is_some();
+        let tail: Vec<MessageRecord> = model.messages_of(&run.run_id).cloned().collect();
+        let notes = rules::notes_appended(&run, is_open, &tail, messages, at)?;
         model.messages.extend(notes.into_iter().map(|message| (run.run_id.clone(), message)));
         Ok(())
     }

@@ -215,7 +215,7 @@ pub fn call_deduplicated(
 }
 
 /// The call, never to be sent.
-pub fn call_cancelled(call: CallRecord, cancel: CallCancel, at: Timestamp) -> Result<CallRecord, StoreError> {
+pub fn call_cancelled(call: CallRecord, cancel: &CallCancel, at: Timestamp) -> Result<CallRecord, StoreError> {
     let mut call = failing(moved(call, CallEvent::Cancelled, at)?, &cancel.code, &cancel.message);
     call.resolution = Some(cancel.resolution);
     Ok(call)

@@ -6,7 +6,7 @@ use super::{conflict, not_found};
 use crate::commit::{NewCheckpoint, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd};
 use crate::error::StoreError;
 use crate::record::{
-    CheckpointRecord, MessageRecord, OwnerStamp, RequestId, RequestRecord, RequestStatus, RunLease, RunRecord,
+    CheckpointRecord, MessageRecord, OwnerStamp, RequestRecord, RequestStatus, RunLease, RunRecord,
     StepRecord,
 };
 
@@ -184,16 +184,17 @@ pub fn checkpoint_saved(
     Ok((run, record))
 }
 
-/// A reservation for the next turn. `last` is the run's last request, 0 without one.
+/// A reservation for the next turn, as a new request; `last` is the run's last one. When that is this very reservation,
+/// still open, a lost answer made the caller repeat itself, and `last` is returned as it is.
 pub fn request_reserved(
     run: &RunRecord,
     reservation: RequestReservation,
-    last: RequestId,
+    last: Option<RequestRecord>,
     turn_is_open: bool,
 ) -> Result<RequestRecord, StoreError> {
     super::turn::check_next_turn(run, reservation.turn, turn_is_open)?;
-    Ok(RequestRecord {
-        request_id: last + 1,
+    let request = RequestRecord {
+        request_id: last.as_ref().map_or(1, |last| last.request_id + 1),
         turn: reservation.turn,
         request_sha256: reservation.request_sha256,
         model: reservation.model,
@@ -202,7 +203,9 @@ pub fn request_reserved(
         usage: Usage::default(),
         reserved_at: reservation.at,
         closed_at: None,
-    })
+    };
+    let repeated = last.filter(|last| RequestRecord { request_id: last.request_id, ..request.clone() } == *last);
+    Ok(repeated.unwrap_or(request))
 }
 
 /// The request, charged; `None` when it was charged before and therefore stays as it is.

@@ -195,18 +195,25 @@ fn open_turn(
         .ok_or_else(|| conflict("turns", format!("{}/{wanted}", run.run_id), "it is not recorded"))
 }
 
-/// Messages that are appended between turns.
+/// Messages that are appended between turns. `tail` is the end of the run's history, at least as long as `messages`; when
+/// it is these messages at this turn already, a lost answer made the caller repeat itself, and nothing is appended.
 pub fn notes_appended(
     run: &RunRecord,
     turn_is_open: bool,
-    last_seq: u64,
+    tail: &[MessageRecord],
     messages: Vec<Message>,
     at: Timestamp,
 ) -> Result<Vec<MessageRecord>, StoreError> {
     if turn_is_open {
         return Err(conflict("runs", &run.run_id, "a turn is open; its results come first"));
     }
-    Ok(numbered(messages, last_seq, run.turn_index, at))
+    let end = &tail[tail.len().saturating_sub(messages.len())..];
+    let is_there = end.len() == messages.len()
+        && end.iter().zip(&messages).all(|(stored, message)| stored.turn == run.turn_index && stored.message == *message);
+    if is_there {
+        return Ok(Vec::new());
+    }
+    Ok(numbered(messages, tail.last().map_or(0, |message| message.seq), run.turn_index, at))
 }
 
 fn numbered(messages: Vec<Message>, last_seq: u64, turn: u32, at: Timestamp) -> Vec<MessageRecord> {

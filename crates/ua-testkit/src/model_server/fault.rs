@@ -97,9 +97,10 @@ impl FaultKind {
     pub(super) fn plan(self) -> Plan {
         let damaged = |damage| Plan::Stream(Pace { delay: Duration::ZERO, damage });
         match self {
-            Self::RateLimited { retry_after } => {
-                Plan::Refuse(Refusal { retry_after, ..Refusal::new(429, "Number of requests has exceeded your rate limit") })
-            }
+            Self::RateLimited { retry_after } => Plan::Refuse(Refusal {
+                retry_after,
+                ..Refusal::new(429, "Number of requests has exceeded your rate limit")
+            }),
             Self::Overloaded529 => Plan::Refuse(Refusal::new(529, "Overloaded")),
             Self::Server500 => Plan::Refuse(Refusal::new(500, "Internal server error")),
             Self::Status { status } => Plan::Refuse(Refusal::new(status, "the server was told to say so")),
@@ -128,7 +129,8 @@ impl Pace {
             }
             Damage::Error(error_type) => {
                 frames.truncate(behind_first_delta(frames));
-                let error = json!({"type": "error", "error": {"type": error_type, "message": "the server was told to say so"}});
+                let error =
+                    json!({"type": "error", "error": {"type": error_type, "message": "the server was told to say so"}});
                 frames.push(wire::frame("error", &error));
                 return Ending::Clean;
             }

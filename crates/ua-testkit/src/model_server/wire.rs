@@ -185,14 +185,14 @@ pub(super) fn error_type(status: u16) -> &'static str {
 /// A whole reply, for a request that asked for no stream.
 pub(super) fn message(turn: &ModelTurn) -> Value {
     let content: Vec<Value> = turn.blocks.iter().map(encode_block).collect();
-    envelope(turn, content, &json!(turn.stop_reason), usage(turn))
+    envelope(turn, &content, &json!(turn.stop_reason), &usage(turn))
 }
 
 /// The frames of a streamed reply, the last one being `message_stop`.
 pub(super) fn events(turn: &ModelTurn) -> Vec<String> {
     let mut at_start = usage(turn);
     at_start["output_tokens"] = json!(1);
-    let head = envelope(turn, vec![], &Value::Null, at_start);
+    let head = envelope(turn, &[], &Value::Null, &at_start);
     let mut frames = vec![
         frame("message_start", &json!({"type": "message_start", "message": head})),
         frame("ping", &json!({"type": "ping"})),
@@ -209,7 +209,8 @@ pub(super) fn events(turn: &ModelTurn) -> Vec<String> {
         frames.push(frame("content_block_stop", &json!({"type": "content_block_stop", "index": index})));
     }
     let delta = json!({"stop_reason": turn.stop_reason, "stop_sequence": null});
-    let end = json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": usage(turn)["output_tokens"]}});
+    let end =
+        json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": usage(turn)["output_tokens"]}});
     frames.push(frame("message_delta", &end));
     frames.push(frame("message_stop", &json!({"type": "message_stop"})));
     frames
@@ -220,7 +221,7 @@ pub(super) fn frame(event: &str, data: &Value) -> String {
     format!("event: {event}\ndata: {data}\n\n")
 }
 
-fn envelope(turn: &ModelTurn, content: Vec<Value>, stop_reason: &Value, usage: Value) -> Value {
+fn envelope(turn: &ModelTurn, content: &[Value], stop_reason: &Value, usage: &Value) -> Value {
     json!({
         "id": turn.response_id, "type": "message", "role": "assistant", "model": turn.model, "content": content,
         "stop_reason": stop_reason, "stop_sequence": null, "usage": usage,

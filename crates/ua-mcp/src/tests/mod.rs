@@ -1,11 +1,16 @@
-//! What the tests of this crate share: programs to run and conditions to wait for.
+//! Shims, servers and calls against real processes that misbehave; and what these tests share: programs to run and
+//! conditions to wait for.
+
+mod permitted;
+mod servers;
+mod shim;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// An example program of this crate; `cargo test` builds them beside the tests.
-pub fn example(name: &str) -> PathBuf {
+fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().unwrap().parent().unwrap().join("examples").join(name);
     assert!(path.exists(), "{} is not built; run `cargo build -p ua-mcp --examples`", path.display());
@@ -13,7 +18,7 @@ pub fn example(name: &str) -> PathBuf {
 }
 
 /// Waits until something is there, for 20 s at most.
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..4000 {
         if let Some(found) = look() {
             return found;
@@ -24,8 +29,7 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// The same, without blocking the runtime's thread.
-#[allow(dead_code, reason = "not every test file is asynchronous")]
-pub async fn wait_for_async<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+async fn wait_for_async<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let env = ua_core::system::env();
     for _ in 0..4000 {
         if let Some(found) = look() {
@@ -37,18 +41,18 @@ pub async fn wait_for_async<T>(what: &str, mut look: impl FnMut() -> Option<T>) 
 }
 
 /// Whether a process runs; one that only waits to be reaped does not.
-pub fn is_alive(pid: i32) -> bool {
+fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// The process number in a file, once it is there.
-pub fn pid_in(file: &Path) -> i32 {
+fn pid_in(file: &Path) -> i32 {
     wait_for(&file.display().to_string(), || std::fs::read_to_string(file).ok()?.trim().parse().ok())
 }
 
 /// Whether a lock file is locked by somebody.
-pub fn is_locked(path: &Path) -> bool {
+fn is_locked(path: &Path) -> bool {
     match File::open(path).unwrap().try_lock() {
         Ok(()) => false,
         Err(TryLockError::WouldBlock) => true,
@@ -57,4 +61,4 @@ pub fn is_locked(path: &Path) -> bool {
 }
 
 /// A shell line that runs the rest of the command line deaf to polite signals.
-pub const DEAF: &str = r#"trap '' TERM INT HUP; exec "$0" "$@""#;
+const DEAF: &str = r#"trap '' TERM INT HUP; exec "$0" "$@""#;

@@ -1,18 +1,17 @@
 //! The shim against real processes.
 
-mod common;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{DEAF, example, is_alive, is_locked, pid_in, wait_for};
 use tempfile::TempDir;
 use ua_core::RunId;
 use ua_gateway::Fence;
-use ua_mcp::{LockDir, LockRecord, ShimArgs};
+
+use super::{DEAF, example, is_alive, is_locked, pid_in, wait_for};
+use crate::{LockDir, LockRecord, ShimArgs};
 
 const GENERATION: &str = "00000000001deadbeef";
 
@@ -106,7 +105,8 @@ fn a_server_that_ends_first_gives_its_code_and_leaves_nobody_behind() {
     let world = World::new();
     let left = world.path("left.pid");
     let script = format!("sleep 1000 & echo $! > {left}; exit 7");
-    let mut shim = world.shim(60_000, "sh", &["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut shim =
+        world.shim(60_000, "sh", &["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let input = shim.stdin.take().unwrap();
     assert_eq!(shim.wait().unwrap().code(), Some(7));
     assert!(!is_alive(pid_in(Path::new(&left))));
@@ -125,7 +125,10 @@ fn a_server_runs_in_the_shims_own_session() {
     assert_eq!(below.as_raw_nonzero().get(), i32::try_from(shim.id()).unwrap());
     assert_ne!(below, rustix::process::getsid(None).unwrap());
     let record = world.record();
-    assert_eq!((record.pid, record.server.as_deref(), record.command.as_str()), (below.as_raw_nonzero().get(), Some("srv"), "fake_server"));
+    assert_eq!(
+        (record.pid, record.server.as_deref(), record.command.as_str()),
+        (below.as_raw_nonzero().get(), Some("srv"), "fake_server")
+    );
     drop(shim.stdin.take());
     shim.wait().unwrap();
 }

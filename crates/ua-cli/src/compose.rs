@@ -1,0 +1,333 @@
+//! Wiring: from a job and its configuration to the ports that a run is driven through. The only long list of `new`.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ua_classify::{Classifier, Lists, PolicyRules};
+use ua_core::{Env, RunSpec, ToolNamespace, ToolSpec, Trace};
+use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
+use ua_ledger::{Ledger, LedgerConfig};
+use ua_llm::{AnthropicConfig, AnthropicProvider, LlmProvider, Script, ScriptedProvider};
+use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand};
+use ua_runner::{Ports, RunSettings, Signal, Watcher, Workspace, effect_limits};
+use ua_store::{RunLease, RunRecord, Store};
+
+use crate::args::LaunchArgs;
+use crate::crash_points::{self, Seams};
+use crate::error::{CliError, PROVIDER, chain};
+use crate::home::Home;
+
+/// The model that is asked when nobody names one.
+const DEFAULT_MODEL: &str = "claude-sonnet-4-5";
+
+/// The most output tokens of one reply, unless the job says otherwise.
+const DEFAULT_MAX_OUTPUT_TOKENS: u32 = 8192;
+
+/// The name of our own tool server.
+const BUILTIN: &str = "ua";
+
+const SYSTEM_PROMPT: &str = "\
+You carry out a job step by step with the tools you are given, without asking anybody unless a tool for that is offered.
+
+- Every tool call is recorded before it is made. A call that failed says why; correct it and go on.
+- Never repeat a call that sends, publishes, pays or creates something because you are unsure whether it happened: its result says so. If \
+a result says that the outcome is unknown, do not repeat it; mention it in your report.
+- A note about a resume tells what was done before an interruption. Go on from there and do not redo it.
+- Files live in the workspace; put results into work_products/ unless the job says otherwise.
+- When everything the job asks for is done, answer with a short summary and no tool call.";
+
+/// How a run is started, stored with it so that a resume needs no flags.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Launch {
+    provider: String,
+    model: String,
+    script: Option<PathBuf>,
+    /// The MCP configuration file, absolute.
+    pub(crate) mcp_config: Option<PathBuf>,
+    policies: Vec<PathBuf>,
+    job_dir: PathBuf,
+    allow_private_addresses: bool,
+}
+
+impl Launch {
+    /// Reads what the command line, the job and the environment say, in this order.
+    pub(crate) fn new(job: &Path, spec: &RunSpec, args: &LaunchArgs) -> Result<Self, CliError> {
+        let job_dir = job_dir(job)?;
+        let provider = args.provider.clone().or_else(|| spec.model.provider.clone()).unwrap_or_else(|| "anthropic".to_owned());
+        let from_env = || crate::env::var("ANTHROPIC_MODEL").filter(|_| provider == "anthropic");
+        let model = args.model.clone().or_else(|| spec.model.name.clone()).or_else(from_env);
+        let default_model = if provider == "scripted" { "scripted" } else { DEFAULT_MODEL };
+        let mcp_config = args.mcp_config.clone().or_else(|| Some(PathBuf::from(".mcp.json")).filter(|file| file.exists()));
+        let mut policies = Vec::new();
+        for file in &args.policy {
+            policies.push(absolute(file)?);
+        }
+        policies.extend(spec.policies.iter().map(|file| job_dir.join(file)));
+        Ok(Self {
+            model: model.unwrap_or_else(|| default_model.to_owned()),
+            script: spec.model.script.as_ref().map(|script| job_dir.join(script)),
+            mcp_config: mcp_config.as_deref().map(absolute).transpose()?,
+            policies,
+            job_dir,
+            allow_private_addresses: args.allow_private_addresses,
+            provider,
+        })
+    }
+
+    pub(crate) fn to_stored(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    pub(crate) fn from_stored(value: &Value) -> Result<Self, CliError> {
+        serde_json::from_value(value.clone())
+            .map_err(|e| CliError::storage(format!("cannot read how the run was started: {e}")).hint("it was stored by another version of ua"))
+    }
+
+    /// Finds everything that can be known to be wrong before anything is stored or started.
+    pub(crate) fn check(&self, spec: &RunSpec) -> Result<(), CliError> {
+        self.provider(&ua_core::system::env())?;
+        self.classifier()?;
+        Rules::of(spec).map_err(CliError::usage)?;
+        self.configured_servers(spec)?;
+        if spec.tools.builtin && !cfg!(feature = "toolserver") {
+            return Err(CliError::usage("this build has no built-in tool server").hint("set `tools.builtin` to false, or build with the `toolserver` feature"));
+        }
+        Ok(())
+    }
+
+    /// The model provider.
+    fn provider(&self, env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
+        match self.provider.as_str() {
+            "anthropic" => {
+                let Some(key) = crate::env::var("ANTHROPIC_API_KEY") else {
+                    return Err(CliError::usage("there is no API key for the provider `anthropic`")
+                        .hint("set ANTHROPIC_API_KEY, or run a job offline with `\"model\": {\"provider\": \"scripted\", …}`"));
+                };
+                let mut config = AnthropicConfig::new(key.into());
+                if let Some(base_url) = crate::env::var("ANTHROPIC_BASE_URL") {
+                    config.base_url = base_url;
+                }
+                let provider = AnthropicProvider::new(config, env.clone());
+                let provider = provider.map_err(|e| CliError::new(PROVIDER, format!("cannot set up the provider `anthropic`: {}", chain(&e))))?;
+                Ok(Arc::new(provider))
+            }
+            "scripted" => {
+                let Some(file) = &self.script else {
+                    return Err(CliError::usage("the provider `scripted` needs a script").hint("name one in the job's `model.script`, relative to the job file"));
+                };
+                let text = read(file, "the script")?;
+                let text = text.replace("${JOB_DIR}", &json_fragment(&self.job_dir));
+                let script = Script::parse(&text).map_err(|e| CliError::usage(format!("{}: {}", file.display(), chain(&e))))?;
+                Ok(Arc::new(ScriptedProvider::new(script)))
+            }
+            other => Err(CliError::usage(format!("unknown model provider `{other}`")).hint("use `anthropic` or `scripted`")),
+        }
+    }
+
+    /// The classifier: policy files of the command line, then of the job, then the user's own, then ours.
+    pub(crate) fn classifier(&self) -> Result<Classifier, CliError> {
+        let mut files = self.policies.clone();
+        files.extend(user_policy_file());
+        classifier(&files)
+    }
+
+    /// The servers of the MCP configuration that the job uses.
+    fn configured_servers(&self, spec: &RunSpec) -> Result<Vec<ServerSpec>, CliError> {
+        let servers = mcp_servers(self.mcp_config.as_deref())?;
+        let Some(wanted) = &spec.tools.servers else { return Ok(servers) };
+        let known: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
+        if let Some(missing) = wanted.iter().find(|name| !known.contains(name)) {
+            let nearest = known.iter().max_by(|a, b| strsim::jaro_winkler(missing, a).total_cmp(&strsim::jaro_winkler(missing, b)));
+            let hint = match (nearest, &self.mcp_config) {
+                (Some(nearest), _) if strsim::jaro_winkler(missing, nearest) > 0.7 => format!("did you mean `{nearest}`?"),
+                (_, Some(file)) => format!("{} has {}", file.display(), if known.is_empty() { "none".to_owned() } else { known.join(", ") }),
+                (_, None) => "name a file with an `mcpServers` object with --mcp-config".to_owned(),
+            };
+            return Err(CliError::usage(format!("the job wants the tool server `{missing}`, which is not configured")).hint(hint));
+        }
+        Ok(servers.into_iter().filter(|server| wanted.contains(&server.name)).collect())
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, CliError> {
+    std::path::absolute(path).map_err(|e| CliError::usage(format!("cannot use {}: {e}", path.display())))
+}
+
+fn read(file: &Path, what: &str) -> Result<String, CliError> {
+    fs::read_to_string(file).map_err(|e| CliError::usage(format!("cannot read {what} {}: {e}", file.display())))
+}
+
+/// The folder of a job file, absolute and without links, so that it can be compared with what tools are asked for.
+pub(crate) fn job_dir(job: &Path) -> Result<PathBuf, CliError> {
+    let file = job.canonicalize().map_err(|e| CliError::usage(format!("cannot read the job file {}: {e}", job.display())))?;
+    Ok(file.parent().unwrap_or(Path::new("/")).to_path_buf())
+}
+
+/// A path as it may stand inside a JSON string.
+pub(crate) fn json_fragment(path: &Path) -> String {
+    let quoted = Value::String(path.display().to_string()).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// The user's own policy file, if there is one.
+fn user_policy_file() -> Option<PathBuf> {
+    let config = crate::env::var("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(crate::env::var("HOME")?).join(".config")))?;
+    Some(config.join("ua/policy.toml")).filter(|file| file.exists())
+}
+
+/// A classifier with these policy files over the shipped rules, the first one strongest.
+pub(crate) fn classifier(files: &[PathBuf]) -> Result<Classifier, CliError> {
+    let mut rules = Vec::new();
+    for file in files {
+        let text = read(file, "the policy file")?;
+        rules.push(PolicyRules::parse(&text, &file.display().to_string()).map_err(|e| CliError::usage(chain(&e)))?);
+    }
+    Classifier::new(rules, &Lists::default(), HashSet::new()).map_err(|e| CliError::usage(chain(&e)))
+}
+
+/// The servers of an MCP configuration file. Each gets the harmless part of our environment, and what the file gives it.
+pub(crate) fn mcp_servers(file: Option<&Path>) -> Result<Vec<ServerSpec>, CliError> {
+    let Some(file) = file else { return Ok(Vec::new()) };
+    let text = read(file, "the MCP configuration")?;
+    let hint = "the file is a JSON object `{\"mcpServers\": {\"name\": {\"command\": …, \"args\": […]}}}`";
+    let config = McpConfig::parse(&text, &file.display().to_string()).map_err(|e| CliError::usage(chain(&e)).hint(hint))?;
+    let config = config.expand(crate::env::var).map_err(|e| CliError::usage(chain(&e)))?;
+    let inherited = crate::env::for_tool_servers();
+    let servers = config.servers.into_iter().map(|(name, reach)| {
+        let reach = match reach {
+            Reach::Stdio { command, args, env, cwd } => {
+                let mut all: BTreeMap<String, String> = inherited.clone();
+                all.extend(env);
+                Reach::Stdio { command, args, env: all, cwd }
+            }
+            http @ Reach::Http { .. } => http,
+        };
+        ServerSpec { name, namespace: ToolNamespace::Mcp, reach }
+    });
+    Ok(servers.collect())
+}
+
+/// The tool servers of a run; nothing is started yet.
+pub(crate) fn tool_servers(home: &Home, run: &RunRecord, launch: &Launch, env: &Env) -> Result<Arc<McpTransport>, CliError> {
+    let workspace = Path::new(&run.workspace_dir);
+    let mut servers = Vec::new();
+    if run.spec.tools.builtin {
+        servers.push(builtin_server(home.root(), workspace, launch, run.spec.tools.run_command)?);
+    }
+    servers.extend(launch.configured_servers(&run.spec)?);
+    transport(servers, &home.locks(), run.run_id.clone(), Some(workspace.join("logs")), env)
+}
+
+/// A transport for `servers`, whose locks lie in `locks`.
+pub(crate) fn transport(
+    servers: Vec<ServerSpec>,
+    locks: &Path,
+    run: ua_core::RunId,
+    stderr_log: Option<PathBuf>,
+    env: &Env,
+) -> Result<Arc<McpTransport>, CliError> {
+    let shim = ShimCommand { program: own_program()?, args: vec!["__shim".into()] };
+    let locks = LockDir::new(locks, run, env.clone()).map_err(|e| CliError::storage(format!("cannot use the folder of locks: {e}")))?;
+    let mut config = McpTransportConfig::new(shim, locks, env.clone());
+    config.servers = servers;
+    config.stderr_log = stderr_log;
+    Ok(Arc::new(McpTransport::new(config)))
+}
+
+fn own_program() -> Result<PathBuf, CliError> {
+    std::env::current_exe().map_err(|e| CliError::new(1, format!("cannot find this program's own file: {e}")))
+}
+
+/// Our own tool server, as a process like any other.
+pub(crate) fn builtin_server(root: &Path, workspace: &Path, launch: &Launch, run_command: bool) -> Result<ServerSpec, CliError> {
+    let text = |path: &Path| path.display().to_string();
+    let setting = |name: &str, default: String| crate::env::var(name).unwrap_or(default);
+    let mut args = vec!["toolserver".to_owned(), "--workspace".to_owned(), text(workspace)];
+    args.extend(["--allow-root".to_owned(), text(&launch.job_dir)]);
+    args.extend(["--outbox".to_owned(), setting("UA_OUTBOX", text(&root.join("outbox")))]);
+    args.extend(["--objects".to_owned(), setting("UA_OBJECTS", file_url(&root.join("objects"))?)]);
+    args.extend(["--notifications".to_owned(), setting("UA_NOTIFICATIONS", text(&root.join("notifications")))]);
+    for (flag, name) in [("--notify-webhook", "UA_NOTIFY_WEBHOOK"), ("--mail-from", "UA_MAIL_FROM")] {
+        if let Some(value) = crate::env::var(name) {
+            args.extend([flag.to_owned(), value]);
+        }
+    }
+    if let Some(path) = crate::env::var("PATH") {
+        args.extend(["--command-path".to_owned(), path]);
+    }
+    if run_command {
+        args.push("--enable-command".to_owned());
+    }
+    if launch.allow_private_addresses {
+        args.push("--allow-private-addresses".to_owned());
+    }
+    let reach = Reach::Stdio { command: text(&own_program()?), args, env: crate::env::for_tool_servers(), cwd: Some(workspace.to_path_buf()) };
+    Ok(ServerSpec { name: BUILTIN.to_owned(), namespace: ToolNamespace::Local, reach })
+}
+
+fn file_url(path: &Path) -> Result<String, CliError> {
+    url::Url::from_directory_path(path)
+        .map(String::from)
+        .map_err(|()| CliError::usage(format!("{} cannot be written as a file:// address", path.display())))
+}
+
+impl Launch {
+    /// A launch that belongs to no job: for looking at tools.
+    pub(crate) fn for_inspection(folder: PathBuf) -> Self {
+        Self {
+            provider: String::new(),
+            model: String::new(),
+            script: None,
+            mcp_config: None,
+            policies: Vec::new(),
+            job_dir: folder,
+            allow_private_addresses: false,
+        }
+    }
+}
+
+/// What the ports are made of.
+pub(crate) struct Wiring<'a> {
+    pub(crate) run: &'a RunRecord,
+    pub(crate) launch: &'a Launch,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) lease: RunLease,
+    pub(crate) trace: Trace,
+    pub(crate) transport: Arc<dyn ToolTransport>,
+    pub(crate) specs: Vec<ToolSpec>,
+    pub(crate) watcher: Watcher,
+    pub(crate) workspace: Workspace,
+    pub(crate) env: Env,
+    pub(crate) stop: StopSignal,
+}
+
+/// Puts the ports together.
+pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError> {
+    let Wiring { run, launch, store, lease, trace, transport, specs, watcher, workspace, env, stop } = wiring;
+    let spec = &run.spec;
+    let classifier = Arc::new(launch.classifier()?);
+    let rules = Rules::of(spec).map_err(CliError::usage)?;
+    let catalog = Catalog::new(specs, &classifier, &rules).map_err(|e| CliError::usage(chain(&e)))?;
+    let config = LedgerConfig {
+        no_duplicate_external_actions: spec.constraints.no_duplicate_external_actions,
+        max_retries: spec.budgets.max_retries_per_tool_call,
+        max_effects: effect_limits(spec),
+    };
+    let Seams { store, transport, llm } = crash_points::wrap(Seams { store, transport, llm: launch.provider(&env)? });
+    let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace);
+    let files = WorkspaceFiles::open(workspace.root()).map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
+    let told = watcher.clone();
+    let notices = Box::new(move |notice| told(Signal::Call(notice)));
+    let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices);
+    let settings = RunSettings {
+        model: launch.model.clone(),
+        system: spec.model.system_prompt.clone().unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
+        max_output_tokens: spec.model.max_output_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
+        temperature_milli: spec.model.temperature_milli,
+    };
+    Ok((Ports { store, llm, gateway, lease, workspace, env, watcher, stop }, settings))
+}

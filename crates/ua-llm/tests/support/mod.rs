@@ -1,0 +1,115 @@
+//! What the tests of the client share.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use ua_core::{Env, Message, Origin};
+use ua_llm::{AnthropicConfig, AnthropicProvider, ModelRequest, Script, StreamObserver, ToolOffer};
+use ua_testkit::{Fault, FaultKind, ModelServer, ModelServerConfig};
+
+pub(crate) const KEY: &str = "sk-ant-test-0123456789";
+
+/// Writes down what it sees.
+#[derive(Default)]
+pub(crate) struct Watch(Mutex<Seen>);
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) sent: u32,
+    pub(crate) sessions: Vec<String>,
+    pub(crate) text: String,
+    pub(crate) waits: Vec<Duration>,
+}
+
+impl Watch {
+    pub(crate) fn seen(&self) -> Seen {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl StreamObserver for Watch {
+    fn sent(&self) {
+        self.0.lock().unwrap().sent += 1;
+    }
+
+    fn session(&self, response_id: &str) {
+        self.0.lock().unwrap().sessions.push(response_id.to_owned());
+    }
+
+    fn text(&self, delta: &str) {
+        self.0.lock().unwrap().text.push_str(delta);
+    }
+
+    fn retrying(&self, attempt: u32, why: &str, wait: Duration) {
+        let mut seen = self.0.lock().unwrap();
+        assert_eq!(attempt as usize, seen.waits.len() + 1, "{why}");
+        seen.waits.push(wait);
+    }
+}
+
+pub(crate) fn script(value: &Value) -> Script {
+    Script::parse(&value.to_string()).unwrap()
+}
+
+/// Two turns with everything that a reply can hold.
+pub(crate) fn rich_script() -> Script {
+    script(&json!({
+        "model": "claude-played",
+        "turns": [
+            {
+                "thinking": "The café's menu first, then the mail.",
+                "text": "I will read the menu and tell everybody about it – in request {{request}}.",
+                "tools": [
+                    {"name": "mcp__ua__read_file", "input": {"path": "menü.txt", "limit": 9_007_199_254_740_993_u64}},
+                    {"name": "mcp__ua__list_files"},
+                ],
+            },
+            {"text": "It says {{result:toolu_1_1}}.", "expect": {"contains": ["soup"], "tool_result_ok": true}},
+        ],
+    }))
+}
+
+pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
+    ModelRequest {
+        model: "claude-x".into(),
+        system: "You are careful.".into(),
+        messages,
+        tools: vec![ToolOffer {
+            name: "mcp__ua__read_file".into(),
+            description: "Reads a file.".into(),
+            input_schema: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
+        }],
+        max_output_tokens: 4096,
+        temperature_milli: Some(500),
+    }
+}
+
+pub(crate) fn prompt() -> Vec<Message> {
+    vec![Message::user(Origin::Prompt, "What is on the menu?")]
+}
+
+pub(crate) fn config(base_url: &str) -> AnthropicConfig {
+    AnthropicConfig { base_url: base_url.to_owned(), ..AnthropicConfig::new(SecretString::from(KEY.to_owned())) }
+}
+
+pub(crate) fn provider(base_url: &str, env: &Env) -> AnthropicProvider {
+    AnthropicProvider::new(config(base_url), env.clone()).unwrap()
+}
+
+pub(crate) async fn server(script: Script, faults: Vec<Fault>) -> ModelServer {
+    ModelServer::start(ModelServerConfig { api_key: Some(KEY.to_owned()), faults, ..ModelServerConfig::new(script) })
+        .await
+        .unwrap()
+}
+
+/// A server of the rich script that fails at every one of the first `times` requests.
+pub(crate) async fn failing(kind: &FaultKind, times: u64) -> ModelServer {
+    server(rich_script(), (1..=times).map(|number| Fault::at(number, kind.clone())).collect()).await
+}
+
+/// The HTTP statuses of the server's answers.
+pub(crate) fn statuses(server: &ModelServer) -> Vec<u16> {
+    server.log().iter().map(|record| record.status).collect()
+}

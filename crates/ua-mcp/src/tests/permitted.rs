@@ -1,0 +1,186 @@
+//! Calls as the gateway makes them: with a permit of a real ledger.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use ua_core::{
+    Block, CallId, CallPolicy, CanonicalJson, Clock, Env, KeyChannel, Message, ModelTurn, Origin, Outcome, PlannedCall,
+    Position, RawReply, RunId, RunSpec, SideEffectClass, Sleep, StepId, StopReason, Timestamp, ToolName, ToolNamespace,
+    ToolUse, Trace, Usage, sha256,
+};
+use ua_gateway::{Fence, Permit, ToolTransport};
+use ua_ledger::{Admission, Facts, Ledger, LedgerConfig};
+use ua_store::{MemStore, NewRun, NewStep, OwnerStamp, RequestReservation, RunStore, TurnDraft};
+
+use super::servers::{config, spec};
+use crate::McpTransport;
+
+/// The time limit of these tests.
+const LIMIT: Duration = Duration::from_hours(77);
+
+/// The real clock, on which a wait of [`LIMIT`] is over at once.
+#[derive(Debug)]
+struct LimitIsUp(Env);
+
+impl Clock for LimitIsUp {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn sleep(&self, span: Duration) -> Sleep {
+        if span == LIMIT { Box::pin(std::future::ready(())) } else { self.0.clock.sleep(span) }
+    }
+}
+
+/// One run in its first turn, whose reply asked for the calls that a test plans.
+struct Run {
+    dir: TempDir,
+    transport: McpTransport,
+    env: Env,
+}
+
+impl Run {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(dir.path(), vec![spec("fake", &[])]);
+        config.call_timeout_for_reads = Some(LIMIT);
+        config.env.clock = Arc::new(LimitIsUp(config.env.clone()));
+        Self { env: config.env.clone(), transport: McpTransport::new(config), dir }
+    }
+
+    /// Takes one call all the way to RUNNING.
+    async fn permit(&self, tool: &str, arguments: Value, policy: CallPolicy, generation: &str) -> Permit {
+        let (env, store) = (&self.env, Arc::new(MemStore::new()));
+        let (run_id, step_id, at) = (RunId::new(env), StepId::new(env), env.now());
+        let new = NewRun {
+            run_id: run_id.clone(),
+            created_at: at,
+            entrypoint: "library".into(),
+            run_mode: "library".into(),
+            spec: RunSpec::parse(r#"{"objective": "call a tool"}"#).unwrap(),
+            job_path: None,
+            opening: Message::user(Origin::Prompt, "call a tool"),
+            workspace_dir: self.dir.path().display().to_string(),
+            launch: json!({}),
+            parent_run_id: None,
+        };
+        store.submit_run(new).await.unwrap();
+        let trace = Trace::new(env);
+        let owner = OwnerStamp { pid: 1, start_ticks: 1, boot_id: "b".into(), host: "h".into(), trace: trace.clone() };
+        let (lease, _) = store.acquire_run(&run_id, &owner, at).await.unwrap();
+        let step = NewStep { step_id: step_id.clone(), phase: "main".into(), created_at: at, fingerprint: None };
+        store.open_step(&lease, step).await.unwrap();
+        let reservation =
+            RequestReservation { turn: 1, request_sha256: sha256("r"), model: "m".into(), estimated_tokens: 1, at };
+        let request_id = store.reserve_request(&lease, reservation).await.unwrap();
+        let name = ToolName::qualified(ToolNamespace::Mcp, "fake", tool);
+        let tool_use = ToolUse { id: "use_1".into(), name: name.raw.clone(), input: arguments.clone() };
+        let call = PlannedCall {
+            call_id: CallId::new(env),
+            tool_use_id: tool_use.id.clone(),
+            position: Position { turn: 1, ordinal: 1 },
+            name,
+            args_hash: CanonicalJson::of(&arguments, &[]).unwrap().hash(),
+            arguments,
+            tool_digest: None,
+            policy,
+            refusal: None,
+        };
+        let call_id = call.call_id.clone();
+        let reply = ModelTurn {
+            blocks: vec![Block::ToolUse(tool_use)],
+            stop_reason: StopReason::ToolUse,
+            usage: Some(Usage::default()),
+            model: "m".into(),
+            response_id: None,
+        };
+        let draft =
+            TurnDraft { turn: 1, step_id, request_id, request_sha256: sha256("r"), reply, calls: vec![call], at };
+        store.record_turn(&lease, draft).await.unwrap();
+        let ledger = Ledger::new(store, lease, run_id, LedgerConfig::default(), env.clone(), trace);
+        let Admission::Ready(prepared) = ledger.admit(&call_id, Facts::default()).await.unwrap() else {
+            panic!("a fresh call is ready")
+        };
+        ledger.start(prepared, generation).await.unwrap().expect("nothing else claims the key")
+    }
+
+    async fn invoke(&self, tool: &str, arguments: Value, policy: CallPolicy) -> Outcome {
+        let generation = self.transport.ready("fake").await.unwrap();
+        self.transport.invoke(&self.permit(tool, arguments, policy, &generation).await).await
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+}
+
+#[tokio::test]
+async fn the_key_travels_as_an_argument_and_in_meta() {
+    let run = Run::new();
+    let policy = CallPolicy { key_channel: Some(KeyChannel::Argument("dedupe".into())), ..CallPolicy::unclassified() };
+    let generation = run.transport.ready("fake").await.unwrap();
+    let permit = run.permit("echo", json!({"a": 1}), policy, &generation).await;
+    let Outcome::Raw(RawReply::ToolResult { result }) = run.transport.invoke(&permit).await else { panic!("answered") };
+    let seen = &result["structuredContent"];
+    assert_eq!(seen["arguments"], json!({"a": 1, "dedupe": permit.key().as_str()}));
+    let mut meta = seen["meta"].as_object().unwrap().clone();
+    meta.remove("progressToken");
+    assert_eq!(meta.len(), permit.meta().len());
+    assert_eq!(meta["dev.universal-agent/idempotency-key"], json!(permit.key().as_str()));
+    run.transport.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_permit_of_an_earlier_generation_is_not_sent_to_the_next() {
+    let run = Run::new();
+    let old = run.transport.ready("fake").await.unwrap();
+    let permit = run.permit("slow", json!({"began": run.path("began")}), CallPolicy::unclassified(), &old).await;
+    assert_eq!(run.transport.fence("fake", &old).await, Fence::Gone);
+    let new = run.transport.ready("fake").await.unwrap();
+    let why = format!("generation {old} of `fake` does not run here any more");
+    assert_eq!(run.transport.invoke(&permit).await, Outcome::NotSent { why });
+    assert_ne!(old, new);
+    assert!(!std::path::Path::new(&run.path("began")).exists());
+    run.transport.shutdown().await;
+}
+
+#[tokio::test]
+async fn reads_and_calls_whose_policy_says_so_have_a_time_limit() {
+    let read = CallPolicy { class: SideEffectClass::ReadOnly, ..CallPolicy::unclassified() };
+    let limited = CallPolicy { timeout: Some(LIMIT), ..CallPolicy::unclassified() };
+    for policy in [read, limited] {
+        let run = Run::new();
+        let arguments = json!({"began": run.path("began"), "until": run.path("never")});
+        let lost = Outcome::Lost { why: format!("no answer within {} s", LIMIT.as_secs()) };
+        assert_eq!(run.invoke("slow", arguments, policy).await, lost);
+        let generation = run.transport.ready("fake").await.unwrap();
+        assert_eq!(run.transport.fence("fake", &generation).await, Fence::Gone);
+    }
+}
+
+#[tokio::test]
+async fn a_call_with_an_effect_is_waited_for() {
+    let run = Run::new();
+    let arguments = json!({"began": run.path("began"), "until": run.path("until")});
+    let release = async {
+        super::wait_for_async("the call", || std::path::Path::new(&run.path("began")).exists().then_some(())).await;
+        std::fs::write(run.path("until"), "").unwrap();
+    };
+    let (outcome, ()) = tokio::join!(run.invoke("slow", arguments, CallPolicy::unclassified()), release);
+    assert!(matches!(outcome, Outcome::Raw(_)), "{outcome:?}");
+    run.transport.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_lost_call_says_how_the_server_ended() {
+    let run = Run::new();
+    let outcome = run.invoke("die_before_reply", json!({}), CallPolicy::unclassified()).await;
+    let Outcome::Lost { why } = outcome else { panic!("{outcome:?}") };
+    assert!(
+        why.starts_with("it closed its output; `") && why.ends_with("ended with exit code 9; it wrote:\nabout to die"),
+        "{why}"
+    );
+    run.transport.shutdown().await;
+}

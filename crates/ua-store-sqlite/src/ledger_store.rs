@@ -1,0 +1,208 @@
+//! The ledger's half of the port: find rows, apply a rule, store what it returns.
+
+use async_trait::async_trait;
+use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp};
+use ua_store::{
+    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, LedgerStore, ReceiptRecord, ReplayStatus, RunLease,
+    SettleAttempt, StartAttempt, StoreError, UnknownResolution, rules,
+};
+
+use crate::store::SqliteStore;
+
+use Durability::{Relaxed, Synced};
+
+#[async_trait]
+impl LedgerStore for SqliteStore {
+    async fn start_attempt(&self, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError> {
+        let lease = lease.clone();
+        self.write(start.durability, move |db| {
+            let run = db.leased_run(&lease)?;
+            let call = rules::owned_call(db.call(&start.call_id)?, &lease)?;
+            let context = rules::StartContext {
+                run: &run,
+                holder: db.key_holder(&start.key)?.filter(|holder| holder.call_id != call.call_id),
+                other_effects: db.other_effects(&call)?,
+                approval: start.approved_by.as_ref().map(|question| db.question(question)).transpose()?,
+            };
+            let at = start.at;
+            let started = rules::call_started(context, call, start)?;
+            db.update_call(&started.call, lease.epoch)?;
+            db.insert_attempt(&started.attempt)?;
+            if let Some(question) = started.approval {
+                db.update_question(&question)?;
+            }
+            db.note_effect(&started.call, "start", lease.epoch, at);
+            Ok(started.call)
+        })
+        .await
+    }
+
+    async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {
+        let lease = lease.clone();
+        self.write(settle.durability, move |db| {
+            let call = db.leased_call(&lease, &settle.call_id)?;
+            let attempt = db.current_attempt(&call)?;
+            let settled = rules::call_settled(call, attempt, settle.attempt, settle.end, settle.at)?;
+            db.update_call(&settled.call, lease.epoch)?;
+            db.end_attempt(&settled.attempt)?;
+            if let Some(receipt) = settled.receipt {
+                db.insert_receipt(&receipt)?;
+            }
+            db.note_effect(&settled.call, "settle", lease.epoch, settle.at);
+            Ok(settled.call)
+        })
+        .await
+    }
+
+    async fn interpret_receipt(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        settlement: Settlement,
+        durability: Durability,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let (lease, call) = (lease.clone(), call.clone());
+        self.write(durability, move |db| {
+            let call = db.leased_call(&lease, &call)?;
+            let newest = db.newest_receipt(&call.call_id)?;
+            let (call, receipt) = rules::receipt_interpreted(call, newest, settlement, at)?;
+            db.update_call(&call, lease.epoch)?;
+            db.fill_newest_receipt(&receipt)?;
+            Ok(call)
+        })
+        .await
+    }
+
+    async fn deduplicate_call(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        from: &CallId,
+        key: &IdempotencyKey,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let (lease, call, from, key) = (lease.clone(), call.clone(), from.clone(), key.clone());
+        self.write(Relaxed, move |db| {
+            let call = db.leased_call(&lease, &call)?;
+            let call = rules::call_deduplicated(call, &db.call(&from)?, &key, at)?;
+            db.update_call(&call, lease.epoch)?;
+            Ok(call)
+        })
+        .await
+    }
+
+    async fn cancel_calls(&self, lease: &RunLease, cancels: Vec<CallCancel>, at: Timestamp) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Relaxed, move |db| {
+            db.leased_run(&lease)?;
+            for cancel in cancels {
+                let call = rules::owned_call(db.call(&cancel.call_id)?, &lease)?;
+                db.update_call(&rules::call_cancelled(call, &cancel, at)?, lease.epoch)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn mark_lost(&self, lease: &RunLease, why: &str, at: Timestamp) -> Result<Vec<CallRecord>, StoreError> {
+        let (lease, why) = (lease.clone(), why.to_owned());
+        self.write(Relaxed, move |db| {
+            db.leased_run(&lease)?;
+            let mut lost = Vec::new();
+            for call in db.running_calls(&lease.run_id)? {
+                let attempt = db.current_attempt(&call)?;
+                if let Some((call, attempt)) = attempt.and_then(|attempt| rules::call_lost(&call, &attempt, &why, at)) {
+                    db.update_call(&call, lease.epoch)?;
+                    db.end_attempt(&attempt)?;
+                    lost.push(call);
+                }
+            }
+            Ok(lost)
+        })
+        .await
+    }
+
+    async fn resolve_unknown(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        resolution: UnknownResolution,
+        question: Option<&QuestionId>,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let (lease, call, question) = (lease.clone(), call.clone(), question.cloned());
+        self.write(Synced, move |db| {
+            let call = db.leased_call(&lease, &call)?;
+            let question = question.map(|question| db.question(&question)).transpose()?;
+            if let Some(question) = &question {
+                rules::question_for_call(question, &call.call_id)?;
+            }
+            let (call, receipt) = match resolution {
+                UnknownResolution::Happened { raw, settlement, evidence } => {
+                    let (call, receipt) = rules::call_vouched_for(call, raw, settlement, evidence, at)?;
+                    (call, Some(receipt))
+                }
+                UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None),
+            };
+            db.update_call(&call, lease.epoch)?;
+            if let Some(receipt) = receipt {
+                db.insert_receipt(&receipt)?;
+            }
+            if let Some(question) = question {
+                db.update_question(&rules::question_closed(question, &lease.run_id, at)?)?;
+            }
+            Ok(call)
+        })
+        .await
+    }
+
+    async fn note_replay(&self, lease: &RunLease, call: &CallId, status: ReplayStatus, at: Timestamp) -> Result<(), StoreError> {
+        let (lease, call) = (lease.clone(), call.clone());
+        self.write(Relaxed, move |db| {
+            let call = rules::replay_noted(db.leased_call(&lease, &call)?, status, at);
+            db.update_call(&call, lease.epoch)
+        })
+        .await
+    }
+
+    async fn call(&self, call: &CallId) -> Result<CallRecord, StoreError> {
+        let call = call.clone();
+        self.read(move |db| db.call(&call)).await
+    }
+
+    async fn calls(&self, run: &RunId, turn: Option<u32>) -> Result<Vec<CallRecord>, StoreError> {
+        let run = run.clone();
+        self.read(move |db| db.calls_of(&run, turn)).await
+    }
+
+    async fn unknown_calls(&self) -> Result<Vec<CallRecord>, StoreError> {
+        #[expect(clippy::redundant_closure_for_method_calls, reason = "the method's path is not general enough over lifetimes")]
+        self.read(|db| db.unknown_calls()).await
+    }
+
+    async fn key_holder(&self, root: &RunId, key: &IdempotencyKey) -> Result<Option<CallRecord>, StoreError> {
+        let (root, key) = (root.clone(), key.clone());
+        self.read(move |db| Ok(db.key_holder(&key)?.filter(|call| call.root_run_id == root))).await
+    }
+
+    async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError> {
+        let (root, scope) = (root.clone(), scope.clone());
+        self.read(move |db| db.scope_calls(&root, &scope)).await
+    }
+
+    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
+        let call = call.clone();
+        self.read(move |db| db.newest_receipt(&call)).await
+    }
+
+    async fn attempts(&self, call: &CallId) -> Result<Vec<AttemptRecord>, StoreError> {
+        let call = call.clone();
+        self.read(move |db| db.attempts_of(&call)).await
+    }
+
+    async fn events(&self, call: &CallId) -> Result<Vec<EventRecord>, StoreError> {
+        let call = call.clone();
+        self.read(move |db| db.events_of(&call)).await
+    }
+}

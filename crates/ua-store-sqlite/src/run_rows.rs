@@ -1,0 +1,539 @@
+//! The rows of runs: how they are found, and how they are stored.
+
+use rusqlite::{Row, named_params, params};
+use ua_core::{CallId, ModelTurn, QuestionId, RunId, StepId, Usage};
+use ua_store::{
+    AnswerRecord, CheckpointRecord, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef, RunLease, RunRecord,
+    StepRecord, StoreError, TurnRecord, rules,
+};
+
+use crate::column::{Columns, int, json, opt_json, opt_text, text, word};
+use crate::db::Db;
+use crate::error::DbError;
+
+type Found<T> = Result<T, DbError>;
+
+pub(crate) fn not_found(table: &'static str, key: impl std::fmt::Display) -> DbError {
+    StoreError::NotFound { row: RowRef::new(table, key) }.into()
+}
+
+impl Db<'_> {
+    /// All rows of a query, each read by `read`.
+    pub(crate) fn rows<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> Found<T>,
+    ) -> Found<Vec<T>> {
+        self.connection.prepare_cached(sql)?.query_and_then(parameters, read)?.collect()
+    }
+
+    /// The first row of a query, if any.
+    pub(crate) fn row<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> Found<T>,
+    ) -> Found<Option<T>> {
+        self.connection.prepare_cached(sql)?.query_and_then(parameters, read)?.next().transpose()
+    }
+
+    /// The one number of a query.
+    pub(crate) fn number(&self, sql: &str, parameters: impl rusqlite::Params) -> Found<u64> {
+        let number: i64 = self.connection.prepare_cached(sql)?.query_row(parameters, |row| row.get(0))?;
+        Ok(u64::try_from(number).unwrap_or(0))
+    }
+
+    // --- Runs.
+
+    pub(crate) fn run(&self, id: &RunId) -> Found<RunRecord> {
+        let found = self.row("SELECT * FROM runs WHERE run_id = ?1", [id.as_str()], run_record)?;
+        found.ok_or_else(|| not_found("runs", id))
+    }
+
+    /// The run of a lease that still is the newest.
+    pub(crate) fn leased_run(&self, lease: &RunLease) -> Found<RunRecord> {
+        let run = self.run(&lease.run_id)?;
+        rules::check_lease(&run, lease)?;
+        Ok(run)
+    }
+
+    /// The newest run of `job_key` outside the lineage of `root`.
+    pub(crate) fn run_of_job_key(&self, job_key: &str, root: Option<&RunId>) -> Found<Option<RunRecord>> {
+        let sql = "SELECT * FROM runs WHERE job_key = ?1 AND root_run_id IS NOT ?2 ORDER BY created_at DESC, seq DESC LIMIT 1";
+        self.row(sql, params![job_key, root.map(RunId::as_str)], run_record)
+    }
+
+    pub(crate) fn newest_runs(&self, limit: u32) -> Found<Vec<RunRecord>> {
+        self.rows("SELECT * FROM runs ORDER BY created_at DESC, seq DESC LIMIT ?1", [limit], run_record)
+    }
+
+    pub(crate) fn insert_run(&self, run: &RunRecord) -> Found<()> {
+        let sql = "INSERT INTO runs (run_id, created_at, updated_at, status, entrypoint, run_mode, run_spec_json, job_path, \
+                   job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, parent_run_id, \
+                   provider_session_forked_from) \
+                   VALUES (:id, :created, :updated, :status, :entrypoint, :mode, :spec, :job_path, :job_key, :prompt, \
+                   :workspace, :launch, :root, :parent, :forked_from)";
+        let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
+            ":id": run.run_id.as_str(),
+            ":created": text(&run.created_at),
+            ":updated": text(&run.updated_at),
+            ":status": run.status.as_str(),
+            ":entrypoint": run.entrypoint,
+            ":mode": run.run_mode,
+            ":spec": json(&run.spec)?,
+            ":job_path": run.job_path,
+            ":job_key": run.job_key,
+            ":prompt": run.last_job_prompt,
+            ":workspace": run.workspace_dir,
+            ":launch": json(&run.launch)?,
+            ":root": run.root_run_id.as_str(),
+            ":parent": opt_text(run.parent_run_id.as_ref()),
+            ":forked_from": run.provider_session_forked_from,
+        });
+        inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("runs", &run.run_id)))
+    }
+
+    pub(crate) fn update_run(&self, run: &RunRecord) -> Found<()> {
+        let sql = "UPDATE runs SET updated_at = :updated, status = :status, stop_reason = :stop_reason, \
+                   status_detail = :detail, provider_session_id = :session, current_step_id = :step, \
+                   last_checkpoint_id = :checkpoint, final_artifact_ref = :artifact, final_output = :output, \
+                   turn_index = :turn_index, lease_epoch = :epoch, owner_json = :owner, cancel_requested_at = :cancel_at, \
+                   cancel_reason = :cancel_reason, iteration_count = :iterations, max_iterations = :max_iterations, \
+                   completion_promise = :promise, held_millis = :held, traces_json = :traces WHERE run_id = :id";
+        self.connection.prepare_cached(sql)?.execute(named_params! {
+            ":id": run.run_id.as_str(),
+            ":updated": text(&run.updated_at),
+            ":status": run.status.as_str(),
+            ":stop_reason": opt_text(run.stop_reason.as_ref()),
+            ":detail": run.status_detail,
+            ":session": run.provider_session_id,
+            ":step": opt_text(run.current_step_id.as_ref()),
+            ":checkpoint": opt_text(run.last_checkpoint_id.as_ref()),
+            ":artifact": run.final_artifact_ref,
+            ":output": run.final_output,
+            ":turn_index": run.turn_index,
+            ":epoch": int(run.lease_epoch),
+            ":owner": opt_json(run.owner.as_ref())?,
+            ":cancel_at": opt_text(run.cancel_requested_at.as_ref()),
+            ":cancel_reason": run.cancel_reason,
+            ":iterations": run.iteration_count,
+            ":max_iterations": run.max_iterations,
+            ":promise": run.completion_promise,
+            ":held": int(run.held_millis),
+            ":traces": json(&run.traces)?,
+        })?;
+        Ok(())
+    }
+
+    // --- Steps.
+
+    pub(crate) fn step(&self, id: &StepId) -> Found<Option<StepRecord>> {
+        self.row("SELECT * FROM run_steps WHERE step_id = ?1", [id.as_str()], step_record)
+    }
+
+    pub(crate) fn step_of(&self, run: &RunId, id: &StepId) -> Found<StepRecord> {
+        self.step(id)?.filter(|step| step.run_id == *run).ok_or_else(|| not_found("run_steps", id))
+    }
+
+    pub(crate) fn steps_of(&self, run: &RunId) -> Found<Vec<StepRecord>> {
+        self.rows("SELECT * FROM run_steps WHERE run_id = ?1 ORDER BY step_index", [run.as_str()], step_record)
+    }
+
+    pub(crate) fn last_step_index(&self, run: &RunId) -> Found<u32> {
+        let last = self.number("SELECT coalesce(max(step_index), 0) FROM run_steps WHERE run_id = ?1", [run.as_str()])?;
+        Ok(u32::try_from(last).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn insert_step(&self, step: &StepRecord) -> Found<()> {
+        let sql = "INSERT INTO run_steps (step_id, run_id, step_index, created_at, updated_at, status, phase, first_turn, \
+                   fingerprint_json) \
+                   VALUES (:id, :run, :index, :created, :updated, :status, :phase, :first, :fingerprint)";
+        let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
+            ":id": step.step_id.as_str(),
+            ":run": step.run_id.as_str(),
+            ":index": step.step_index,
+            ":created": text(&step.created_at),
+            ":updated": text(&step.updated_at),
+            ":status": step.status.as_str(),
+            ":phase": step.phase,
+            ":first": step.first_turn,
+            ":fingerprint": opt_json(step.fingerprint.as_ref())?,
+        });
+        inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("run_steps", &step.step_id)))
+    }
+
+    pub(crate) fn update_step(&self, step: &StepRecord) -> Found<()> {
+        let sql = "UPDATE run_steps SET updated_at = :updated, status = :status, error_code = :code, error_detail = :detail, \
+                   last_turn = :last WHERE step_id = :id";
+        self.connection.prepare_cached(sql)?.execute(named_params! {
+            ":id": step.step_id.as_str(),
+            ":updated": text(&step.updated_at),
+            ":status": step.status.as_str(),
+            ":code": step.error_code,
+            ":detail": step.error_detail,
+            ":last": step.last_turn,
+        })?;
+        Ok(())
+    }
+
+    // --- Turns and messages.
+
+    pub(crate) fn open_turn(&self, run: &RunId) -> Found<Option<TurnRecord>> {
+        self.row("SELECT * FROM turns WHERE run_id = ?1 AND committed_at IS NULL", [run.as_str()], turn_record)
+    }
+
+    pub(crate) fn turns_of(&self, run: &RunId) -> Found<Vec<TurnRecord>> {
+        self.rows("SELECT * FROM turns WHERE run_id = ?1 ORDER BY turn", [run.as_str()], turn_record)
+    }
+
+    pub(crate) fn insert_turn(&self, turn: &TurnRecord) -> Found<()> {
+        let sql = "INSERT INTO turns (run_id, turn, step_id, request_sha256, stop_reason, model, response_id, usage_json, \
+                   recorded_at, lease_epoch) \
+                   VALUES (:run, :turn, :step, :request, :stop_reason, :model, :response, :usage, :recorded, :epoch)";
+        self.connection.prepare_cached(sql)?.execute(named_params! {
+            ":run": turn.run_id.as_str(),
+            ":turn": turn.turn,
+            ":step": turn.step_id.as_str(),
+            ":request": turn.request_sha256.to_hex(),
+            ":stop_reason": turn.reply.stop_reason.as_str(),
+            ":model": turn.reply.model,
+            ":response": turn.reply.response_id,
+            ":usage": opt_json(turn.reply.usage.as_ref())?,
+            ":recorded": text(&turn.recorded_at),
+            ":epoch": int(turn.epoch),
+        })?;
+        Ok(())
+    }
+
+    pub(crate) fn update_turn(&self, turn: &TurnRecord) -> Found<()> {
+        let sql = "UPDATE turns SET committed_at = ?3 WHERE run_id = ?1 AND turn = ?2";
+        let committed = opt_text(turn.committed_at.as_ref());
+        self.connection.prepare_cached(sql)?.execute(params![turn.run_id.as_str(), turn.turn, committed])?;
+        Ok(())
+    }
+
+    /// The run's messages of turns up to `last_turn`.
+    pub(crate) fn messages_of(&self, run: &RunId, last_turn: u32) -> Found<Vec<MessageRecord>> {
+        let sql = "SELECT * FROM messages WHERE run_id = ?1 AND turn <= ?2 ORDER BY seq";
+        self.rows(sql, params![run.as_str(), last_turn], message_record)
+    }
+
+    /// The end of the run's history, oldest first.
+    pub(crate) fn last_messages(&self, run: &RunId, count: usize) -> Found<Vec<MessageRecord>> {
+        let sql = "SELECT * FROM messages WHERE run_id = ?1 ORDER BY seq DESC LIMIT ?2";
+        let mut messages = self.rows(sql, params![run.as_str(), int(count as u64)], message_record)?;
+        messages.reverse();
+        Ok(messages)
+    }
+
+    pub(crate) fn last_seq(&self, run: &RunId) -> Found<u64> {
+        self.number("SELECT coalesce(max(seq), 0) FROM messages WHERE run_id = ?1", [run.as_str()])
+    }
+
+    pub(crate) fn insert_message(&self, run: &RunId, message: &MessageRecord) -> Found<()> {
+        let sql = "INSERT INTO messages (run_id, seq, turn, created_at, role, origin, message_json) \
+                   VALUES (:run, :seq, :turn, :created, :role, :origin, :message)";
+        self.connection.prepare_cached(sql)?.execute(named_params! {
+            ":run": run.as_str(),
+            ":seq": int(message.seq),
+            ":turn": message.turn,
+            ":created": text(&message.created_at),
+            ":role": message.message.role.as_str(),
+            ":origin": message.message.origin.as_str(),
+            ":message": json(&message.message)?,
+        })?;
+        Ok(())
+    }
+
+    // --- Checkpoints.
+
+    pub(crate) fn checkpoints_of(&self, run: &RunId) -> Found<Vec<CheckpointRecord>> {
+        self.rows("SELECT * FROM checkpoints WHERE run_id = ?1 ORDER BY seq", [run.as_str()], checkpoint_record)
+    }
+
+    pub(crate) fn insert_checkpoint(&self, checkpoint: &CheckpointRecord) -> Found<()> {
+        let sql = "INSERT INTO checkpoints (checkpoint_id, run_id, step_id, created_at, checkpoint_type, \
+                   state_snapshot_json, cursor_json) VALUES (:id, :run, :step, :created, :kind, :snapshot, :cursor)";
+        let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
+            ":id": checkpoint.checkpoint_id.as_str(),
+            ":run": checkpoint.run_id.as_str(),
+            ":step": checkpoint.step_id.as_str(),
+            ":created": text(&checkpoint.created_at),
+            ":kind": word(&checkpoint.kind)?,
+            ":snapshot": json(&checkpoint.snapshot)?,
+            ":cursor": json(&checkpoint.cursor)?,
+        });
+        inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("checkpoints", &checkpoint.checkpoint_id)))
+    }
+
+    // --- Requests to models.
+
+    pub(crate) fn request(&self, run: &RunId, id: RequestId) -> Found<Option<RequestRecord>> {
+        self.row("SELECT * FROM usage WHERE run_id = ?1 AND request_id = ?2", params![run.as_str(), int(id)], request_record)
+    }
+
+    pub(crate) fn requests_of(&self, run: &RunId) -> Found<Vec<RequestRecord>> {
+        self.rows("SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id", [run.as_str()], request_record)
+    }
+
+    pub(crate) fn reserved_requests(&self, run: &RunId) -> Found<Vec<RequestRecord>> {
+        let sql = "SELECT * FROM usage WHERE run_id = ?1 AND status = 'reserved' ORDER BY request_id";
+        self.rows(sql, [run.as_str()], request_record)
+    }
+
+    pub(crate) fn last_request(&self, run: &RunId) -> Found<Option<RequestRecord>> {
+        let sql = "SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id DESC LIMIT 1";
+        self.row(sql, [run.as_str()], request_record)
+    }
+
+    pub(crate) fn insert_request(&self, run: &RunId, request: &RequestRecord) -> Found<()> {
+        let sql = "INSERT INTO usage (run_id, request_id, turn, request_sha256, model, estimated_tokens, status, reserved_at) \
+                   VALUES (:run, :id, :turn, :sha256, :model, :estimate, :status, :reserved)";
+        self.connection.prepare_cached(sql)?.execute(named_params! {
+            ":run": run.as_str(),
+            ":id": int(request.request_id),
+            ":turn": request.turn,
+            ":sha256": request.request_sha256.to_hex(),
+            ":model": request.model,
+            ":estimate": int(request.estimated_tokens),
+            ":status": word(&request.status)?,
+            ":reserved": text(&request.reserved_at),
+        })?;
+        Ok(())
+    }
+
+    pub(crate) fn update_request(&self, run: &RunId, request: &RequestRecord) -> Found<()> {
+        let sql = "UPDATE usage SET status = :status, input_tokens = :input, output_tokens = :output, \
+                   cache_read_tokens = :read, cache_write_tokens = :write, closed_at = :closed, \
+                   network_attempted = :attempted WHERE run_id = :run AND request_id = :id";
+        self.connection.prepare_cached(sql)?.execute(named_params! {
+            ":run": run.as_str(),
+            ":id": int(request.request_id),
+            ":status": word(&request.status)?,
+            ":input": int(request.usage.input_tokens),
+            ":output": int(request.usage.output_tokens),
+            ":read": int(request.usage.cache_read_tokens),
+            ":write": int(request.usage.cache_write_tokens),
+            ":closed": opt_text(request.closed_at.as_ref()),
+            ":attempted": request.status != ua_store::RequestStatus::Zero,
+        })?;
+        Ok(())
+    }
+
+    // --- Questions.
+
+    pub(crate) fn question(&self, id: &QuestionId) -> Found<QuestionRecord> {
+        let found = self.row(&format!("{QUESTIONS} WHERE q.question_id = ?1"), [id.as_str()], question_record)?;
+        found.ok_or_else(|| not_found("questions", id))
+    }
+
+    /// The question about `call` that is not closed.
+    pub(crate) fn waiting_question(&self, call: &CallId) -> Found<Option<QuestionRecord>> {
+        let sql = format!("{QUESTIONS} WHERE q.tool_call_id = ?1 AND q.status <> 'closed'");
+        self.row(&sql, [call.as_str()], question_record)
+    }
+
+    pub(crate) fn questions_of(&self, run: &RunId) -> Found<Vec<QuestionRecord>> {
+        self.rows(&format!("{QUESTIONS} WHERE q.run_id = ?1 ORDER BY q.seq"), [run.as_str()], question_record)
+    }
+
+    /// Questions that are not closed, of `run` or of all.
+    pub(crate) fn waiting_questions(&self, run: Option<&RunId>) -> Found<Vec<QuestionRecord>> {
+        match run {
+            Some(run) => {
+                let sql = format!("{QUESTIONS} WHERE q.run_id = ?1 AND q.status <> 'closed' ORDER BY q.seq");
+                self.rows(&sql, [run.as_str()], question_record)
+            }
+            None => self.rows(&format!("{QUESTIONS} WHERE q.status <> 'closed' ORDER BY q.seq"), [], question_record),
+        }
+    }
+
+    pub(crate) fn insert_question(&self, question: &QuestionRecord) -> Found<()> {
+        let sql = "INSERT INTO questions (question_id, run_id, tool_call_id, kind, text, detail_json, choices_json, \
+                   created_at, status) VALUES (:id, :run, :call, :kind, :text, :detail, :choices, :created, :status)";
+        let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
+            ":id": question.question_id.as_str(),
+            ":run": question.run_id.as_str(),
+            ":call": opt_text(question.call_id.as_ref()),
+            ":kind": word(&question.kind)?,
+            ":text": question.text,
+            ":detail": json(&question.detail)?,
+            ":choices": json(&question.choices)?,
+            ":created": text(&question.created_at),
+            ":status": word(&question.status)?,
+        });
+        inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("questions", &question.question_id)))
+    }
+
+    /// Stores where a question stands, with its answer.
+    pub(crate) fn update_question(&self, question: &QuestionRecord) -> Found<()> {
+        let id = question.question_id.as_str();
+        let sql = "UPDATE questions SET status = ?2 WHERE question_id = ?1";
+        self.connection.prepare_cached(sql)?.execute(params![id, word(&question.status)?])?;
+        if let Some(answer) = &question.answer {
+            let sql = "INSERT INTO answers (question_id, choice, proof, note, answered_by, answered_at, applied_at) \
+                       VALUES (:id, :choice, :proof, :note, :by, :answered, :applied) \
+                       ON CONFLICT (question_id) DO UPDATE SET applied_at = excluded.applied_at";
+            self.connection.prepare_cached(sql)?.execute(named_params! {
+                ":id": id,
+                ":choice": word(&answer.choice)?,
+                ":proof": answer.proof,
+                ":note": answer.text,
+                ":by": answer.by,
+                ":answered": text(&answer.answered_at),
+                ":applied": opt_text(answer.applied_at.as_ref()),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at \
+                         FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
+
+fn run_record(row: &Row<'_>) -> Found<RunRecord> {
+    let column = Columns::new(row, "runs", "run_id");
+    Ok(RunRecord {
+        run_id: column.parsed("run_id")?,
+        created_at: column.at("created_at")?,
+        updated_at: column.at("updated_at")?,
+        status: column.parsed("status")?,
+        stop_reason: column.opt_parsed("stop_reason")?,
+        status_detail: column.get("status_detail")?,
+        entrypoint: column.get("entrypoint")?,
+        run_mode: column.get("run_mode")?,
+        spec: column.json("run_spec_json")?,
+        job_path: column.get("job_path")?,
+        job_key: column.get("job_key")?,
+        last_job_prompt: column.get("last_job_prompt")?,
+        workspace_dir: column.get("workspace_dir")?,
+        launch: column.json("launch_json")?,
+        root_run_id: column.parsed("root_run_id")?,
+        parent_run_id: column.opt_parsed("parent_run_id")?,
+        provider_session_id: column.get("provider_session_id")?,
+        provider_session_forked_from: column.get("provider_session_forked_from")?,
+        current_step_id: column.opt_parsed("current_step_id")?,
+        last_checkpoint_id: column.opt_parsed("last_checkpoint_id")?,
+        final_artifact_ref: column.get("final_artifact_ref")?,
+        final_output: column.get("final_output")?,
+        turn_index: column.int("turn_index")?,
+        lease_epoch: column.int("lease_epoch")?,
+        owner: column.opt_json("owner_json")?,
+        cancel_requested_at: column.opt_at("cancel_requested_at")?,
+        cancel_reason: column.get("cancel_reason")?,
+        iteration_count: column.int("iteration_count")?,
+        max_iterations: column.opt_int("max_iterations")?,
+        completion_promise: column.get("completion_promise")?,
+        held_millis: column.int("held_millis")?,
+        traces: column.json("traces_json")?,
+    })
+}
+
+fn step_record(row: &Row<'_>) -> Found<StepRecord> {
+    let column = Columns::new(row, "run_steps", "step_id");
+    Ok(StepRecord {
+        step_id: column.parsed("step_id")?,
+        run_id: column.parsed("run_id")?,
+        step_index: column.int("step_index")?,
+        created_at: column.at("created_at")?,
+        updated_at: column.at("updated_at")?,
+        status: column.parsed("status")?,
+        phase: column.get("phase")?,
+        error_code: column.get("error_code")?,
+        error_detail: column.get("error_detail")?,
+        first_turn: column.int("first_turn")?,
+        last_turn: column.opt_int("last_turn")?,
+        fingerprint: column.opt_json("fingerprint_json")?,
+    })
+}
+
+fn turn_record(row: &Row<'_>) -> Found<TurnRecord> {
+    let column = Columns::new(row, "turns", "turn");
+    Ok(TurnRecord {
+        run_id: column.parsed("run_id")?,
+        turn: column.int("turn")?,
+        step_id: column.parsed("step_id")?,
+        request_sha256: column.sha256("request_sha256")?,
+        reply: ModelTurn {
+            blocks: Vec::new(),
+            stop_reason: column.parsed("stop_reason")?,
+            usage: column.opt_json("usage_json")?,
+            model: column.get("model")?,
+            response_id: column.get("response_id")?,
+        },
+        recorded_at: column.at("recorded_at")?,
+        committed_at: column.opt_at("committed_at")?,
+        epoch: column.int("lease_epoch")?,
+    })
+}
+
+fn message_record(row: &Row<'_>) -> Found<MessageRecord> {
+    let column = Columns::new(row, "messages", "seq");
+    Ok(MessageRecord {
+        seq: column.int("seq")?,
+        turn: column.int("turn")?,
+        message: column.json("message_json")?,
+        created_at: column.at("created_at")?,
+    })
+}
+
+fn checkpoint_record(row: &Row<'_>) -> Found<CheckpointRecord> {
+    let column = Columns::new(row, "checkpoints", "checkpoint_id");
+    Ok(CheckpointRecord {
+        checkpoint_id: column.parsed("checkpoint_id")?,
+        run_id: column.parsed("run_id")?,
+        step_id: column.parsed("step_id")?,
+        created_at: column.at("created_at")?,
+        kind: column.word("checkpoint_type")?,
+        snapshot: column.json("state_snapshot_json")?,
+        cursor: column.json("cursor_json")?,
+    })
+}
+
+fn request_record(row: &Row<'_>) -> Found<RequestRecord> {
+    let column = Columns::new(row, "usage", "request_id");
+    Ok(RequestRecord {
+        request_id: column.int("request_id")?,
+        turn: column.int("turn")?,
+        request_sha256: column.sha256("request_sha256")?,
+        model: column.get("model")?,
+        estimated_tokens: column.int("estimated_tokens")?,
+        status: column.word("status")?,
+        usage: Usage {
+            input_tokens: column.int("input_tokens")?,
+            output_tokens: column.int("output_tokens")?,
+            cache_read_tokens: column.int("cache_read_tokens")?,
+            cache_write_tokens: column.int("cache_write_tokens")?,
+        },
+        reserved_at: column.at("reserved_at")?,
+        closed_at: column.opt_at("closed_at")?,
+    })
+}
+
+fn question_record(row: &Row<'_>) -> Found<QuestionRecord> {
+    let column = Columns::new(row, "questions", "question_id");
+    let answer = match column.opt_word("choice")? {
+        None => None,
+        Some(choice) => Some(AnswerRecord {
+            choice,
+            proof: column.get("proof")?,
+            text: column.get("note")?,
+            by: column.get("answered_by")?,
+            answered_at: column.at("answered_at")?,
+            applied_at: column.opt_at("applied_at")?,
+        }),
+    };
+    Ok(QuestionRecord {
+        question_id: column.parsed("question_id")?,
+        run_id: column.parsed("run_id")?,
+        call_id: column.opt_parsed("tool_call_id")?,
+        kind: column.word("kind")?,
+        text: column.get("text")?,
+        detail: column.json("detail_json")?,
+        choices: column.json("choices_json")?,
+        created_at: column.at("created_at")?,
+        status: column.word("status")?,
+        answer,
+    })
+}

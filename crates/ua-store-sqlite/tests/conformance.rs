@@ -1,0 +1,33 @@
+//! SQLite keeps every promise, and answers like the in-memory model.
+
+use tempfile::TempDir;
+use ua_store::conformance::{Harness, agree};
+use ua_store::{MemStore, Store};
+use ua_store_sqlite::{SqliteConfig, SqliteStore};
+
+struct Fresh {
+    // Dropped in this order: the store first, then its folder.
+    store: SqliteStore,
+    _folder: TempDir,
+}
+
+impl Harness for Fresh {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+}
+
+fn fresh() -> Fresh {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(SqliteConfig::new(folder.path().join("runtime_state.db"))).unwrap();
+    Fresh { store, _folder: folder }
+}
+
+ua_store::conformance_tests!(fresh);
+
+#[tokio::test]
+async fn it_agrees_with_the_model_under_random_writes() {
+    for seed in 1..=12 {
+        agree(&MemStore::new(), &fresh().store, seed, 250).await;
+    }
+}

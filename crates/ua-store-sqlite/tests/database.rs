@@ -1,0 +1,267 @@
+//! The file: how it is made, recognised, refused, and what survives.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use ua_core::CallStatus;
+use ua_store::conformance::{Scene, samples};
+use ua_store::{Retry, RunStore, StoreError};
+use ua_store_sqlite::{SqliteConfig, SqliteStore};
+
+struct Place {
+    _folder: TempDir,
+    path: PathBuf,
+}
+
+fn place() -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state/runtime_state.db");
+    Place { _folder: folder, path }
+}
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(SqliteConfig::new(path)).unwrap()
+}
+
+/// The words of a refusal that only a person can lift.
+#[track_caller]
+fn refusal(outcome: Result<SqliteStore, StoreError>) -> String {
+    match outcome {
+        Err(StoreError::Unavailable { why, retry: Retry::Never, .. }) => why,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn everything_survives_a_reopening() {
+    let place = place();
+    let store = open(&place.path);
+    let uuid = store.db_uuid().to_owned();
+    let scene = Scene::begin(&store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Unknown).await;
+    store.raise_question(&scene.lease, samples::question("q_1", Some("call_1"))).await.unwrap();
+    let before = scene.records().await;
+    store.close().unwrap();
+
+    let config = SqliteConfig { expected_existing: true, ..SqliteConfig::new(&place.path) };
+    let store = SqliteStore::open(config).unwrap();
+    assert_eq!(store.db_uuid(), uuid);
+    assert_eq!(store.load(&samples::run_id("run_1")).await.unwrap(), before);
+    assert_ne!(open(&place.path.with_file_name("another.db")).db_uuid(), uuid);
+}
+
+#[tokio::test]
+async fn only_its_owner_may_read_it() {
+    let place = place();
+    let store = open(&place.path);
+    Scene::begin(&store, "run_1").await.call_that_is("call_1", CallStatus::Running).await;
+    assert_eq!(mode(place.path.parent().unwrap()), 0o700);
+    for name in ["runtime_state.db", "runtime_state.db-wal", "runtime_state.db-shm", "effects.log", "runtime_state.db.migrate.lock"] {
+        assert_eq!(mode(&place.path.with_file_name(name)), 0o600, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_orderly_end_leaves_one_file_without_a_log() {
+    let place = place();
+    let store = open(&place.path);
+    Scene::begin(&store, "run_1").await;
+    store.runs(5).await.unwrap();
+    assert!(fs::metadata(place.path.with_file_name("runtime_state.db-wal")).unwrap().len() > 0);
+    drop(store);
+    assert!(!place.path.with_file_name("runtime_state.db-wal").exists());
+    assert_eq!(open(&place.path).runs(5).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_database_that_was_not_closed_is_checked_and_used() {
+    let place = place();
+    let store = open(&place.path);
+    let scene = Scene::begin(&store, "run_1").await;
+    let before = scene.records().await;
+    // What a kill leaves behind is what is on disk at some instant: copy that, log and all.
+    let copy = place.path.with_file_name("copy.db");
+    fs::copy(&place.path, &copy).unwrap();
+    let log = place.path.with_file_name("runtime_state.db-wal");
+    fs::copy(&log, copy.with_file_name("copy.db-wal")).unwrap();
+    drop(store);
+    assert_eq!(open(&copy).load(&samples::run_id("run_1")).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_refused() {
+    let place = place();
+    let store = open(&place.path);
+    for number in 0..40 {
+        store.submit_run(samples::new_run(&format!("run_{number}"))).await.unwrap();
+    }
+    store.close().unwrap();
+    let mut bytes = fs::read(&place.path).unwrap();
+    let pages = bytes.len() / 4096;
+    for page in 1..pages {
+        bytes[page * 4096] = 0xFF;
+    }
+    fs::write(&place.path, &bytes).unwrap();
+    // A log that is not empty tells of an unclean end; this one holds no valid frame.
+    fs::write(place.path.with_file_name("runtime_state.db-wal"), [0_u8; 64]).unwrap();
+    let why = refusal(SqliteStore::open(SqliteConfig::new(&place.path)));
+    assert!(why.contains("damaged"), "{why}");
+    assert_eq!(fs::read(&place.path).unwrap(), bytes);
+}
+
+#[test]
+fn a_missing_or_empty_database_is_not_recreated_when_one_is_expected() {
+    let place = place();
+    let config = || SqliteConfig { expected_existing: true, ..SqliteConfig::new(&place.path) };
+    assert!(refusal(SqliteStore::open(config())).contains("there is no database"));
+    assert!(!place.path.parent().unwrap().exists());
+    fs::create_dir_all(place.path.parent().unwrap()).unwrap();
+    fs::write(&place.path, "").unwrap();
+    assert!(refusal(SqliteStore::open(config())).contains("is empty"));
+    assert_eq!(fs::metadata(&place.path).unwrap().len(), 0);
+}
+
+#[test]
+fn a_database_of_another_program_is_left_alone() {
+    let place = place();
+    fs::create_dir_all(place.path.parent().unwrap()).unwrap();
+    Connection::open(&place.path).unwrap().execute_batch("CREATE TABLE photos (id INTEGER)").unwrap();
+    let before = fs::read(&place.path).unwrap();
+    assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("another program"));
+    assert!(refusal(SqliteStore::open_read_only(&place.path)).contains("another program"));
+    assert_eq!(fs::read(&place.path).unwrap(), before);
+
+    fs::write(&place.path, "This is a letter to my grandmother, who never had a database. ".repeat(40)).unwrap();
+    assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("not a database"));
+}
+
+#[test]
+fn a_newer_schema_is_left_alone() {
+    let place = place();
+    open(&place.path).close().unwrap();
+    let raw = Connection::open(&place.path).unwrap();
+    raw.execute_batch(
+        "INSERT INTO refinery_schema_history (version, name, applied_on, checksum) VALUES (99, 'future', '2030-01-01', '1')",
+    )
+    .unwrap();
+    drop(raw);
+    let before = fs::read(&place.path).unwrap();
+    for outcome in [SqliteStore::open(SqliteConfig::new(&place.path)), SqliteStore::open_read_only(&place.path)] {
+        let why = refusal(outcome);
+        assert!(why.contains("schema 99") && why.contains("upgrade ua"), "{why}");
+    }
+    assert_eq!(fs::read(&place.path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn an_inspection_creates_nothing_and_writes_nothing() {
+    let place = place();
+    assert!(refusal(SqliteStore::open_read_only(&place.path)).contains("there is no database"));
+    assert!(!place.path.parent().unwrap().exists());
+
+    let store = open(&place.path);
+    Scene::begin(&store, "run_1").await;
+    let inspector = SqliteStore::open_read_only(&place.path).unwrap();
+    assert_eq!(inspector.runs(5).await.unwrap(), store.runs(5).await.unwrap());
+    assert_eq!((inspector.batches(), inspector.db_uuid()), (None, store.db_uuid()));
+    let outcome = inspector.submit_run(samples::new_run("run_2")).await;
+    assert!(matches!(&outcome, Err(StoreError::Unavailable { why, .. }) if why.contains("inspection")), "{outcome:?}");
+
+    // It sees what the writer commits while it is open.
+    store.submit_run(samples::new_run("run_3")).await.unwrap();
+    assert_eq!(inspector.runs(5).await.unwrap().len(), 2);
+    inspector.close().unwrap();
+    store.close().unwrap();
+    assert_eq!(SqliteStore::open_read_only(&place.path).unwrap().runs(5).await.unwrap().len(), 2);
+}
+
+#[test]
+fn many_may_open_a_fresh_database_at_once() {
+    let place = place();
+    let stores: Vec<_> = (0..8).map(|_| std::thread::spawn({ let path = place.path.clone(); move || open(&path) })).collect();
+    let uuids: Vec<String> = stores.into_iter().map(|store| store.join().unwrap().db_uuid().to_owned()).collect();
+    assert!(uuids.iter().all(|uuid| *uuid == uuids[0]), "{uuids:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_that_wait_are_committed_together() {
+    let place = place();
+    let store = Arc::new(open(&place.path));
+    let writes: Vec<_> = (0..64)
+        .map(|number| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.submit_run(samples::new_run(&format!("run_{number}"))).await })
+        })
+        .collect();
+    for write in writes {
+        write.await.unwrap().unwrap();
+    }
+    assert_eq!(store.runs(100).await.unwrap().len(), 64);
+    let batches = store.batches().unwrap();
+    assert_eq!(batches.relaxed, 0);
+    assert!((1..=64).contains(&batches.synced), "{batches:?}");
+}
+
+#[tokio::test]
+async fn only_writes_that_ask_for_it_are_synced() {
+    let place = place();
+    let store = open(&place.path);
+    let scene = Scene::begin(&store, "run_1").await;
+    // Submitted and taken: two synced writes. The step is relaxed.
+    assert_eq!(store.batches(), Some(ua_store_sqlite::Batches { synced: 2, relaxed: 1 }));
+    scene.call_that_is("call_1", CallStatus::Succeeded).await;
+    // Reserved and recorded: relaxed. RUNNING and the reply of an effect: synced.
+    assert_eq!(store.batches(), Some(ua_store_sqlite::Batches { synced: 4, relaxed: 3 }));
+    scene.commit(1).await;
+    assert_eq!(store.batches(), Some(ua_store_sqlite::Batches { synced: 4, relaxed: 4 }));
+}
+
+#[tokio::test]
+async fn external_attempts_are_noted_beside_the_database() {
+    let place = place();
+    let store = open(&place.path);
+    let scene = Scene::begin(&store, "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_call("call_2", 1, 2)]).await;
+    scene.bring("call_1", CallStatus::Unknown).await;
+    scene.bring("call_2", CallStatus::Succeeded).await;
+    // A start that is refused is no attempt.
+    assert!(ua_store::LedgerStore::start_attempt(&store, &scene.lease, samples::start("call_1", 9, "call_1")).await.is_err());
+    let uuid = store.db_uuid().to_owned();
+    store.close().unwrap();
+
+    let log = fs::read_to_string(place.path.with_file_name("effects.log")).unwrap();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> = lines.iter().map(|line| (line["event"].as_str(), line["tool_call_id"].as_str(), line["status"].as_str())).collect();
+    assert_eq!(
+        told,
+        [(Some("start"), Some("call_1"), Some("running")), (Some("settle"), Some("call_1"), Some("unknown"))]
+    );
+    assert!(lines.iter().all(|line| line["db_uuid"] == uuid && line["attempt"] == 1));
+    assert_eq!(lines[0]["idempotency_key"], samples::key("call_1").as_str());
+
+    let silent = SqliteConfig { effects_log: false, ..SqliteConfig::new(place.path.with_file_name("b/other.db")) };
+    let store = SqliteStore::open(silent).unwrap();
+    Scene::begin(&store, "run_1").await.call_that_is("call_1", CallStatus::Succeeded).await;
+    assert!(!place.path.with_file_name("b/effects.log").exists());
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_ours_is_called_corrupt() {
+    let place = place();
+    let store = open(&place.path);
+    Scene::begin(&store, "run_1").await.call_that_is("call_1", CallStatus::Running).await;
+    let raw = Connection::open(&place.path).unwrap();
+    raw.execute_batch("UPDATE tool_calls SET file_digests_json = 'nonsense'").unwrap();
+    let outcome = store.load(&samples::run_id("run_1")).await;
+    let Err(StoreError::Corrupt { row, why }) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(row.to_string(), "tool_calls call_1");
+    assert!(why.starts_with("column file_digests_json"), "{why}");
+}

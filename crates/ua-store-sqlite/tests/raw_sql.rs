@@ -1,0 +1,147 @@
+//! What the database refuses even to somebody who writes SQL by hand.
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use ua_core::{CallEvent, CallStatus};
+use ua_store::LedgerStore as _;
+use ua_store::conformance::{Scene, samples};
+use ua_store_sqlite::{SqliteConfig, SqliteStore};
+
+struct Database {
+    store: SqliteStore,
+    raw: Connection,
+    _folder: TempDir,
+}
+
+impl Database {
+    fn fresh() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path: PathBuf = folder.path().join("runtime_state.db");
+        let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+        let raw = Connection::open(&path).unwrap();
+        raw.pragma_update(None, "foreign_keys", true).unwrap();
+        Self { store, raw, _folder: folder }
+    }
+
+    /// Fails unless `sql` is refused with `words`.
+    #[track_caller]
+    fn refuses(&self, sql: &str, words: &str) {
+        let error = self.raw.execute_batch(sql).expect_err(sql).to_string();
+        assert!(error.contains(words), "{sql}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn the_trigger_repeats_the_table_of_moves() {
+    let database = Database::fresh();
+    for &from in CallStatus::ALL {
+        let scene = Scene::begin(&database.store, &format!("run_{from}")).await;
+        let id = format!("call_{from}");
+        scene.call_that_is(&id, from).await;
+        for &to in CallStatus::ALL {
+            let is_legal = CallEvent::ALL.iter().any(|event| from.on(*event) == Ok(to));
+            let kind = to.failure_kind().map_or("NULL".to_owned(), |kind| format!("'{kind}'"));
+            let unsent = matches!(to, CallStatus::Prepared | CallStatus::Cancelled);
+            // A duplicate is the one success without an attempt; all others are given what such a row needs.
+            let duplicate = from == CallStatus::Prepared && to == CallStatus::Succeeded;
+            let attempt = i32::from(!unsent && !duplicate);
+            let twin = if duplicate { format!("'{id}'") } else { "NULL".to_owned() };
+            let update = format!(
+                "SAVEPOINT try; UPDATE tool_calls SET status = '{}', failure_kind = {kind}, attempt = {attempt}, \
+                 idempotency_key = coalesce(idempotency_key, '{id}'), deduplicated_from = {twin} \
+                 WHERE tool_call_id = '{id}'",
+                to.column()
+            );
+            let outcome = database.raw.execute_batch(&update);
+            database.raw.execute_batch("ROLLBACK TO try; RELEASE try").unwrap();
+            assert_eq!(outcome.is_ok(), is_legal || from == to, "{from} to {to}: {outcome:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unsent_success_needs_a_twin() {
+    let database = Database::fresh();
+    Scene::begin(&database.store, "run_1").await.call_that_is("call_1", CallStatus::Prepared).await;
+    database.refuses(
+        "UPDATE tool_calls SET status = 'succeeded', attempt = 1, idempotency_key = 'k' WHERE tool_call_id = 'call_1'",
+        "only by the receipt of another",
+    );
+}
+
+#[tokio::test]
+async fn receipts_events_and_ended_attempts_are_immutable() {
+    let database = Database::fresh();
+    let scene = Scene::begin(&database.store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Succeeded).await;
+    database.refuses("UPDATE tool_receipts SET raw_json = '{}'", "immutable");
+    database.refuses("UPDATE tool_receipts SET settlement_json = NULL", "immutable");
+    database.refuses("UPDATE tool_receipts SET evidence = 'verified'", "immutable");
+    database.refuses("UPDATE tool_call_events SET to_status = 'cancelled'", "never changes");
+    database.refuses("UPDATE tool_attempts SET outcome = 'lost'", "ends once");
+}
+
+#[tokio::test]
+async fn a_missing_meaning_is_filled_in_once() {
+    let database = Database::fresh();
+    let scene = Scene::begin(&database.store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Running).await;
+    let end = ua_store::AttemptEnd::Replied { raw: samples::raw(), settlement: None };
+    database.store.settle_attempt(&scene.lease, samples::ended("call_1", 1, end)).await.unwrap();
+    database.refuses("UPDATE tool_receipts SET settlement_json = '{}', raw_json = '{}'", "immutable");
+    database.raw.execute_batch("UPDATE tool_receipts SET settlement_json = '{}'").unwrap();
+    database.refuses("UPDATE tool_receipts SET settlement_json = '{\"a\": 1}'", "immutable");
+}
+
+#[tokio::test]
+async fn plans_keys_contracts_and_counters_stay() {
+    let database = Database::fresh();
+    let scene = Scene::begin(&database.store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Succeeded).await;
+    database.refuses("UPDATE tool_calls SET request_ref = '{}'", "planned");
+    database.refuses("UPDATE tool_calls SET side_effect_class = 'read_only'", "planned");
+    database.refuses("UPDATE tool_calls SET idempotency_key = 'another'", "keeps its idempotency key");
+    database.refuses("UPDATE runs SET run_spec_json = '{}'", "never change");
+    database.refuses("UPDATE runs SET lease_epoch = 0", "only rise");
+    database.refuses("UPDATE runs SET turn_index = turn_index + 2", "only rise");
+    database.refuses("UPDATE runs SET status = 'crashed'", "CHECK");
+    scene.commit(1).await;
+    ua_store::RunStore::end_run(&database.store, &scene.lease, samples::run_end(ua_core::RunStatus::Failed)).await.unwrap();
+    database.refuses("UPDATE runs SET status = 'running'", "terminal");
+}
+
+#[tokio::test]
+async fn a_key_is_held_by_one_call() {
+    let database = Database::fresh();
+    let scene = Scene::begin(&database.store, "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+    scene.bring("call_1", CallStatus::Running).await;
+    let claim = |key: &str| {
+        format!("UPDATE tool_calls SET status = 'running', attempt = 1, idempotency_key = '{key}' WHERE tool_call_id = 'call_2'")
+    };
+    database.refuses(&claim(samples::key("call_1").as_str()), "UNIQUE");
+    database.raw.execute_batch(&claim("another")).unwrap();
+}
+
+#[tokio::test]
+async fn the_response_names_its_receipt_and_the_file_is_ours() {
+    let database = Database::fresh();
+    Scene::begin(&database.store, "run_1").await.call_that_is("call_1", CallStatus::Succeeded).await;
+    let response: String = database.raw.query_row("SELECT response_ref FROM tool_calls", [], |row| row.get(0)).unwrap();
+    assert_eq!(response, "tool_receipts/1");
+    let pragma = |name: &str| database.raw.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)).unwrap();
+    assert_eq!(pragma("application_id"), rusqlite::types::Value::Integer(0x5541_4A52));
+    assert_eq!(pragma("journal_mode"), rusqlite::types::Value::Text("wal".to_owned()));
+    let loose: i64 = database
+        .raw
+        .query_row(
+            "SELECT count(*) FROM pragma_table_list WHERE type = 'table' AND strict = 0 \
+             AND name NOT LIKE 'sqlite%' AND name <> 'refinery_schema_history'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(loose, 0, "every table is STRICT");
+}

@@ -1,0 +1,281 @@
+//! The same random writes for two stores: they answer alike, and their rows are equal.
+
+use ua_core::{CallStatus, Entropy as _, EvidenceLevel, Message, Origin, QuestionId, RunStatus, SeededEntropy, StepStatus};
+
+use super::samples::{self, at, call_id, key, question_id, run_id};
+use super::{Scene, cancel};
+use crate::commit::{AttemptEnd, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::record::{Choice, QuestionStatus, ReplayStatus, RunLease, RunRecords};
+use crate::{Durability, Store};
+
+const RUNS: [&str; 3] = ["run_1", "run_2", "run_3"];
+
+/// Applies `writes` random writes, decided by `seed`, to both stores, and compares every answer and, after each write, the
+/// rows of the run that was written to. Rows of `model` steer the choice, so that most writes are plausible. Returns how
+/// many writes were accepted.
+pub async fn agree(model: &dyn Store, other: &dyn Store, seed: u64, writes: u32) -> u32 {
+    let dice = Dice(SeededEntropy::new(seed));
+    for store in [model, other] {
+        Scene::begin(store, "run_1").await;
+        Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
+        Scene::begin(store, "run_3").await;
+    }
+    let mut accepted = 0;
+    for number in 0..writes {
+        let id = run_id(RUNS[dice.below(3)]);
+        let records = model.load(&id).await.unwrap();
+        let write = choose(&dice, &records, number);
+        let (ours, theirs) = (apply(model, &records, &write).await, apply(other, &records, &write).await);
+        assert_eq!(ours, theirs, "seed {seed}, write {number}: {write:?}");
+        accepted += u32::from(ours.starts_with("Ok"));
+        let (ours, theirs) = (model.load(&id).await.unwrap(), other.load(&id).await.unwrap());
+        assert_eq!(ours, theirs, "seed {seed}, write {number}: {write:?}");
+    }
+    same_reads(model, other, seed).await;
+    accepted
+}
+
+async fn same_reads(model: &dyn Store, other: &dyn Store, seed: u64) {
+    assert_eq!(model.runs(9).await.unwrap(), other.runs(9).await.unwrap(), "seed {seed}");
+    assert_eq!(model.unknown_calls().await.unwrap(), other.unknown_calls().await.unwrap(), "seed {seed}");
+    assert_eq!(model.open_questions(None).await.unwrap(), other.open_questions(None).await.unwrap(), "seed {seed}");
+    for name in RUNS {
+        let id = run_id(name);
+        assert_eq!(model.history(&id).await.unwrap(), other.history(&id).await.unwrap(), "seed {seed}");
+        for call in model.calls(&id, None).await.unwrap() {
+            assert_eq!(model.events(&call.call_id).await.unwrap(), other.events(&call.call_id).await.unwrap(), "seed {seed}");
+            assert_eq!(model.receipt(&call.call_id).await.unwrap(), other.receipt(&call.call_id).await.unwrap(), "seed {seed}");
+            if let Some(key) = &call.idempotency_key {
+                let holders = (model.key_holder(&call.root_run_id, key).await, other.key_holder(&call.root_run_id, key).await);
+                assert_eq!(holders.0.unwrap(), holders.1.unwrap(), "seed {seed}");
+            }
+        }
+    }
+}
+
+struct Dice(SeededEntropy);
+
+impl Dice {
+    fn below(&self, limit: usize) -> usize {
+        usize::try_from(self.0.next_u64() % limit as u64).unwrap()
+    }
+
+    fn one_in(&self, chances: usize) -> bool {
+        self.below(chances) == 0
+    }
+
+    fn pick<'t, T>(&self, things: &'t [T]) -> Option<&'t T> {
+        (!things.is_empty()).then(|| &things[self.below(things.len())])
+    }
+}
+
+/// A write with everything that is random about it decided.
+#[derive(Debug)]
+enum Write {
+    Acquire,
+    Park { status: RunStatus, stale: bool },
+    Step { name: String, close: Option<StepStatus> },
+    Request { turn: u32, close: Option<RequestEnd> },
+    LostRequests,
+    Turn { turn: u32, request: u64, calls: u32, with_usage: bool },
+    Commit { turn: u32, name: String },
+    Note { text: String, stale: bool },
+    Checkpoint { name: String },
+    Start { call: String, attempt: u32, key: String, max: Option<u32>, approval: Option<QuestionId>, stale: bool },
+    Settle { call: String, attempt: u32, end: AttemptEnd },
+    Interpret { call: String, status: CallStatus },
+    Deduplicate { call: String, from: String, key: String },
+    Cancel { calls: Vec<String> },
+    MarkLost,
+    Happened { call: String, question: Option<QuestionId> },
+    Skip { call: String, question: Option<QuestionId> },
+    Replay { call: String },
+    Ask { name: String, call: Option<String> },
+    Answer { question: String, choice: Choice },
+    Close { question: String },
+    RequestCancel,
+}
+
+fn choose(dice: &Dice, records: &RunRecords, number: u32) -> Write {
+    let next = records.run.turn_index + 1;
+    let turn = if dice.one_in(12) { next + 1 } else { next };
+    let name = |kind: &str| format!("{kind}_{number}");
+    let call = |wanted: &[CallStatus]| {
+        let plausible: Vec<_> = records.calls.iter().filter(|call| wanted.contains(&call.status) || dice.one_in(8)).collect();
+        dice.pick(&plausible).copied()
+    };
+    let call_name = |wanted: &[CallStatus]| call(wanted).map_or_else(|| "call_0".to_owned(), |call| call.call_id.to_string());
+    let statuses = [CallStatus::Succeeded, CallStatus::FailedDefinite, CallStatus::FailedReported, CallStatus::Unknown];
+    let question = |status: QuestionStatus| {
+        let waiting: Vec<_> = records.questions.iter().filter(|question| question.status == status).collect();
+        dice.pick(&waiting).map(|question| question.question_id.clone())
+    };
+    let stale = dice.one_in(10);
+    match dice.below(30) {
+        0 => Write::Acquire,
+        1 if dice.one_in(3) => Write::Park {
+            status: *dice.pick(&[RunStatus::Stopped, RunStatus::WaitingForHuman, RunStatus::Running]).unwrap(),
+            stale,
+        },
+        1 | 2 => Write::Step { name: name("step"), close: None },
+        3 => Write::Step {
+            name: dice.pick(&records.steps).map_or_else(|| name("step"), |step| step.step_id.to_string()),
+            close: dice.pick(&[StepStatus::Succeeded, StepStatus::Blocked, StepStatus::Ready]).copied(),
+        },
+        4 | 5 => Write::Request { turn, close: None },
+        6 => Write::Request {
+            turn: u32::try_from(dice.below(records.requests.len() + 2)).unwrap(),
+            close: dice.pick(&[RequestEnd::Zero, RequestEnd::Baseline, RequestEnd::Actual(samples::usage())]).copied(),
+        },
+        7 => Write::LostRequests,
+        8..=10 => Write::Turn {
+            turn,
+            request: records.requests.last().map_or(1, |request| request.request_id),
+            calls: u32::try_from(dice.below(4)).unwrap(),
+            with_usage: !dice.one_in(4),
+        },
+        11 | 12 => Write::Commit { turn, name: if dice.one_in(9) { "ckpt_x".to_owned() } else { name("ckpt") } },
+        13 => Write::Note { text: format!("note {}", dice.below(2)), stale },
+        14 => Write::Checkpoint { name: if dice.one_in(3) { "ckpt_x".to_owned() } else { name("ckpt") } },
+        15..=18 => {
+            let call = call(&[CallStatus::Prepared, CallStatus::FailedDefinite, CallStatus::Unknown]);
+            let stored = call.and_then(|call| call.idempotency_key.clone());
+            let key = if stored.is_some() && !dice.one_in(9) { "stored".to_owned() } else { format!("k{}", dice.below(6)) };
+            Write::Start {
+                call: call.map_or_else(|| "call_0".to_owned(), |call| call.call_id.to_string()),
+                attempt: call.map_or(1, |call| call.attempt + 1) + u32::from(dice.one_in(12)),
+                key,
+                max: dice.one_in(3).then(|| u32::try_from(dice.below(4)).unwrap()),
+                approval: if dice.one_in(3) { question(QuestionStatus::Answered) } else { None },
+                stale,
+            }
+        }
+        19..=21 => {
+            let call = call(&[CallStatus::Running]);
+            let status = *dice.pick(&statuses).unwrap();
+            Write::Settle {
+                call: call.map_or_else(|| "call_0".to_owned(), |call| call.call_id.to_string()),
+                attempt: call.map_or(1, |call| call.attempt),
+                end: match dice.below(4) {
+                    0 => AttemptEnd::NotSent { why: "refused".to_owned() },
+                    1 => AttemptEnd::Lost { why: "cut".to_owned() },
+                    2 => AttemptEnd::Replied { raw: samples::raw(), settlement: None },
+                    _ => AttemptEnd::Replied { raw: samples::raw(), settlement: Some(samples::settlement(status)) },
+                },
+            }
+        }
+        22 => Write::Interpret { call: call_name(&[CallStatus::Running]), status: *dice.pick(&statuses).unwrap() },
+        23 => Write::Deduplicate {
+            call: call_name(&[CallStatus::Prepared]),
+            from: call_name(&[CallStatus::Succeeded]),
+            key: "stored".to_owned(),
+        },
+        24 => Write::Cancel { calls: (0..=dice.below(2)).map(|_| call_name(&[CallStatus::Prepared])).collect() },
+        25 => Write::MarkLost,
+        26 => {
+            let (call, question) = (call_name(&[CallStatus::Unknown]), question(QuestionStatus::Answered));
+            if dice.one_in(2) { Write::Happened { call, question } } else { Write::Skip { call, question } }
+        }
+        27 if dice.one_in(25) => Write::RequestCancel,
+        27 => Write::Replay { call: call_name(CallStatus::ALL) },
+        28 => Write::Ask {
+            name: name("q"),
+            call: (!dice.one_in(4)).then(|| call_name(&[CallStatus::Unknown, CallStatus::Prepared])),
+        },
+        _ => {
+            let open = question(QuestionStatus::Open).map_or_else(|| "q_0".to_owned(), |id| id.to_string());
+            if dice.one_in(4) {
+                Write::Close { question: open }
+            } else {
+                Write::Answer { question: open, choice: *dice.pick(&[Choice::Execute, Choice::Skip, Choice::Continue]).unwrap() }
+            }
+        }
+    }
+}
+
+/// Applies `write` and tells its outcome, refusals included.
+async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String {
+    let run = &records.run;
+    let newest = RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch };
+    let older = RunLease { epoch: run.lease_epoch.saturating_sub(1), ..newest.clone() };
+    let lease = |stale: bool| if stale { &older } else { &newest };
+    let step = run.current_step_id.as_ref().map_or("step_0", |step| step.as_str());
+    let stored_key = |call: &str, text: &str| match records.call(&call_id(call)).and_then(|call| call.idempotency_key.clone()) {
+        Some(stored) if text == "stored" => stored,
+        _ => key(text),
+    };
+    let now = at(100);
+    match write {
+        Write::Acquire => told(store.acquire_run(&run.run_id, &samples::owner(200), now).await),
+        Write::Park { status, stale } => told(store.end_run(lease(*stale), samples::run_end(*status)).await),
+        Write::Step { name, close: None } => told(store.open_step(&newest, samples::new_step(name)).await),
+        Write::Step { name, close: Some(status) } => told(store.close_step(&newest, samples::step_end(name, *status)).await),
+        Write::Request { turn, close: None } => told(store.reserve_request(&newest, samples::reservation(*turn)).await),
+        Write::Request { turn, close: Some(end) } => told(store.close_request(&newest, u64::from(*turn), *end, now).await),
+        Write::LostRequests => told(store.close_lost_requests(&newest, now).await),
+        Write::Turn { turn, request, calls, with_usage } => {
+            let calls = (1..=*calls).map(|n| {
+                let id = format!("call_{}_{turn}_{n}", run.run_id);
+                if n % 2 == 0 { samples::planned_call(&id, *turn, n) } else { samples::planned_email(&id, *turn, n) }
+            });
+            let mut draft = samples::draft(step, *turn, *request, calls.collect());
+            draft.reply.usage = with_usage.then(samples::usage);
+            told(store.record_turn(&newest, draft).await)
+        }
+        Write::Commit { turn, name } => told(store.commit_turn(&newest, samples::commit(step, *turn, name)).await),
+        Write::Note { text, stale } => {
+            let notes = vec![Message::user(Origin::Guidance, text.as_str())];
+            told(store.append_messages(lease(*stale), notes, now).await)
+        }
+        Write::Checkpoint { name } => told(store.save_checkpoint(&newest, samples::checkpoint(name, step)).await),
+        Write::Start { call, attempt, key, max, approval, stale } => {
+            let start = StartAttempt {
+                key: stored_key(call, key),
+                max_effects: *max,
+                approved_by: approval.clone(),
+                ..samples::start(call, *attempt, "k")
+            };
+            told(store.start_attempt(lease(*stale), start).await)
+        }
+        Write::Settle { call, attempt, end } => {
+            let settle: SettleAttempt = samples::ended(call, *attempt, end.clone());
+            told(store.settle_attempt(&newest, settle).await)
+        }
+        Write::Interpret { call, status } => {
+            let settlement = samples::settlement(*status);
+            told(store.interpret_receipt(&newest, &call_id(call), settlement, Durability::Relaxed, now).await)
+        }
+        Write::Deduplicate { call, from, key } => {
+            let key = stored_key(from, key);
+            told(store.deduplicate_call(&newest, &call_id(call), &call_id(from), &key, now).await)
+        }
+        Write::Cancel { calls } => {
+            told(store.cancel_calls(&newest, calls.iter().map(|call| cancel(call)).collect(), now).await)
+        }
+        Write::MarkLost => told(store.mark_lost(&newest, "died", now).await),
+        Write::Happened { call, question } => {
+            let resolution = UnknownResolution::Happened {
+                raw: samples::raw(),
+                settlement: samples::settlement(CallStatus::Succeeded),
+                evidence: EvidenceLevel::Reconciled,
+            };
+            told(store.resolve_unknown(&newest, &call_id(call), resolution, question.as_ref(), now).await)
+        }
+        Write::Skip { call, question } => {
+            told(store.resolve_unknown(&newest, &call_id(call), UnknownResolution::Skipped, question.as_ref(), now).await)
+        }
+        Write::Replay { call } => told(store.note_replay(&newest, &call_id(call), ReplayStatus::Held, now).await),
+        Write::Ask { name, call } => {
+            let mut question = samples::question(name, call.as_deref());
+            question.choices.push(Choice::Continue);
+            told(store.raise_question(&newest, question).await)
+        }
+        Write::Answer { question, choice } => told(store.insert_answer(samples::answer(question, *choice)).await),
+        Write::Close { question } => told(store.close_question(&newest, &question_id(question), now).await),
+        Write::RequestCancel => told(store.request_cancel(&run.run_id, "enough", now).await),
+    }
+}
+
+fn told<T: std::fmt::Debug>(outcome: Result<T, crate::StoreError>) -> String {
+    format!("{outcome:?}")
+}

@@ -1,0 +1,34 @@
+//! The real `ua`, built once per test process, with its seams open to kill points.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// Builds `ua` with the feature `crash-points` (the features every build has stay on) and returns where it is.
+///
+/// # Panics
+///
+/// When it does not build: no test that needs it can say anything then.
+pub fn ua_program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let cargo = option_env!("CARGO").unwrap_or("cargo");
+        let args = ["build", "--quiet", "--locked", "--package", "ua-cli", "--bin", "ua", "--features", "crash-points", "--message-format=json"];
+        let built = Command::new(cargo).args(args).current_dir(workspace_root()).stderr(Stdio::inherit()).output();
+        let built = built.unwrap_or_else(|e| panic!("cannot run cargo: {e}"));
+        assert!(built.status.success(), "ua does not build");
+        let lines = String::from_utf8_lossy(&built.stdout).into_owned();
+        let artifact = lines
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+            .filter(|message| message["target"]["name"] == "ua")
+            .find_map(|message| message["executable"].as_str().map(PathBuf::from));
+        artifact.unwrap_or_else(|| panic!("cargo did not say where ua is"))
+    })
+}
+
+/// The root of this repository.
+pub fn workspace_root() -> PathBuf {
+    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().and_then(std::path::Path::parent).map_or(manifest.clone(), std::path::Path::to_path_buf)
+}

@@ -1,0 +1,271 @@
+//! The seams, wrapped: every durable or outside effect crosses one of them, and a plan may end the process before or after
+//! any crossing. No production type knows of this.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ua_core::{CallId, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp, ToolSpec};
+use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
+use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
+use ua_store::{
+    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewQuestion, NewRun,
+    NewStep, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord,
+    RunRecords, RunStore, SettleAttempt, StartAttempt, StepEnd, StepRecord, Store, StoreError, TurnCommit, TurnDraft, UnknownResolution,
+};
+
+/// One crossing of a seam.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crossing {
+    /// `store.<write>`, `tool.invoke` or `model.complete`.
+    pub name: &'static str,
+    /// The tool concerned, where there is one.
+    pub tool: Option<String>,
+}
+
+/// Decides what happens at a crossing. Either method may never return.
+#[async_trait]
+pub trait Plan: Send + Sync {
+    /// Just before the effect.
+    async fn before(&self, crossing: &Crossing);
+    /// Just after it, before anybody learns of it.
+    async fn after(&self, crossing: &Crossing);
+}
+
+/// The two writes around a dispatch, replaceable so that a test can break their order on purpose.
+#[async_trait]
+pub trait LedgerWrites: Send + Sync {
+    /// In place of [`LedgerStore::start_attempt`].
+    async fn start_attempt(&self, inner: &dyn Store, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError>;
+    /// In place of [`LedgerStore::settle_attempt`].
+    async fn settle_attempt(&self, inner: &dyn Store, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError>;
+}
+
+/// The writes as they are.
+struct Faithful;
+
+#[async_trait]
+impl LedgerWrites for Faithful {
+    async fn start_attempt(&self, inner: &dyn Store, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError> {
+        inner.start_attempt(lease, start).await
+    }
+    async fn settle_attempt(&self, inner: &dyn Store, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {
+        inner.settle_attempt(lease, settle).await
+    }
+}
+
+/// A plan wrapped around one of the ports.
+pub struct Seam<T: ?Sized> {
+    plan: Arc<dyn Plan>,
+    inner: Arc<T>,
+    writes: Arc<dyn LedgerWrites>,
+}
+
+impl<T: ?Sized> Seam<T> {
+    /// Wraps `inner`.
+    pub fn new(inner: Arc<T>, plan: Arc<dyn Plan>) -> Self {
+        Self { plan, inner, writes: Arc::new(Faithful) }
+    }
+
+    /// The same, with the two writes around a dispatch replaced.
+    #[must_use]
+    pub fn with_writes(mut self, writes: Arc<dyn LedgerWrites>) -> Self {
+        self.writes = writes;
+        self
+    }
+
+    async fn cross<R>(&self, name: &'static str, tool: Option<String>, effect: impl Future<Output = R>) -> R {
+        let crossing = Crossing { name, tool };
+        self.plan.before(&crossing).await;
+        let result = effect.await;
+        self.plan.after(&crossing).await;
+        result
+    }
+}
+
+impl Seam<dyn Store> {
+    async fn tool_of(&self, call: &CallId) -> Option<String> {
+        self.inner.call(call).await.ok().map(|record| record.name.tool)
+    }
+}
+
+#[async_trait]
+impl LlmProvider for Seam<dyn LlmProvider> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        self.cross("model.complete", None, self.inner.complete(request, observer)).await
+    }
+}
+
+#[async_trait]
+impl ToolTransport for Seam<dyn ToolTransport> {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        self.inner.list().await
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        self.inner.ready(server).await
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        self.cross("tool.invoke", Some(permit.name().tool.clone()), self.inner.invoke(permit)).await
+    }
+
+    async fn fence_earlier(&self) -> Fence {
+        self.inner.fence_earlier().await
+    }
+
+    async fn fence(&self, server: &str, generation: &str) -> Fence {
+        self.inner.fence(server, generation).await
+    }
+}
+
+#[async_trait]
+impl RunStore for Seam<dyn Store> {
+    async fn submit_run(&self, run: NewRun) -> Result<RunRecord, StoreError> {
+        self.cross("store.submit_run", None, self.inner.submit_run(run)).await
+    }
+    async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
+        self.cross("store.insert_answer", None, self.inner.insert_answer(answer)).await
+    }
+    async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError> {
+        self.cross("store.request_cancel", None, self.inner.request_cancel(run, reason, at)).await
+    }
+    async fn acquire_run(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Result<(RunLease, RunRecord), StoreError> {
+        self.cross("store.acquire_run", None, self.inner.acquire_run(run, owner, at)).await
+    }
+    async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError> {
+        self.inner.check_lease(lease).await
+    }
+    async fn end_run(&self, lease: &RunLease, end: RunEnd) -> Result<RunRecord, StoreError> {
+        self.cross("store.end_run", None, self.inner.end_run(lease, end)).await
+    }
+    async fn open_step(&self, lease: &RunLease, step: NewStep) -> Result<StepRecord, StoreError> {
+        self.cross("store.open_step", None, self.inner.open_step(lease, step)).await
+    }
+    async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError> {
+        self.cross("store.close_step", None, self.inner.close_step(lease, end)).await
+    }
+    async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation) -> Result<RequestId, StoreError> {
+        self.cross("store.reserve_request", None, self.inner.reserve_request(lease, reservation)).await
+    }
+    async fn close_request(&self, lease: &RunLease, request: RequestId, end: RequestEnd, at: Timestamp) -> Result<(), StoreError> {
+        self.cross("store.close_request", None, self.inner.close_request(lease, request, end, at)).await
+    }
+    async fn close_lost_requests(&self, lease: &RunLease, at: Timestamp) -> Result<u32, StoreError> {
+        self.cross("store.close_lost_requests", None, self.inner.close_lost_requests(lease, at)).await
+    }
+    async fn record_turn(&self, lease: &RunLease, draft: TurnDraft) -> Result<(), StoreError> {
+        self.cross("store.record_turn", None, self.inner.record_turn(lease, draft)).await
+    }
+    async fn commit_turn(&self, lease: &RunLease, commit: TurnCommit) -> Result<RunRecord, StoreError> {
+        self.cross("store.commit_turn", None, self.inner.commit_turn(lease, commit)).await
+    }
+    async fn append_messages(&self, lease: &RunLease, messages: Vec<Message>, at: Timestamp) -> Result<(), StoreError> {
+        self.cross("store.append_messages", None, self.inner.append_messages(lease, messages, at)).await
+    }
+    async fn save_checkpoint(&self, lease: &RunLease, checkpoint: NewCheckpoint) -> Result<(), StoreError> {
+        self.cross("store.save_checkpoint", None, self.inner.save_checkpoint(lease, checkpoint)).await
+    }
+    async fn raise_question(&self, lease: &RunLease, question: NewQuestion) -> Result<QuestionRecord, StoreError> {
+        self.cross("store.raise_question", None, self.inner.raise_question(lease, question)).await
+    }
+    async fn close_question(&self, lease: &RunLease, question: &QuestionId, at: Timestamp) -> Result<(), StoreError> {
+        self.cross("store.close_question", None, self.inner.close_question(lease, question, at)).await
+    }
+    async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
+        self.inner.run(run).await
+    }
+    async fn runs(&self, limit: u32) -> Result<Vec<RunRecord>, StoreError> {
+        self.inner.runs(limit).await
+    }
+    async fn run_by_job_key(&self, job_key: &str) -> Result<Option<RunRecord>, StoreError> {
+        self.inner.run_by_job_key(job_key).await
+    }
+    async fn load(&self, run: &RunId) -> Result<RunRecords, StoreError> {
+        self.inner.load(run).await
+    }
+    async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
+        self.inner.history(run).await
+    }
+    async fn question(&self, question: &QuestionId) -> Result<QuestionRecord, StoreError> {
+        self.inner.question(question).await
+    }
+    async fn open_questions(&self, run: Option<&RunId>) -> Result<Vec<QuestionRecord>, StoreError> {
+        self.inner.open_questions(run).await
+    }
+}
+
+#[async_trait]
+impl LedgerStore for Seam<dyn Store> {
+    async fn start_attempt(&self, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError> {
+        let tool = self.tool_of(&start.call_id).await;
+        self.cross("store.start_attempt", tool, self.writes.start_attempt(self.inner.as_ref(), lease, start)).await
+    }
+    async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {
+        let tool = self.tool_of(&settle.call_id).await;
+        self.cross("store.settle_attempt", tool, self.writes.settle_attempt(self.inner.as_ref(), lease, settle)).await
+    }
+    async fn interpret_receipt(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        settlement: Settlement,
+        durability: Durability,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let tool = self.tool_of(call).await;
+        self.cross("store.interpret_receipt", tool, self.inner.interpret_receipt(lease, call, settlement, durability, at)).await
+    }
+    async fn deduplicate_call(&self, lease: &RunLease, call: &CallId, from: &CallId, key: &IdempotencyKey, at: Timestamp) -> Result<CallRecord, StoreError> {
+        let tool = self.tool_of(call).await;
+        self.cross("store.deduplicate_call", tool, self.inner.deduplicate_call(lease, call, from, key, at)).await
+    }
+    async fn cancel_calls(&self, lease: &RunLease, cancels: Vec<CallCancel>, at: Timestamp) -> Result<(), StoreError> {
+        self.cross("store.cancel_calls", None, self.inner.cancel_calls(lease, cancels, at)).await
+    }
+    async fn mark_lost(&self, lease: &RunLease, why: &str, at: Timestamp) -> Result<Vec<CallRecord>, StoreError> {
+        self.cross("store.mark_lost", None, self.inner.mark_lost(lease, why, at)).await
+    }
+    async fn resolve_unknown(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        resolution: UnknownResolution,
+        question: Option<&QuestionId>,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let tool = self.tool_of(call).await;
+        self.cross("store.resolve_unknown", tool, self.inner.resolve_unknown(lease, call, resolution, question, at)).await
+    }
+    async fn note_replay(&self, lease: &RunLease, call: &CallId, status: ReplayStatus, at: Timestamp) -> Result<(), StoreError> {
+        let tool = self.tool_of(call).await;
+        self.cross("store.note_replay", tool, self.inner.note_replay(lease, call, status, at)).await
+    }
+    async fn call(&self, call: &CallId) -> Result<CallRecord, StoreError> {
+        self.inner.call(call).await
+    }
+    async fn calls(&self, run: &RunId, turn: Option<u32>) -> Result<Vec<CallRecord>, StoreError> {
+        self.inner.calls(run, turn).await
+    }
+    async fn unknown_calls(&self) -> Result<Vec<CallRecord>, StoreError> {
+        self.inner.unknown_calls().await
+    }
+    async fn key_holder(&self, root: &RunId, key: &IdempotencyKey) -> Result<Option<CallRecord>, StoreError> {
+        self.inner.key_holder(root, key).await
+    }
+    async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError> {
+        self.inner.scope_calls(root, scope).await
+    }
+    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
+        self.inner.receipt(call).await
+    }
+    async fn attempts(&self, call: &CallId) -> Result<Vec<AttemptRecord>, StoreError> {
+        self.inner.attempts(call).await
+    }
+    async fn events(&self, call: &CallId) -> Result<Vec<EventRecord>, StoreError> {
+        self.inner.events(call).await
+    }
+}
