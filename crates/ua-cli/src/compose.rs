@@ -17,7 +17,7 @@ use ua_runner::{Ports, RunSettings, Signal, Watcher, Workspace, effect_limits};
 use ua_store::{RunLease, RunRecord, Store};
 
 use crate::args::LaunchArgs;
-use crate::crash_points::{self, Seams};
+use crate::crash_points::Seams;
 use crate::error::{CliError, PROVIDER, chain};
 use crate::home::Home;
 
@@ -303,11 +303,12 @@ pub(crate) struct Wiring<'a> {
     pub(crate) workspace: Workspace,
     pub(crate) env: Env,
     pub(crate) stop: StopSignal,
+    pub(crate) seams: &'a Seams,
 }
 
 /// Puts the ports together.
 pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError> {
-    let Wiring { run, launch, store, lease, trace, transport, specs, watcher, workspace, env, stop } = wiring;
+    let Wiring { run, launch, store, lease, trace, transport, specs, watcher, workspace, env, stop, seams } = wiring;
     let spec = &run.spec;
     let classifier = Arc::new(launch.classifier()?);
     let rules = Rules::of(spec).map_err(CliError::usage)?;
@@ -317,7 +318,8 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         max_retries: spec.budgets.max_retries_per_tool_call,
         max_effects: effect_limits(spec),
     };
-    let Seams { store, transport, llm } = crash_points::wrap(Seams { store, transport, llm: launch.provider(&env)? });
+    let transport = seams.transport(transport);
+    let llm = seams.llm(launch.provider(&env)?);
     let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace);
     let files = WorkspaceFiles::open(workspace.root()).map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
     let told = watcher.clone();

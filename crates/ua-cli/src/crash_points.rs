@@ -3,28 +3,41 @@
 //! `UA_KILL_AT=after:tool.invoke:send_email` kills this process there with SIGKILL. `UA_BROKEN_RULE=running-after-dispatch` breaks the
 //! order of intent and act, so that the harness can show that it would see it.
 
-use std::sync::Arc;
-
-use ua_gateway::ToolTransport;
-use ua_llm::LlmProvider;
-use ua_store::Store;
-
-/// The three seams of a run.
-pub(crate) struct Seams {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) transport: Arc<dyn ToolTransport>,
-    pub(crate) llm: Arc<dyn LlmProvider>,
-}
-
-/// The seams as they are.
 #[cfg(not(feature = "crash-points"))]
-pub(crate) fn wrap(seams: Seams) -> Seams {
-    seams
+mod seams {
+    use std::sync::Arc;
+
+    use ua_gateway::ToolTransport;
+    use ua_llm::LlmProvider;
+    use ua_store::Store;
+
+    /// The seams as they are.
+    #[derive(Debug, Clone, Copy, Default)]
+    pub(crate) struct Seams;
+
+    impl Seams {
+        #[expect(clippy::unused_self, reason = "the other build needs it")]
+        pub(crate) fn store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+            store
+        }
+        #[expect(clippy::unused_self, reason = "the other build needs it")]
+        pub(crate) fn transport(&self, transport: Arc<dyn ToolTransport>) -> Arc<dyn ToolTransport> {
+            transport
+        }
+        #[expect(clippy::unused_self, reason = "the other build needs it")]
+        pub(crate) fn llm(&self, llm: Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider> {
+            llm
+        }
+    }
 }
 
-/// The seams with the kill point and the broken rule that the environment names.
 #[cfg(feature = "crash-points")]
-pub(crate) fn wrap(seams: Seams) -> Seams {
+mod seams {
+    use std::sync::Arc;
+
+    use ua_gateway::ToolTransport;
+    use ua_llm::LlmProvider;
+    use ua_store::Store;
     use ua_testkit::{Crossing, KillPoint, Plan, RunningAfterDispatch, Seam};
 
     struct Nowhere;
@@ -35,17 +48,31 @@ pub(crate) fn wrap(seams: Seams) -> Seams {
         async fn after(&self, _crossing: &Crossing) {}
     }
 
-    let point = crate::env::var("UA_KILL_AT").and_then(|text| KillPoint::parse(&text));
-    let plan: Arc<dyn Plan> = match point {
-        Some(point) => Arc::new(point),
-        None => Arc::new(Nowhere),
-    };
-    let store = Seam::new(seams.store, plan.clone());
-    let is_broken = crate::env::var("UA_BROKEN_RULE").as_deref() == Some("running-after-dispatch");
-    let store = if is_broken { store.with_writes(RunningAfterDispatch::new()) } else { store };
-    Seams {
-        store: Arc::new(store),
-        transport: Arc::new(Seam::new(seams.transport, plan.clone())),
-        llm: Arc::new(Seam::new(seams.llm, plan)),
+    /// The seams with the kill point and the broken rule that the environment names.
+    pub(crate) struct Seams {
+        plan: Arc<dyn Plan>,
+    }
+
+    impl Default for Seams {
+        fn default() -> Self {
+            let point = crate::env::var("UA_KILL_AT").and_then(|text| KillPoint::parse(&text));
+            Self { plan: point.map_or_else(|| Arc::new(Nowhere) as Arc<dyn Plan>, |point| Arc::new(point)) }
+        }
+    }
+
+    impl Seams {
+        pub(crate) fn store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+            let seam = Seam::new(store, self.plan.clone());
+            let is_broken = crate::env::var("UA_BROKEN_RULE").as_deref() == Some("running-after-dispatch");
+            Arc::new(if is_broken { seam.with_writes(RunningAfterDispatch::new()) } else { seam })
+        }
+        pub(crate) fn transport(&self, transport: Arc<dyn ToolTransport>) -> Arc<dyn ToolTransport> {
+            Arc::new(Seam::new(transport, self.plan.clone()))
+        }
+        pub(crate) fn llm(&self, llm: Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider> {
+            Arc::new(Seam::new(llm, self.plan.clone()))
+        }
     }
 }
+
+pub(crate) use seams::Seams;

@@ -10,6 +10,9 @@ use ua_core::{
 use crate::catalog::{Catalog, Entry};
 use crate::guardrail::Rules;
 
+/// The largest arguments that are sent. MCP servers read requests line by line and give up on lines of some megabytes.
+const MAX_ARGUMENT_BYTES: usize = 4 * 1024 * 1024;
+
 /// What planning needs to know.
 pub(crate) struct Planner<'a> {
     pub(crate) catalog: &'a Catalog,
@@ -65,6 +68,10 @@ impl Planner<'_> {
                 return refuse("invalid_arguments", "Not run: the arguments must be a JSON object.".to_owned());
             }
         };
+        if tool_use.input.to_string().len() > MAX_ARGUMENT_BYTES {
+            let limit = MAX_ARGUMENT_BYTES / 1024 / 1024;
+            return refuse("invalid_arguments", format!("Not run: the arguments are larger than {limit} MiB. Send less at a time."));
+        }
         if let Some(message) = spoofed_key(arguments, policy) {
             return refuse("spoofed_key", message);
         }
@@ -178,6 +185,12 @@ mod tests {
         let hint = &calls[1].refusal.as_ref().unwrap().message;
         assert!(hint.contains("mcp__mail__send_mail"), "{hint}");
         assert!(!calls[5].name.raw.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn arguments_that_no_server_would_read_are_refused() {
+        let huge = json!({"to": "a".repeat(MAX_ARGUMENT_BYTES)});
+        assert_eq!(codes(&plan(StopReason::ToolUse, &[("mcp__mail__send_mail", huge)])), [Some("invalid_arguments")]);
     }
 
     #[test]

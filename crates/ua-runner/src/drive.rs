@@ -299,7 +299,8 @@ impl<'a> Driver<'a> {
             Err(error) => {
                 let end = if error.left_us() { RequestEnd::Baseline } else { RequestEnd::Zero };
                 self.close_request(*id, end).await?;
-                Ok(Event::Thought(Err(ThinkFailure { message: with_causes(&error) })))
+                let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+                Ok(Event::Thought(Err(ThinkFailure { message: format!("{}{hint}", with_causes(&error)) })))
             }
         }
     }

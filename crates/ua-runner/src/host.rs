@@ -25,12 +25,15 @@ pub fn process_is_alive(stamp: &OwnerStamp) -> bool {
     stamp.boot_id == boot_id() && start_ticks(stamp.pid) == Some(stamp.start_ticks)
 }
 
-/// When the process started, in clock ticks since boot (field 22 of its `stat`).
+/// When the process started, in clock ticks since boot (field 22 of its `stat`); `None` when it is gone, a process that
+/// ended and was not waited for included.
 fn start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the program's name in parentheses and may hold anything.
     let after_name = &stat[stat.rfind(')')? + 1..];
-    after_name.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = after_name.split_whitespace();
+    let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
+    if has_ended { None } else { fields.nth(18)?.parse().ok() }
 }
 
 fn read_line(path: &str) -> String {

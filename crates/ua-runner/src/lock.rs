@@ -66,10 +66,11 @@ impl RunLock {
         }
     }
 
-    /// Whether some process holds the lock of `run` right now.
+    /// Whether a living process drives `run` right now, as far as its stamp tells. For showing only: trying the lock would
+    /// keep it, for a moment, from one who wants it.
     pub fn is_held(dir: &Path, run: &RunId) -> bool {
-        let Ok(file) = File::open(dir.join(format!("{run}.run"))) else { return false };
-        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+        let Ok(text) = std::fs::read_to_string(dir.join(format!("{run}.run"))) else { return false };
+        serde_json::from_str::<OwnerStamp>(&text).is_ok_and(|owner| crate::host::process_is_alive(&owner))
     }
 }
 
@@ -90,7 +91,8 @@ mod tests {
         let refused = RunLock::take(dir.path(), &run, &owner).unwrap_err();
         assert!(matches!(&refused, LockError::Held { owner: Some(o), .. } if o.pid == std::process::id()), "{refused}");
         drop(lock);
-        RunLock::take(dir.path(), &run, &owner).unwrap();
+        RunLock::take(dir.path(), &run, &OwnerStamp { start_ticks: 1, ..owner }).unwrap();
+        assert!(!RunLock::is_held(dir.path(), &run));
     }
 
     #[test]

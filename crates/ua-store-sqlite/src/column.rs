@@ -1,7 +1,7 @@
 //! Columns to values and back. What this program could not have written is `Corrupt`, with the row's name.
 
-use rusqlite::types::{FromSql, Value as SqlValue};
 use rusqlite::Row;
+use rusqlite::types::{FromSql, Value as SqlValue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
@@ -155,4 +155,3 @@ impl<'r, 's> Columns<'r, 's> {
         if self.get::<Option<String>>(column)?.is_some() { self.sha256(column).map(Some) } else { Ok(None) }
     }
 }
-

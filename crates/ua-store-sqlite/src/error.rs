@@ -38,7 +38,10 @@ pub(crate) fn refused(why: impl Into<String>) -> StoreError {
 }
 
 /// The database is the problem, for the reason `source` gives.
-pub(crate) fn refused_because(why: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+pub(crate) fn refused_because(
+    why: impl Into<String>,
+    source: impl std::error::Error + Send + Sync + 'static,
+) -> StoreError {
     StoreError::Unavailable { why: why.into(), source: Some(Box::new(source)), retry: Retry::Never }
 }
 

@@ -136,7 +136,11 @@ impl Db<'_> {
     // --- Attempts.
 
     pub(crate) fn attempts_of(&self, call: &CallId) -> Found<Vec<AttemptRecord>> {
-        self.rows("SELECT * FROM tool_attempts WHERE tool_call_id = ?1 ORDER BY attempt", [call.as_str()], attempt_record)
+        self.rows(
+            "SELECT * FROM tool_attempts WHERE tool_call_id = ?1 ORDER BY attempt",
+            [call.as_str()],
+            attempt_record,
+        )
     }
 
     /// The attempts of a run, call by call.

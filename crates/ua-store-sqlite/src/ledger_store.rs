@@ -157,7 +157,13 @@ impl LedgerStore for SqliteStore {
         .await
     }
 
-    async fn note_replay(&self, lease: &RunLease, call: &CallId, status: ReplayStatus, at: Timestamp) -> Result<(), StoreError> {
+    async fn note_replay(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        status: ReplayStatus,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         let (lease, call) = (lease.clone(), call.clone());
         self.write(Relaxed, move |db| {
             let call = rules::replay_noted(db.leased_call(&lease, &call)?, status, at);
@@ -177,7 +183,10 @@ impl LedgerStore for SqliteStore {
     }
 
     async fn unknown_calls(&self) -> Result<Vec<CallRecord>, StoreError> {
-        #[expect(clippy::redundant_closure_for_method_calls, reason = "the method's path is not general enough over lifetimes")]
+        #[expect(
+            clippy::redundant_closure_for_method_calls,
+            reason = "the method's path is not general enough over lifetimes"
+        )]
         self.read(|db| db.unknown_calls()).await
     }
 

@@ -42,7 +42,10 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<Connection, StoreError> {
     pragma::harden(&connection).map_err(sql_error)?;
     match recognise(&connection, path)? {
         Found::Empty if config.expected_existing => {
-            return Err(refused(format!("{} is empty, although runs were kept in it; restore a backup", path.display())));
+            return Err(refused(format!(
+                "{} is empty, although runs were kept in it; restore a backup",
+                path.display()
+            )));
         }
         Found::Empty => {
             connection.pragma_update(None, "application_id", pragma::APPLICATION_ID).map_err(sql_error)?;
@@ -58,7 +61,9 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<Connection, StoreError> {
         .set_abort_divergent(true)
         .set_abort_missing(true)
         .run(&mut connection)
-        .map_err(|error| refused_because(format!("the schema of {} cannot be brought up to date", path.display()), error))?;
+        .map_err(|error| {
+            refused_because(format!("the schema of {} cannot be brought up to date", path.display()), error)
+        })?;
     Ok(connection)
 }
 
@@ -97,7 +102,8 @@ enum Found {
 
 /// Tells our databases from others, before anything about them is changed.
 fn recognise(connection: &Connection, path: &Path) -> Result<Found, StoreError> {
-    let application_id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql_error)?;
+    let application_id: i64 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql_error)?;
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql_error)?;
     if tables == 0 && (application_id == 0 || application_id == pragma::APPLICATION_ID) {
@@ -128,8 +134,7 @@ fn recognise(connection: &Connection, path: &Path) -> Result<Found, StoreError> 
 }
 
 fn quick_check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let finding: String =
-        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sql_error)?;
+    let finding: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sql_error)?;
     if finding == "ok" {
         tracing::info!(database = %path.display(), "the last process did not close the database; it was checked and is whole");
         Ok(())

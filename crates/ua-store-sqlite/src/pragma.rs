@@ -18,7 +18,10 @@ pub(crate) fn check_library() -> Result<(), StoreError> {
     if found >= OLDEST_SAFE_SQLITE {
         return Ok(());
     }
-    Err(refused(format!("this program is linked with SQLite {}, which can damage the database; 3.51.3 or newer is needed", rusqlite::version())))
+    Err(refused(format!(
+        "this program is linked with SQLite {}, which can damage the database; 3.51.3 or newer is needed",
+        rusqlite::version()
+    )))
 }
 
 /// What every connection is set to.

@@ -3,8 +3,8 @@
 use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, ModelTurn, QuestionId, RunId, StepId, Usage};
 use ua_store::{
-    AnswerRecord, CheckpointRecord, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef, RunLease, RunRecord,
-    StepRecord, StoreError, TurnRecord, rules,
+    AnswerRecord, CheckpointRecord, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef, RunLease,
+    RunRecord, StepRecord, StoreError, TurnRecord, rules,
 };
 
 use crate::column::{Columns, int, json, opt_json, opt_text, text, word};
@@ -141,7 +141,8 @@ impl Db<'_> {
     }
 
     pub(crate) fn last_step_index(&self, run: &RunId) -> Found<u32> {
-        let last = self.number("SELECT coalesce(max(step_index), 0) FROM run_steps WHERE run_id = ?1", [run.as_str()])?;
+        let last =
+            self.number("SELECT coalesce(max(step_index), 0) FROM run_steps WHERE run_id = ?1", [run.as_str()])?;
         Ok(u32::try_from(last).unwrap_or(u32::MAX))
     }
 
@@ -264,13 +265,19 @@ impl Db<'_> {
             ":snapshot": json(&checkpoint.snapshot)?,
             ":cursor": json(&checkpoint.cursor)?,
         });
-        inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("checkpoints", &checkpoint.checkpoint_id)))
+        inserted
+            .map(drop)
+            .map_err(|error| DbError::or_exists(error, || RowRef::new("checkpoints", &checkpoint.checkpoint_id)))
     }
 
     // --- Requests to models.
 
     pub(crate) fn request(&self, run: &RunId, id: RequestId) -> Found<Option<RequestRecord>> {
-        self.row("SELECT * FROM usage WHERE run_id = ?1 AND request_id = ?2", params![run.as_str(), int(id)], request_record)
+        self.row(
+            "SELECT * FROM usage WHERE run_id = ?1 AND request_id = ?2",
+            params![run.as_str(), int(id)],
+            request_record,
+        )
     }
 
     pub(crate) fn requests_of(&self, run: &RunId) -> Found<Vec<RequestRecord>> {
@@ -363,7 +370,9 @@ impl Db<'_> {
             ":created": text(&question.created_at),
             ":status": word(&question.status)?,
         });
-        inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("questions", &question.question_id)))
+        inserted
+            .map(drop)
+            .map_err(|error| DbError::or_exists(error, || RowRef::new("questions", &question.question_id)))
     }
 
     /// Stores where a question stands, with its answer.

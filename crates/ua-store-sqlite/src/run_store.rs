@@ -51,7 +51,12 @@ impl RunStore for SqliteStore {
         .await
     }
 
-    async fn acquire_run(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Result<(RunLease, RunRecord), StoreError> {
+    async fn acquire_run(
+        &self,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError> {
         let (run, owner) = (run.clone(), owner.clone());
         self.write(Synced, move |db| {
             let (lease, run) = rules::run_acquired(db.run(&run)?, &owner, at)?;
@@ -107,7 +112,11 @@ impl RunStore for SqliteStore {
         .await
     }
 
-    async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation) -> Result<RequestId, StoreError> {
+    async fn reserve_request(
+        &self,
+        lease: &RunLease,
+        reservation: RequestReservation,
+    ) -> Result<RequestId, StoreError> {
         let lease = lease.clone();
         self.write(Relaxed, move |db| {
             let run = db.leased_run(&lease)?;
@@ -122,7 +131,13 @@ impl RunStore for SqliteStore {
         .await
     }
 
-    async fn close_request(&self, lease: &RunLease, request: RequestId, end: RequestEnd, at: Timestamp) -> Result<(), StoreError> {
+    async fn close_request(
+        &self,
+        lease: &RunLease,
+        request: RequestId,
+        end: RequestEnd,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.write(Relaxed, move |db| {
             db.leased_run(&lease)?;

@@ -32,9 +32,9 @@ impl SqliteStore {
     pub fn open(config: SqliteConfig) -> Result<Self, StoreError> {
         let connection = open::writer(&config)?;
         let db_uuid = read_uuid(&connection)?;
-        let log = config.effects_log.then(|| {
-            EffectsLog::new(open::folder_of(&config.path).join("effects.log"), db_uuid.clone())
-        });
+        let log = config
+            .effects_log
+            .then(|| EffectsLog::new(open::folder_of(&config.path).join("effects.log"), db_uuid.clone()));
         let writer = Writer::start(connection, log)?;
         let readers = Readers::new(config.path.clone(), None);
         Ok(Self { path: config.path, db_uuid, readers, writer: Some(writer) })

@@ -280,34 +280,44 @@ mod tests {
     async fn a_synced_write_runs_under_full_and_a_relaxed_one_under_normal() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(&folder);
-        for (number, durability, wanted) in [(1, Durability::Synced, FULL), (2, Durability::Relaxed, NORMAL), (3, Durability::Synced, FULL)] {
+        for (number, durability, wanted) in
+            [(1, Durability::Synced, FULL), (2, Durability::Relaxed, NORMAL), (3, Durability::Synced, FULL)]
+        {
             let found = writer.write(durability, move |db| insert(db, number)).await.unwrap();
             assert_eq!(found, wanted, "write {number}");
         }
         assert_eq!(writer.batches(), Batches { synced: 2, relaxed: 1 });
     }
 
+    /// Work that tells when it runs, and holds the thread until it is released.
+    fn held() -> (impl FnOnce(&Db<'_>) -> Result<i64, DbError>, oneshot::Receiver<()>, std::sync::mpsc::Sender<()>) {
+        let (running, started) = oneshot::channel();
+        let (release, released) = std::sync::mpsc::channel();
+        let work = move |db: &Db<'_>| {
+            running.send(()).unwrap();
+            released.recv().unwrap();
+            insert(db, 1)
+        };
+        (work, started, release)
+    }
+
     #[tokio::test]
     async fn a_batch_is_synced_when_any_member_asks_and_a_failure_stays_alone() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(&folder);
-        // The thread waits in the first write until the others are queued, so that those form one batch.
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        let first = writer.write(Durability::Relaxed, move |db| {
-            held.recv().unwrap();
-            insert(db, 1)
-        });
-        let relaxed = writer.write(Durability::Relaxed, |db| insert(db, 10));
-        let twin = writer.write(Durability::Relaxed, |db| {
-            insert(db, 100)?;
-            insert(db, 1)
-        });
-        let synced = writer.write(Durability::Synced, |db| insert(db, 1_000));
-        let releasing = async move {
-            // The futures before this one were polled first: all four writes are in the queue.
-            release.send(()).unwrap();
+        let (work, started, release) = held();
+        let rest = async {
+            started.await.unwrap();
+            let relaxed = writer.write(Durability::Relaxed, |db| insert(db, 10));
+            let twin = writer.write(Durability::Relaxed, |db| {
+                insert(db, 100)?;
+                insert(db, 10)
+            });
+            let synced = writer.write(Durability::Synced, |db| insert(db, 1_000));
+            // The three before are polled first, so they wait together when the thread goes on.
+            tokio::join!(relaxed, twin, synced, async { release.send(()).unwrap() })
         };
-        let (first, relaxed, twin, synced, ()) = tokio::join!(first, relaxed, twin, synced, releasing);
+        let (first, (relaxed, twin, synced, ())) = tokio::join!(writer.write(Durability::Relaxed, work), rest);
         assert_eq!((first.unwrap(), relaxed.unwrap(), synced.unwrap()), (NORMAL, FULL, FULL));
         assert!(matches!(twin, Err(StoreError::Conflict { .. })), "{twin:?}");
         assert_eq!(writer.batches(), Batches { synced: 1, relaxed: 1 });
@@ -318,22 +328,21 @@ mod tests {
     async fn a_commit_that_fails_is_told_to_every_member() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(&folder);
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        let first = writer.write(Durability::Relaxed, move |db| {
-            held.recv().unwrap();
-            insert(db, 1)
-        });
-        let fine = writer.write(Durability::Relaxed, |db| insert(db, 10));
-        // A deferred foreign key is checked by COMMIT, not by the statement.
-        let poison = writer.write(Durability::Relaxed, |db| {
-            db.connection.execute_batch(
-                "CREATE TABLE child (parent INTEGER REFERENCES numbers (number) DEFERRABLE INITIALLY DEFERRED); \
-                 INSERT INTO child VALUES (77)",
-            )?;
-            Ok(())
-        });
-        let releasing = async move { release.send(()).unwrap() };
-        let (first, fine, poison, ()) = tokio::join!(first, fine, poison, releasing);
+        let (work, started, release) = held();
+        let rest = async {
+            started.await.unwrap();
+            let fine = writer.write(Durability::Relaxed, |db| insert(db, 10));
+            // A deferred foreign key is checked by COMMIT, not by the statement.
+            let poison = writer.write(Durability::Relaxed, |db| {
+                db.connection.execute_batch(
+                    "CREATE TABLE child (parent INTEGER REFERENCES numbers (number) DEFERRABLE INITIALLY DEFERRED); \
+                     INSERT INTO child VALUES (77)",
+                )?;
+                Ok(())
+            });
+            tokio::join!(fine, poison, async { release.send(()).unwrap() })
+        };
+        let (first, (fine, poison, ())) = tokio::join!(writer.write(Durability::Relaxed, work), rest);
         first.unwrap();
         assert!(matches!(fine, Err(StoreError::Unavailable { .. })), "{fine:?}");
         assert!(matches!(poison, Err(StoreError::Unavailable { .. })), "{poison:?}");
@@ -341,21 +350,41 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_full_disk_is_told_in_a_persons_words_and_may_pass() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        let limit = async |pages: i64| {
+            let set = move |db: &Db<'_>| {
+                Ok(db.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?)
+            };
+            writer.write(Durability::Relaxed, set).await.unwrap();
+        };
+        let fill = async || {
+            let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) INSERT INTO numbers SELECT i FROM n";
+            writer.write(Durability::Synced, move |db| Ok(db.connection.execute(many, [])?)).await
+        };
+        limit(4).await;
+        let outcome = fill().await;
+        let Err(StoreError::Unavailable { why, retry, .. }) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((why.as_str(), retry), ("the disk is full", Retry::Never));
+        assert_eq!(writer.write(Durability::Relaxed, sum).await.unwrap(), 0);
+        limit(1_000_000).await;
+        assert_eq!(fill().await.unwrap(), 5_000);
+    }
+
+    #[tokio::test]
     async fn closing_finishes_what_waits() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(&folder);
-        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (work, started, release) = held();
         {
-            let first = writer.write(Durability::Relaxed, move |db| {
-                held.recv().unwrap();
-                insert(db, 1)
-            });
+            let first = writer.write(Durability::Relaxed, work);
             let second = writer.write(Durability::Synced, |db| insert(db, 2));
-            // Both are queued by one poll and then abandoned; nobody waits for them any more.
+            // Once the first runs both are queued; then nobody waits for them any more.
             tokio::select! {
                 biased;
                 _ = async { tokio::join!(first, second) } => unreachable!("the thread is held"),
-                () = std::future::ready(()) => {}
+                outcome = started => outcome.unwrap(),
             }
         }
         release.send(()).unwrap();

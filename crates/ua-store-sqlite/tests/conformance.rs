@@ -1,5 +1,7 @@
 //! SQLite keeps every promise, and answers like the in-memory model.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use tempfile::TempDir;
 use ua_store::conformance::{Harness, agree};
 use ua_store::{MemStore, Store};
@@ -27,7 +29,7 @@ ua_store::conformance_tests!(fresh);
 
 #[tokio::test]
 async fn it_agrees_with_the_model_under_random_writes() {
-    for seed in 1..=12 {
+    for seed in 1..=6 {
         agree(&MemStore::new(), &fresh().store, seed, 250).await;
     }
 }

@@ -1,5 +1,7 @@
 //! The file: how it is made, recognised, refused, and what survives.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -64,7 +66,13 @@ async fn only_its_owner_may_read_it() {
     let store = open(&place.path);
     Scene::begin(&store, "run_1").await.call_that_is("call_1", CallStatus::Running).await;
     assert_eq!(mode(place.path.parent().unwrap()), 0o700);
-    for name in ["runtime_state.db", "runtime_state.db-wal", "runtime_state.db-shm", "effects.log", "runtime_state.db.migrate.lock"] {
+    for name in [
+        "runtime_state.db",
+        "runtime_state.db-wal",
+        "runtime_state.db-shm",
+        "effects.log",
+        "runtime_state.db.migrate.lock",
+    ] {
         assert_eq!(mode(&place.path.with_file_name(name)), 0o600, "{name}");
     }
 }
@@ -186,7 +194,14 @@ async fn an_inspection_creates_nothing_and_writes_nothing() {
 #[test]
 fn many_may_open_a_fresh_database_at_once() {
     let place = place();
-    let stores: Vec<_> = (0..8).map(|_| std::thread::spawn({ let path = place.path.clone(); move || open(&path) })).collect();
+    let stores: Vec<_> = (0..8)
+        .map(|_| {
+            std::thread::spawn({
+                let path = place.path.clone();
+                move || open(&path)
+            })
+        })
+        .collect();
     let uuids: Vec<String> = stores.into_iter().map(|store| store.join().unwrap().db_uuid().to_owned()).collect();
     assert!(uuids.iter().all(|uuid| *uuid == uuids[0]), "{uuids:?}");
 }
@@ -233,13 +248,20 @@ async fn external_attempts_are_noted_beside_the_database() {
     scene.bring("call_1", CallStatus::Unknown).await;
     scene.bring("call_2", CallStatus::Succeeded).await;
     // A start that is refused is no attempt.
-    assert!(ua_store::LedgerStore::start_attempt(&store, &scene.lease, samples::start("call_1", 9, "call_1")).await.is_err());
+    assert!(
+        ua_store::LedgerStore::start_attempt(&store, &scene.lease, samples::start("call_1", 9, "call_1"))
+            .await
+            .is_err()
+    );
     let uuid = store.db_uuid().to_owned();
     store.close().unwrap();
 
     let log = fs::read_to_string(place.path.with_file_name("effects.log")).unwrap();
     let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told: Vec<_> = lines.iter().map(|line| (line["event"].as_str(), line["tool_call_id"].as_str(), line["status"].as_str())).collect();
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| (line["event"].as_str(), line["tool_call_id"].as_str(), line["status"].as_str()))
+        .collect();
     assert_eq!(
         told,
         [(Some("start"), Some("call_1"), Some("running")), (Some("settle"), Some("call_1"), Some("unknown"))]

@@ -1,5 +1,7 @@
 //! What the database refuses even to somebody who writes SQL by hand.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
+
 use std::path::PathBuf;
 
 use rusqlite::Connection;
@@ -108,7 +110,9 @@ async fn plans_keys_contracts_and_counters_stay() {
     database.refuses("UPDATE runs SET turn_index = turn_index + 2", "only rise");
     database.refuses("UPDATE runs SET status = 'crashed'", "CHECK");
     scene.commit(1).await;
-    ua_store::RunStore::end_run(&database.store, &scene.lease, samples::run_end(ua_core::RunStatus::Failed)).await.unwrap();
+    ua_store::RunStore::end_run(&database.store, &scene.lease, samples::run_end(ua_core::RunStatus::Failed))
+        .await
+        .unwrap();
     database.refuses("UPDATE runs SET status = 'running'", "terminal");
 }
 
@@ -119,7 +123,9 @@ async fn a_key_is_held_by_one_call() {
     scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
     scene.bring("call_1", CallStatus::Running).await;
     let claim = |key: &str| {
-        format!("UPDATE tool_calls SET status = 'running', attempt = 1, idempotency_key = '{key}' WHERE tool_call_id = 'call_2'")
+        format!(
+            "UPDATE tool_calls SET status = 'running', attempt = 1, idempotency_key = '{key}' WHERE tool_call_id = 'call_2'"
+        )
     };
     database.refuses(&claim(samples::key("call_1").as_str()), "UNIQUE");
     database.raw.execute_batch(&claim("another")).unwrap();
@@ -131,7 +137,9 @@ async fn the_response_names_its_receipt_and_the_file_is_ours() {
     Scene::begin(&database.store, "run_1").await.call_that_is("call_1", CallStatus::Succeeded).await;
     let response: String = database.raw.query_row("SELECT response_ref FROM tool_calls", [], |row| row.get(0)).unwrap();
     assert_eq!(response, "tool_receipts/1");
-    let pragma = |name: &str| database.raw.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)).unwrap();
+    let pragma = |name: &str| {
+        database.raw.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)).unwrap()
+    };
     assert_eq!(pragma("application_id"), rusqlite::types::Value::Integer(0x5541_4A52));
     assert_eq!(pragma("journal_mode"), rusqlite::types::Value::Text("wal".to_owned()));
     let loose: i64 = database

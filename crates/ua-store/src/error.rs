@@ -115,9 +115,11 @@ impl StoreError {
     pub fn class(&self) -> FailureClass {
         match self {
             Self::Conflict { .. } | Self::Unavailable { retry: Retry::Later, .. } => FailureClass::Transient,
-            Self::Fenced { .. } | Self::NotFound { .. } | Self::Exists { .. } | Self::KeyTaken { .. } | Self::EffectLimit { .. } => {
-                FailureClass::Permanent
-            }
+            Self::Fenced { .. }
+            | Self::NotFound { .. }
+            | Self::Exists { .. }
+            | Self::KeyTaken { .. }
+            | Self::EffectLimit { .. } => FailureClass::Permanent,
             Self::Corrupt { .. } | Self::Unavailable { retry: Retry::Never, .. } => FailureClass::Operator,
         }
     }

@@ -56,7 +56,13 @@ pub trait LedgerStore: Send + Sync {
     ) -> Result<CallRecord, StoreError>;
 
     /// Notes what a resume did with a call (relaxed).
-    async fn note_replay(&self, lease: &RunLease, call: &CallId, status: ReplayStatus, at: Timestamp) -> Result<(), StoreError>;
+    async fn note_replay(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        status: ReplayStatus,
+        at: Timestamp,
+    ) -> Result<(), StoreError>;
 
     // --- Reads.
 

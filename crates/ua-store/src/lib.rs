@@ -14,9 +14,9 @@
 //! # });
 //! ```
 
+mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod commit;
 mod error;
 mod ledger_store;
 mod mem;

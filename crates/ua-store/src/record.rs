@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
     ArgsHash, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn,
-    PossibleEffect, Position, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement,
+    Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement,
     Sha256, StepId, StepStatus, Timestamp, ToolName, Trace, Usage,
 };
 

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use ua_core::{QuestionId, RunId, Timestamp};
 
 use crate::commit::{
-    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd, TurnCommit,
-    TurnDraft,
+    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd,
+    TurnCommit, TurnDraft,
 };
 use crate::error::StoreError;
 use crate::record::{
@@ -30,7 +30,12 @@ pub trait RunStore: Send + Sync {
 
     /// Takes a run that is not terminal: epoch + 1, status `running`, the owner's trace appended (synced). The caller
     /// holds the run's lock.
-    async fn acquire_run(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Result<(RunLease, RunRecord), StoreError>;
+    async fn acquire_run(
+        &self,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError>;
 
     /// Checks that the lease still is the newest; called just before each dispatch.
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError>;
@@ -48,10 +53,17 @@ pub trait RunStore: Send + Sync {
 
     /// Reserves one request to a model, just before it leaves. A reservation that is repeated word for word while it is
     /// open is the same one.
-    async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation) -> Result<RequestId, StoreError>;
+    async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation)
+    -> Result<RequestId, StoreError>;
 
     /// Charges a request that brought no turn. A request that is not `reserved` is left as it is.
-    async fn close_request(&self, lease: &RunLease, request: RequestId, end: RequestEnd, at: Timestamp) -> Result<(), StoreError>;
+    async fn close_request(
+        &self,
+        lease: &RunLease,
+        request: RequestId,
+        end: RequestEnd,
+        at: Timestamp,
+    ) -> Result<(), StoreError>;
 
     /// Charges every request that is still `reserved` as `baseline`: its process died before it was answered.
     async fn close_lost_requests(&self, lease: &RunLease, at: Timestamp) -> Result<u32, StoreError>;
@@ -65,7 +77,12 @@ pub trait RunStore: Send + Sync {
 
     /// Appends messages between turns (resume notes, guidance), at the current `turn_index`; refused while a turn is open.
     /// Messages that are the end of the history already are not appended again.
-    async fn append_messages(&self, lease: &RunLease, messages: Vec<ua_core::Message>, at: Timestamp) -> Result<(), StoreError>;
+    async fn append_messages(
+        &self,
+        lease: &RunLease,
+        messages: Vec<ua_core::Message>,
+        at: Timestamp,
+    ) -> Result<(), StoreError>;
 
     /// Writes a checkpoint marker.
     async fn save_checkpoint(&self, lease: &RunLease, checkpoint: NewCheckpoint) -> Result<(), StoreError>;

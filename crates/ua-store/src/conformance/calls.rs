@@ -37,7 +37,10 @@ pub async fn a_start_claims_the_key(store: &dyn Store) {
 
     let [attempt] = &store.attempts(&call.call_id).await.unwrap()[..] else { panic!("one attempt") };
     assert_eq!((attempt.attempt, attempt.epoch, attempt.started_at), (1, 1, at(5)));
-    assert_eq!((&attempt.server_generation, attempt.ended_at, &attempt.outcome), (&start.server_generation, None, &None));
+    assert_eq!(
+        (&attempt.server_generation, attempt.ended_at, &attempt.outcome),
+        (&start.server_generation, None, &None)
+    );
 }
 
 /// While a call that runs, is unknown or succeeded holds a key, no other call starts under it; a definite failure frees it.
@@ -88,7 +91,8 @@ pub async fn attempts_are_numbered_and_keep_their_key(store: &dyn Store) {
     assert_eq!((unknown.status, unknown.error_code.as_deref()), (CallStatus::Unknown, Some("lost")));
 
     let attempts = store.attempts(&call_id("call_1")).await.unwrap();
-    let outcomes: Vec<_> = attempts.iter().map(|attempt| (attempt.attempt, attempt.outcome.as_deref(), attempt.ended_at)).collect();
+    let outcomes: Vec<_> =
+        attempts.iter().map(|attempt| (attempt.attempt, attempt.outcome.as_deref(), attempt.ended_at)).collect();
     assert_eq!(outcomes, [(1, Some("not_sent"), Some(at(6))), (2, Some("lost"), Some(at(6)))]);
     assert_eq!(attempts[1].detail.as_deref(), Some("the connection was cut"));
     assert_eq!(store.receipt(&call_id("call_1")).await.unwrap(), None);
@@ -114,7 +118,8 @@ pub async fn only_legal_moves_are_made(store: &dyn Store) {
             let outcome = match event {
                 CallEvent::Started => store.start_attempt(lease, samples::start(&id, attempt + 1, &id)).await.map(drop),
                 CallEvent::Succeeded if from == CallStatus::Unknown => {
-                    let resolved = store.resolve_unknown(lease, &call.call_id, happened(EvidenceLevel::Verified), None, at(9));
+                    let resolved =
+                        store.resolve_unknown(lease, &call.call_id, happened(EvidenceLevel::Verified), None, at(9));
                     resolved.await.map(drop)
                 }
                 CallEvent::Succeeded => settle(CallStatus::Succeeded).await.map(drop),
@@ -129,15 +134,12 @@ pub async fn only_legal_moves_are_made(store: &dyn Store) {
                 CallEvent::OutcomeLost => store.settle_attempt(lease, samples::lost(&id, attempt)).await.map(drop),
                 CallEvent::Cancelled => store.cancel_calls(lease, vec![cancel(&id)], at(9)).await,
             };
-            match from.on(event) {
-                Ok(to) => {
-                    outcome.unwrap_or_else(|error| panic!("{from} {event:?}: {error}"));
-                    assert_eq!(store.call(&call.call_id).await.unwrap().status, to, "{from} {event:?}");
-                }
-                Err(_) => {
-                    assert!(matches!(outcome, Err(StoreError::Conflict { .. })), "{from} {event:?}: {outcome:?}");
-                    assert_eq!(scene.records().await, before, "{from} {event:?}");
-                }
+            if let Ok(to) = from.on(event) {
+                outcome.unwrap_or_else(|error| panic!("{from} {event:?}: {error}"));
+                assert_eq!(store.call(&call.call_id).await.unwrap().status, to, "{from} {event:?}");
+            } else {
+                assert!(matches!(outcome, Err(StoreError::Conflict { .. })), "{from} {event:?}: {outcome:?}");
+                assert_eq!(scene.records().await, before, "{from} {event:?}");
             }
         }
     }
@@ -157,12 +159,16 @@ pub async fn a_reply_is_stored_before_it_is_understood(store: &dyn Store) {
     refused(store.settle_attempt(&scene.lease, reply()).await, "stored already");
     refused(store.settle_attempt(&scene.lease, samples::lost("call_1", 1)).await, "stored already");
 
-    let interpret = |status| store.interpret_receipt(&scene.lease, &id, samples::settlement(status), Durability::Synced, at(9));
+    let interpret =
+        |status| store.interpret_receipt(&scene.lease, &id, samples::settlement(status), Durability::Synced, at(9));
     refused(interpret(CallStatus::Running).await, "never means");
     let call = interpret(CallStatus::Succeeded).await.unwrap();
     assert_eq!((call.status, call.external_correlation_id.as_deref()), (CallStatus::Succeeded, Some("msg_1")));
     let understood = store.receipt(&id).await.unwrap().unwrap();
-    assert_eq!(understood, crate::ReceiptRecord { settlement: Some(samples::settlement(CallStatus::Succeeded)), ..receipt });
+    assert_eq!(
+        understood,
+        crate::ReceiptRecord { settlement: Some(samples::settlement(CallStatus::Succeeded)), ..receipt }
+    );
     refused(interpret(CallStatus::FailedReported).await, "stored already");
     assert_eq!(store.receipt(&id).await.unwrap().unwrap(), understood);
     assert_eq!(scene.records().await.receipts, vec![understood]);
@@ -173,7 +179,10 @@ pub async fn a_reply_may_leave_the_outcome_open(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
     scene.call_that_is("call_1", CallStatus::Running).await;
     let open = Settlement { possible_effect: Some(PossibleEffect::Maybe), ..samples::settlement(CallStatus::Unknown) };
-    let end = AttemptEnd::Replied { raw: RawReply::HttpStatus { status: 502, body: "bad gateway".to_owned() }, settlement: Some(open) };
+    let end = AttemptEnd::Replied {
+        raw: RawReply::HttpStatus { status: 502, body: "bad gateway".to_owned() },
+        settlement: Some(open),
+    };
     let call = store.settle_attempt(&scene.lease, samples::ended("call_1", 1, end)).await.unwrap();
     assert_eq!((call.status, call.possible_effect), (CallStatus::Unknown, Some(PossibleEffect::Maybe)));
     assert_eq!(store.unknown_calls().await.unwrap(), vec![call]);
@@ -195,7 +204,9 @@ pub async fn a_recovery_loses_only_what_was_not_answered(store: &dyn Store) {
     let other = Scene::begin(store, "run_2").await;
     other.call_that_is("call_9", CallStatus::Running).await;
     scene.turn((1..=4).map(|n| samples::planned_email(&format!("call_{n}"), 1, n)).collect()).await;
-    for (id, status) in [("call_4", CallStatus::Running), ("call_2", CallStatus::Running), ("call_1", CallStatus::Running)] {
+    for (id, status) in
+        [("call_4", CallStatus::Running), ("call_2", CallStatus::Running), ("call_1", CallStatus::Running)]
+    {
         scene.bring(id, status).await;
     }
     let end = AttemptEnd::Replied { raw: samples::raw(), settlement: None };
@@ -229,7 +240,8 @@ pub async fn evidence_settles_an_unknown_call(store: &dyn Store) {
         evidence: EvidenceLevel::Reconciled,
     };
     refused(store.resolve_unknown(&scene.lease, &id, no, None, at(30)).await, "no evidence");
-    let call = store.resolve_unknown(&scene.lease, &id, happened(EvidenceLevel::Reconciled), None, at(31)).await.unwrap();
+    let call =
+        store.resolve_unknown(&scene.lease, &id, happened(EvidenceLevel::Reconciled), None, at(31)).await.unwrap();
     assert_eq!((call.status, call.resolution, call.attempt), (CallStatus::Succeeded, Some(Resolution::Happened), 1));
     assert_eq!((call.error_code.as_deref(), call.external_correlation_id.as_deref()), (None, Some("msg_1")));
     let receipt = store.receipt(&id).await.unwrap().unwrap();
@@ -266,7 +278,8 @@ pub async fn a_skipped_call_stays_unknown_and_lets_its_turn_commit(store: &dyn S
     assert_eq!(store.unknown_calls().await.unwrap(), Vec::new());
     assert_eq!(store.key_holder(scene.run_id(), &key("call_1")).await.unwrap(), Some(call));
     scene.commit(1).await;
-    let late = store.resolve_unknown(&scene.lease, &id, happened(EvidenceLevel::Reconciled), None, at(40)).await.unwrap();
+    let late =
+        store.resolve_unknown(&scene.lease, &id, happened(EvidenceLevel::Reconciled), None, at(40)).await.unwrap();
     assert_eq!((late.status, late.resolution), (CallStatus::Succeeded, Some(Resolution::Happened)));
 }
 
@@ -278,7 +291,10 @@ pub async fn a_duplicate_takes_the_receipt_of_its_twin(store: &dyn Store) {
     child.call_that_is("call_2", CallStatus::Prepared).await;
     let outcome = store.deduplicate_call(&child.lease, &call_id("call_2"), &twin.call_id, &key("call_1"), at(9)).await;
     let call = outcome.unwrap();
-    assert_eq!((call.status, call.attempt, call.resolution), (CallStatus::Succeeded, 0, Some(Resolution::Deduplicated)));
+    assert_eq!(
+        (call.status, call.attempt, call.resolution),
+        (CallStatus::Succeeded, 0, Some(Resolution::Deduplicated))
+    );
     assert_eq!((&call.deduplicated_from, &call.idempotency_key), (&Some(twin.call_id.clone()), &Some(key("call_1"))));
     assert_eq!(call.external_correlation_id, twin.external_correlation_id);
     assert_eq!(store.call(&call.call_id).await.unwrap(), call);
@@ -305,7 +321,8 @@ pub async fn a_duplicate_needs_a_twin(store: &dyn Store) {
     refused(dedupe("call_1", "call_1").await, "call_1 is not");
     assert_eq!(scene.records().await, before);
     dedupe("call_3", "call_3").await.unwrap();
-    let outcome = store.deduplicate_call(&scene.lease, &call_id("call_4"), &call_id("call_1"), &key("call_3"), at(9)).await;
+    let outcome =
+        store.deduplicate_call(&scene.lease, &call_id("call_4"), &call_id("call_1"), &key("call_3"), at(9)).await;
     refused(outcome, "call_1 is not");
 }
 

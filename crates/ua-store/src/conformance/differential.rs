@@ -1,11 +1,14 @@
 //! The same random writes for two stores: they answer alike, and their rows are equal.
 
-use ua_core::{CallStatus, Entropy as _, EvidenceLevel, Message, Origin, QuestionId, RunStatus, SeededEntropy, StepStatus};
+use ua_core::{
+    CallStatus, Entropy as _, EvidenceLevel, Message, Origin, QuestionId, Resolution, RunStatus, SeededEntropy,
+    StepStatus,
+};
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{Scene, cancel};
 use crate::commit::{AttemptEnd, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
-use crate::record::{Choice, QuestionStatus, ReplayStatus, RunLease, RunRecords};
+use crate::record::{Choice, QuestionStatus, ReplayStatus, RequestStatus, RunLease, RunRecords};
 use crate::{Durability, Store};
 
 const RUNS: [&str; 3] = ["run_1", "run_2", "run_3"];
@@ -43,10 +46,19 @@ async fn same_reads(model: &dyn Store, other: &dyn Store, seed: u64) {
         let id = run_id(name);
         assert_eq!(model.history(&id).await.unwrap(), other.history(&id).await.unwrap(), "seed {seed}");
         for call in model.calls(&id, None).await.unwrap() {
-            assert_eq!(model.events(&call.call_id).await.unwrap(), other.events(&call.call_id).await.unwrap(), "seed {seed}");
-            assert_eq!(model.receipt(&call.call_id).await.unwrap(), other.receipt(&call.call_id).await.unwrap(), "seed {seed}");
+            assert_eq!(
+                model.events(&call.call_id).await.unwrap(),
+                other.events(&call.call_id).await.unwrap(),
+                "seed {seed}"
+            );
+            assert_eq!(
+                model.receipt(&call.call_id).await.unwrap(),
+                other.receipt(&call.call_id).await.unwrap(),
+                "seed {seed}"
+            );
             if let Some(key) = &call.idempotency_key {
-                let holders = (model.key_holder(&call.root_run_id, key).await, other.key_holder(&call.root_run_id, key).await);
+                let holders =
+                    (model.key_holder(&call.root_run_id, key).await, other.key_holder(&call.root_run_id, key).await);
                 assert_eq!(holders.0.unwrap(), holders.1.unwrap(), "seed {seed}");
             }
         }
@@ -96,16 +108,72 @@ enum Write {
     RequestCancel,
 }
 
+/// Half of the writes go on with the run as its driver would; the others are anything.
 fn choose(dice: &Dice, records: &RunRecords, number: u32) -> Write {
+    if dice.one_in(2) { go_on(dice, records, number) } else { anything(dice, records, number) }
+}
+
+fn go_on(dice: &Dice, records: &RunRecords, number: u32) -> Write {
+    if records.run.status != RunStatus::Running {
+        return Write::Acquire;
+    }
+    let Some(open) = records.open_turn() else {
+        let turn = records.run.turn_index + 1;
+        let current = records.steps.last().filter(|step| step.status == StepStatus::Running);
+        let reserved = records.requests.last().filter(|request| request.status == RequestStatus::Reserved);
+        return match (current, reserved) {
+            (None, _) => Write::Step { name: format!("step_{number}"), close: None },
+            (Some(_), None) => Write::Request { turn, close: None },
+            (Some(_), Some(request)) => {
+                let calls = u32::try_from(dice.below(4)).unwrap();
+                Write::Turn { turn, request: request.request_id, calls, with_usage: true }
+            }
+        };
+    };
+    let is_open = |call: &&crate::CallRecord| !call.status.is_settled() && call.resolution != Some(Resolution::Skipped);
+    let unsettled: Vec<_> = records.calls.iter().filter(is_open).collect();
+    let Some(call) = dice.pick(&unsettled) else {
+        return Write::Commit { turn: open.turn, name: format!("ckpt_{number}") };
+    };
+    let (id, attempt) = (call.call_id.to_string(), call.attempt);
+    let is_answered =
+        |a: &crate::AttemptRecord| a.call_id == call.call_id && a.attempt == attempt && a.ended_at.is_some();
+    if call.status == CallStatus::Running && records.attempts.iter().any(is_answered) {
+        Write::Interpret { call: id, status: *dice.pick(&OUTCOMES).unwrap() }
+    } else if call.status == CallStatus::Running {
+        Write::Settle { call: id, attempt, end: end(dice) }
+    } else if call.status == CallStatus::Unknown && dice.one_in(2) {
+        Write::Skip { call: id, question: None }
+    } else {
+        let key = if call.idempotency_key.is_some() { "stored".to_owned() } else { format!("k{number}") };
+        Write::Start { call: id, attempt: attempt + 1, key, max: None, approval: None, stale: false }
+    }
+}
+
+const OUTCOMES: [CallStatus; 4] =
+    [CallStatus::Succeeded, CallStatus::FailedDefinite, CallStatus::FailedReported, CallStatus::Unknown];
+
+fn end(dice: &Dice) -> AttemptEnd {
+    let settlement = Some(samples::settlement(*dice.pick(&OUTCOMES).unwrap()));
+    match dice.below(5) {
+        0 => AttemptEnd::NotSent { why: "refused".to_owned() },
+        1 => AttemptEnd::Lost { why: "cut".to_owned() },
+        2 => AttemptEnd::Replied { raw: samples::raw(), settlement: None },
+        _ => AttemptEnd::Replied { raw: samples::raw(), settlement },
+    }
+}
+
+fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
     let next = records.run.turn_index + 1;
     let turn = if dice.one_in(12) { next + 1 } else { next };
     let name = |kind: &str| format!("{kind}_{number}");
     let call = |wanted: &[CallStatus]| {
-        let plausible: Vec<_> = records.calls.iter().filter(|call| wanted.contains(&call.status) || dice.one_in(8)).collect();
+        let plausible: Vec<_> =
+            records.calls.iter().filter(|call| wanted.contains(&call.status) || dice.one_in(8)).collect();
         dice.pick(&plausible).copied()
     };
-    let call_name = |wanted: &[CallStatus]| call(wanted).map_or_else(|| "call_0".to_owned(), |call| call.call_id.to_string());
-    let statuses = [CallStatus::Succeeded, CallStatus::FailedDefinite, CallStatus::FailedReported, CallStatus::Unknown];
+    let call_name =
+        |wanted: &[CallStatus]| call(wanted).map_or_else(|| "call_0".to_owned(), |call| call.call_id.to_string());
     let question = |status: QuestionStatus| {
         let waiting: Vec<_> = records.questions.iter().filter(|question| question.status == status).collect();
         dice.pick(&waiting).map(|question| question.question_id.clone())
@@ -140,7 +208,8 @@ fn choose(dice: &Dice, records: &RunRecords, number: u32) -> Write {
         15..=18 => {
             let call = call(&[CallStatus::Prepared, CallStatus::FailedDefinite, CallStatus::Unknown]);
             let stored = call.and_then(|call| call.idempotency_key.clone());
-            let key = if stored.is_some() && !dice.one_in(9) { "stored".to_owned() } else { format!("k{}", dice.below(6)) };
+            let key =
+                if stored.is_some() && !dice.one_in(9) { "stored".to_owned() } else { format!("k{}", dice.below(6)) };
             Write::Start {
                 call: call.map_or_else(|| "call_0".to_owned(), |call| call.call_id.to_string()),
                 attempt: call.map_or(1, |call| call.attempt + 1) + u32::from(dice.one_in(12)),
@@ -152,19 +221,13 @@ fn choose(dice: &Dice, records: &RunRecords, number: u32) -> Write {
         }
         19..=21 => {
             let call = call(&[CallStatus::Running]);
-            let status = *dice.pick(&statuses).unwrap();
             Write::Settle {
                 call: call.map_or_else(|| "call_0".to_owned(), |call| call.call_id.to_string()),
                 attempt: call.map_or(1, |call| call.attempt),
-                end: match dice.below(4) {
-                    0 => AttemptEnd::NotSent { why: "refused".to_owned() },
-                    1 => AttemptEnd::Lost { why: "cut".to_owned() },
-                    2 => AttemptEnd::Replied { raw: samples::raw(), settlement: None },
-                    _ => AttemptEnd::Replied { raw: samples::raw(), settlement: Some(samples::settlement(status)) },
-                },
+                end: end(dice),
             }
         }
-        22 => Write::Interpret { call: call_name(&[CallStatus::Running]), status: *dice.pick(&statuses).unwrap() },
+        22 => Write::Interpret { call: call_name(&[CallStatus::Running]), status: *dice.pick(&OUTCOMES).unwrap() },
         23 => Write::Deduplicate {
             call: call_name(&[CallStatus::Prepared]),
             from: call_name(&[CallStatus::Succeeded]),
@@ -187,7 +250,10 @@ fn choose(dice: &Dice, records: &RunRecords, number: u32) -> Write {
             if dice.one_in(4) {
                 Write::Close { question: open }
             } else {
-                Write::Answer { question: open, choice: *dice.pick(&[Choice::Execute, Choice::Skip, Choice::Continue]).unwrap() }
+                Write::Answer {
+                    question: open,
+                    choice: *dice.pick(&[Choice::Execute, Choice::Skip, Choice::Continue]).unwrap(),
+                }
             }
         }
     }
@@ -200,18 +266,23 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
     let older = RunLease { epoch: run.lease_epoch.saturating_sub(1), ..newest.clone() };
     let lease = |stale: bool| if stale { &older } else { &newest };
     let step = run.current_step_id.as_ref().map_or("step_0", |step| step.as_str());
-    let stored_key = |call: &str, text: &str| match records.call(&call_id(call)).and_then(|call| call.idempotency_key.clone()) {
-        Some(stored) if text == "stored" => stored,
-        _ => key(text),
-    };
+    let stored_key =
+        |call: &str, text: &str| match records.call(&call_id(call)).and_then(|call| call.idempotency_key.clone()) {
+            Some(stored) if text == "stored" => stored,
+            _ => key(text),
+        };
     let now = at(100);
     match write {
         Write::Acquire => told(store.acquire_run(&run.run_id, &samples::owner(200), now).await),
         Write::Park { status, stale } => told(store.end_run(lease(*stale), samples::run_end(*status)).await),
         Write::Step { name, close: None } => told(store.open_step(&newest, samples::new_step(name)).await),
-        Write::Step { name, close: Some(status) } => told(store.close_step(&newest, samples::step_end(name, *status)).await),
+        Write::Step { name, close: Some(status) } => {
+            told(store.close_step(&newest, samples::step_end(name, *status)).await)
+        }
         Write::Request { turn, close: None } => told(store.reserve_request(&newest, samples::reservation(*turn)).await),
-        Write::Request { turn, close: Some(end) } => told(store.close_request(&newest, u64::from(*turn), *end, now).await),
+        Write::Request { turn, close: Some(end) } => {
+            told(store.close_request(&newest, u64::from(*turn), *end, now).await)
+        }
         Write::LostRequests => told(store.close_lost_requests(&newest, now).await),
         Write::Turn { turn, request, calls, with_usage } => {
             let calls = (1..=*calls).map(|n| {
@@ -261,9 +332,9 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             };
             told(store.resolve_unknown(&newest, &call_id(call), resolution, question.as_ref(), now).await)
         }
-        Write::Skip { call, question } => {
-            told(store.resolve_unknown(&newest, &call_id(call), UnknownResolution::Skipped, question.as_ref(), now).await)
-        }
+        Write::Skip { call, question } => told(
+            store.resolve_unknown(&newest, &call_id(call), UnknownResolution::Skipped, question.as_ref(), now).await,
+        ),
         Write::Replay { call } => told(store.note_replay(&newest, &call_id(call), ReplayStatus::Held, now).await),
         Write::Ask { name, call } => {
             let mut question = samples::question(name, call.as_deref());
@@ -276,6 +347,6 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
     }
 }
 
-fn told<T: std::fmt::Debug>(outcome: Result<T, crate::StoreError>) -> String {
+fn told(outcome: impl std::fmt::Debug) -> String {
     format!("{outcome:?}")
 }

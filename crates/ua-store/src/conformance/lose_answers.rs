@@ -63,7 +63,12 @@ impl RunStore for LoseAnswers<'_> {
         self.answered(self.store.request_cancel(run, reason, at).await)
     }
 
-    async fn acquire_run(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Result<(RunLease, RunRecord), StoreError> {
+    async fn acquire_run(
+        &self,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError> {
         self.answered(self.store.acquire_run(run, owner, at).await)
     }
 
@@ -83,11 +88,21 @@ impl RunStore for LoseAnswers<'_> {
         self.answered(self.store.close_step(lease, end).await)
     }
 
-    async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation) -> Result<RequestId, StoreError> {
+    async fn reserve_request(
+        &self,
+        lease: &RunLease,
+        reservation: RequestReservation,
+    ) -> Result<RequestId, StoreError> {
         self.answered(self.store.reserve_request(lease, reservation).await)
     }
 
-    async fn close_request(&self, lease: &RunLease, request: RequestId, end: RequestEnd, at: Timestamp) -> Result<(), StoreError> {
+    async fn close_request(
+        &self,
+        lease: &RunLease,
+        request: RequestId,
+        end: RequestEnd,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         self.answered(self.store.close_request(lease, request, end, at).await)
     }
 
@@ -158,11 +173,25 @@ impl LedgerStore for LoseAnswers<'_> {
         self.answered(self.store.settle_attempt(lease, settle).await)
     }
 
-    async fn interpret_receipt(&self, lease: &RunLease, call: &CallId, settlement: Settlement, durability: Durability, at: Timestamp) -> Result<CallRecord, StoreError> {
+    async fn interpret_receipt(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        settlement: Settlement,
+        durability: Durability,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
         self.answered(self.store.interpret_receipt(lease, call, settlement, durability, at).await)
     }
 
-    async fn deduplicate_call(&self, lease: &RunLease, call: &CallId, from: &CallId, key: &IdempotencyKey, at: Timestamp) -> Result<CallRecord, StoreError> {
+    async fn deduplicate_call(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        from: &CallId,
+        key: &IdempotencyKey,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
         self.answered(self.store.deduplicate_call(lease, call, from, key, at).await)
     }
 
@@ -174,11 +203,24 @@ impl LedgerStore for LoseAnswers<'_> {
         self.answered(self.store.mark_lost(lease, why, at).await)
     }
 
-    async fn resolve_unknown(&self, lease: &RunLease, call: &CallId, resolution: UnknownResolution, question: Option<&QuestionId>, at: Timestamp) -> Result<CallRecord, StoreError> {
+    async fn resolve_unknown(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        resolution: UnknownResolution,
+        question: Option<&QuestionId>,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
         self.answered(self.store.resolve_unknown(lease, call, resolution, question, at).await)
     }
 
-    async fn note_replay(&self, lease: &RunLease, call: &CallId, status: ReplayStatus, at: Timestamp) -> Result<(), StoreError> {
+    async fn note_replay(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        status: ReplayStatus,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         self.answered(self.store.note_replay(lease, call, status, at).await)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A store's own tests name their harness once, and each promise becomes a test of that name:
 //!
-//! ```ignore
+//! ```text
 //! ua_store::conformance_tests!(fresh_harness);
 //! ```
 //!

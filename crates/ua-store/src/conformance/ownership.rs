@@ -74,7 +74,10 @@ pub async fn each_owner_has_the_next_epoch(store: &dyn Store) {
     store.end_run(&first, samples::run_end(RunStatus::Stopped)).await.unwrap();
 
     let (second, run) = store.acquire_run(&id, &samples::owner(101), at(2)).await.unwrap();
-    assert_eq!((second.epoch, run.status, run.stop_reason, run.status_detail.clone()), (2, RunStatus::Running, None, None));
+    assert_eq!(
+        (second.epoch, run.status, run.stop_reason, run.status_detail.clone()),
+        (2, RunStatus::Running, None, None)
+    );
     assert_eq!(run.traces, vec![samples::owner(100).trace, samples::owner(101).trace]);
     assert_eq!(store.run(&id).await.unwrap(), run);
     store.check_lease(&second).await.unwrap();

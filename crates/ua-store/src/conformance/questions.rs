@@ -91,7 +91,10 @@ pub async fn a_resolution_closes_its_question(store: &dyn Store) {
     };
     let (one, two) = (call_id("call_1"), call_id("call_2"));
     let (first, second) = (question_id("q_1"), question_id("q_2"));
-    refused(store.resolve_unknown(&scene.lease, &one, happened(), Some(&second), at(61)).await, "not about call call_1");
+    refused(
+        store.resolve_unknown(&scene.lease, &one, happened(), Some(&second), at(61)).await,
+        "not about call call_1",
+    );
     store.resolve_unknown(&scene.lease, &one, happened(), Some(&first), at(62)).await.unwrap();
     let question = store.question(&first).await.unwrap();
     assert_eq!((question.status, question.answer.unwrap().applied_at), (QuestionStatus::Closed, Some(at(62))));

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use ua_core::{
-    Block, CallId, CallPolicy, CallStatus, CheckpointId, EffectKind, IdempotencyKey, Message, ModelTurn, OnUnknown, Origin,
-    PlannedCall, Position, QuestionId, RawReply, RunId, RunSpec, RunStatus, RunStop, Settlement, Sha256, SideEffectClass,
-    StepId, StepStatus, StopReason, Timestamp, ToolContent, ToolName, ToolNamespace, ToolUse, Trace, Usage, sha256,
+    Block, CallId, CallPolicy, CallStatus, CheckpointId, EffectKind, IdempotencyKey, Message, ModelTurn, OnUnknown,
+    Origin, PlannedCall, Position, QuestionId, RawReply, RunId, RunSpec, RunStatus, RunStop, Settlement, Sha256,
+    SideEffectClass, StepId, StepStatus, StopReason, Timestamp, ToolContent, ToolName, ToolNamespace, ToolUse, Trace,
+    Usage, sha256,
 };
 
+use crate::Durability;
 use crate::commit::{
     AttemptEnd, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestReservation, RunEnd, SettleAttempt,
     StartAttempt, StepEnd, TurnCommit, TurnDraft,
 };
 use crate::record::{CheckpointKind, Choice, OwnerStamp, QuestionKind, RequestId};
-use crate::Durability;
 
 /// An instant, `seconds` after a fixed one.
 pub fn at(seconds: i64) -> Timestamp {
@@ -53,8 +54,10 @@ pub fn key(text: &str) -> IdempotencyKey {
 
 /// A small contract.
 pub fn spec() -> RunSpec {
-    RunSpec::parse(r#"{"objective": "write the report and send it once", "inputs": {"to": "boss@example.com", "ratio": 0.1}}"#)
-        .unwrap()
+    RunSpec::parse(
+        r#"{"objective": "write the report and send it once", "inputs": {"to": "boss@example.com", "ratio": 0.1}}"#,
+    )
+    .unwrap()
 }
 
 /// A run to be submitted.
@@ -136,7 +139,11 @@ pub fn planned_call(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
         args_hash: sha256(arguments.to_string()),
         arguments,
         tool_digest: Some(sha256("read_file")),
-        policy: CallPolicy { class: SideEffectClass::ReadOnly, on_unknown: OnUnknown::Redo, ..CallPolicy::unclassified() },
+        policy: CallPolicy {
+            class: SideEffectClass::ReadOnly,
+            on_unknown: OnUnknown::Redo,
+            ..CallPolicy::unclassified()
+        },
         refusal: None,
     }
 }
@@ -154,7 +161,11 @@ pub fn planned_email(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
 pub fn reply(turn: u32, calls: &[PlannedCall]) -> ModelTurn {
     let mut blocks = vec![Block::text(format!("Turn {turn}."))];
     blocks.extend(calls.iter().map(|call| {
-        Block::ToolUse(ToolUse { id: call.tool_use_id.clone(), name: call.name.raw.clone(), input: call.arguments.clone() })
+        Block::ToolUse(ToolUse {
+            id: call.tool_use_id.clone(),
+            name: call.name.raw.clone(),
+            input: call.arguments.clone(),
+        })
     }));
     ModelTurn {
         blocks,

@@ -1,9 +1,7 @@
 //! Turns, the history, steps, checkpoints and what model requests cost.
 
 use serde_json::json;
-use ua_core::{
-    CallStatus, Message, Origin, Refusal, Resolution, Role, RunStatus, StepStatus, Usage,
-};
+use ua_core::{CallStatus, Message, Origin, Refusal, Resolution, Role, RunStatus, StepStatus, Usage};
 
 use super::samples::{self, at, call_id, checkpoint_id, step_id};
 use super::{Scene, refused};
@@ -27,13 +25,19 @@ pub async fn a_turn_is_recorded_whole(store: &dyn Store) {
     assert_eq!(records.messages[1].message, reply.into_message());
     assert_eq!((records.messages[1].seq, records.messages[1].turn), (2, 1));
     let [request] = records.requests.as_slice() else { panic!("{:?}", records.requests) };
-    assert_eq!((request.status, request.usage, request.closed_at), (RequestStatus::Actual, samples::usage(), Some(at(4))));
+    assert_eq!(
+        (request.status, request.usage, request.closed_at),
+        (RequestStatus::Actual, samples::usage(), Some(at(4)))
+    );
 
     assert_eq!(records.calls.len(), 2);
     for (call, planned) in records.calls.iter().zip(&planned) {
         assert_eq!((call.status, call.attempt, &call.idempotency_key), (CallStatus::Prepared, 0, &None));
         assert_eq!((&call.call_id, call.position, &call.name), (&planned.call_id, planned.position, &planned.name));
-        assert_eq!((&call.arguments, call.args_hash, &call.policy), (&planned.arguments, planned.args_hash, &planned.policy));
+        assert_eq!(
+            (&call.arguments, call.args_hash, &call.policy),
+            (&planned.arguments, planned.args_hash, &planned.policy)
+        );
         assert_eq!((&call.tool_use_id, call.tool_digest), (&planned.tool_use_id, planned.tool_digest));
         assert_eq!(&store.call(&call.call_id).await.unwrap(), call);
     }
@@ -170,11 +174,18 @@ pub async fn a_request_is_charged_once(store: &dyn Store) {
     for (number, (end, status, charged)) in (1_u64..).zip(ends) {
         let request = store.reserve_request(lease, samples::reservation(1)).await.unwrap();
         assert_eq!(request, number);
-        assert_eq!(store.reserve_request(lease, samples::reservation(1)).await.unwrap(), number, "a repeated reservation");
+        assert_eq!(
+            store.reserve_request(lease, samples::reservation(1)).await.unwrap(),
+            number,
+            "a repeated reservation"
+        );
         store.close_request(lease, request, end, at(4)).await.unwrap();
         store.close_request(lease, request, RequestEnd::Actual(Usage::default()), at(5)).await.unwrap();
         let stored = scene.records().await.requests.pop().unwrap();
-        assert_eq!((stored.request_id, stored.status, stored.usage, stored.closed_at), (number, status, charged, Some(at(4))));
+        assert_eq!(
+            (stored.request_id, stored.status, stored.usage, stored.closed_at),
+            (number, status, charged, Some(at(4)))
+        );
         refused(store.record_turn(lease, samples::draft(step, 1, request, Vec::new())).await, "charged before");
     }
     let request = store.reserve_request(lease, samples::reservation(1)).await.unwrap();
@@ -195,7 +206,10 @@ pub async fn requests_of_a_dead_process_are_charged_as_estimated(store: &dyn Sto
     assert_eq!(store.close_lost_requests(&lease, at(10)).await.unwrap(), 2);
     assert_eq!(store.close_lost_requests(&lease, at(11)).await.unwrap(), 0);
     for request in scene.records().await.requests {
-        assert_eq!((request.status, request.usage.input_tokens, request.closed_at), (RequestStatus::Baseline, 1_200, Some(at(10))));
+        assert_eq!(
+            (request.status, request.usage.input_tokens, request.closed_at),
+            (RequestStatus::Baseline, 1_200, Some(at(10)))
+        );
     }
 }
 
@@ -226,14 +240,20 @@ pub async fn steps_are_numbered_and_end_once(store: &dyn Store) {
     let mut end = samples::step_end(&scene.step, StepStatus::Failed);
     end.error_code = Some("budget".to_owned());
     let closed = store.close_step(&scene.lease, end.clone()).await.unwrap();
-    assert_eq!((closed.status, closed.error_code.as_deref(), closed.last_turn), (StepStatus::Failed, Some("budget"), Some(1)));
+    assert_eq!(
+        (closed.status, closed.error_code.as_deref(), closed.last_turn),
+        (StepStatus::Failed, Some("budget"), Some(1))
+    );
     refused(store.close_step(&scene.lease, end).await, "failed already");
 
     let second = store.open_step(&scene.lease, samples::new_step("step_2")).await.unwrap();
     assert_eq!((second.step_index, second.first_turn, second.status), (2, 2, StepStatus::Running));
     let again = store.open_step(&scene.lease, samples::new_step("step_2")).await;
     assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
-    refused(store.close_step(&scene.lease, samples::step_end("step_2", StepStatus::Running)).await, "does not end running");
+    refused(
+        store.close_step(&scene.lease, samples::step_end("step_2", StepStatus::Running)).await,
+        "does not end running",
+    );
     let records = scene.records().await;
     assert_eq!(records.steps, vec![closed, second]);
     assert_eq!(records.run.current_step_id, Some(step_id("step_2")));

@@ -150,7 +150,13 @@ impl LedgerStore for MemStore {
         Ok(call)
     }
 
-    async fn note_replay(&self, lease: &RunLease, call: &CallId, status: ReplayStatus, at: Timestamp) -> Result<(), StoreError> {
+    async fn note_replay(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        status: ReplayStatus,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut model = self.model();
         let call = rules::replay_noted(leased_call(&model, lease, call)?, status, at);
         model.put_call(call, lease.epoch);
@@ -166,7 +172,8 @@ impl LedgerStore for MemStore {
     }
 
     async fn unknown_calls(&self) -> Result<Vec<CallRecord>, StoreError> {
-        let is_open = |call: &&CallRecord| call.status == CallStatus::Unknown && call.resolution != Some(Resolution::Skipped);
+        let is_open =
+            |call: &&CallRecord| call.status == CallStatus::Unknown && call.resolution != Some(Resolution::Skipped);
         Ok(oldest_first(self.model().calls.iter().filter(is_open).cloned().collect()))
     }
 

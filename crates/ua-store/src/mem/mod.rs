@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use ua_core::{Message, QuestionId, RunId, Timestamp};
 
 use crate::commit::{
-    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd, TurnCommit,
-    TurnDraft,
+    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd,
+    TurnCommit, TurnDraft,
 };
 use crate::error::{RowRef, StoreError};
 use crate::record::{
@@ -74,7 +74,12 @@ impl RunStore for MemStore {
         Ok(run)
     }
 
-    async fn acquire_run(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Result<(RunLease, RunRecord), StoreError> {
+    async fn acquire_run(
+        &self,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError> {
         let mut model = self.model();
         let (lease, run) = rules::run_acquired(model.run(run)?, owner, at)?;
         let current = run.current_step_id.as_ref().and_then(|step| model.step(step));
@@ -121,7 +126,11 @@ impl RunStore for MemStore {
         Ok(step)
     }
 
-    async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation) -> Result<RequestId, StoreError> {
+    async fn reserve_request(
+        &self,
+        lease: &RunLease,
+        reservation: RequestReservation,
+    ) -> Result<RequestId, StoreError> {
         let mut model = self.model();
         let run = model.leased_run(lease)?;
         let last = model.requests_of(&run.run_id).last().cloned();
@@ -132,7 +141,13 @@ impl RunStore for MemStore {
         Ok(request_id)
     }
 
-    async fn close_request(&self, lease: &RunLease, request: RequestId, end: RequestEnd, at: Timestamp) -> Result<(), StoreError> {
+    async fn close_request(
+        &self,
+        lease: &RunLease,
+        request: RequestId,
+        end: RequestEnd,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut model = self.model();
         model.leased_run(lease)?;
         let stored = model.request(&lease.run_id, request);
@@ -222,7 +237,9 @@ impl RunStore for MemStore {
         model.leased_run(lease)?;
         if let Some(call) = &question.call_id {
             rules::owned_call(model.call(call)?, lease)?;
-            let is_about_it = |other: &&QuestionRecord| other.call_id.as_ref() == Some(call) && other.status != QuestionStatus::Closed;
+            let is_about_it = |other: &&QuestionRecord| {
+                other.call_id.as_ref() == Some(call) && other.status != QuestionStatus::Closed
+            };
             if let Some(earlier) = model.questions.iter().find(is_about_it) {
                 return Ok(earlier.clone());
             }

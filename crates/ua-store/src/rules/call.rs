@@ -1,8 +1,6 @@
 //! Tool calls: what a start, an answer, a loss or a person's word makes of them.
 
-use ua_core::{
-    CallEvent, CallStatus, EvidenceLevel, IdempotencyKey, RawReply, Resolution, Settlement, Timestamp,
-};
+use ua_core::{CallEvent, CallStatus, EvidenceLevel, IdempotencyKey, RawReply, Resolution, Settlement, Timestamp};
 
 use super::question::{question_closed, question_for_call};
 use super::{conflict, not_found};
@@ -18,7 +16,8 @@ pub fn owned_call(call: CallRecord, lease: &RunLease) -> Result<CallRecord, Stor
 }
 
 fn moved(mut call: CallRecord, event: CallEvent, at: Timestamp) -> Result<CallRecord, StoreError> {
-    call.status = call.status.on(event).map_err(|illegal| conflict("tool_calls", &call.call_id, illegal.to_string()))?;
+    call.status =
+        call.status.on(event).map_err(|illegal| conflict("tool_calls", &call.call_id, illegal.to_string()))?;
     call.updated_at = at;
     Ok(call)
 }
@@ -97,7 +96,8 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
 
 fn consumed(question: QuestionRecord, call: &CallRecord, at: Timestamp) -> Result<QuestionRecord, StoreError> {
     question_for_call(&question, &call.call_id)?;
-    let says_go = question.answer.as_ref().is_some_and(|answer| matches!(answer.choice, Choice::Execute | Choice::Continue));
+    let says_go =
+        question.answer.as_ref().is_some_and(|answer| matches!(answer.choice, Choice::Execute | Choice::Continue));
     if question.status != QuestionStatus::Answered || !says_go {
         return Err(conflict("questions", &question.question_id, "it holds no unused answer that lets the call run"));
     }
@@ -128,7 +128,8 @@ pub fn call_settled(
         return Err(conflict("tool_calls", &call.call_id, why));
     }
     let stored = stored.filter(|stored| stored.ended_at.is_none());
-    let mut stored = stored.ok_or_else(|| conflict("tool_calls", &call.call_id, "the reply of this attempt is stored already"))?;
+    let mut stored =
+        stored.ok_or_else(|| conflict("tool_calls", &call.call_id, "the reply of this attempt is stored already"))?;
     stored.ended_at = Some(at);
     let (call, outcome, detail, receipt) = match end {
         AttemptEnd::NotSent { why } => {
@@ -186,7 +187,11 @@ pub fn receipt_interpreted(
 ) -> Result<(CallRecord, ReceiptRecord), StoreError> {
     let mut receipt = receipt.ok_or_else(|| not_found("tool_receipts", &call.call_id))?;
     if receipt.settlement.is_some() {
-        return Err(conflict("tool_receipts", format!("{}/{}", call.call_id, receipt.attempt), "its meaning is stored already"));
+        return Err(conflict(
+            "tool_receipts",
+            format!("{}/{}", call.call_id, receipt.attempt),
+            "its meaning is stored already",
+        ));
     }
     let call = understood(call, &settlement, at)?;
     receipt.settlement = Some(settlement);
@@ -222,11 +227,17 @@ pub fn call_cancelled(call: CallRecord, cancel: &CallCancel, at: Timestamp) -> R
 }
 
 /// A running call whose process died, and its attempt; `None` when the call is not running or its reply is stored.
-pub fn call_lost(call: &CallRecord, attempt: &AttemptRecord, why: &str, at: Timestamp) -> Option<(CallRecord, AttemptRecord)> {
+pub fn call_lost(
+    call: &CallRecord,
+    attempt: &AttemptRecord,
+    why: &str,
+    at: Timestamp,
+) -> Option<(CallRecord, AttemptRecord)> {
     if call.status != CallStatus::Running || attempt.ended_at.is_some() {
         return None;
     }
-    let settled = call_settled(call.clone(), Some(attempt.clone()), call.attempt, AttemptEnd::Lost { why: why.to_owned() }, at);
+    let settled =
+        call_settled(call.clone(), Some(attempt.clone()), call.attempt, AttemptEnd::Lost { why: why.to_owned() }, at);
     settled.ok().map(|settled| (settled.call, settled.attempt))
 }
 
@@ -243,7 +254,11 @@ pub fn call_vouched_for(
 ) -> Result<(CallRecord, ReceiptRecord), StoreError> {
     check_unknown(&call)?;
     if settlement.status != CallStatus::Succeeded {
-        return Err(conflict("tool_calls", &call.call_id, format!("evidence that it is {} is no evidence", settlement.status)));
+        return Err(conflict(
+            "tool_calls",
+            &call.call_id,
+            format!("evidence that it is {} is no evidence", settlement.status),
+        ));
     }
     let mut call = understood(call, &settlement, at)?;
     call.resolution = Some(Resolution::Happened);
@@ -289,4 +304,3 @@ pub(crate) fn counts_as_effect(call: &CallRecord, other: &CallRecord) -> bool {
         && call.status.claims_key()
         && call.deduplicated_from.is_none()
 }
-

@@ -6,8 +6,7 @@ use super::{conflict, not_found};
 use crate::commit::{NewCheckpoint, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd};
 use crate::error::StoreError;
 use crate::record::{
-    CheckpointRecord, MessageRecord, OwnerStamp, RequestRecord, RequestStatus, RunLease, RunRecord,
-    StepRecord,
+    CheckpointRecord, MessageRecord, OwnerStamp, RequestRecord, RequestStatus, RunLease, RunRecord, StepRecord,
 };
 
 /// Refuses a lease that is not the newest, or whose run is not running any more.
@@ -79,7 +78,11 @@ pub fn run_cancel_requested(mut run: RunRecord, reason: &str, at: Timestamp) -> 
 }
 
 /// The run, taken by `owner` under the next epoch. A terminal run refuses.
-pub fn run_acquired(mut run: RunRecord, owner: &OwnerStamp, at: Timestamp) -> Result<(RunLease, RunRecord), StoreError> {
+pub fn run_acquired(
+    mut run: RunRecord,
+    owner: &OwnerStamp,
+    at: Timestamp,
+) -> Result<(RunLease, RunRecord), StoreError> {
     if run.status.is_terminal() {
         return Err(conflict("runs", &run.run_id, format!("it is {}: nothing is left to do", run.status)));
     }
@@ -157,8 +160,11 @@ pub fn step_ended(mut step: StepRecord, end: StepEnd) -> Result<StepRecord, Stor
 
 /// The current step of a run that was taken again, if it was `blocked`: it goes on.
 pub fn step_resumed(step: &StepRecord, at: Timestamp) -> Option<StepRecord> {
-    (step.status == StepStatus::Blocked)
-        .then(|| StepRecord { status: StepStatus::Running, updated_at: at, ..step.clone() })
+    (step.status == StepStatus::Blocked).then(|| StepRecord {
+        status: StepStatus::Running,
+        updated_at: at,
+        ..step.clone()
+    })
 }
 
 /// A checkpoint and the run whose newest one it is. The step must be one of the run's.
@@ -217,6 +223,10 @@ pub fn request_closed(request: &RequestRecord, end: RequestEnd, at: Timestamp) -
         }
         RequestEnd::Zero => (RequestStatus::Zero, Usage::default()),
     };
-    (request.status == RequestStatus::Reserved)
-        .then(|| RequestRecord { status, usage, closed_at: Some(at), ..request.clone() })
+    (request.status == RequestStatus::Reserved).then(|| RequestRecord {
+        status,
+        usage,
+        closed_at: Some(at),
+        ..request.clone()
+    })
 }

@@ -8,9 +8,7 @@ use super::run::{checkpoint_saved, request_closed};
 use super::{conflict, not_found};
 use crate::commit::{RequestEnd, TurnCommit, TurnDraft};
 use crate::error::StoreError;
-use crate::record::{
-    CallRecord, CheckpointRecord, MessageRecord, RequestRecord, RunRecord, StepRecord, TurnRecord,
-};
+use crate::record::{CallRecord, CheckpointRecord, MessageRecord, RequestRecord, RunRecord, StepRecord, TurnRecord};
 
 /// The rows that recording a turn makes.
 #[derive(Debug)]
@@ -86,7 +84,11 @@ fn check_calls(run: &RunRecord, turn: u32, calls: &[PlannedCall]) -> Result<(), 
     let (mut ids, mut ordinals) = (BTreeSet::new(), BTreeSet::new());
     for call in calls {
         if call.position.turn != turn || call.position.ordinal == 0 {
-            return Err(conflict("tool_calls", &call.call_id, format!("its position is not in turn {turn} of run {}", run.run_id)));
+            return Err(conflict(
+                "tool_calls",
+                &call.call_id,
+                format!("its position is not in turn {turn} of run {}", run.run_id),
+            ));
         }
         if !ids.insert(&call.call_id) || !ordinals.insert(call.position.ordinal) {
             return Err(conflict("tool_calls", &call.call_id, "two calls of the turn have this id or this position"));
@@ -159,7 +161,11 @@ pub struct CommittedTurn {
 }
 
 /// The rows after a turn's commit. It must be the next one, recorded, and each of its calls settled or skipped.
-pub fn turn_committed(mut run: RunRecord, context: CommitContext<'_>, commit: TurnCommit) -> Result<CommittedTurn, StoreError> {
+pub fn turn_committed(
+    mut run: RunRecord,
+    context: CommitContext<'_>,
+    commit: TurnCommit,
+) -> Result<CommittedTurn, StoreError> {
     let CommitContext { open, calls, checkpoint_step, last_seq } = context;
     let (mut turn, mut step) = open_turn(&run, open, commit.turn)?;
     for call in calls {
@@ -209,7 +215,10 @@ pub fn notes_appended(
     }
     let end = &tail[tail.len().saturating_sub(messages.len())..];
     let is_there = end.len() == messages.len()
-        && end.iter().zip(&messages).all(|(stored, message)| stored.turn == run.turn_index && stored.message == *message);
+        && end
+            .iter()
+            .zip(&messages)
+            .all(|(stored, message)| stored.turn == run.turn_index && stored.message == *message);
     if is_there {
         return Ok(Vec::new());
     }
