@@ -1,1 +1,27 @@
-//! End-to-end test environment.
+//! What the end-to-end tests stand on: the real `ua` in a world of its own.
+//!
+//! A [`TestEnv`] is a temporary folder with its own working directory, home, workspace root and tool server, and a process
+//! environment from which nothing leaks in. What a test says about effects it counts outside the program: messages in the
+//! outbox, objects, notifications, and the lines that the tool server `forum` wrote.
+//!
+//! ```no_run
+//! use serde_json::json;
+//! use ua_e2e::TestEnv;
+//!
+//! let env = TestEnv::new("ua-e2e-forum".as_ref());
+//! let job = env.job(&json!({}), &json!([{"text": "Nothing to do."}]));
+//! env.run(&["job", &job]).code(0);
+//! assert_eq!(env.effects(), [0, 0, 0, 0]);
+//! ```
+
+mod database;
+mod model;
+mod poll;
+mod process;
+mod world;
+
+pub use database::Database;
+pub use model::Model;
+pub use poll::{eventually, until};
+pub use process::{Live, Output};
+pub use world::TestEnv;

@@ -40,7 +40,8 @@ pub(crate) struct Options {
 const EFFECTS: [&str; 4] = ["upload", "send_email", "notify", OPAQUE_TOOL];
 
 /// Tools of the job in the order of its turns.
-const TOOLS: [&str; 7] = ["crawl_parallel", "write_local_file", "render_html", "upload", "send_email", OPAQUE_TOOL, "notify"];
+const TOOLS: [&str; 7] =
+    ["crawl_parallel", "write_local_file", "render_html", "upload", "send_email", OPAQUE_TOOL, "notify"];
 
 /// The run's name.
 const RUN: &str = "acceptance";
@@ -56,7 +57,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let program = ua_program().clone();
     let bench = Bench { program, broken_rule: options.broken_rule.clone(), runtime };
-    let points = kill_points().into_iter().filter(|point| options.only.as_ref().is_none_or(|only| point.contains(only)));
+    let points =
+        kill_points().into_iter().filter(|point| options.only.as_ref().is_none_or(|only| point.contains(only)));
     let mut cells = Vec::new();
 
     let clean = bench.cell("no kill", None, None)?;
@@ -119,17 +121,35 @@ impl Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts: Vec<String> = EFFECTS.iter().zip(&self.counts).map(|(effect, count)| format!("{effect} {count}")).collect();
+        let counts: Vec<String> =
+            EFFECTS.iter().zip(&self.counts).map(|(effect, count)| format!("{effect} {count}")).collect();
         let reached = if self.reached { "" } else { " (the point was never reached)" };
-        write!(f, "{}: {}; {} after {} kill(s), {} question(s){reached}", self.point, counts.join(", "), self.outcome, self.kills, self.asked)
+        write!(
+            f,
+            "{}: {}; {} after {} kill(s), {} question(s){reached}",
+            self.point,
+            counts.join(", "),
+            self.outcome,
+            self.kills,
+            self.asked
+        )
     }
 }
 
 fn report(cells: &[Cell], options: &Options, took: Duration) -> anyhow::Result<()> {
-    let mut table = String::from("| kill point | upload | e-mail | notification | opaque comment | kills | questions | outcome |\n|---|---|---|---|---|---|---|---|\n");
+    let mut table = String::from(
+        "| kill point | upload | e-mail | notification | opaque comment | kills | questions | outcome |\n|---|---|---|---|---|---|---|---|\n",
+    );
     for cell in cells {
         let counts: Vec<String> = cell.counts.iter().map(ToString::to_string).collect();
-        table.push_str(&format!("| {} | {} | {} | {} | {} |\n", cell.point, counts.join(" | "), cell.kills, cell.asked, cell.outcome));
+        table.push_str(&format!(
+            "| {} | {} | {} | {} | {} |\n",
+            cell.point,
+            counts.join(" | "),
+            cell.kills,
+            cell.asked,
+            cell.outcome
+        ));
     }
     print!("{table}");
     let duplicates = cells.iter().filter(|cell| cell.has_duplicate()).count();
@@ -197,7 +217,15 @@ impl Bench {
             (Some(code), _) => format!("exit {code}"),
             (None, signal) => format!("signal {}", signal.unwrap_or(0)),
         };
-        let cell = Cell { point: name.to_owned(), counts: world.counts()?, kills, asked, outcome, took: started.elapsed(), reached };
+        let cell = Cell {
+            point: name.to_owned(),
+            counts: world.counts()?,
+            kills,
+            asked,
+            outcome,
+            took: started.elapsed(),
+            reached,
+        };
         if !cell.is_right() && self.broken_rule.is_none() {
             eprintln!("--- {cell}\n{}", fs::read_to_string(&world.log).unwrap_or_default());
         }
@@ -211,7 +239,10 @@ fn script() -> anyhow::Result<ua_llm::Script> {
     let jobs = workspace_root().join("fixtures/jobs").canonicalize()?;
     let mut script: Value = serde_json::from_str(&text.replace("${JOB_DIR}", &jobs.display().to_string()))?;
     let turns = script["turns"].as_array_mut().context("the script has turns")?;
-    let mail = turns.iter_mut().find(|turn| turn["tools"][0]["name"] == "mcp__ua__send_email").context("the script sends a mail")?;
+    let mail = turns
+        .iter_mut()
+        .find(|turn| turn["tools"][0]["name"] == "mcp__ua__send_email")
+        .context("the script sends a mail")?;
     let body = mail["tools"][0]["input"]["body"].as_str().unwrap_or_default().to_owned();
     mail["tools"][0]["input"]["body"] = json!(format!("{body}\n(request {{{{request}}}})"));
     let comment = json!({"tools": [{"name": format!("mcp__forum__{OPAQUE_TOOL}"), "input": {"text": "The report is out (request {{request}})."}}]});
@@ -243,7 +274,9 @@ impl World {
 
     /// Counts from outside, in the order of [`EFFECTS`].
     fn counts(&self) -> anyhow::Result<Vec<usize>> {
-        let files = |path: &Path| fs::read_dir(path).map_or(0, |entries| entries.flatten().filter(|e| is_visible(&e.path())).count());
+        let files = |path: &Path| {
+            fs::read_dir(path).map_or(0, |entries| entries.flatten().filter(|e| is_visible(&e.path())).count())
+        };
         Ok(vec![
             files(&self.root.join("objects")),
             files(&self.root.join("outbox/new")),
@@ -269,7 +302,10 @@ impl Lives<'_> {
         let log = File::options().create(true).append(true).open(&self.world.log)?;
         let mut command = Command::new(&self.bench.program);
         command.args(arguments).arg("--root").arg(&self.world.root).current_dir(workspace_root());
-        command.env("ANTHROPIC_BASE_URL", self.base_url).env("ANTHROPIC_API_KEY", "acceptance").env_remove("UA_RUNTIME_DB_PATH");
+        command
+            .env("ANTHROPIC_BASE_URL", self.base_url)
+            .env("ANTHROPIC_API_KEY", "acceptance")
+            .env_remove("UA_RUNTIME_DB_PATH");
         // Files, never pipes: a tool server that outlives the runner must not keep the harness waiting.
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         Ok(command)
@@ -279,10 +315,22 @@ impl Lives<'_> {
     fn live(&self, is_first: bool, point: Option<&str>, moment: Option<Duration>) -> anyhow::Result<ExitStatus> {
         let mcp_config = self.world.mcp_config.display().to_string();
         let started = self.world.root.join("runtime_state.db").exists();
-        let first = ["job", "fixtures/jobs/research_report.json", "--run-id", RUN, "--provider", "anthropic", "--model", "scripted", "--mcp-config", &mcp_config];
+        let first = [
+            "job",
+            "fixtures/jobs/research_report.json",
+            "--run-id",
+            RUN,
+            "--provider",
+            "anthropic",
+            "--model",
+            "scripted",
+            "--mcp-config",
+            &mcp_config,
+        ];
         // A process killed before it stored its run has nothing to resume; the same command starts it.
         let resume = ["job", "--resume", "--run-id", RUN];
-        let mut command = if is_first || !started || !self.is_stored()? { self.command(&first)? } else { self.command(&resume)? };
+        let mut command =
+            if is_first || !started || !self.is_stored()? { self.command(&first)? } else { self.command(&resume)? };
         if let Some(point) = point {
             command.env("UA_KILL_AT", point);
         }
@@ -295,13 +343,15 @@ impl Lives<'_> {
 
     /// Whether the run is in the database, asked through the program itself.
     fn is_stored(&self) -> anyhow::Result<bool> {
-        let status = self.command(&["runs", "show", RUN, "--json"])?.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+        let status =
+            self.command(&["runs", "show", RUN, "--json"])?.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
         Ok(status.success())
     }
 
     /// Answers every open question with what was counted outside.
     fn answer_truthfully(&self) -> anyhow::Result<()> {
-        let listed = self.command(&["calls", "list", "--run", RUN, "--unknown", "--json"])?.stdout(Stdio::piped()).output()?;
+        let listed =
+            self.command(&["calls", "list", "--run", RUN, "--unknown", "--json"])?.stdout(Stdio::piped()).output()?;
         let calls: Vec<Value> = serde_json::from_slice(&listed.stdout).context("read the unknown calls")?;
         for call in &calls {
             let tool = call["tool_name"].as_str().unwrap_or_default();

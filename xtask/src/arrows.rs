@@ -43,7 +43,8 @@ const FORBIDDEN: [(&str, &str, &str); 4] = [
 ];
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    let output = Command::new(env!("CARGO")).args(["metadata", "--format-version=1", "--no-deps", "--locked"]).output()?;
+    let output =
+        Command::new(env!("CARGO")).args(["metadata", "--format-version=1", "--no-deps", "--locked"]).output()?;
     if !output.status.success() {
         bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -53,7 +54,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
         eprintln!("{fault}");
     }
     if !faults.is_empty() {
-        bail!("{} arrow(s) do not fit the map; move the wall, or change the map and docs/architecture.md together", faults.len());
+        bail!(
+            "{} arrow(s) do not fit the map; move the wall, or change the map and docs/architecture.md together",
+            faults.len()
+        );
     }
     println!("arrows: all dependencies between crates point down");
     Ok(())
@@ -79,7 +83,9 @@ fn faults(dependencies: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
         for name in used {
             let is_named = SIDEWAYS.contains(&(user.as_str(), name.as_str()));
             match (layer(user), layer(name)) {
-                (Some(from), Some(to)) if from <= to && !is_named => faults.push(format!("{user} → {name} does not point down")),
+                (Some(from), Some(to)) if from <= to && !is_named => {
+                    faults.push(format!("{user} → {name} does not point down"))
+                }
                 (None, Some(_)) if !is_named && user != "ua-e2e" => faults.push(format!("{user} is not on the map")),
                 (Some(_) | None, Some(_) | None) => {}
             }

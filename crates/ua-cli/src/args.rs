@@ -57,14 +57,17 @@ pub enum Command {
 
 /// `ua job`.
 #[derive(Debug, Args)]
-#[command(arg_required_else_help = true, after_help = "\
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
 Examples:
   ua job report.json
   ua job report.json --run-id monthly-2026-11 --provider anthropic --model claude-sonnet-4-5
   ua job report.json --mcp-config servers.json
   ua job --resume --run-id monthly-2026-11
 
-A job file is JSON: at least {\"objective\": \"…\"}; see docs/guide/job-file.md for all fields.")]
+A job file is JSON: at least {\"objective\": \"…\"}; see docs/guide/job-file.md for all fields."
+)]
 pub struct JobArgs {
     /// The job file
     #[arg(required_unless_present = "resume")]

@@ -57,11 +57,13 @@ impl Launch {
     /// Reads what the command line, the job and the environment say, in this order.
     pub(crate) fn new(job: &Path, spec: &RunSpec, args: &LaunchArgs) -> Result<Self, CliError> {
         let job_dir = job_dir(job)?;
-        let provider = args.provider.clone().or_else(|| spec.model.provider.clone()).unwrap_or_else(|| "anthropic".to_owned());
+        let provider =
+            args.provider.clone().or_else(|| spec.model.provider.clone()).unwrap_or_else(|| "anthropic".to_owned());
         let from_env = || crate::env::var("ANTHROPIC_MODEL").filter(|_| provider == "anthropic");
         let model = args.model.clone().or_else(|| spec.model.name.clone()).or_else(from_env);
         let default_model = if provider == "scripted" { "scripted" } else { DEFAULT_MODEL };
-        let mcp_config = args.mcp_config.clone().or_else(|| Some(PathBuf::from(".mcp.json")).filter(|file| file.exists()));
+        let mcp_config =
+            args.mcp_config.clone().or_else(|| Some(PathBuf::from(".mcp.json")).filter(|file| file.exists()));
         let mut policies = Vec::new();
         for file in &args.policy {
             policies.push(absolute(file)?);
@@ -83,8 +85,10 @@ impl Launch {
     }
 
     pub(crate) fn from_stored(value: &Value) -> Result<Self, CliError> {
-        serde_json::from_value(value.clone())
-            .map_err(|e| CliError::storage(format!("cannot read how the run was started: {e}")).hint("it was stored by another version of ua"))
+        serde_json::from_value(value.clone()).map_err(|e| {
+            CliError::storage(format!("cannot read how the run was started: {e}"))
+                .hint("it was stored by another version of ua")
+        })
     }
 
     /// Finds everything that can be known to be wrong before anything is stored or started.
@@ -94,7 +98,8 @@ impl Launch {
         Rules::of(spec).map_err(CliError::usage)?;
         self.configured_servers(spec)?;
         if spec.tools.builtin && !cfg!(feature = "toolserver") {
-            return Err(CliError::usage("this build has no built-in tool server").hint("set `tools.builtin` to false, or build with the `toolserver` feature"));
+            return Err(CliError::usage("this build has no built-in tool server")
+                .hint("set `tools.builtin` to false, or build with the `toolserver` feature"));
         }
         Ok(())
     }
@@ -104,27 +109,34 @@ impl Launch {
         match self.provider.as_str() {
             "anthropic" => {
                 let Some(key) = crate::env::var("ANTHROPIC_API_KEY") else {
-                    return Err(CliError::usage("there is no API key for the provider `anthropic`")
-                        .hint("set ANTHROPIC_API_KEY, or run a job offline with `\"model\": {\"provider\": \"scripted\", …}`"));
+                    return Err(CliError::usage("there is no API key for the provider `anthropic`").hint(
+                        "set ANTHROPIC_API_KEY, or run a job offline with `\"model\": {\"provider\": \"scripted\", …}`",
+                    ));
                 };
                 let mut config = AnthropicConfig::new(key.into());
                 if let Some(base_url) = crate::env::var("ANTHROPIC_BASE_URL") {
                     config.base_url = base_url;
                 }
                 let provider = AnthropicProvider::new(config, env.clone());
-                let provider = provider.map_err(|e| CliError::new(PROVIDER, format!("cannot set up the provider `anthropic`: {}", chain(&e))))?;
+                let provider = provider.map_err(|e| {
+                    CliError::new(PROVIDER, format!("cannot set up the provider `anthropic`: {}", chain(&e)))
+                })?;
                 Ok(Arc::new(provider))
             }
             "scripted" => {
                 let Some(file) = &self.script else {
-                    return Err(CliError::usage("the provider `scripted` needs a script").hint("name one in the job's `model.script`, relative to the job file"));
+                    return Err(CliError::usage("the provider `scripted` needs a script")
+                        .hint("name one in the job's `model.script`, relative to the job file"));
                 };
                 let text = read(file, "the script")?;
                 let text = text.replace("${JOB_DIR}", &json_fragment(&self.job_dir));
-                let script = Script::parse(&text).map_err(|e| CliError::usage(format!("{}: {}", file.display(), chain(&e))))?;
+                let script =
+                    Script::parse(&text).map_err(|e| CliError::usage(format!("{}: {}", file.display(), chain(&e))))?;
                 Ok(Arc::new(ScriptedProvider::new(script)))
             }
-            other => Err(CliError::usage(format!("unknown model provider `{other}`")).hint("use `anthropic` or `scripted`")),
+            other => {
+                Err(CliError::usage(format!("unknown model provider `{other}`")).hint("use `anthropic` or `scripted`"))
+            }
         }
     }
 
@@ -141,13 +153,22 @@ impl Launch {
         let Some(wanted) = &spec.tools.servers else { return Ok(servers) };
         let known: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
         if let Some(missing) = wanted.iter().find(|name| !known.contains(name)) {
-            let nearest = known.iter().max_by(|a, b| strsim::jaro_winkler(missing, a).total_cmp(&strsim::jaro_winkler(missing, b)));
+            let nearest = known
+                .iter()
+                .max_by(|a, b| strsim::jaro_winkler(missing, a).total_cmp(&strsim::jaro_winkler(missing, b)));
             let hint = match (nearest, &self.mcp_config) {
-                (Some(nearest), _) if strsim::jaro_winkler(missing, nearest) > 0.7 => format!("did you mean `{nearest}`?"),
-                (_, Some(file)) => format!("{} has {}", file.display(), if known.is_empty() { "none".to_owned() } else { known.join(", ") }),
+                (Some(nearest), _) if strsim::jaro_winkler(missing, nearest) > 0.7 => {
+                    format!("did you mean `{nearest}`?")
+                }
+                (_, Some(file)) => format!(
+                    "{} has {}",
+                    file.display(),
+                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+                ),
                 (_, None) => "name a file with an `mcpServers` object with --mcp-config".to_owned(),
             };
-            return Err(CliError::usage(format!("the job wants the tool server `{missing}`, which is not configured")).hint(hint));
+            return Err(CliError::usage(format!("the job wants the tool server `{missing}`, which is not configured"))
+                .hint(hint));
         }
         Ok(servers.into_iter().filter(|server| wanted.contains(&server.name)).collect())
     }
@@ -163,7 +184,8 @@ fn read(file: &Path, what: &str) -> Result<String, CliError> {
 
 /// The folder of a job file, absolute and without links, so that it can be compared with what tools are asked for.
 pub(crate) fn job_dir(job: &Path) -> Result<PathBuf, CliError> {
-    let file = job.canonicalize().map_err(|e| CliError::usage(format!("cannot read the job file {}: {e}", job.display())))?;
+    let file =
+        job.canonicalize().map_err(|e| CliError::usage(format!("cannot read the job file {}: {e}", job.display())))?;
     Ok(file.parent().unwrap_or(Path::new("/")).to_path_buf())
 }
 
@@ -175,7 +197,9 @@ pub(crate) fn json_fragment(path: &Path) -> String {
 
 /// The user's own policy file, if there is one.
 fn user_policy_file() -> Option<PathBuf> {
-    let config = crate::env::var("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(crate::env::var("HOME")?).join(".config")))?;
+    let config = crate::env::var("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(crate::env::var("HOME")?).join(".config")))?;
     Some(config.join("ua/policy.toml")).filter(|file| file.exists())
 }
 
@@ -194,7 +218,8 @@ pub(crate) fn mcp_servers(file: Option<&Path>) -> Result<Vec<ServerSpec>, CliErr
     let Some(file) = file else { return Ok(Vec::new()) };
     let text = read(file, "the MCP configuration")?;
     let hint = "the file is a JSON object `{\"mcpServers\": {\"name\": {\"command\": …, \"args\": […]}}}`";
-    let config = McpConfig::parse(&text, &file.display().to_string()).map_err(|e| CliError::usage(chain(&e)).hint(hint))?;
+    let config =
+        McpConfig::parse(&text, &file.display().to_string()).map_err(|e| CliError::usage(chain(&e)).hint(hint))?;
     let config = config.expand(crate::env::var).map_err(|e| CliError::usage(chain(&e)))?;
     let inherited = crate::env::for_tool_servers();
     let servers = config.servers.into_iter().map(|(name, reach)| {
@@ -212,7 +237,12 @@ pub(crate) fn mcp_servers(file: Option<&Path>) -> Result<Vec<ServerSpec>, CliErr
 }
 
 /// The tool servers of a run; nothing is started yet.
-pub(crate) fn tool_servers(home: &Home, run: &RunRecord, launch: &Launch, env: &Env) -> Result<Arc<McpTransport>, CliError> {
+pub(crate) fn tool_servers(
+    home: &Home,
+    run: &RunRecord,
+    launch: &Launch,
+    env: &Env,
+) -> Result<Arc<McpTransport>, CliError> {
     let workspace = Path::new(&run.workspace_dir);
     let mut servers = Vec::new();
     if run.spec.tools.builtin {
@@ -231,7 +261,8 @@ pub(crate) fn transport(
     env: &Env,
 ) -> Result<Arc<McpTransport>, CliError> {
     let shim = ShimCommand { program: own_program()?, args: vec!["__shim".into()] };
-    let locks = LockDir::new(locks, run, env.clone()).map_err(|e| CliError::storage(format!("cannot use the folder of locks: {e}")))?;
+    let locks = LockDir::new(locks, run, env.clone())
+        .map_err(|e| CliError::storage(format!("cannot use the folder of locks: {e}")))?;
     let mut config = McpTransportConfig::new(shim, locks, env.clone());
     config.servers = servers;
     config.stderr_log = stderr_log;
@@ -243,7 +274,12 @@ fn own_program() -> Result<PathBuf, CliError> {
 }
 
 /// Our own tool server, as a process like any other.
-pub(crate) fn builtin_server(root: &Path, workspace: &Path, launch: &Launch, run_command: bool) -> Result<ServerSpec, CliError> {
+pub(crate) fn builtin_server(
+    root: &Path,
+    workspace: &Path,
+    launch: &Launch,
+    run_command: bool,
+) -> Result<ServerSpec, CliError> {
     let text = |path: &Path| path.display().to_string();
     let setting = |name: &str, default: String| crate::env::var(name).unwrap_or(default);
     let mut args = vec!["toolserver".to_owned(), "--workspace".to_owned(), text(workspace)];
@@ -265,7 +301,12 @@ pub(crate) fn builtin_server(root: &Path, workspace: &Path, launch: &Launch, run
     if launch.allow_private_addresses {
         args.push("--allow-private-addresses".to_owned());
     }
-    let reach = Reach::Stdio { command: text(&own_program()?), args, env: crate::env::for_tool_servers(), cwd: Some(workspace.to_path_buf()) };
+    let reach = Reach::Stdio {
+        command: text(&own_program()?),
+        args,
+        env: crate::env::for_tool_servers(),
+        cwd: Some(workspace.to_path_buf()),
+    };
     Ok(ServerSpec { name: BUILTIN.to_owned(), namespace: ToolNamespace::Local, reach })
 }
 
@@ -321,7 +362,8 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     let transport = seams.transport(transport);
     let llm = seams.llm(launch.provider(&env)?);
     let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace);
-    let files = WorkspaceFiles::open(workspace.root()).map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
+    let files = WorkspaceFiles::open(workspace.root())
+        .map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
     let told = watcher.clone();
     let notices = Box::new(move |notice| told(Signal::Call(notice)));
     let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices);

@@ -73,14 +73,13 @@ impl CliError {
         match error {
             StoreError::NotFound { .. } => Self::usage(message).hint("`ua runs list` shows what there is"),
             StoreError::Conflict { .. } | StoreError::Exists { .. } => Self::usage(message),
-            StoreError::Fenced { .. } => {
-                Self::new(WAITING, message).hint("another process took this run over and goes on with it; this one changed nothing more")
-            }
+            StoreError::Fenced { .. } => Self::new(WAITING, message)
+                .hint("another process took this run over and goes on with it; this one changed nothing more"),
             StoreError::KeyTaken { .. } | StoreError::EffectLimit { .. } => Self::new(FAILED, message),
-            StoreError::Corrupt { .. } => Self::storage(message).hint("nothing was changed; keep a copy of the database file before anything else"),
-            StoreError::Unavailable { .. } => {
-                Self::storage(message).hint("nothing was sent after this point; make the database usable and run `ua resume last`")
-            }
+            StoreError::Corrupt { .. } => Self::storage(message)
+                .hint("nothing was changed; keep a copy of the database file before anything else"),
+            StoreError::Unavailable { .. } => Self::storage(message)
+                .hint("nothing was sent after this point; make the database usable and run `ua resume last`"),
         }
     }
 }
@@ -114,15 +113,17 @@ fn store_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a S
 impl From<RunError> for CliError {
     fn from(error: RunError) -> Self {
         if let Some(store) = store_cause(&error) {
-            return Self { message: format!("the run stopped: {}", chain(&error)), ..Self::store("drive the run", store) };
+            return Self {
+                message: format!("the run stopped: {}", chain(&error)),
+                ..Self::store("drive the run", store)
+            };
         }
         let message = format!("the run stopped: {}", chain(&error));
         match &error {
             RunError::Workspace(_) => Self::storage(message).hint("make the workspace writable, then `ua resume last`"),
             RunError::Gateway { .. } => Self::usage(message),
-            RunError::Store { .. } | RunError::History { .. } | RunError::Machine(_) => {
-                Self::new(FAILED, message).hint("this looks like a bug in ua; the run is unharmed and can be looked at with `ua runs show`")
-            }
+            RunError::Store { .. } | RunError::History { .. } | RunError::Machine(_) => Self::new(FAILED, message)
+                .hint("this looks like a bug in ua; the run is unharmed and can be looked at with `ua runs show`"),
         }
     }
 }
@@ -131,9 +132,8 @@ impl From<LockError> for CliError {
     fn from(error: LockError) -> Self {
         let message = chain(&error);
         match error {
-            LockError::Held { .. } => {
-                Self::new(WAITING, message).hint("wait for it, or end that process and run `ua resume` again; nothing was changed")
-            }
+            LockError::Held { .. } => Self::new(WAITING, message)
+                .hint("wait for it, or end that process and run `ua resume` again; nothing was changed"),
             LockError::Io { .. } => Self::storage(message),
         }
     }

@@ -13,7 +13,10 @@ pub(crate) async fn run(store: &dyn Store, text: &str) -> Result<RunRecord, CliE
     let fail = |error: &StoreError| CliError::store("look for the run", error);
     if text == "last" {
         let newest = store.runs(1).await.map_err(|e| fail(&e))?;
-        return newest.into_iter().next().ok_or_else(|| CliError::usage("there is no run yet").hint("start one with `ua job FILE`"));
+        return newest
+            .into_iter()
+            .next()
+            .ok_or_else(|| CliError::usage("there is no run yet").hint("start one with `ua job FILE`"));
     }
     if let Ok(id) = RunId::parse(text) {
         match store.run(&id).await {
@@ -23,8 +26,10 @@ pub(crate) async fn run(store: &dyn Store, text: &str) -> Result<RunRecord, CliE
         }
     }
     let runs = store.runs(MANY).await.map_err(|e| fail(&e))?;
-    one("run", text, runs.into_iter().filter(|run| run.run_id.as_str().starts_with(text)).collect(), |run| run.run_id.to_string())
-        .map_err(|error| error.hint("`ua runs list` shows them; `last` is the newest"))
+    one("run", text, runs.into_iter().filter(|run| run.run_id.as_str().starts_with(text)).collect(), |run| {
+        run.run_id.to_string()
+    })
+    .map_err(|error| error.hint("`ua runs list` shows them; `last` is the newest"))
 }
 
 /// The call that `text` names.
@@ -41,8 +46,10 @@ pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, Cl
     for run in store.runs(200).await.map_err(|e| fail(&e))? {
         calls.extend(store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?);
     }
-    one("call", text, calls.into_iter().filter(|call| call.call_id.as_str().starts_with(text)).collect(), |call| call.call_id.to_string())
-        .map_err(|error| error.hint("`ua calls list --run last` shows them"))
+    one("call", text, calls.into_iter().filter(|call| call.call_id.as_str().starts_with(text)).collect(), |call| {
+        call.call_id.to_string()
+    })
+    .map_err(|error| error.hint("`ua calls list --run last` shows them"))
 }
 
 /// The question that `text` names, among those that are not closed.
@@ -53,8 +60,10 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
         }
     }
     let open = store.open_questions(None).await.map_err(|e| CliError::store("look for the question", &e))?;
-    one("question", text, open.into_iter().filter(|q| q.question_id.as_str().starts_with(text)).collect(), |q| q.question_id.to_string())
-        .map_err(|error| error.hint("`ua questions` shows what waits for an answer"))
+    one("question", text, open.into_iter().filter(|q| q.question_id.as_str().starts_with(text)).collect(), |q| {
+        q.question_id.to_string()
+    })
+    .map_err(|error| error.hint("`ua questions` shows what waits for an answer"))
 }
 
 fn one<T>(what: &str, text: &str, mut found: Vec<T>, id: impl Fn(&T) -> String) -> Result<T, CliError> {

@@ -26,9 +26,11 @@ impl Home {
     /// Reads `--root`, then `UA_RUNTIME_DB_PATH`; the default is `AGENT_RUN_WORKSPACES` in the current folder.
     pub(crate) fn new(root: Option<&Path>) -> Result<Self, CliError> {
         let root = root.map_or_else(|| PathBuf::from("AGENT_RUN_WORKSPACES"), Path::to_path_buf);
-        let root = std::path::absolute(&root).map_err(|e| CliError::usage(format!("cannot use {}: {e}", root.display())))?;
+        let root =
+            std::path::absolute(&root).map_err(|e| CliError::usage(format!("cannot use {}: {e}", root.display())))?;
         let database = match crate::env::var("UA_RUNTIME_DB_PATH") {
-            Some(path) => std::path::absolute(&path).map_err(|e| CliError::usage(format!("cannot use UA_RUNTIME_DB_PATH={path}: {e}")))?,
+            Some(path) => std::path::absolute(&path)
+                .map_err(|e| CliError::usage(format!("cannot use UA_RUNTIME_DB_PATH={path}: {e}")))?,
             None => root.join("runtime_state.db"),
         };
         Ok(Self { root, database })
@@ -50,8 +52,10 @@ impl Home {
 
     /// Opens the database for work; makes it if this is the first run.
     pub(crate) fn open(&self) -> Result<SqliteStore, CliError> {
-        fs::create_dir_all(&self.root)
-            .map_err(|e| CliError::storage(format!("cannot create {}: {e}", self.root.display())).hint("choose another folder with --root"))?;
+        fs::create_dir_all(&self.root).map_err(|e| {
+            CliError::storage(format!("cannot create {}: {e}", self.root.display()))
+                .hint("choose another folder with --root")
+        })?;
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
         let expected = !self.database.exists() && self.has_workspaces();
         let config = SqliteConfig { expected_existing: expected, ..SqliteConfig::new(&self.database) };
@@ -80,7 +84,9 @@ impl Home {
 
     fn has_workspaces(&self) -> bool {
         let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir())
+        entries
+            .into_iter()
+            .any(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir())
     }
 
     /// The folder of a new run: what the job says, inside the root, or a fresh name.
@@ -96,15 +102,21 @@ impl Home {
             }
         };
         let path = Path::new(&name);
-        let is_inside = path.components().all(|part| matches!(part, std::path::Component::Normal(_))) && !name.is_empty();
+        let is_inside =
+            path.components().all(|part| matches!(part, std::path::Component::Normal(_))) && !name.is_empty();
         if !is_inside {
-            return Err(CliError::usage(format!("`artifacts.workspace_dir` is {name:?}, which leads out of the workspace root"))
-                .hint(format!("name a folder below {}", self.root.display())));
+            return Err(CliError::usage(format!(
+                "`artifacts.workspace_dir` is {name:?}, which leads out of the workspace root"
+            ))
+            .hint(format!("name a folder below {}", self.root.display())));
         }
         let folder = self.root.join(path);
         if folder.exists() {
-            return Err(CliError::usage(format!("the workspace {} exists already; a workspace belongs to one run", folder.display()))
-                .hint("put `<id>` into `artifacts.workspace_dir`, or leave the field out"));
+            return Err(CliError::usage(format!(
+                "the workspace {} exists already; a workspace belongs to one run",
+                folder.display()
+            ))
+            .hint("put `<id>` into `artifacts.workspace_dir`, or leave the field out"));
         }
         Ok(folder)
     }

@@ -49,7 +49,8 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
 
 /// Writes pretty JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string_pretty(value).map_err(|e| CliError::new(FAILED, format!("cannot write JSON: {e}")))?;
+    let text =
+        serde_json::to_string_pretty(value).map_err(|e| CliError::new(FAILED, format!("cannot write JSON: {e}")))?;
     print(&format!("{text}\n"))
 }
 

@@ -83,7 +83,12 @@ impl Progress {
             }
             Notice::Retrying { call, wait } => {
                 let why = line(call.error_detail.as_deref().unwrap_or("it failed"), 120);
-                Some(format!("{} · {} did not happen ({why}), again in {}", place(call), call.name.tool, seconds(*wait)))
+                Some(format!(
+                    "{} · {} did not happen ({why}), again in {}",
+                    place(call),
+                    call.name.tool,
+                    seconds(*wait)
+                ))
             }
             Notice::Held { question } => Some(format!("held · {}", line(&question.text, 200))),
         }
@@ -113,7 +118,9 @@ fn event_for(signal: &Signal) -> Option<Value> {
         })
     };
     Some(match signal {
-        Signal::Resuming { turn_index, in_flight } => json!({"event": "resuming", "turn_index": turn_index, "in_flight": in_flight}),
+        Signal::Resuming { turn_index, in_flight } => {
+            json!({"event": "resuming", "turn_index": turn_index, "in_flight": in_flight})
+        }
         Signal::Thinking { turn } => json!({"event": "thinking", "turn": turn}),
         Signal::Retrying { attempt, why, wait_millis } => {
             json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis})

@@ -98,7 +98,9 @@ impl CanonicalJson {
             Value::Object(map) => Value::Object(
                 map.iter().filter(|(name, _)| !volatile.contains(name)).map(|(n, v)| (n.clone(), exact(v))).collect(),
             ),
-            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => exact(other),
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                exact(other)
+            }
         };
         serde_json_canonicalizer::to_string(&kept).map(Self).map_err(|e| CanonicalError::Syntax(e.to_string()))
     }
@@ -117,7 +119,9 @@ impl CanonicalJson {
 fn exact(value: &Value) -> Value {
     const SAFE: u64 = (1 << 53) - 1;
     match value {
-        Value::Number(n) if n.as_i64().is_some_and(|i| i.unsigned_abs() > SAFE) || n.as_u64().is_some_and(|u| u > SAFE) => {
+        Value::Number(n)
+            if n.as_i64().is_some_and(|i| i.unsigned_abs() > SAFE) || n.as_u64().is_some_and(|u| u > SAFE) =>
+        {
             Value::String(format!("{EXACT_INTEGER}{n}"))
         }
         Value::Array(items) => Value::Array(items.iter().map(exact).collect()),
@@ -240,7 +244,10 @@ mod tests {
             (r#"{"n":0.011000000000000001}"#, r#"{"n":0.011000000000000001}"#),
             (r#"{"n":9007199254740993}"#, "{\"n\":\"\u{E000}int:9007199254740993\"}"),
             (r#"{"n":9007199254740991}"#, r#"{"n":9007199254740991}"#),
-            ("{\"\u{20ac}\":1,\"\\r\":2,\"\u{1F600}\":3,\"\u{fb33}\":4}", "{\"\\r\":2,\"\u{20ac}\":1,\"\u{1F600}\":3,\"\u{fb33}\":4}"),
+            (
+                "{\"\u{20ac}\":1,\"\\r\":2,\"\u{1F600}\":3,\"\u{fb33}\":4}",
+                "{\"\\r\":2,\"\u{20ac}\":1,\"\u{1F600}\":3,\"\u{fb33}\":4}",
+            ),
         ];
         for (text, expected) in vectors {
             assert_eq!(canonical(text), expected);
@@ -273,7 +280,9 @@ mod tests {
         let two = CanonicalJson::of(&json!({"client_request_id": "2", "x": 1}), &volatile).unwrap();
         assert_eq!(one, two);
         // Only at the top: a nested field of that name is somebody's data.
-        assert!(CanonicalJson::of(&json!({"x": {"client_request_id": "2"}}), &volatile).unwrap().as_str().contains('2'));
+        assert!(
+            CanonicalJson::of(&json!({"x": {"client_request_id": "2"}}), &volatile).unwrap().as_str().contains('2')
+        );
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

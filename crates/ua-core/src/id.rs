@@ -17,11 +17,7 @@ pub struct InvalidId {
 fn check(text: &str) -> Result<(), InvalidId> {
     let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
     let all_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
-    if starts_well && all_plain && text.len() <= 100 {
-        Ok(())
-    } else {
-        Err(InvalidId { text: text.to_owned() })
-    }
+    if starts_well && all_plain && text.len() <= 100 { Ok(()) } else { Err(InvalidId { text: text.to_owned() }) }
 }
 
 macro_rules! id {

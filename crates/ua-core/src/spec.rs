@@ -308,7 +308,10 @@ impl RunSpec {
             let field = format!("stop_conditions[{index}]");
             match condition {
                 StopCondition::Named(name) if !StopCondition::NAMES.contains(&name.as_str()) => {
-                    let why = format!("is {name:?}; known names are {}, or write {{\"effect\": …}} or {{\"artifact\": …}}", StopCondition::NAMES.join(", "));
+                    let why = format!(
+                        "is {name:?}; known names are {}, or write {{\"effect\": …}} or {{\"artifact\": …}}",
+                        StopCondition::NAMES.join(", ")
+                    );
                     return invalid(&field, &why);
                 }
                 StopCondition::Effect { effect, .. } if crate::EffectKind::parse(effect).is_none() => {
@@ -476,7 +479,11 @@ mod tests {
     fn unknown_fields_are_refused_with_the_nearest_known_name() {
         let cases = [
             (r#"{"objectve": "x"}"#, "objectve", Some("objective")),
-            (r#"{"objective": "x", "budgets": {"max_toolcalls": 3}}"#, "budgets.max_toolcalls", Some("budgets.max_tool_calls")),
+            (
+                r#"{"objective": "x", "budgets": {"max_toolcalls": 3}}"#,
+                "budgets.max_toolcalls",
+                Some("budgets.max_tool_calls"),
+            ),
             (r#"{"objective": "x", "max_tool_calls": 3}"#, "max_tool_calls", Some("budgets.max_tool_calls")),
             (r#"{"objective": "x", "zzz": 3}"#, "zzz", None),
         ];

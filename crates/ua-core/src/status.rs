@@ -227,7 +227,9 @@ impl CallStatus {
     pub const fn column(self) -> &'static str {
         match self {
             Self::FailedDefinite | Self::FailedReported => "failed",
-            other @ (Self::Prepared | Self::Running | Self::Succeeded | Self::Unknown | Self::Cancelled) => other.as_str(),
+            other @ (Self::Prepared | Self::Running | Self::Succeeded | Self::Unknown | Self::Cancelled) => {
+                other.as_str()
+            }
         }
     }
 

@@ -47,12 +47,19 @@ impl Catalog {
             };
             let validator = jsonschema::options().build(&input_schema).ok();
             if validator.is_none() {
-                tracing::warn!(tool = raw, "the tool's schema cannot be used for checks; its arguments are passed on unchecked");
+                tracing::warn!(
+                    tool = raw,
+                    "the tool's schema cannot be used for checks; its arguments are passed on unchecked"
+                );
             }
             let offer = Offer { name: raw.clone(), description: spec.description.clone(), input_schema };
-            let entry = Entry { digest: spec.digest(), denied: rules.denies(&spec.name, &policy), offer, validator, spec };
+            let entry =
+                Entry { digest: spec.digest(), denied: rules.denies(&spec.name, &policy), offer, validator, spec };
             if entries.insert(raw.clone(), entry).is_some() {
-                return Err(GatewayError::Configuration { tool: raw, why: "two servers offer a tool of this name; rename one of them".to_owned() });
+                return Err(GatewayError::Configuration {
+                    tool: raw,
+                    why: "two servers offer a tool of this name; rename one of them".to_owned(),
+                });
             }
         }
         Ok(Self { entries })
@@ -70,8 +77,12 @@ impl Catalog {
     /// Offered names that a model may have meant by `raw`: the same bare name, else the most similar one.
     pub(crate) fn similar(&self, raw: &str) -> Vec<&str> {
         let bare = raw.rsplit("__").next().unwrap_or(raw).trim();
-        let same: Vec<&str> =
-            self.entries.values().filter(|e| e.denied.is_none() && e.spec.name.tool == bare).map(|e| e.offer.name.as_str()).collect();
+        let same: Vec<&str> = self
+            .entries
+            .values()
+            .filter(|e| e.denied.is_none() && e.spec.name.tool == bare)
+            .map(|e| e.offer.name.as_str())
+            .collect();
         if !same.is_empty() {
             return same;
         }

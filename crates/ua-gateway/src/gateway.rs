@@ -117,7 +117,11 @@ impl ToolGateway {
     pub async fn dispatch(&self, id: &CallId, stop: &StopSignal) -> Result<Dispatched, GatewayError> {
         let mut readmissions = 0;
         loop {
-            let call = self.ledger.store().call(id).await.map_err(|source| LedgerError::Store { doing: "read", call: id.clone(), source })?;
+            let call = self.ledger.store().call(id).await.map_err(|source| LedgerError::Store {
+                doing: "read",
+                call: id.clone(),
+                source,
+            })?;
             let facts = self.facts(&call);
             let prepared = match self.admit(id, facts).await? {
                 Admission::Settled(call) => {
@@ -140,9 +144,15 @@ impl ToolGateway {
             let Some(permit) = self.ledger.start(prepared, &generation).await? else {
                 readmissions += 1;
                 if readmissions > MAX_READMISSIONS {
-                    let call = self.ledger.store().call(id).await.map_err(|source| LedgerError::Store { doing: "read", call: id.clone(), source })?;
+                    let call = self.ledger.store().call(id).await.map_err(|source| LedgerError::Store {
+                        doing: "read",
+                        call: id.clone(),
+                        source,
+                    })?;
                     let message = "Not run: another call of this job kept claiming the same effect.";
-                    return Ok(Dispatched::Settled(self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?));
+                    return Ok(Dispatched::Settled(
+                        self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?,
+                    ));
                 }
                 continue;
             };
@@ -161,7 +171,12 @@ impl ToolGateway {
                 }
                 CallStatus::Unknown if stop.is_stopping() => return Ok(Dispatched::Stopped),
                 CallStatus::Unknown => {} // fenced and decided at the next admission
-                CallStatus::Prepared | CallStatus::Running | CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled => {
+                CallStatus::Prepared
+                | CallStatus::Running
+                | CallStatus::Succeeded
+                | CallStatus::FailedDefinite
+                | CallStatus::FailedReported
+                | CallStatus::Cancelled => {
                     self.tell(Notice::Settled { call: Box::new(call.clone()) });
                     return Ok(Dispatched::Settled(call));
                 }
@@ -221,7 +236,9 @@ impl ToolGateway {
 
 /// The wait before the next attempt: 0.5 s doubled each time, at most 30 s, with up to a quarter more by chance.
 fn backoff(attempt: u32, chance: u64) -> Duration {
-    let base = Duration::from_millis(500).saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(8))).min(Duration::from_secs(30));
+    let base = Duration::from_millis(500)
+        .saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(8)))
+        .min(Duration::from_secs(30));
     let quarter = u64::try_from(base.as_millis() / 4).unwrap_or(0).max(1);
     base + Duration::from_millis(chance % quarter)
 }

@@ -37,7 +37,12 @@ impl Rules {
             allow: if allow.is_empty() { None } else { Some(globs(allow, "tools.allow")?) },
             deny: globs(&spec.tools.deny, "tools.deny")?,
             forbidden: globs(&spec.constraints.forbidden_actions, "constraints.forbidden_actions")?,
-            allowed_domains: spec.constraints.allowed_domains.iter().map(|d| d.trim_start_matches('.').to_lowercase()).collect(),
+            allowed_domains: spec
+                .constraints
+                .allowed_domains
+                .iter()
+                .map(|d| d.trim_start_matches('.').to_lowercase())
+                .collect(),
             file_edit_tools: spec.tools.allow_file_edit_tools,
         })
     }
@@ -108,7 +113,9 @@ mod tests {
             assert!(rules(json!({"tools": {"allow_file_edit_tools": true}})).denies(&name, &policy).is_none());
         }
         // Only these exact names: a tool that merely contains one is judged by its class.
-        assert!(rules(json!({})).denies(&ToolName::qualified(ToolNamespace::Mcp, "s", "Write_note"), &policy).is_none());
+        assert!(
+            rules(json!({})).denies(&ToolName::qualified(ToolNamespace::Mcp, "s", "Write_note"), &policy).is_none()
+        );
     }
 
     #[test]
@@ -116,7 +123,10 @@ mod tests {
         let mail = CallPolicy { effect_kind: ua_core::EffectKind::parse("email.send"), ..CallPolicy::unclassified() };
         let name = ToolName::qualified(ToolNamespace::Local, "ua", "send_email");
         for pattern in ["email.*", "send_*", "mcp__ua__*"] {
-            assert!(rules(json!({"constraints": {"forbidden_actions": [pattern]}})).denies(&name, &mail).is_some(), "{pattern}");
+            assert!(
+                rules(json!({"constraints": {"forbidden_actions": [pattern]}})).denies(&name, &mail).is_some(),
+                "{pattern}"
+            );
         }
         assert!(rules(json!({"constraints": {"forbidden_actions": ["file.*"]}})).denies(&name, &mail).is_none());
     }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 use ua_classify::Classifier;
 use ua_core::{
-    CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution, StopReason,
-    ToolName, ToolNamespace, ToolUse, sha256,
+    CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution,
+    StopReason, ToolName, ToolNamespace, ToolUse, sha256,
 };
 
 use crate::catalog::{Catalog, Entry};
@@ -25,18 +25,27 @@ impl Planner<'_> {
     /// Plans every tool use of `reply`, which asks for `turn`.
     pub(crate) fn plan(&self, reply: &ModelTurn, turn: u32) -> Vec<PlannedCall> {
         let counts = reply.stop_reason == StopReason::ToolUse;
-        (1..).zip(reply.tool_uses()).map(|(ordinal, tool_use)| self.plan_one(tool_use, Position { turn, ordinal }, counts)).collect()
+        (1..)
+            .zip(reply.tool_uses())
+            .map(|(ordinal, tool_use)| self.plan_one(tool_use, Position { turn, ordinal }, counts))
+            .collect()
     }
 
     fn plan_one(&self, tool_use: &ToolUse, position: Position, counts: bool) -> PlannedCall {
         let entry = self.catalog.get(&tool_use.name);
-        let policy = entry.map_or_else(CallPolicy::unclassified, |entry| self.classifier.classify(&entry.spec, Some(&tool_use.input)));
+        let policy = entry.map_or_else(CallPolicy::unclassified, |entry| {
+            self.classifier.classify(&entry.spec, Some(&tool_use.input))
+        });
         let canonical = CanonicalJson::of(&tool_use.input, &policy.volatile_fields);
         let args_hash = canonical.as_ref().map_or_else(|_| sha256(tool_use.input.to_string()), CanonicalJson::hash);
         let refusal = if counts {
             self.refusal(tool_use, entry, &policy)
         } else {
-            Some(refused(Resolution::ReplyCut, "reply_cut", "Not run: the reply was cut before it ended by asking for tools. Ask again.".to_owned()))
+            Some(refused(
+                Resolution::ReplyCut,
+                "reply_cut",
+                "Not run: the reply was cut before it ended by asking for tools. Ask again.".to_owned(),
+            ))
         };
         PlannedCall {
             call_id: CallId::new(self.env),
@@ -62,7 +71,11 @@ impl Planner<'_> {
         let arguments = match &tool_use.input {
             Value::Object(map) => map,
             Value::String(_) => {
-                return refuse("invalid_arguments", "Not run: the arguments are not a JSON object. Send an object, not a string that holds JSON.".to_owned());
+                return refuse(
+                    "invalid_arguments",
+                    "Not run: the arguments are not a JSON object. Send an object, not a string that holds JSON."
+                        .to_owned(),
+                );
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
                 return refuse("invalid_arguments", "Not run: the arguments must be a JSON object.".to_owned());
@@ -70,7 +83,10 @@ impl Planner<'_> {
         };
         if tool_use.input.to_string().len() > MAX_ARGUMENT_BYTES {
             let limit = MAX_ARGUMENT_BYTES / 1024 / 1024;
-            return refuse("invalid_arguments", format!("Not run: the arguments are larger than {limit} MiB. Send less at a time."));
+            return refuse(
+                "invalid_arguments",
+                format!("Not run: the arguments are larger than {limit} MiB. Send less at a time."),
+            );
         }
         if let Some(message) = spoofed_key(arguments, policy) {
             return refuse("spoofed_key", message);
@@ -79,7 +95,10 @@ impl Planner<'_> {
             return refuse("invalid_arguments", message);
         }
         if let Some(url) = self.rules.forbidden_url(arguments) {
-            return refuse("domain_not_allowed", format!("Not run: this job may not reach {url}. Use only the domains it allows."));
+            return refuse(
+                "domain_not_allowed",
+                format!("Not run: this job may not reach {url}. Use only the domains it allows."),
+            );
         }
         None
     }
@@ -127,7 +146,12 @@ fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> {
             if path.is_empty() { text } else { format!("{path}: {text}") }
         })
         .collect();
-    (!errors.is_empty()).then(|| format!("Not run: the arguments do not fit the tool's schema. {}. Correct them and ask again.", errors.join("; ")))
+    (!errors.is_empty()).then(|| {
+        format!(
+            "Not run: the arguments do not fit the tool's schema. {}. Correct them and ask again.",
+            errors.join("; ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -141,7 +165,9 @@ mod tests {
         let blocks = uses
             .iter()
             .enumerate()
-            .map(|(n, (name, input))| Block::ToolUse(ToolUse { id: format!("t{n}"), name: (*name).to_owned(), input: input.clone() }))
+            .map(|(n, (name, input))| {
+                Block::ToolUse(ToolUse { id: format!("t{n}"), name: (*name).to_owned(), input: input.clone() })
+            })
             .collect();
         ModelTurn { blocks, stop_reason, usage: None, model: "m".into(), response_id: None }
     }
@@ -157,7 +183,8 @@ mod tests {
         let classifier = Classifier::shipped().unwrap();
         let catalog = Catalog::new(vec![spec("mail", "send_mail"), spec("fs", "Write")], &classifier, &rules).unwrap();
         let env = Env::simulated(1);
-        Planner { catalog: &catalog, classifier: &classifier, rules: &rules, env: &env }.plan(&reply(stop_reason, uses), 3)
+        Planner { catalog: &catalog, classifier: &classifier, rules: &rules, env: &env }
+            .plan(&reply(stop_reason, uses), 3)
     }
 
     fn codes(calls: &[PlannedCall]) -> Vec<Option<&str>> {
@@ -179,7 +206,14 @@ mod tests {
         );
         assert_eq!(
             codes(&calls),
-            [None, Some("unknown_tool"), Some("denied"), Some("invalid_arguments"), Some("invalid_arguments"), Some("unknown_tool")]
+            [
+                None,
+                Some("unknown_tool"),
+                Some("denied"),
+                Some("invalid_arguments"),
+                Some("invalid_arguments"),
+                Some("unknown_tool")
+            ]
         );
         assert_eq!(calls.iter().map(|c| c.position.ordinal).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
         let hint = &calls[1].refusal.as_ref().unwrap().message;

@@ -31,9 +31,7 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
                 failed(CallStatus::FailedReported, "invalid_params", message, Some(possible_effect(policy, message)))
             }
         }
-        RawReply::RpcError { code, message } => {
-            failed(CallStatus::Unknown, &format!("rpc_{code}"), message, None)
-        }
+        RawReply::RpcError { code, message } => failed(CallStatus::Unknown, &format!("rpc_{code}"), message, None),
         RawReply::HttpStatus { status, body } => {
             let definite = matches!(status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429);
             let means = if definite { CallStatus::FailedDefinite } else { CallStatus::Unknown };
@@ -43,7 +41,9 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
             status: CallStatus::Succeeded,
             content: Some(ToolContent {
                 text: match proof {
-                    Some(proof) => format!("{by} confirmed that this call happened; reference: {proof}. Its answer is not known."),
+                    Some(proof) => {
+                        format!("{by} confirmed that this call happened; reference: {proof}. Its answer is not known.")
+                    }
                     None => format!("{by} confirmed that this call happened. Its answer is not known."),
                 },
                 is_error: false,
@@ -88,7 +88,11 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
     Settlement {
         status: CallStatus::Succeeded,
         content: Some(ToolContent {
-            text: if readable { shortened(&text) } else { "The tool answered, but its answer could not be read.".to_owned() },
+            text: if readable {
+                shortened(&text)
+            } else {
+                "The tool answered, but its answer could not be read.".to_owned()
+            },
             is_error: false,
         }),
         external_correlation_id: structured.as_ref().and_then(correlation_id),
@@ -170,8 +174,11 @@ mod tests {
         let rpc = |code| RawReply::RpcError { code, message: "m".into() };
         let http = |status| RawReply::HttpStatus { status, body: String::new() };
         let ok = RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": "hi"}]}) };
-        let err = RawReply::ToolResult { result: json!({"isError": true, "content": [{"type": "text", "text": "no"}]}) };
-        let envelope = RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": "{\"successful\": false, \"error\": \"x\"}"}]}) };
+        let err =
+            RawReply::ToolResult { result: json!({"isError": true, "content": [{"type": "text", "text": "no"}]}) };
+        let envelope = RawReply::ToolResult {
+            result: json!({"content": [{"type": "text", "text": "{\"successful\": false, \"error\": \"x\"}"}]}),
+        };
         let odd = RawReply::ToolResult { result: json!({"something": "else"}) };
         let table = [
             (ok, OnUnknown::Hold, S::Succeeded),
@@ -196,7 +203,9 @@ mod tests {
 
     #[test]
     fn a_reported_failure_may_have_happened_unless_a_policy_clears_it() {
-        let raw = RawReply::ToolResult { result: json!({"isError": true, "content": [{"type": "text", "text": "recipient refused"}]}) };
+        let raw = RawReply::ToolResult {
+            result: json!({"isError": true, "content": [{"type": "text", "text": "recipient refused"}]}),
+        };
         assert_eq!(interpret(&raw, &policy(OnUnknown::Hold)).possible_effect, Some(PossibleEffect::Maybe));
         let cleared = CallPolicy { errors_without_effect: vec!["refused".into()], ..policy(OnUnknown::Hold) };
         assert_eq!(interpret(&raw, &cleared).possible_effect, Some(PossibleEffect::None));
@@ -204,7 +213,9 @@ mod tests {
 
     #[test]
     fn the_other_sides_id_is_found() {
-        let raw = RawReply::ToolResult { result: json!({"content": [], "structuredContent": {"data": {"id": "m-1"}, "successful": true}}) };
+        let raw = RawReply::ToolResult {
+            result: json!({"content": [], "structuredContent": {"data": {"id": "m-1"}, "successful": true}}),
+        };
         assert_eq!(interpret(&raw, &CallPolicy::unclassified()).external_correlation_id.as_deref(), Some("m-1"));
     }
 }

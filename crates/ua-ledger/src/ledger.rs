@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ua_core::{
-    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, OnUnknown, Outcome, PossibleEffect,
-    RawReply, Resolution, RunId, Trace,
+    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, OnUnknown, Outcome,
+    PossibleEffect, RawReply, Resolution, RunId, Trace,
 };
 use ua_store::{
-    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord, QuestionStatus,
-    ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError, UnknownResolution,
+    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord,
+    QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError,
+    UnknownResolution,
 };
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
@@ -41,7 +42,14 @@ pub struct Ledger {
 
 impl Ledger {
     /// Opens the ledger of the run that `lease` owns; `root` is the first run of its lineage.
-    pub fn new(store: Arc<dyn Store>, lease: RunLease, root: RunId, config: LedgerConfig, env: Env, trace: Trace) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        lease: RunLease,
+        root: RunId,
+        config: LedgerConfig,
+        env: Env,
+        trace: Trace,
+    ) -> Self {
         Self { store, lease, root, config, env, trace }
     }
 
@@ -66,7 +74,8 @@ impl Ledger {
                     return Ok(Admission::Settled(call));
                 }
                 let key = self.key(&call, &facts, None);
-                let holder = self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", id))?;
+                let holder =
+                    self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", id))?;
                 if holder.is_some_and(|holder| holder.call_id != *id) {
                     return Ok(Admission::Settled(call)); // a twin took the effect over; this one stays failed
                 }
@@ -84,10 +93,18 @@ impl Ledger {
         let receipt = self.store.receipt(&id).await.map_err(LedgerError::at("read the receipt of", &id))?;
         if let Some(receipt) = receipt.filter(|r| r.attempt == call.attempt && r.settlement.is_none()) {
             let settled = self.interpret_stored(&call, &receipt).await?;
-            return if settled.status == CallStatus::Unknown { self.admit_unknown(settled).await } else { Ok(Admission::Settled(settled)) };
+            return if settled.status == CallStatus::Unknown {
+                self.admit_unknown(settled).await
+            } else {
+                Ok(Admission::Settled(settled))
+            };
         }
         let why = "the process that sent it ended before an answer was stored";
-        let lost = self.store.mark_lost(&self.lease, why, self.env.now()).await.map_err(LedgerError::at("mark as lost", &id))?;
+        let lost = self
+            .store
+            .mark_lost(&self.lease, why, self.env.now())
+            .await
+            .map_err(LedgerError::at("mark as lost", &id))?;
         match lost.into_iter().find(|lost| lost.call_id == id) {
             Some(call) => self.admit_unknown(call).await,
             None => Ok(Admission::Settled(self.store.call(&id).await.map_err(LedgerError::at("read", &id))?)),
@@ -115,18 +132,30 @@ impl Ledger {
                     approved_by = Some(asked.question_id);
                 }
                 Some(Choice::Skip | Choice::Abort) => {
-                    let cancelled = self.cancel(&call, Resolution::Skipped, "declined", "A person decided that this call is not to be made. Go on without it.").await?;
-                    self.store.close_question(&self.lease, &asked.question_id, self.env.now()).await.map_err(LedgerError::at("close the question about", &id))?;
+                    let cancelled = self
+                        .cancel(
+                            &call,
+                            Resolution::Skipped,
+                            "declined",
+                            "A person decided that this call is not to be made. Go on without it.",
+                        )
+                        .await?;
+                    self.store
+                        .close_question(&self.lease, &asked.question_id, self.env.now())
+                        .await
+                        .map_err(LedgerError::at("close the question about", &id))?;
                     return Ok(Admission::Settled(cancelled));
                 }
             }
         }
         let key = self.key(&call, &facts, repeat_on_purpose.then_some(&id));
         if !repeat_on_purpose {
-            let holder = self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", &id))?;
+            let holder =
+                self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", &id))?;
             if let Some(holder) = holder.filter(|holder| holder.call_id != id) {
                 if holder.status == CallStatus::Succeeded {
-                    let deduplicated = self.store.deduplicate_call(&self.lease, &id, &holder.call_id, &key, self.env.now()).await;
+                    let deduplicated =
+                        self.store.deduplicate_call(&self.lease, &id, &holder.call_id, &key, self.env.now()).await;
                     return Ok(Admission::Settled(deduplicated.map_err(LedgerError::at("deduplicate", &id))?));
                 }
                 return self.conflict(call, &holder).await;
@@ -148,13 +177,19 @@ impl Ledger {
         if !call.policy.is_by_content() || !self.config.no_duplicate_external_actions {
             return Ok(None);
         }
-        let others = self.store.scope_calls(&self.root, scope).await.map_err(LedgerError::at("look for near-duplicates of", &call.call_id))?;
-        Ok(others.into_iter().filter(|other| other.call_id != call.call_id && other.deduplicated_from.is_none()).find(|other| match other.status {
-            CallStatus::Unknown | CallStatus::Running => true,
-            CallStatus::FailedReported => other.possible_effect != Some(PossibleEffect::None),
-            CallStatus::Succeeded => other.args_hash != call.args_hash,
-            CallStatus::Prepared | CallStatus::FailedDefinite | CallStatus::Cancelled => false,
-        }))
+        let others = self
+            .store
+            .scope_calls(&self.root, scope)
+            .await
+            .map_err(LedgerError::at("look for near-duplicates of", &call.call_id))?;
+        Ok(others.into_iter().filter(|other| other.call_id != call.call_id && other.deduplicated_from.is_none()).find(
+            |other| match other.status {
+                CallStatus::Unknown | CallStatus::Running => true,
+                CallStatus::FailedReported => other.possible_effect != Some(PossibleEffect::None),
+                CallStatus::Succeeded => other.args_hash != call.args_hash,
+                CallStatus::Prepared | CallStatus::FailedDefinite | CallStatus::Cancelled => false,
+            },
+        ))
     }
 
     async fn conflict(&self, call: CallRecord, other: &CallRecord) -> Result<Admission, LedgerError> {
@@ -185,7 +220,13 @@ impl Ledger {
         }
         let redo = |replay_status| {
             let key = call.idempotency_key.clone().unwrap_or_else(|| self.key(&call, &facts, None));
-            Admission::Ready(Prepared { key, facts: facts.clone(), approved_by: None, replay_status, call: call.clone() })
+            Admission::Ready(Prepared {
+                key,
+                facts: facts.clone(),
+                approved_by: None,
+                replay_status,
+                call: call.clone(),
+            })
         };
         let exhausted = call.attempt > self.config.max_retries;
         let hold = |because: &'static str| because;
@@ -199,13 +240,19 @@ impl Ledger {
             OnUnknown::Probe => hold("no probe settled it"),
             OnUnknown::Hold => hold("the tool neither takes a key nor can be asked afterwards"),
             OnUnknown::Continue => {
-                let skipped = self.store.resolve_unknown(&self.lease, &id, UnknownResolution::Skipped, None, self.env.now()).await;
+                let skipped = self
+                    .store
+                    .resolve_unknown(&self.lease, &id, UnknownResolution::Skipped, None, self.env.now())
+                    .await;
                 return Ok(Admission::Settled(skipped.map_err(LedgerError::at("skip", &id))?));
             }
         };
         let attempt = self.last_attempt(&call).await?;
         let asked = self.ask(&call, &Why::Unknown { attempt: attempt.as_ref(), because }).await?;
-        self.store.note_replay(&self.lease, &id, ReplayStatus::Held, self.env.now()).await.map_err(LedgerError::at("note the hold of", &id))?;
+        self.store
+            .note_replay(&self.lease, &id, ReplayStatus::Held, self.env.now())
+            .await
+            .map_err(LedgerError::at("note the hold of", &id))?;
         Ok(Admission::Held(asked))
     }
 
@@ -215,30 +262,60 @@ impl Ledger {
             return Ok(Some("a file it sends has changed since"));
         }
         let Some(ttl) = call.policy.key_ttl else { return Ok(None) };
-        let attempts = self.store.attempts(&call.call_id).await.map_err(LedgerError::at("read the attempts of", &call.call_id))?;
-        let expired = attempts.first().is_some_and(|first| self.env.now() >= first.started_at.plus(ttl) || self.env.now() < first.started_at);
+        let attempts =
+            self.store.attempts(&call.call_id).await.map_err(LedgerError::at("read the attempts of", &call.call_id))?;
+        let expired = attempts
+            .first()
+            .is_some_and(|first| self.env.now() >= first.started_at.plus(ttl) || self.env.now() < first.started_at);
         Ok(expired.then_some("the other side may have forgotten its key"))
     }
 
-    async fn answered(&self, call: CallRecord, facts: Facts, asked: &QuestionRecord, choice: Choice) -> Result<Admission, LedgerError> {
+    async fn answered(
+        &self,
+        call: CallRecord,
+        facts: Facts,
+        asked: &QuestionRecord,
+        choice: Choice,
+    ) -> Result<Admission, LedgerError> {
         let id = call.call_id.clone();
         match choice {
             Choice::Execute | Choice::Continue => {
                 let key = call.idempotency_key.clone().unwrap_or_else(|| self.key(&call, &facts, None));
                 let approved_by = Some(asked.question_id.clone());
-                Ok(Admission::Ready(Prepared { key, facts, approved_by, replay_status: Some(ReplayStatus::Redone), call }))
+                Ok(Admission::Ready(Prepared {
+                    key,
+                    facts,
+                    approved_by,
+                    replay_status: Some(ReplayStatus::Redone),
+                    call,
+                }))
             }
             Choice::Happened => {
-                let (by, proof) = asked.answer.as_ref().map_or_else(|| ("a person".to_owned(), None), |a| (a.by.clone(), a.proof.clone()));
+                let (by, proof) = asked
+                    .answer
+                    .as_ref()
+                    .map_or_else(|| ("a person".to_owned(), None), |a| (a.by.clone(), a.proof.clone()));
                 let raw = RawReply::Statement { by, proof };
                 let settlement = interpret(&raw, &call.policy);
                 let evidence = ua_core::EvidenceLevel::Reconciled;
                 let resolution = UnknownResolution::Happened { raw, settlement, evidence };
-                let settled = self.store.resolve_unknown(&self.lease, &id, resolution, Some(&asked.question_id), self.env.now()).await;
+                let settled = self
+                    .store
+                    .resolve_unknown(&self.lease, &id, resolution, Some(&asked.question_id), self.env.now())
+                    .await;
                 Ok(Admission::Settled(settled.map_err(LedgerError::at("resolve", &id))?))
             }
             Choice::Skip | Choice::Abort => {
-                let settled = self.store.resolve_unknown(&self.lease, &id, UnknownResolution::Skipped, Some(&asked.question_id), self.env.now()).await;
+                let settled = self
+                    .store
+                    .resolve_unknown(
+                        &self.lease,
+                        &id,
+                        UnknownResolution::Skipped,
+                        Some(&asked.question_id),
+                        self.env.now(),
+                    )
+                    .await;
                 Ok(Admission::Settled(settled.map_err(LedgerError::at("skip", &id))?))
             }
         }
@@ -270,7 +347,9 @@ impl Ledger {
             }
             Err(StoreError::KeyTaken { .. }) => Ok(None),
             Err(StoreError::EffectLimit { effect, max, .. }) => {
-                let message = format!("Refused: this job allows {effect} {max}× and that has been reached. Do not ask for it again.");
+                let message = format!(
+                    "Refused: this job allows {effect} {max}× and that has been reached. Do not ask for it again."
+                );
                 self.cancel(&call, Resolution::Refused, "effect_limit", &message).await?;
                 Ok(None)
             }
@@ -301,7 +380,10 @@ impl Ledger {
             durability: durability(call),
             at: self.env.now(),
         };
-        self.store.settle_attempt(&self.lease, settle).await.map_err(LedgerError::at("store the answer of", &call.call_id))
+        self.store
+            .settle_attempt(&self.lease, settle)
+            .await
+            .map_err(LedgerError::at("store the answer of", &call.call_id))
     }
 
     /// Whether a call that definitely failed has attempts left.
@@ -315,21 +397,31 @@ impl Ledger {
         let mut in_flight = Vec::new();
         for call in calls.iter().filter(|call| call.status == CallStatus::Running) {
             in_flight.push(call.call_id.clone());
-            let receipt = self.store.receipt(&call.call_id).await.map_err(LedgerError::at("read the receipt of", &call.call_id))?;
+            let receipt = self
+                .store
+                .receipt(&call.call_id)
+                .await
+                .map_err(LedgerError::at("read the receipt of", &call.call_id))?;
             if let Some(receipt) = receipt.filter(|r| r.attempt == call.attempt && r.settlement.is_none()) {
                 self.interpret_stored(call, &receipt).await?;
             }
         }
         if let Some(first) = in_flight.first() {
             let why = "the process that sent it ended before an answer was stored";
-            self.store.mark_lost(&self.lease, why, self.env.now()).await.map_err(LedgerError::at("mark as lost", first))?;
+            self.store
+                .mark_lost(&self.lease, why, self.env.now())
+                .await
+                .map_err(LedgerError::at("mark as lost", first))?;
         }
         Ok(in_flight)
     }
 
     async fn interpret_stored(&self, call: &CallRecord, receipt: &ReceiptRecord) -> Result<CallRecord, LedgerError> {
         let settlement = interpret(&receipt.raw, &call.policy);
-        let settled = self.store.interpret_receipt(&self.lease, &call.call_id, settlement, durability(call), self.env.now()).await;
+        let settled = self
+            .store
+            .interpret_receipt(&self.lease, &call.call_id, settlement, durability(call), self.env.now())
+            .await;
         let settled = settled.map_err(LedgerError::at("interpret the answer of", &call.call_id))?;
         self.store
             .note_replay(&self.lease, &call.call_id, ReplayStatus::Interpreted, self.env.now())
@@ -339,11 +431,21 @@ impl Ledger {
     }
 
     /// Cancels a call that was never sent.
-    pub async fn cancel(&self, call: &CallRecord, resolution: Resolution, code: &str, message: &str) -> Result<CallRecord, LedgerError> {
+    pub async fn cancel(
+        &self,
+        call: &CallRecord,
+        resolution: Resolution,
+        code: &str,
+        message: &str,
+    ) -> Result<CallRecord, LedgerError> {
         let id = &call.call_id;
         if call.status.on(CallEvent::Cancelled).is_ok() {
-            let cancel = CallCancel { call_id: id.clone(), resolution, code: code.to_owned(), message: message.to_owned() };
-            self.store.cancel_calls(&self.lease, vec![cancel], self.env.now()).await.map_err(LedgerError::at("cancel", id))?;
+            let cancel =
+                CallCancel { call_id: id.clone(), resolution, code: code.to_owned(), message: message.to_owned() };
+            self.store
+                .cancel_calls(&self.lease, vec![cancel], self.env.now())
+                .await
+                .map_err(LedgerError::at("cancel", id))?;
         }
         self.store.call(id).await.map_err(LedgerError::at("read", id))
     }
@@ -355,7 +457,11 @@ impl Ledger {
 
     /// The question about this call that is not closed, if there is one.
     async fn pending_question(&self, call: &CallRecord) -> Result<Option<QuestionRecord>, LedgerError> {
-        let open = self.store.open_questions(Some(&call.run_id)).await.map_err(LedgerError::at("read the questions about", &call.call_id))?;
+        let open = self
+            .store
+            .open_questions(Some(&call.run_id))
+            .await
+            .map_err(LedgerError::at("read the questions about", &call.call_id))?;
         Ok(open.into_iter().find(|q| q.call_id.as_ref() == Some(&call.call_id)))
     }
 
@@ -371,7 +477,8 @@ impl Ledger {
     }
 
     async fn last_attempt(&self, call: &CallRecord) -> Result<Option<AttemptRecord>, LedgerError> {
-        let attempts = self.store.attempts(&call.call_id).await.map_err(LedgerError::at("read the attempts of", &call.call_id))?;
+        let attempts =
+            self.store.attempts(&call.call_id).await.map_err(LedgerError::at("read the attempts of", &call.call_id))?;
         Ok(attempts.into_iter().last())
     }
 

@@ -22,7 +22,13 @@ pub struct Permit {
 const META: &str = "dev.universal-agent";
 
 impl Permit {
-    pub(crate) fn new(call: CallRecord, key: IdempotencyKey, lease: RunLease, generation: String, traceparent: String) -> Self {
+    pub(crate) fn new(
+        call: CallRecord,
+        key: IdempotencyKey,
+        lease: RunLease,
+        generation: String,
+        traceparent: String,
+    ) -> Self {
         Self { call, key, lease, generation, traceparent }
     }
 

@@ -38,7 +38,10 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>) -> NewQuesti
             (QuestionKind::NearDuplicate, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
         }
         Why::Approval => {
-            let text = format!("May `{tool}` run? The policy `{}` asks for approval. Arguments: {arguments}", call.policy.rule_id);
+            let text = format!(
+                "May `{tool}` run? The policy `{}` asks for approval. Arguments: {arguments}",
+                call.policy.rule_id
+            );
             (QuestionKind::Approval, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
         }
     };

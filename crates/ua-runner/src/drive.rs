@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
 use ua_core::{
-    Block, CallId, CallStatus, CheckpointId, EffectKind, Env, Message, ModelTurn, Origin, QuestionId, Resolution, Role, RunStatus, RunStop,
-    StepId, StepStatus, StopCondition, Timestamp,
+    Block, CallId, CallStatus, CheckpointId, EffectKind, Env, Message, ModelTurn, Origin, QuestionId, Resolution, Role,
+    RunStatus, RunStop, StepId, StepStatus, StopCondition, Timestamp,
 };
 use ua_gateway::{Dispatched, GatewayError, StopSignal, ToolGateway, answer_for};
 use ua_ledger::LedgerError;
 use ua_llm::{LlmProvider, ModelRequest, StreamObserver, ToolOffer, check_history};
 use ua_resume::{Decision, EvidenceReport, ResumePacket};
 use ua_store::{
-    CallCancel, CallRecord, CheckpointKind, Choice, NewCheckpoint, NewQuestion, NewStep, QuestionKind, ReplayStatus, RequestEnd, RequestId,
-    RequestReservation, RunEnd, RunLease, RunRecord, RunRecords, StepEnd, Store, TurnCommit, TurnDraft,
+    CallCancel, CallRecord, CheckpointKind, Choice, NewCheckpoint, NewQuestion, NewStep, QuestionKind, ReplayStatus,
+    RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord, RunRecords, StepEnd, Store, TurnCommit,
+    TurnDraft,
 };
 
 use crate::error::RunError;
@@ -76,7 +77,9 @@ impl Limits {
 /// The most effects of each kind that a run's stop conditions allow.
 pub fn effect_limits(spec: &ua_core::RunSpec) -> BTreeMap<String, u32> {
     let limits = spec.stop_conditions.iter().map(StopCondition::expanded).filter_map(|condition| match condition {
-        StopCondition::Effect { effect, max: Some(max), .. } => EffectKind::parse(&effect).map(|kind| (kind.as_str().to_owned(), max)),
+        StopCondition::Effect { effect, max: Some(max), .. } => {
+            EffectKind::parse(&effect).map(|kind| (kind.as_str().to_owned(), max))
+        }
         StopCondition::Effect { max: None, .. } | StopCondition::Named(_) | StopCondition::Artifact { .. } => None,
     });
     limits.collect()
@@ -84,7 +87,11 @@ pub fn effect_limits(spec: &ua_core::RunSpec) -> BTreeMap<String, u32> {
 
 /// Drives the run that `ports.lease` owns, from wherever it stands to a conclusion of this process. `acquired_at` is when the
 /// lease was taken; from then on the time counts as held.
-pub async fn drive(ports: &Ports, settings: &RunSettings, acquired_at: Timestamp) -> Result<(Conclusion, RunRecord), RunError> {
+pub async fn drive(
+    ports: &Ports,
+    settings: &RunSettings,
+    acquired_at: Timestamp,
+) -> Result<(Conclusion, RunRecord), RunError> {
     let Recovered { records, in_flight, start, waiting_for, aborted } = recover(ports).await?;
     if start.is_resume {
         (ports.watcher)(Signal::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
@@ -103,7 +110,12 @@ pub async fn drive(ports: &Ports, settings: &RunSettings, acquired_at: Timestamp
 /// Parks a run whose earlier tool servers are still alive and could not be ended: nothing can be decided about their calls,
 /// so a person is asked. Called instead of [`drive`], when [`ToolTransport::fence_earlier`](ua_gateway::ToolTransport::fence_earlier)
 /// says so.
-pub async fn park_for_orphan(store: &dyn Store, lease: &RunLease, env: &Env, detail: &str) -> Result<(Conclusion, RunRecord), RunError> {
+pub async fn park_for_orphan(
+    store: &dyn Store,
+    lease: &RunLease,
+    env: &Env,
+    detail: &str,
+) -> Result<(Conclusion, RunRecord), RunError> {
     let text = format!(
         "A tool server that an earlier process started is still alive and could not be ended: {detail}. End it, then resume the run."
     );
@@ -114,8 +126,16 @@ pub async fn park_for_orphan(store: &dyn Store, lease: &RunLease, env: &Env, det
 }
 
 /// Parks a run whose tool servers could not be started: nothing was sent, and a resume may find them.
-pub async fn park_for_tool_server(store: &dyn Store, lease: &RunLease, env: &Env, detail: &str) -> Result<(Conclusion, RunRecord), RunError> {
-    let end = RunEnd { stop_reason: Some(RunStop::ToolServer), ..run_end(RunStatus::Stopped, Some(detail.to_owned()), 0, env.now()) };
+pub async fn park_for_tool_server(
+    store: &dyn Store,
+    lease: &RunLease,
+    env: &Env,
+    detail: &str,
+) -> Result<(Conclusion, RunRecord), RunError> {
+    let end = RunEnd {
+        stop_reason: Some(RunStop::ToolServer),
+        ..run_end(RunStatus::Stopped, Some(detail.to_owned()), 0, env.now())
+    };
     let run = store.end_run(lease, end).await.map_err(RunError::at("park the run"))?;
     Ok((Conclusion::Stopped { reason: RunStop::ToolServer, detail: detail.to_owned() }, run))
 }
@@ -144,7 +164,16 @@ fn held_for(ports: &Ports, since: Timestamp) -> u64 {
 }
 
 fn run_end(status: RunStatus, detail: Option<String>, held_millis: u64, at: Timestamp) -> RunEnd {
-    RunEnd { status, stop_reason: None, detail, final_output: None, final_artifact_ref: None, step_end: None, held_millis, at }
+    RunEnd {
+        status,
+        stop_reason: None,
+        detail,
+        final_output: None,
+        final_artifact_ref: None,
+        step_end: None,
+        held_millis,
+        at,
+    }
 }
 
 /// One process's work on a run.
@@ -181,7 +210,12 @@ impl<'a> Driver<'a> {
         let (step_id, step_index) = match current {
             Some(step) => (step.step_id.clone(), step.step_index),
             None => {
-                let step = NewStep { step_id: StepId::new(&ports.env), phase: "main".to_owned(), created_at: ports.env.now(), fingerprint: None };
+                let step = NewStep {
+                    step_id: StepId::new(&ports.env),
+                    phase: "main".to_owned(),
+                    created_at: ports.env.now(),
+                    fingerprint: None,
+                };
                 let opened = ports.store.open_step(&ports.lease, step).await.map_err(RunError::at("open the step"))?;
                 (opened.step_id, opened.step_index)
             }
@@ -211,7 +245,8 @@ impl<'a> Driver<'a> {
     async fn run(&mut self) -> Result<Conclusion, RunError> {
         loop {
             let command = self.machine.next();
-            let starts_something = matches!(command, Command::Reserve { .. } | Command::Think { .. } | Command::Dispatch { .. });
+            let starts_something =
+                matches!(command, Command::Reserve { .. } | Command::Think { .. } | Command::Dispatch { .. });
             if starts_something && self.check_in().await? {
                 continue;
             }
@@ -225,9 +260,7 @@ impl<'a> Driver<'a> {
                 Command::FinishReplay { note } => self.finish_replay(note).await?,
                 Command::CheckEvidence => Event::Evidence(self.check_evidence().await?),
                 Command::Guide { text } => self.guide(&text).await?,
-                Command::Ask { kind, text } => {
-                    Event::Asked(Box::new(self.ask(kind, &text).await?))
-                }
+                Command::Ask { kind, text } => Event::Asked(Box::new(self.ask(kind, &text).await?)),
                 Command::Stop(conclusion) => return Ok(conclusion),
             };
             self.machine.apply(event)?;
@@ -275,7 +308,12 @@ impl<'a> Driver<'a> {
             estimated_tokens: serde_json::to_string(&request).map_or(0, |text| text.len() as u64 / 4),
             at: self.ports.env.now(),
         };
-        let id = self.ports.store.reserve_request(&self.ports.lease, reservation).await.map_err(RunError::at("reserve a request to the model"))?;
+        let id = self
+            .ports
+            .store
+            .reserve_request(&self.ports.lease, reservation)
+            .await
+            .map_err(RunError::at("reserve a request to the model"))?;
         self.request = Some((request, id));
         Ok(Event::Reserved)
     }
@@ -306,7 +344,11 @@ impl<'a> Driver<'a> {
     }
 
     async fn close_request(&self, id: RequestId, end: RequestEnd) -> Result<(), RunError> {
-        self.ports.store.close_request(&self.ports.lease, id, end, self.ports.env.now()).await.map_err(RunError::at("charge a request to the model"))
+        self.ports
+            .store
+            .close_request(&self.ports.lease, id, end, self.ports.env.now())
+            .await
+            .map_err(RunError::at("charge a request to the model"))
     }
 
     async fn record(&mut self, turn: u32, reply: ModelTurn) -> Result<Event, RunError> {
@@ -325,7 +367,11 @@ impl<'a> Driver<'a> {
             calls,
             at: self.ports.env.now(),
         };
-        self.ports.store.record_turn(&self.ports.lease, draft).await.map_err(RunError::at("record the model's reply"))?;
+        self.ports
+            .store
+            .record_turn(&self.ports.lease, draft)
+            .await
+            .map_err(RunError::at("record the model's reply"))?;
         self.open_reply = Some(message);
         self.last_seq += 1;
         let calls = self.turn_calls(turn).await?;
@@ -354,7 +400,9 @@ impl<'a> Driver<'a> {
             Err(GatewayError::Ledger(LedgerError::Aborted { .. })) => return Ok(Event::Aborted),
             Err(GatewayError::Transport(source)) => return Ok(Event::ToolServerDown { detail: with_causes(&source) }),
             Err(GatewayError::OrphanAlive { server, detail }) => {
-                let text = format!("An earlier process of the tool server `{server}` is still alive and could not be ended: {detail}. End it, then resume.");
+                let text = format!(
+                    "An earlier process of the tool server `{server}` is still alive and could not be ended: {detail}. End it, then resume."
+                );
                 let question = self.ask(QuestionKind::OrphanAlive, &text).await?;
                 return Ok(Event::Dispatched(vec![Dispatched::Held(question); calls.len()]));
             }
@@ -368,7 +416,10 @@ impl<'a> Driver<'a> {
     async fn note_first_runs(&self, ended: &[Dispatched]) -> Result<(), RunError> {
         for dispatched in ended {
             let Dispatched::Settled(call) = dispatched else { continue };
-            let was_prepared = self.in_flight.iter().any(|flight| flight.call_id == call.call_id && flight.was == CallStatus::Prepared);
+            let was_prepared = self
+                .in_flight
+                .iter()
+                .any(|flight| flight.call_id == call.call_id && flight.was == CallStatus::Prepared);
             if was_prepared && call.attempt > 0 && call.replay_status.is_none() {
                 self.ports
                     .store
@@ -382,7 +433,10 @@ impl<'a> Driver<'a> {
 
     async fn cancel_after_failure(&self, calls: &[CallId], failed: &CallId) -> Result<Event, RunError> {
         let failed = self.ports.store.call(failed).await.map_err(RunError::at("read a call"))?;
-        let message = format!("Not run: the earlier call `{}` of this turn did not succeed. Decide again with its result in view.", failed.name.tool);
+        let message = format!(
+            "Not run: the earlier call `{}` of this turn did not succeed. Decide again with its result in view.",
+            failed.name.tool
+        );
         let cancels = calls.iter().map(|call| CallCancel {
             call_id: call.clone(),
             resolution: Resolution::AfterFailure,
@@ -405,7 +459,11 @@ impl<'a> Driver<'a> {
             let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
             let receipt = self.ports.store.receipt(source).await.map_err(RunError::at("read a receipt"))?;
             if let Some(content) = answer_for(&call, receipt.as_ref()) {
-                blocks.push(Block::ToolResult { tool_use_id: call.tool_use_id, content: content.text, is_error: content.is_error });
+                blocks.push(Block::ToolResult {
+                    tool_use_id: call.tool_use_id,
+                    content: content.text,
+                    is_error: content.is_error,
+                });
             }
         }
         let results = Message { role: Role::User, origin: Origin::Tools, blocks };
@@ -418,7 +476,8 @@ impl<'a> Driver<'a> {
             held_millis: held_for(self.ports, self.counted_from),
             at: now,
         };
-        self.run = self.ports.store.commit_turn(&self.ports.lease, commit).await.map_err(RunError::at("commit the turn"))?;
+        self.run =
+            self.ports.store.commit_turn(&self.ports.lease, commit).await.map_err(RunError::at("commit the turn"))?;
         self.counted_from = now;
         self.history.extend(self.open_reply.take());
         self.last_seq += messages.len() as u64;
@@ -427,7 +486,13 @@ impl<'a> Driver<'a> {
         Ok(Event::Committed { held_millis: self.run.held_millis })
     }
 
-    fn marker(&self, kind: CheckpointKind, turn_index: u32, open_turn: Option<u32>, artifacts: Vec<ArtifactRef>) -> NewCheckpoint {
+    fn marker(
+        &self,
+        kind: CheckpointKind,
+        turn_index: u32,
+        open_turn: Option<u32>,
+        artifacts: Vec<ArtifactRef>,
+    ) -> NewCheckpoint {
         let snapshot = Snapshot {
             status: RunStatus::Running,
             phase: "main".to_owned(),
@@ -443,18 +508,34 @@ impl<'a> Driver<'a> {
                 held_millis: self.run.held_millis + held_for(self.ports, self.counted_from),
             },
         };
-        let cursor = Cursor { turn_index, open_turn, last_tool_call_id: self.last_call.clone(), last_message_seq: self.last_seq };
+        let cursor = Cursor {
+            turn_index,
+            open_turn,
+            last_tool_call_id: self.last_call.clone(),
+            last_message_seq: self.last_seq,
+        };
         let id = CheckpointId::new(&self.ports.env);
         Checkpoint::marker(kind, id, self.step_id.clone(), self.ports.env.now(), &snapshot, &cursor)
     }
 
-    async fn checkpoint(&self, kind: CheckpointKind, open_turn: Option<u32>, artifacts: Vec<ArtifactRef>) -> Result<(), RunError> {
+    async fn checkpoint(
+        &self,
+        kind: CheckpointKind,
+        open_turn: Option<u32>,
+        artifacts: Vec<ArtifactRef>,
+    ) -> Result<(), RunError> {
         let marker = self.marker(kind, self.machine.committed(), open_turn, artifacts);
         self.ports.store.save_checkpoint(&self.ports.lease, marker).await.map_err(RunError::at("write a checkpoint"))
     }
 
     fn artifact_refs(&self) -> Result<Vec<ArtifactRef>, RunError> {
-        Ok(self.ports.workspace.artifacts()?.into_iter().map(|a| ArtifactRef { path: a.path, sha256: a.sha256 }).collect())
+        Ok(self
+            .ports
+            .workspace
+            .artifacts()?
+            .into_iter()
+            .map(|a| ArtifactRef { path: a.path, sha256: a.sha256 })
+            .collect())
     }
 
     /// Writes the resume packet, marks the end of the replay, and tells the model what happened in between.
@@ -523,7 +604,13 @@ impl<'a> Driver<'a> {
             self.cancel_prepared().await?;
         }
         let mut end = run_end(RunStatus::Failed, None, held_for(self.ports, self.counted_from), now);
-        let step = |status, detail: Option<String>| StepEnd { step_id: self.step_id.clone(), status, error_code: None, error_detail: detail, at: now };
+        let step = |status, detail: Option<String>| StepEnd {
+            step_id: self.step_id.clone(),
+            status,
+            error_code: None,
+            error_detail: detail,
+            at: now,
+        };
         match conclusion {
             Conclusion::Succeeded { final_output } => {
                 end.status = RunStatus::Succeeded;
@@ -553,15 +640,21 @@ impl<'a> Driver<'a> {
         let run = self.ports.store.end_run(&self.ports.lease, end).await.map_err(RunError::at("end the run"))?;
         let records = self.ports.store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
         if !run.status.is_terminal() {
-            let decisions: Vec<Decision> = self.in_flight.iter().filter_map(|flight| decision(&records, flight)).collect();
-            write_packet(&self.ports.workspace, &run.run_id, &ResumePacket::new(&records, &decisions, &self.ports.workspace.artifacts()?))?;
+            let decisions: Vec<Decision> =
+                self.in_flight.iter().filter_map(|flight| decision(&records, flight)).collect();
+            write_packet(
+                &self.ports.workspace,
+                &run.run_id,
+                &ResumePacket::new(&records, &decisions, &self.ports.workspace.artifacts()?),
+            )?;
         }
         write_conclusion(&self.ports.workspace, &records)?;
         Ok(run)
     }
 
     async fn cancel_prepared(&self) -> Result<(), RunError> {
-        let calls = self.ports.store.calls(&self.run.run_id, None).await.map_err(RunError::at("read the run's calls"))?;
+        let calls =
+            self.ports.store.calls(&self.run.run_id, None).await.map_err(RunError::at("read the run's calls"))?;
         let cancels: Vec<CallCancel> = calls
             .into_iter()
             .filter(|call| call.status == CallStatus::Prepared)
@@ -575,7 +668,11 @@ impl<'a> Driver<'a> {
         if cancels.is_empty() {
             return Ok(());
         }
-        self.ports.store.cancel_calls(&self.ports.lease, cancels, self.ports.env.now()).await.map_err(RunError::at("cancel what was not sent"))
+        self.ports
+            .store
+            .cancel_calls(&self.ports.lease, cancels, self.ports.env.now())
+            .await
+            .map_err(RunError::at("cancel what was not sent"))
     }
 
     /// The artifact a person looks for first: an expected PDF, else an expected page, else the first expected output.
@@ -588,7 +685,8 @@ impl<'a> Driver<'a> {
             Some("html") => 1,
             Some(_) | None => 2,
         };
-        let mut named: Vec<String> = artifacts.into_iter().map(|a| a.path).filter(|path| is_expected(path) && path != "transcript.md").collect();
+        let mut named: Vec<String> =
+            artifacts.into_iter().map(|a| a.path).filter(|path| is_expected(path) && path != "transcript.md").collect();
         named.sort_by_key(|path| rank(path));
         Ok(named.into_iter().next())
     }
@@ -601,9 +699,14 @@ fn decision(records: &RunRecords, flight: &InFlight) -> Option<Decision> {
         (_, CallStatus::Cancelled) => ReplayStatus::Cancelled,
         (CallStatus::Prepared, _) => ReplayStatus::Executed,
         (_, CallStatus::Unknown) => ReplayStatus::Held,
-        (_, CallStatus::Prepared | CallStatus::Running | CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported) => {
-            ReplayStatus::Reconciled
-        }
+        (
+            _,
+            CallStatus::Prepared
+            | CallStatus::Running
+            | CallStatus::Succeeded
+            | CallStatus::FailedDefinite
+            | CallStatus::FailedReported,
+        ) => ReplayStatus::Reconciled,
     };
     let still_prepared = call.status == CallStatus::Prepared;
     (!still_prepared).then(|| Decision {
@@ -611,7 +714,10 @@ fn decision(records: &RunRecords, flight: &InFlight) -> Option<Decision> {
         tool: call.name.raw.clone(),
         was: flight.was,
         action: call.replay_status.unwrap_or(fallback),
-        why: format!("policy `{}`: {}, when in doubt {}", call.policy.rule_id, call.policy.class, call.policy.on_unknown),
+        why: format!(
+            "policy `{}`: {}, when in doubt {}",
+            call.policy.rule_id, call.policy.class, call.policy.on_unknown
+        ),
     })
 }
 

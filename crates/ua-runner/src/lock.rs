@@ -43,8 +43,14 @@ impl RunLock {
         let io = |source| LockError::Io { path: path.clone(), source };
         std::fs::create_dir_all(dir).map_err(io)?;
         loop {
-            let mut file =
-                OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io)?;
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .map_err(io)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {

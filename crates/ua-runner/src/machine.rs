@@ -56,8 +56,13 @@ impl OpenCall {
             call_id: call.call_id.clone(),
             has_effect: call.policy.class.has_effect(),
             // A definite failure found at the start may have attempts left; the ledger knows.
-            is_settled: is_skipped || matches!(call.status, CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled),
-            has_failed: is_skipped || matches!(call.status, CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled),
+            is_settled: is_skipped
+                || matches!(call.status, CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled),
+            has_failed: is_skipped
+                || matches!(
+                    call.status,
+                    CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled
+                ),
         }
     }
 }
@@ -342,7 +347,9 @@ impl RunMachine {
             State::Thinking => Command::Think { turn: self.committed + 1 },
             State::Recording { reply } => Command::Record { turn: self.committed + 1, reply: reply.clone() },
             State::Dispatching => self.next_group(),
-            State::Cancelling { calls, failed } => Command::CancelAfterFailure { calls: calls.clone(), failed: failed.clone() },
+            State::Cancelling { calls, failed } => {
+                Command::CancelAfterFailure { calls: calls.clone(), failed: failed.clone() }
+            }
             State::Committing => Command::Commit { turn: self.committed + 1 },
             State::FinishingReplay { note } => Command::FinishReplay { note: *note },
             State::Checking => Command::CheckEvidence,
@@ -454,7 +461,9 @@ impl RunMachine {
     /// A recorded turn: a reply that exceeds the tool-call budget stops before its first dispatch.
     fn after_recording(&mut self) -> State {
         let nothing_sent = self.pending.iter().all(|call| !call.is_settled);
-        if let Some(max) = self.limits.max_tool_calls.filter(|max| self.tool_calls > *max && nothing_sent && !self.pending.is_empty()) {
+        if let Some(max) =
+            self.limits.max_tool_calls.filter(|max| self.tool_calls > *max && nothing_sent && !self.pending.is_empty())
+        {
             return self.over_budget("max_tool_calls", max);
         }
         self.go_on_dispatching()
@@ -474,7 +483,8 @@ impl RunMachine {
     }
 
     fn cancel_rest(&mut self, failed: &CallId) -> Option<State> {
-        let calls: Vec<CallId> = self.pending.iter().filter(|c| c.has_effect && !c.is_settled).map(|c| c.call_id.clone()).collect();
+        let calls: Vec<CallId> =
+            self.pending.iter().filter(|c| c.has_effect && !c.is_settled).map(|c| c.call_id.clone()).collect();
         self.pending.retain(|call| !call.has_effect || call.is_settled);
         for call in &mut self.pending {
             call.has_failed &= !call.has_effect; // one cancellation is enough
@@ -493,7 +503,9 @@ impl RunMachine {
                         failed = Some(call.call_id.clone());
                     }
                 }
-                Dispatched::Held(question) => return State::Ended(Conclusion::Waiting { question: Box::new(question) }),
+                Dispatched::Held(question) => {
+                    return State::Ended(Conclusion::Waiting { question: Box::new(question) });
+                }
                 Dispatched::Stopped => return self.stopped(RunStop::Interrupt, "a signal asked the process to stop"),
             }
         }
@@ -505,7 +517,8 @@ impl RunMachine {
 
     /// Counts equal errors in a row over settled calls.
     fn note_error(&mut self, record: &CallRecord) {
-        let failed = matches!(record.status, CallStatus::FailedReported | CallStatus::FailedDefinite | CallStatus::Cancelled);
+        let failed =
+            matches!(record.status, CallStatus::FailedReported | CallStatus::FailedDefinite | CallStatus::Cancelled);
         if !failed || record.resolution == Some(Resolution::AfterFailure) {
             if record.status == CallStatus::Succeeded {
                 self.same_error = None;

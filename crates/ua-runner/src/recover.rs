@@ -31,7 +31,11 @@ pub(crate) struct Recovered {
 /// Puts the records in order and says where the machine starts.
 pub(crate) async fn recover(ports: &Ports) -> Result<Recovered, RunError> {
     let now = ports.env.now();
-    ports.store.close_lost_requests(&ports.lease, now).await.map_err(RunError::at("charge the requests that were never answered"))?;
+    ports
+        .store
+        .close_lost_requests(&ports.lease, now)
+        .await
+        .map_err(RunError::at("charge the requests that were never answered"))?;
     let before = ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?;
     let open_turn = before.open_turn().map(|turn| turn.turn);
     let in_flight: Vec<InFlight> = before
@@ -41,7 +45,12 @@ pub(crate) async fn recover(ports: &Ports) -> Result<Recovered, RunError> {
         .map(|call| InFlight { call_id: call.call_id.clone(), was: call.status })
         .collect();
     let turn = open_turn.unwrap_or(before.run.turn_index);
-    ports.gateway.ledger().recover_in_flight(&before.calls).await.map_err(|source| RunError::Gateway { turn, source: source.into() })?;
+    ports
+        .gateway
+        .ledger()
+        .recover_in_flight(&before.calls)
+        .await
+        .map_err(|source| RunError::Gateway { turn, source: source.into() })?;
 
     let (waiting_for, aborted) = run_questions(ports, &before).await?;
     let records = ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?;
@@ -60,7 +69,11 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<(Option<Qu
             None => {}
             Some(answer) => aborted |= answer.choice == Choice::Abort,
         }
-        ports.store.close_question(&ports.lease, &question.question_id, ports.env.now()).await.map_err(RunError::at("close a question"))?;
+        ports
+            .store
+            .close_question(&ports.lease, &question.question_id, ports.env.now())
+            .await
+            .map_err(RunError::at("close a question"))?;
     }
     Ok((None, aborted))
 }
@@ -79,8 +92,14 @@ fn start_of(records: &RunRecords) -> Start {
     });
     let last = records.messages.last().filter(|_| open.is_none()).map(|m| &m.message);
     // A reply that was cut is no last word: the model is asked to go on.
-    let was_cut = records.turns.last().is_some_and(|t| matches!(t.reply.stop_reason, StopReason::MaxTokens | StopReason::PauseTurn));
-    let last_word = last.filter(|_| !was_cut).filter(|m| m.role == Role::Assistant && m.tool_uses().next().is_none()).map(ua_core::Message::text);
+    let was_cut = records
+        .turns
+        .last()
+        .is_some_and(|t| matches!(t.reply.stop_reason, StopReason::MaxTokens | StopReason::PauseTurn));
+    let last_word = last
+        .filter(|_| !was_cut)
+        .filter(|m| m.role == Role::Assistant && m.tool_uses().next().is_none())
+        .map(ua_core::Message::text);
     let charged = records.requests.iter().filter(|request| request.status != RequestStatus::Reserved);
     Start {
         committed: run.turn_index,

@@ -50,7 +50,8 @@ impl Workspace {
 
     /// Opens a folder that is there.
     pub fn open(root: &Path) -> Result<Self, WorkspaceError> {
-        let root = root.canonicalize().map_err(|source| WorkspaceError { doing: "open", path: root.to_path_buf(), source })?;
+        let root =
+            root.canonicalize().map_err(|source| WorkspaceError { doing: "open", path: root.to_path_buf(), source })?;
         Ok(Self { root })
     }
 

@@ -23,7 +23,12 @@ impl RunningAfterDispatch {
 
 #[async_trait]
 impl LedgerWrites for RunningAfterDispatch {
-    async fn start_attempt(&self, inner: &dyn Store, _lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError> {
+    async fn start_attempt(
+        &self,
+        inner: &dyn Store,
+        _lease: &RunLease,
+        start: StartAttempt,
+    ) -> Result<CallRecord, StoreError> {
         let mut call = inner.call(&start.call_id).await?;
         call.status = CallStatus::Running;
         call.attempt = start.attempt;
@@ -33,7 +38,12 @@ impl LedgerWrites for RunningAfterDispatch {
         Ok(call)
     }
 
-    async fn settle_attempt(&self, inner: &dyn Store, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {
+    async fn settle_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        settle: SettleAttempt,
+    ) -> Result<CallRecord, StoreError> {
         let late = self.started.lock().unwrap_or_else(PoisonError::into_inner).remove(&settle.call_id);
         if let Some(late) = late {
             inner.start_attempt(lease, late).await?;

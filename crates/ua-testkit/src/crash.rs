@@ -94,7 +94,9 @@ impl KillPoint {
     }
 
     fn hit(&self, crossing: &Crossing, is_after: bool) {
-        let fits = self.is_after == is_after && crossing.name == self.name && (self.tool.is_none() || crossing.tool == self.tool);
+        let fits = self.is_after == is_after
+            && crossing.name == self.name
+            && (self.tool.is_none() || crossing.tool == self.tool);
         if fits && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.nth {
             // Nothing is flushed and no destructor runs: this is the death that a kill -9 or the kernel brings.
             let own = rustix::process::getpid();
@@ -124,7 +126,10 @@ mod tests {
     #[test]
     fn points_are_read() {
         let point = KillPoint::parse("after:tool.invoke:send_email#2").unwrap();
-        assert_eq!((point.is_after, point.name.as_str(), point.tool.as_deref(), point.nth), (true, "tool.invoke", Some("send_email"), 2));
+        assert_eq!(
+            (point.is_after, point.name.as_str(), point.tool.as_deref(), point.nth),
+            (true, "tool.invoke", Some("send_email"), 2)
+        );
         let point = KillPoint::parse("before:store.commit_turn").unwrap();
         assert_eq!((point.is_after, point.tool, point.nth), (false, None, 1));
         for bad in ["store.commit_turn", "during:x", "after:x#y"] {

@@ -37,7 +37,8 @@ pub fn serve_opaque(log: &Path) -> io::Result<()> {
                 json!({"content": [{"type": "text", "text": "posted"}]})
             }
             _ => {
-                let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "method not found"}});
+                let error =
+                    json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "method not found"}});
                 writeln!(output, "{error}")?;
                 output.flush()?;
                 continue;

@@ -13,7 +13,18 @@ pub fn ua_program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let cargo = option_env!("CARGO").unwrap_or("cargo");
-        let args = ["build", "--quiet", "--locked", "--package", "ua-cli", "--bin", "ua", "--features", "crash-points", "--message-format=json"];
+        let args = [
+            "build",
+            "--quiet",
+            "--locked",
+            "--package",
+            "ua-cli",
+            "--bin",
+            "ua",
+            "--features",
+            "crash-points",
+            "--message-format=json",
+        ];
         let built = Command::new(cargo).args(args).current_dir(workspace_root()).stderr(Stdio::inherit()).output();
         let built = built.unwrap_or_else(|e| panic!("cannot run cargo: {e}"));
         assert!(built.status.success(), "ua does not build");

@@ -4,13 +4,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ua_core::{CallId, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp, ToolSpec};
+use ua_core::{
+    CallId, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp, ToolSpec,
+};
 use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
-    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewQuestion, NewRun,
-    NewStep, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord,
-    RunRecords, RunStore, SettleAttempt, StartAttempt, StepEnd, StepRecord, Store, StoreError, TurnCommit, TurnDraft, UnknownResolution,
+    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, LedgerStore, MessageRecord, NewAnswer,
+    NewCheckpoint, NewQuestion, NewRun, NewStep, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd,
+    RequestId, RequestReservation, RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt,
+    StepEnd, StepRecord, Store, StoreError, TurnCommit, TurnDraft, UnknownResolution,
 };
 
 /// One crossing of a seam.
@@ -35,9 +38,19 @@ pub trait Plan: Send + Sync {
 #[async_trait]
 pub trait LedgerWrites: Send + Sync {
     /// In place of [`LedgerStore::start_attempt`].
-    async fn start_attempt(&self, inner: &dyn Store, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError>;
+    async fn start_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        start: StartAttempt,
+    ) -> Result<CallRecord, StoreError>;
     /// In place of [`LedgerStore::settle_attempt`].
-    async fn settle_attempt(&self, inner: &dyn Store, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError>;
+    async fn settle_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        settle: SettleAttempt,
+    ) -> Result<CallRecord, StoreError>;
 }
 
 /// The writes as they are.
@@ -45,10 +58,20 @@ struct Faithful;
 
 #[async_trait]
 impl LedgerWrites for Faithful {
-    async fn start_attempt(&self, inner: &dyn Store, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError> {
+    async fn start_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        start: StartAttempt,
+    ) -> Result<CallRecord, StoreError> {
         inner.start_attempt(lease, start).await
     }
-    async fn settle_attempt(&self, inner: &dyn Store, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {
+    async fn settle_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        settle: SettleAttempt,
+    ) -> Result<CallRecord, StoreError> {
         inner.settle_attempt(lease, settle).await
     }
 }
@@ -133,7 +156,12 @@ impl RunStore for Seam<dyn Store> {
     async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError> {
         self.cross("store.request_cancel", None, self.inner.request_cancel(run, reason, at)).await
     }
-    async fn acquire_run(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Result<(RunLease, RunRecord), StoreError> {
+    async fn acquire_run(
+        &self,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError> {
         self.cross("store.acquire_run", None, self.inner.acquire_run(run, owner, at)).await
     }
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError> {
@@ -148,10 +176,20 @@ impl RunStore for Seam<dyn Store> {
     async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError> {
         self.cross("store.close_step", None, self.inner.close_step(lease, end)).await
     }
-    async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation) -> Result<RequestId, StoreError> {
+    async fn reserve_request(
+        &self,
+        lease: &RunLease,
+        reservation: RequestReservation,
+    ) -> Result<RequestId, StoreError> {
         self.cross("store.reserve_request", None, self.inner.reserve_request(lease, reservation)).await
     }
-    async fn close_request(&self, lease: &RunLease, request: RequestId, end: RequestEnd, at: Timestamp) -> Result<(), StoreError> {
+    async fn close_request(
+        &self,
+        lease: &RunLease,
+        request: RequestId,
+        end: RequestEnd,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         self.cross("store.close_request", None, self.inner.close_request(lease, request, end, at)).await
     }
     async fn close_lost_requests(&self, lease: &RunLease, at: Timestamp) -> Result<u32, StoreError> {
@@ -217,9 +255,21 @@ impl LedgerStore for Seam<dyn Store> {
         at: Timestamp,
     ) -> Result<CallRecord, StoreError> {
         let tool = self.tool_of(call).await;
-        self.cross("store.interpret_receipt", tool, self.inner.interpret_receipt(lease, call, settlement, durability, at)).await
+        self.cross(
+            "store.interpret_receipt",
+            tool,
+            self.inner.interpret_receipt(lease, call, settlement, durability, at),
+        )
+        .await
     }
-    async fn deduplicate_call(&self, lease: &RunLease, call: &CallId, from: &CallId, key: &IdempotencyKey, at: Timestamp) -> Result<CallRecord, StoreError> {
+    async fn deduplicate_call(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        from: &CallId,
+        key: &IdempotencyKey,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
         let tool = self.tool_of(call).await;
         self.cross("store.deduplicate_call", tool, self.inner.deduplicate_call(lease, call, from, key, at)).await
     }
@@ -238,9 +288,16 @@ impl LedgerStore for Seam<dyn Store> {
         at: Timestamp,
     ) -> Result<CallRecord, StoreError> {
         let tool = self.tool_of(call).await;
-        self.cross("store.resolve_unknown", tool, self.inner.resolve_unknown(lease, call, resolution, question, at)).await
+        self.cross("store.resolve_unknown", tool, self.inner.resolve_unknown(lease, call, resolution, question, at))
+            .await
     }
-    async fn note_replay(&self, lease: &RunLease, call: &CallId, status: ReplayStatus, at: Timestamp) -> Result<(), StoreError> {
+    async fn note_replay(
+        &self,
+        lease: &RunLease,
+        call: &CallId,
+        status: ReplayStatus,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         let tool = self.tool_of(call).await;
         self.cross("store.note_replay", tool, self.inner.note_replay(lease, call, status, at)).await
     }

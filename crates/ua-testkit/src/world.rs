@@ -92,7 +92,9 @@ impl ToolTransport for World {
         };
         let answer = self.act(permit, *honours);
         let text = answer.to_string();
-        Outcome::Raw(RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}], "structuredContent": answer}) })
+        Outcome::Raw(RawReply::ToolResult {
+            result: json!({"content": [{"type": "text", "text": text}], "structuredContent": answer}),
+        })
     }
 
     async fn fence(&self, _server: &str, _generation: &str) -> Fence {

@@ -31,43 +31,21 @@ pub(crate) type Answer = Result<CallToolResult, Failure>;
 
 impl Failure {
     pub(crate) fn refused(problem: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::Refused {
-            problem: problem.into(),
-            hint: hint.into(),
-        }
+        Self::Refused { problem: problem.into(), hint: hint.into() }
     }
 
     /// Nothing was changed, because the operating system refused what `action` names.
     pub(crate) fn io(action: impl fmt::Display, error: &io::Error) -> Self {
         let hints = [
-            (
-                io::ErrorKind::NotFound,
-                "check the path; list_directory shows what is there",
-            ),
-            (
-                io::ErrorKind::PermissionDenied,
-                "the path leads out of the workspace or is protected; use another one",
-            ),
-            (
-                io::ErrorKind::StorageFull,
-                "the disk is full; a person has to make room",
-            ),
-            (
-                io::ErrorKind::QuotaExceeded,
-                "the disk quota is used up; a person has to make room",
-            ),
+            (io::ErrorKind::NotFound, "check the path; list_directory shows what is there"),
+            (io::ErrorKind::PermissionDenied, "the path leads out of the workspace or is protected; use another one"),
+            (io::ErrorKind::StorageFull, "the disk is full; a person has to make room"),
+            (io::ErrorKind::QuotaExceeded, "the disk quota is used up; a person has to make room"),
             (io::ErrorKind::IsADirectory, "name a file, not a directory"),
-            (
-                io::ErrorKind::NotADirectory,
-                "a part of the path is a file; use another path",
-            ),
+            (io::ErrorKind::NotADirectory, "a part of the path is a file; use another path"),
         ];
-        let known = hints
-            .iter()
-            .find(|(kind, _)| *kind == error.kind())
-            .map(|(_, hint)| *hint);
-        let hint =
-            known.unwrap_or("try another path, or ask a person to look at the server's disk");
+        let known = hints.iter().find(|(kind, _)| *kind == error.kind()).map(|(_, hint)| *hint);
+        let hint = known.unwrap_or("try another path, or ask a person to look at the server's disk");
         Self::refused(format!("could not {action}: {error}"), hint)
     }
 
@@ -94,14 +72,12 @@ pub(crate) fn into_response(answer: Answer) -> Result<CallToolResponse, ErrorDat
     match answer {
         Ok(result) => Ok(result.into()),
         Err(Failure::Refused { problem, hint }) => {
-            let mut result =
-                CallToolResult::structured_error(json!({ "error": problem, "hint": hint }));
+            let mut result = CallToolResult::structured_error(json!({ "error": problem, "hint": hint }));
             result.content = vec![ContentBlock::text(format!("{problem}\nhint: {hint}"))];
             Ok(result.into())
         }
-        Err(Failure::Unclear(problem)) => Err(ErrorData::internal_error(
-            format!("the outcome is not known: {problem}"),
-            None,
-        )),
+        Err(Failure::Unclear(problem)) => {
+            Err(ErrorData::internal_error(format!("the outcome is not known: {problem}"), None))
+        }
     }
 }

@@ -38,9 +38,7 @@ impl WriteError {
     pub(crate) fn into_failure(self, action: &str) -> Failure {
         match self {
             Self::Untouched(error) => Failure::io(action, &error),
-            Self::Unsure(error) => {
-                Failure::Unclear(format!("could not {action} to the end: {error}"))
-            }
+            Self::Unsure(error) => Failure::Unclear(format!("could not {action} to the end: {error}")),
         }
     }
 }
@@ -69,17 +67,10 @@ impl Area {
         let base = Dir::open_ambient_dir(&existing, ambient_authority())?;
         let rest: PathBuf = missing.iter().rev().collect();
         if !rest.as_os_str().is_empty() {
-            Self {
-                dir: base,
-                path: existing.clone(),
-            }
-            .create_dirs(&rest)?;
+            Self { dir: base, path: existing.clone() }.create_dirs(&rest)?;
         }
         let path = existing.join(rest).canonicalize()?;
-        Ok(Self {
-            dir: Dir::open_ambient_dir(&path, ambient_authority())?,
-            path,
-        })
+        Ok(Self { dir: Dir::open_ambient_dir(&path, ambient_authority())?, path })
     }
 
     /// The directory itself; paths given to it are relative and can not leave it.
@@ -97,10 +88,7 @@ impl Area {
         if let Some(parent) = name.parent() {
             self.create_dirs(parent)?;
         }
-        let file = self
-            .dir
-            .open_with(name, OpenOptions::new().create(true).write(true))?
-            .into_std();
+        let file = self.dir.open_with(name, OpenOptions::new().create(true).write(true))?.into_std();
         file.lock()?;
         Ok(file)
     }
@@ -125,11 +113,7 @@ impl Area {
 
     /// Makes the names in `directory` durable.
     pub(crate) fn sync(&self, directory: &Path) -> io::Result<()> {
-        let directory = if directory.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            directory
-        };
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         self.dir.open(directory)?.sync_all()
     }
 
@@ -165,9 +149,7 @@ impl Area {
         let parent = parent_of(target);
         self.create_dirs(parent).map_err(WriteError::Untouched)?;
         if self.dir.is_dir(target) {
-            return Err(WriteError::Untouched(io::Error::from(
-                io::ErrorKind::IsADirectory,
-            )));
+            return Err(WriteError::Untouched(io::Error::from(io::ErrorKind::IsADirectory)));
         }
         let (staged, ()) = self.stage(temp_beside(target), |file| file.write_all(bytes))?;
         staged.replace(target)
@@ -175,8 +157,7 @@ impl Area {
 
     /// Gives `bytes` the name `target` unless it is taken. The caller holds the area's lock.
     pub(crate) fn create(&self, target: &Path, bytes: &[u8]) -> Result<Created, WriteError> {
-        self.create_dirs(parent_of(target))
-            .map_err(WriteError::Untouched)?;
+        self.create_dirs(parent_of(target)).map_err(WriteError::Untouched)?;
         let (staged, ()) = self.stage(temp_beside(target), |file| file.write_all(bytes))?;
         staged.create(target)
     }
@@ -192,13 +173,8 @@ pub(crate) struct Staged<'a> {
 impl Staged<'_> {
     /// Takes the name `target`, whoever had it.
     fn replace(self, target: &Path) -> Result<(), WriteError> {
-        self.area
-            .dir
-            .rename(&self.temp, &self.area.dir, target)
-            .map_err(WriteError::Untouched)?;
-        self.area
-            .sync(parent_of(target))
-            .map_err(WriteError::Unsure)
+        self.area.dir.rename(&self.temp, &self.area.dir, target).map_err(WriteError::Untouched)?;
+        self.area.sync(parent_of(target)).map_err(WriteError::Unsure)
     }
 
     /// Takes the name `target` if nobody has it.
@@ -209,9 +185,7 @@ impl Staged<'_> {
             Err(error) => return Err(WriteError::Untouched(error)),
         };
         // Also when it was there before: its writer may have died between naming and syncing.
-        self.area
-            .sync(parent_of(target))
-            .map_err(WriteError::Unsure)?;
+        self.area.sync(parent_of(target)).map_err(WriteError::Unsure)?;
         Ok(created)
     }
 }

@@ -30,13 +30,11 @@ pub(crate) fn copy_hashing(from: &mut impl Read, to: &mut impl Write) -> io::Res
 }
 
 fn to_hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            // Writing into a `String` can not fail.
-            write!(text, "{byte:02x}").ok();
-            text
-        })
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing into a `String` can not fail.
+        write!(text, "{byte:02x}").ok();
+        text
+    })
 }
 
 #[cfg(test)]
@@ -48,10 +46,7 @@ mod tests {
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256_hex("abc"), expected);
         let mut copy = Vec::new();
-        assert_eq!(
-            copy_hashing(&mut b"abc".as_slice(), &mut copy).unwrap(),
-            (expected.to_owned(), 3)
-        );
+        assert_eq!(copy_hashing(&mut b"abc".as_slice(), &mut copy).unwrap(), (expected.to_owned(), 3));
         assert_eq!(copy, b"abc");
     }
 }

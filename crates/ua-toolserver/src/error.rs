@@ -55,9 +55,7 @@ impl ToolServerError {
     /// What the one who reads the error may do next.
     pub fn class(&self) -> FailureClass {
         match self {
-            Self::Directory { .. } | Self::Setting { .. } | Self::Http { .. } => {
-                FailureClass::Operator
-            }
+            Self::Directory { .. } | Self::Setting { .. } | Self::Http { .. } => FailureClass::Operator,
             Self::Handshake { .. } => FailureClass::Permanent,
             Self::Serving { .. } => FailureClass::Unknown,
         }

@@ -4,11 +4,7 @@ use std::path::Path;
 
 /// The media type that belongs to the name's extension; `application/octet-stream` for those not listed.
 pub(crate) fn type_of(path: &Path) -> &'static str {
-    let extension = path
-        .extension()
-        .and_then(|e| e.to_str())
-        .unwrap_or_default()
-        .to_ascii_lowercase();
+    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match extension.as_str() {
         "pdf" => "application/pdf",
         "html" | "htm" => "text/html; charset=utf-8",

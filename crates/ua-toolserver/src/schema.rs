@@ -27,12 +27,7 @@ pub(crate) enum Effect {
 }
 
 /// Describes a tool whose arguments are read as `A`.
-pub(crate) fn tool<A: JsonSchema>(
-    name: &'static str,
-    title: &str,
-    description: &'static str,
-    effect: Effect,
-) -> Tool {
+pub(crate) fn tool<A: JsonSchema>(name: &'static str, title: &str, description: &'static str, effect: Effect) -> Tool {
     // (read-only, destructive, idempotent, open world)
     let (read_only, destructive, idempotent, open_world) = match effect {
         Effect::Reads => (true, false, true, false),
@@ -47,9 +42,7 @@ pub(crate) fn tool<A: JsonSchema>(
         .destructive(destructive)
         .idempotent(idempotent)
         .open_world(open_world);
-    Tool::new(name, description, Arc::new(arguments::<A>()))
-        .with_title(title)
-        .with_annotations(annotations)
+    Tool::new(name, description, Arc::new(arguments::<A>())).with_title(title).with_annotations(annotations)
 }
 
 /// The schema of `A`, without what only Rust readers care about.
@@ -58,10 +51,7 @@ fn arguments<A: JsonSchema>() -> JsonObject {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
-    let mut schema = settings
-        .into_generator()
-        .into_root_schema_for::<A>()
-        .to_value();
+    let mut schema = settings.into_generator().into_root_schema_for::<A>().to_value();
     tidy(&mut schema);
     match schema {
         Value::Object(object) => object,

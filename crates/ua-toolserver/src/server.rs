@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
-    PaginatedRequestParams, RequestMetaObject, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
+    RequestMetaObject, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServiceExt};
@@ -43,9 +43,7 @@ impl ToolServer {
     /// Opens the workspace and reads the settings; creates the workspace when it is missing. `env` dates messages and
     /// names effects that have no key.
     pub fn open(settings: &Settings, env: Env) -> Result<Self, ToolServerError> {
-        Ok(Self {
-            toolbox: Arc::new(Toolbox::open(settings, env)?),
-        })
+        Ok(Self { toolbox: Arc::new(Toolbox::open(settings, env)?) })
     }
 
     /// Serves one client, line by line, until `reader` ends.
@@ -56,13 +54,8 @@ impl ToolServer {
     {
         let running = ServiceExt::serve(self, (reader, writer))
             .await
-            .map_err(|source| ToolServerError::Handshake {
-                source: Box::new(source),
-            })?;
-        let reason = running
-            .waiting()
-            .await
-            .map_err(|source| ToolServerError::Serving { source })?;
+            .map_err(|source| ToolServerError::Handshake { source: Box::new(source) })?;
+        let reason = running.waiting().await.map_err(|source| ToolServerError::Serving { source })?;
         tracing::debug!(?reason, "the client has left");
         Ok(())
     }
@@ -87,10 +80,7 @@ impl ServerHandler for ToolServer {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.toolbox
-            .list()
-            .into_iter()
-            .find(|tool| tool.name == name)
+        self.toolbox.list().into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(
@@ -115,10 +105,7 @@ impl ServerHandler for ToolServer {
         match answer {
             Some(answer) => into_response(answer),
             None => Err(ErrorData::invalid_params(
-                format!(
-                    "there is no tool {:?}; tools/list names those there are",
-                    request.name
-                ),
+                format!("there is no tool {:?}; tools/list names those there are", request.name),
                 None,
             )),
         }
@@ -131,9 +118,7 @@ fn idempotency_key(meta: &RequestMetaObject) -> Result<Option<String>, ErrorData
         Some(serde_json::Value::String(key)) if is_key(key) => Ok(Some(key.clone())),
         // A key that can not be honoured must not be ignored: the caller relies on it.
         Some(_) => Err(ErrorData::invalid_params(
-            format!(
-                "_meta[{IDEMPOTENCY_KEY:?}] must be 1 to {MAX_KEY_BYTES} printable ASCII characters"
-            ),
+            format!("_meta[{IDEMPOTENCY_KEY:?}] must be 1 to {MAX_KEY_BYTES} printable ASCII characters"),
             None,
         )),
     }

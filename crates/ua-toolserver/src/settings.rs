@@ -88,16 +88,12 @@ mod tests {
     #[test]
     fn no_flags_give_the_defaults() {
         let parsed = Program::parse_from(["toolserver"]).settings;
-        assert_eq!(
-            format!("{parsed:?}"),
-            format!("{:?}", Settings::in_workspace("."))
-        );
+        assert_eq!(format!("{parsed:?}"), format!("{:?}", Settings::in_workspace(".")));
     }
 
     #[test]
     fn roots_may_be_repeated() {
-        let parsed =
-            Program::parse_from(["toolserver", "--allow-root", "a", "--allow-root", "b"]).settings;
+        let parsed = Program::parse_from(["toolserver", "--allow-root", "a", "--allow-root", "b"]).settings;
         assert_eq!(parsed.allow_roots, [PathBuf::from("a"), PathBuf::from("b")]);
     }
 }

@@ -27,19 +27,12 @@ pub(crate) struct Workspace {
 impl Workspace {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let alias = std::path::absolute(path)?;
-        Ok(Self {
-            area: Area::open(path)?,
-            alias,
-            reserved: Vec::new(),
-        })
+        Ok(Self { area: Area::open(path)?, alias, reserved: Vec::new() })
     }
 
     /// Keeps other tools than `tool` from writing below the absolute path `directory`, if it is in the workspace.
     pub(crate) fn reserve(&mut self, directory: &Path, tool: &'static str) {
-        if let Some(relative) = self
-            .relative(directory)
-            .filter(|path| !path.as_os_str().is_empty())
-        {
+        if let Some(relative) = self.relative(directory).filter(|path| !path.as_os_str().is_empty()) {
             self.reserved.push((relative, tool));
         }
     }
@@ -55,26 +48,18 @@ impl Workspace {
 
     /// Keeps other writers out until the result is dropped, those of other processes too.
     pub(crate) fn exclusive(&self) -> Result<std::fs::File, Failure> {
-        self.area
-            .lock(Path::new(LOCK))
-            .map_err(|error| Failure::io("lock the workspace", &error))
+        self.area.lock(Path::new(LOCK)).map_err(|error| Failure::io("lock the workspace", &error))
     }
 
     /// The path below the workspace that an absolute path names.
     pub(crate) fn relative(&self, absolute: &Path) -> Option<PathBuf> {
-        [self.area.path(), &self.alias]
-            .iter()
-            .find_map(|root| absolute.strip_prefix(root).ok())
-            .map(Path::to_path_buf)
+        [self.area.path(), &self.alias].iter().find_map(|root| absolute.strip_prefix(root).ok()).map(Path::to_path_buf)
     }
 
     /// The relative path, without symbolic links, that `path` names for reading. It need not exist.
     pub(crate) fn readable(&self, path: &str) -> Result<PathBuf, Failure> {
         let resolved = self.resolve(path, &self.clean(path)?)?;
-        let private = resolved
-            .components()
-            .next()
-            .is_some_and(|first| first.as_os_str().eq_ignore_ascii_case(PRIVATE));
+        let private = resolved.components().next().is_some_and(|first| first.as_os_str().eq_ignore_ascii_case(PRIVATE));
         if private {
             return Err(Failure::refused(
                 format!("{path:?} is inside {PRIVATE}/, which is private to the tool server"),
@@ -88,22 +73,12 @@ impl Workspace {
     pub(crate) fn writable(&self, path: &str) -> Result<PathBuf, Failure> {
         let resolved = self.readable(path)?;
         if resolved.as_os_str().is_empty() {
-            return Err(Failure::refused(
-                format!("{path:?} is the workspace itself"),
-                "name a file inside it",
-            ));
+            return Err(Failure::refused(format!("{path:?} is the workspace itself"), "name a file inside it"));
         }
-        match self
-            .reserved
-            .iter()
-            .find(|(directory, _)| resolved.starts_with(directory))
-        {
+        match self.reserved.iter().find(|(directory, _)| resolved.starts_with(directory)) {
             None => Ok(resolved),
             Some((directory, tool)) => Err(Failure::refused(
-                format!(
-                    "{path:?} is inside {}/, which only {tool} writes to",
-                    directory.display()
-                ),
+                format!("{path:?} is inside {}/, which only {tool} writes to", directory.display()),
                 format!("call {tool}, or write to another directory"),
             )),
         }
@@ -154,18 +129,11 @@ impl Workspace {
                 Ok(found) => {
                     let rest = clean.strip_prefix(existing).unwrap_or(Path::new(""));
                     // `join` with an empty path would add a slash.
-                    return Ok(if rest.as_os_str().is_empty() {
-                        found
-                    } else {
-                        found.join(rest)
-                    });
+                    return Ok(if rest.as_os_str().is_empty() { found } else { found.join(rest) });
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    return Err(Failure::io(
-                        format_args!("follow {path:?} inside the workspace"),
-                        &error,
-                    ));
+                    return Err(Failure::io(format_args!("follow {path:?} inside the workspace"), &error));
                 }
             }
         }

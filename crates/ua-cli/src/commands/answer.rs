@@ -72,7 +72,14 @@ pub(crate) async fn insert(
             .hint(format!("it takes {}", words.join(", "))));
     }
     let by = crate::env::var("USER").unwrap_or_else(|| "a person".to_owned());
-    let answer = NewAnswer { question_id: question.question_id.clone(), choice, proof, text, by, at: ua_core::system::env().now() };
+    let answer = NewAnswer {
+        question_id: question.question_id.clone(),
+        choice,
+        proof,
+        text,
+        by,
+        at: ua_core::system::env().now(),
+    };
     store.insert_answer(answer).await.map_err(|e| CliError::store("store the answer", &e))?;
     Ok(())
 }

@@ -23,7 +23,11 @@ fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     match call.status {
         CallStatus::Unknown => call.resolution != Some(Resolution::Skipped),
         CallStatus::Running => !ua_runner::RunLock::is_held(&home.locks(), &call.run_id),
-        CallStatus::Prepared | CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled => false,
+        CallStatus::Prepared
+        | CallStatus::Succeeded
+        | CallStatus::FailedDefinite
+        | CallStatus::FailedReported
+        | CallStatus::Cancelled => false,
     }
 }
 
@@ -120,8 +124,14 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
         out.push_str(&format!("  attempt {:<6} {} → {ended} {outcome}{detail}\n", attempt.attempt, attempt.started_at));
     }
     if let Some(receipt) = &receipt {
-        let text = receipt.settlement.as_ref().and_then(|s| s.content.as_ref()).map_or("", |content| content.text.as_str());
-        out.push_str(&format!("  receipt        {:?} at {}\n  answer         {}\n", receipt.evidence, receipt.received_at, line(text, 400)));
+        let text =
+            receipt.settlement.as_ref().and_then(|s| s.content.as_ref()).map_or("", |content| content.text.as_str());
+        out.push_str(&format!(
+            "  receipt        {:?} at {}\n  answer         {}\n",
+            receipt.evidence,
+            receipt.received_at,
+            line(text, 400)
+        ));
     }
     for event in &events {
         let from = event.from.map_or("planned", CallStatus::as_str);
@@ -151,9 +161,13 @@ async fn resolve(home: &Home, args: &ResolveArgs) -> Result<u8, CliError> {
 async fn question_about(store: &dyn Store, call: &CallRecord) -> Result<QuestionRecord, CliError> {
     let open = store.open_questions(Some(&call.run_id)).await.map_err(|e| CliError::store("read the questions", &e))?;
     open.into_iter().find(|question| question.call_id.as_ref() == Some(&call.call_id)).ok_or_else(|| {
-        let failure = CliError::usage(format!("call {} is {} and waits for nobody's answer", call.call_id, call.status));
+        let failure =
+            CliError::usage(format!("call {} is {} and waits for nobody's answer", call.call_id, call.status));
         if call.status == CallStatus::Running {
-            failure.hint(format!("its process is gone or still at work: `ua resume {}` finds out, and asks if it cannot", call.run_id))
+            failure.hint(format!(
+                "its process is gone or still at work: `ua resume {}` finds out, and asks if it cannot",
+                call.run_id
+            ))
         } else {
             failure.hint("`ua calls list --unknown` shows the calls in doubt, `ua questions` what waits for an answer")
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ua_core::{RunStop, Trace};
 use ua_gateway::{Fence, StopSignal, ToolTransport as _};
-use ua_runner::{Conclusion, DrainTimes, Interrupts, RunLock, Workspace, drive, owner_stamp, park_for_orphan, park_for_tool_server};
+use ua_runner::{
+    Conclusion, DrainTimes, Interrupts, RunLock, Workspace, drive, owner_stamp, park_for_orphan, park_for_tool_server,
+};
 use ua_store::RunRecord;
 use ua_store_sqlite::SqliteStore;
 
@@ -18,20 +20,28 @@ use crate::progress;
 use super::summary;
 
 /// Takes the run and drives it to a conclusion of this process. Returns the exit code.
-pub(crate) async fn execute(home: &Home, store: SqliteStore, run: RunRecord, launch: &Launch, quiet: bool) -> Result<u8, CliError> {
+pub(crate) async fn execute(
+    home: &Home,
+    store: SqliteStore,
+    run: RunRecord,
+    launch: &Launch,
+    quiet: bool,
+) -> Result<u8, CliError> {
     let seams = Seams::default();
     let env = ua_core::system::env();
     let trace = Trace::new(&env);
     let owner = owner_stamp(trace.clone());
     let _lock = RunLock::take(&home.locks(), &run.run_id, &owner)?;
     let stop = StopSignal::default();
-    let interrupts = Interrupts::listen().map_err(|e| CliError::new(FAILED, format!("cannot listen for signals: {e}")))?;
+    let interrupts =
+        Interrupts::listen().map_err(|e| CliError::new(FAILED, format!("cannot listen for signals: {e}")))?;
     tokio::spawn(interrupts.watch(stop.clone(), DrainTimes::default(), env.clone(), end_at_once));
 
     let store: Arc<SqliteStore> = Arc::new(store);
     let port = seams.store(store.clone());
     let acquired_at = env.now();
-    let (lease, run) = port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
+    let (lease, run) =
+        port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
     let workspace = Workspace::open(Path::new(&run.workspace_dir))?;
     summary::write_restart_file(home, &run)?;
     eprintln!("run {} · workspace {}", run.run_id, run.workspace_dir);
@@ -80,7 +90,6 @@ pub(crate) async fn execute(home: &Home, store: SqliteStore, run: RunRecord, lau
     }
     code
 }
-
 
 fn exit_code(conclusion: &Conclusion) -> u8 {
     match conclusion {

@@ -36,7 +36,9 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         }
     }
     if let Some(key) = &spec.job_key {
-        if let Some(earlier) = store.run_by_job_key(key).await.map_err(|e| CliError::store("look for the job key", &e))? {
+        if let Some(earlier) =
+            store.run_by_job_key(key).await.map_err(|e| CliError::store("look for the job key", &e))?
+        {
             return Err(taken_key(key, &earlier));
         }
     }
@@ -76,9 +78,16 @@ async fn resume_existing(
 fn taken_key(key: &str, earlier: &RunRecord) -> CliError {
     let id = &earlier.run_id;
     let hint = match earlier.status {
-        ua_core::RunStatus::Succeeded => format!("it succeeded; see `ua runs show {id}`. For another execution use another `job_key`"),
-        ua_core::RunStatus::Failed | ua_core::RunStatus::Cancelled => format!("it is {}; see `ua runs show {id}`", earlier.status),
-        ua_core::RunStatus::Queued | ua_core::RunStatus::Running | ua_core::RunStatus::WaitingForHuman | ua_core::RunStatus::Stopped => {
+        ua_core::RunStatus::Succeeded => {
+            format!("it succeeded; see `ua runs show {id}`. For another execution use another `job_key`")
+        }
+        ua_core::RunStatus::Failed | ua_core::RunStatus::Cancelled => {
+            format!("it is {}; see `ua runs show {id}`", earlier.status)
+        }
+        ua_core::RunStatus::Queued
+        | ua_core::RunStatus::Running
+        | ua_core::RunStatus::WaitingForHuman
+        | ua_core::RunStatus::Stopped => {
             format!("it is not finished: `ua resume {id}`")
         }
     };
@@ -88,7 +97,8 @@ fn taken_key(key: &str, earlier: &RunRecord) -> CliError {
 /// Reads a job file.
 fn read_job(file: &Path) -> Result<RunSpec, CliError> {
     let text = fs::read_to_string(file).map_err(|e| {
-        CliError::usage(format!("cannot read the job file {}: {e}", file.display())).hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")
+        CliError::usage(format!("cannot read the job file {}: {e}", file.display()))
+            .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")
     })?;
     // Inside a job file `${JOB_DIR}` is its folder, so that a job can name files beside it wherever it lies.
     let text = text.replace("${JOB_DIR}", &json_fragment(&job_dir(file)?));
@@ -96,9 +106,10 @@ fn read_job(file: &Path) -> Result<RunSpec, CliError> {
         let failure = CliError::usage(format!("{}: {error}", file.display()));
         match error {
             SpecError::Syntax(_) => failure.hint("a job file is a JSON object with at least an `objective`"),
-            SpecError::UnknownField { .. } => failure.hint("docs/guide/job-file.md lists every field; nothing was started"),
+            SpecError::UnknownField { .. } => {
+                failure.hint("docs/guide/job-file.md lists every field; nothing was started")
+            }
             SpecError::Invalid { .. } => failure,
         }
     })
 }
-

@@ -32,18 +32,29 @@ pub(crate) async fn by_name(home: &Home, name: &str, mcp_config: Option<&Path>, 
 }
 
 /// Resumes a run, or says how it ended.
-pub(crate) async fn resume(home: &Home, store: SqliteStore, run: RunRecord, mcp_config: Option<&Path>, quiet: bool) -> Result<u8, CliError> {
+pub(crate) async fn resume(
+    home: &Home,
+    store: SqliteStore,
+    run: RunRecord,
+    mcp_config: Option<&Path>,
+    quiet: bool,
+) -> Result<u8, CliError> {
     if run.status.is_terminal() {
         crate::home::close(store);
         return finished(home, &run).await;
     }
     if !Path::new(&run.workspace_dir).is_dir() {
-        return Err(CliError::storage(format!("the workspace of run {} is not there: {}", run.run_id, run.workspace_dir))
-            .hint("put it back where it was; its files are part of the run"));
+        return Err(CliError::storage(format!(
+            "the workspace of run {} is not there: {}",
+            run.run_id, run.workspace_dir
+        ))
+        .hint("put it back where it was; its files are part of the run"));
     }
     let mut launch = Launch::from_stored(&run.launch)?;
     if let Some(file) = mcp_config {
-        launch.mcp_config = Some(std::path::absolute(file).map_err(|e| CliError::usage(format!("cannot use {}: {e}", file.display())))?);
+        launch.mcp_config = Some(
+            std::path::absolute(file).map_err(|e| CliError::usage(format!("cannot use {}: {e}", file.display())))?,
+        );
     }
     launch.check(&run.spec)?;
     execute::execute(home, store, run, &launch, quiet).await

@@ -26,9 +26,12 @@ fn shown_status(home: &Home, run: &RunRecord) -> String {
     match run.status {
         RunStatus::Running if !RunLock::is_held(&home.locks(), &run.run_id) => "crashed".to_owned(),
         RunStatus::Stopped => format!("stopped ({})", run.stop_reason.map_or("?", ua_core::RunStop::as_str)),
-        RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
-            run.status.to_string()
-        }
+        RunStatus::Queued
+        | RunStatus::Running
+        | RunStatus::WaitingForHuman
+        | RunStatus::Succeeded
+        | RunStatus::Failed
+        | RunStatus::Cancelled => run.status.to_string(),
     }
 }
 
@@ -72,8 +75,11 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
     }
     summary::print(home, &records)?;
     let count = |status: CallStatus| records.calls.iter().filter(|call| call.status == status).count();
-    let counts: Vec<String> =
-        CallStatus::ALL.iter().filter(|status| count(**status) > 0).map(|status| format!("{} {status}", count(*status))).collect();
+    let counts: Vec<String> = CallStatus::ALL
+        .iter()
+        .filter(|status| count(**status) > 0)
+        .map(|status| format!("{} {status}", count(*status)))
+        .collect();
     crate::output::print(&format!(
         "Status         {}\nTurns          {}\nCalls          {}\nStarted        {}\nTraces         {}\n",
         shown_status(home, &records.run),
@@ -92,7 +98,10 @@ async fn cancel(home: &Home, name: &str, reason: &str) -> Result<u8, CliError> {
     }
     let env = ua_core::system::env();
     let store = home.open()?;
-    store.request_cancel(&found.run_id, reason, env.now()).await.map_err(|e| CliError::store("ask the run to end", &e))?;
+    store
+        .request_cancel(&found.run_id, reason, env.now())
+        .await
+        .map_err(|e| CliError::store("ask the run to end", &e))?;
     crate::home::close(store);
     let when = if RunLock::is_held(&home.locks(), &found.run_id) {
         "its process ends it at the next boundary".to_owned()

@@ -55,7 +55,9 @@ fn headline(run: &RunRecord) -> String {
         RunStatus::Failed => format!("failed{detail}"),
         RunStatus::Cancelled => format!("cancelled{detail}"),
         RunStatus::WaitingForHuman => "waiting for a person".to_owned(),
-        RunStatus::Stopped => format!("stopped ({}){detail}", run.stop_reason.map_or("unknown reason", ua_core::RunStop::as_str)),
+        RunStatus::Stopped => {
+            format!("stopped ({}){detail}", run.stop_reason.map_or("unknown reason", ua_core::RunStop::as_str))
+        }
         RunStatus::Queued | RunStatus::Running => run.status.to_string(),
     }
 }
@@ -114,7 +116,8 @@ pub(crate) fn write_restart_file(home: &Home, run: &RunRecord) -> Result<(), Cli
     );
     let path = home.root().join("RESTART.md");
     let temporary = home.root().join(".RESTART.md.tmp");
-    fs::write(&temporary, text)
-        .and_then(|()| fs::rename(&temporary, &path))
-        .map_err(|e| CliError::storage(format!("cannot write {}: {e}", path.display())).hint("check that the disk is writable and not full; nothing was sent"))
+    fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, &path)).map_err(|e| {
+        CliError::storage(format!("cannot write {}: {e}", path.display()))
+            .hint("check that the disk is writable and not full; nothing was sent")
+    })
 }

@@ -22,7 +22,12 @@ pub(crate) async fn run(command: ToolsCommand) -> Result<u8, CliError> {
                 print_json(&rows.collect::<Vec<_>>())?;
             } else {
                 let rows = policies.iter().map(|(spec, policy)| {
-                    vec![spec.name.raw.clone(), policy.class.to_string(), policy.on_unknown.to_string(), line(&policy.reason, 80)]
+                    vec![
+                        spec.name.raw.clone(),
+                        policy.class.to_string(),
+                        policy.on_unknown.to_string(),
+                        line(&policy.reason, 80),
+                    ]
                 });
                 print_table(&["TOOL", "CLASS", "WHEN IN DOUBT", "WHY"], rows.collect())?;
             }
@@ -30,9 +35,11 @@ pub(crate) async fn run(command: ToolsCommand) -> Result<u8, CliError> {
         ToolsCommand::Explain { name, mcp_config, policy } => {
             let specs = offered(mcp_config.as_deref()).await?;
             let classifier = compose::classifier(&policy)?;
-            let found: Vec<&ToolSpec> = specs.iter().filter(|spec| spec.name.raw == name || spec.name.tool == name).collect();
+            let found: Vec<&ToolSpec> =
+                specs.iter().filter(|spec| spec.name.raw == name || spec.name.tool == name).collect();
             if found.is_empty() {
-                return Err(CliError::usage(format!("no server offers a tool `{name}`")).hint("`ua tools list` shows what is offered"));
+                return Err(CliError::usage(format!("no server offers a tool `{name}`"))
+                    .hint("`ua tools list` shows what is offered"));
             }
             for spec in found {
                 print(&format!("{}\n", classifier.explain(spec)))?;
@@ -45,18 +52,23 @@ pub(crate) async fn run(command: ToolsCommand) -> Result<u8, CliError> {
 /// Every tool of our own server and of the configured ones. Servers are started in a folder that is thrown away.
 async fn offered(mcp_config: Option<&std::path::Path>) -> Result<Vec<ToolSpec>, CliError> {
     let env = ua_core::system::env();
-    let folder = tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
+    let folder =
+        tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
     let default = std::path::PathBuf::from(".mcp.json");
     let config = mcp_config.or_else(|| default.exists().then_some(default.as_path()));
     let mut servers = Vec::new();
     if cfg!(feature = "toolserver") {
         let launch = Launch::for_inspection(folder.path().to_path_buf());
         servers.push(compose::builtin_server(folder.path(), &folder.path().join("workspace"), &launch, true)?);
-        std::fs::create_dir(folder.path().join("workspace")).map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
+        std::fs::create_dir(folder.path().join("workspace"))
+            .map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
     }
     servers.extend(compose::mcp_servers(config)?);
     let transport = compose::transport(servers, &folder.path().join("locks"), RunId::new(&env), None, &env)?;
     let listed = transport.list().await;
     transport.shutdown().await;
-    listed.map_err(|e| CliError::new(WAITING, chain(&e)).hint("correct the server's command, arguments or environment in the MCP configuration"))
+    listed.map_err(|e| {
+        CliError::new(WAITING, chain(&e))
+            .hint("correct the server's command, arguments or environment in the MCP configuration")
+    })
 }

@@ -65,7 +65,8 @@ async fn only_the_opaque_call_is_ever_asked_about_and_only_when_it_was_in_flight
     for at in crash_points().await {
         let scenario = Scenario::new();
         scenario.crash(at).await;
-        let in_flight = scenario.calls().await.into_iter().find(|c| c.status == CallStatus::Running).map(|c| c.name.tool);
+        let in_flight =
+            scenario.calls().await.into_iter().find(|c| c.status == CallStatus::Running).map(|c| c.name.tool);
         scenario.resume_to_the_end(Answers::Truth).await;
         let questions = scenario.questions().await;
         if in_flight.as_deref() == Some("post_comment") {

@@ -9,7 +9,9 @@ use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, Workspa
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
 use ua_runner::{Conclusion, Ports, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
-use ua_store::{CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord, RunStore as _, Store};
+use ua_store::{
+    CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord, RunStore as _, Store,
+};
 use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Seam, World, foreign_tool, own_tool};
 
 /// How a person answers a question about an unknown outcome.
@@ -34,7 +36,8 @@ const SCRIPT: &str = r#"{"turns": [
   {"text": "All done."}
 ]}"#;
 
-const JOB: &str = r#"{"objective": "Do everything once.", "stop_conditions": ["email_sent_once", "final_notification_sent"]}"#;
+const JOB: &str =
+    r#"{"objective": "Do everything once.", "stop_conditions": ["email_sent_once", "final_notification_sent"]}"#;
 
 pub(crate) struct Scenario {
     pub(crate) world: Arc<World>,
@@ -118,7 +121,11 @@ impl Scenario {
     }
 
     /// One process's life: `None` if it died.
-    async fn live(&self, plan: Arc<CrashPlan>, writes: Option<Arc<dyn LedgerWrites>>) -> Option<(Conclusion, RunRecord)> {
+    async fn live(
+        &self,
+        plan: Arc<CrashPlan>,
+        writes: Option<Arc<dyn LedgerWrites>>,
+    ) -> Option<(Conclusion, RunRecord)> {
         let seam = Seam::new(self.store.clone() as Arc<dyn Store>, plan.clone());
         let store: Arc<dyn Store> = Arc::new(match writes {
             Some(writes) => seam.with_writes(writes),
@@ -153,7 +160,8 @@ impl Scenario {
         let now = self.env.now();
         let (lease, run) = store.acquire_run(&self.run_id, &owner_stamp(trace.clone()), now).await.unwrap();
         let workspace = Workspace::create(Path::new(&run.workspace_dir)).unwrap();
-        let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(self.world.clone() as Arc<dyn ToolTransport>, plan.clone()));
+        let transport: Arc<dyn ToolTransport> =
+            Arc::new(Seam::new(self.world.clone() as Arc<dyn ToolTransport>, plan.clone()));
         let classifier = Arc::new(Classifier::shipped().unwrap());
         let rules = Rules::of(&run.spec).unwrap();
         let catalog = Catalog::new(transport.list().await.unwrap(), &classifier, &rules).unwrap();
@@ -162,7 +170,8 @@ impl Scenario {
             max_retries: run.spec.budgets.max_retries_per_tool_call,
             max_effects: effect_limits(&run.spec),
         };
-        let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, self.env.clone(), trace);
+        let ledger =
+            Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, self.env.clone(), trace);
         let files = WorkspaceFiles::open(workspace.root()).unwrap();
         let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
         let ports = Ports {
@@ -175,7 +184,12 @@ impl Scenario {
             watcher: Arc::new(|_: Signal| {}),
             stop: StopSignal::default(),
         };
-        let settings = RunSettings { model: "scripted".into(), system: "s".into(), max_output_tokens: 100, temperature_milli: None };
+        let settings = RunSettings {
+            model: "scripted".into(),
+            system: "s".into(),
+            max_output_tokens: 100,
+            temperature_milli: None,
+        };
         drive(&ports, &settings, now).await.unwrap()
     }
 

@@ -67,40 +67,22 @@ pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments, key: Optio
     let workspace = Arc::clone(workspace);
     let key = key.map(str::to_owned);
     let appended = blocking(move || append(&workspace, &given, key.as_deref())).await?;
-    let what = if appended.already_applied {
-        "had already appended"
-    } else {
-        "appended"
-    };
-    success(
-        format!("{what} {} bytes to {}", appended.added, appended.path),
-        &appended,
-    )
+    let what = if appended.already_applied { "had already appended" } else { "appended" };
+    success(format!("{what} {} bytes to {}", appended.added, appended.path), &appended)
 }
 
-fn append(
-    workspace: &Workspace,
-    given: &Arguments,
-    key: Option<&str>,
-) -> Result<Appended, Failure> {
+fn append(workspace: &Workspace, given: &Arguments, key: Option<&str>) -> Result<Appended, Failure> {
     if given.content.is_empty() {
-        return Err(Failure::refused(
-            "the content is empty",
-            "give the text to add",
-        ));
+        return Err(Failure::refused("the content is empty", "give the text to add"));
     }
     let path = workspace.writable(&given.path)?;
     let _lock = workspace.exclusive()?;
-    let could_not =
-        |error: &io::Error| Failure::io(format_args!("append to {:?}", given.path), error);
+    let could_not = |error: &io::Error| Failure::io(format_args!("append to {:?}", given.path), error);
 
     let size_now = match workspace.area().dir().metadata(&path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),
         Ok(_) => {
-            return Err(Failure::refused(
-                format!("{:?} is not a file", given.path),
-                "name a file",
-            ));
+            return Err(Failure::refused(format!("{:?} is not a file", given.path), "name a file"));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         Err(error) => return Err(could_not(&error)),
@@ -109,40 +91,26 @@ fn append(
     let (offset, journalled) = match key {
         None => (size_now, false),
         Some(key) => {
-            let entry = Entry {
-                path: path.clone(),
-                size_before: size_now,
-                sha256: sha256_hex(content),
-            };
+            let entry = Entry { path: path.clone(), size_before: size_now, sha256: sha256_hex(content) };
             let (entry, journalled) = enter(workspace, key, entry)?;
             (entry.size_before, journalled)
         }
     };
 
     let parent = parent_of(&path);
-    workspace
-        .area()
-        .create_dirs(parent)
-        .map_err(|error| could_not(&error))?;
+    workspace.area().create_dirs(parent).map_err(|error| could_not(&error))?;
     let mut file = workspace
         .area()
         .dir()
-        .open_with(
-            &path,
-            OpenOptions::new().read(true).write(true).create(true),
-        )
+        .open_with(&path, OpenOptions::new().read(true).write(true).create(true))
         .map_err(|error| could_not(&error))?;
     let end = offset + content.len() as u64;
-    let already_applied =
-        journalled && is_applied(&mut file, size_now, offset, content, &given.path)?;
+    let already_applied = journalled && is_applied(&mut file, size_now, offset, content, &given.path)?;
     if !already_applied && let Err(error) = put(&mut file, offset, content) {
         // Taking back what was written makes this a plain refusal; only if that fails too, nobody can tell.
         return Err(match file.set_len(offset).and_then(|()| file.sync_all()) {
             Ok(()) => could_not(&error),
-            Err(second) => Failure::Unclear(format!(
-                "could not append to {:?}: {error}, then {second}",
-                given.path
-            )),
+            Err(second) => Failure::Unclear(format!("could not append to {:?}: {error}, then {second}", given.path)),
         });
     }
     file.sync_all()
@@ -163,29 +131,19 @@ fn enter(workspace: &Workspace, key: &str, entry: Entry) -> Result<(Entry, bool)
     match workspace.area().dir().read(&name) {
         Ok(bytes) => {
             let earlier: Entry = serde_json::from_slice(&bytes).map_err(|error| {
-                Failure::Unclear(format!(
-                    "the journal entry {} can not be read: {error}",
-                    name.display()
-                ))
+                Failure::Unclear(format!("the journal entry {} can not be read: {error}", name.display()))
             })?;
             if earlier.path != entry.path || earlier.sha256 != entry.sha256 {
                 return Err(Failure::refused(
-                    format!(
-                        "this idempotency key was used to append something else to {}",
-                        earlier.path.display()
-                    ),
+                    format!("this idempotency key was used to append something else to {}", earlier.path.display()),
                     "use a new key for a new append",
                 ));
             }
             Ok((earlier, true))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let bytes = serde_json::to_vec(&entry).map_err(|error| {
-                Failure::refused(
-                    format!("could not note the append: {error}"),
-                    "use a plain path",
-                )
-            })?;
+            let bytes = serde_json::to_vec(&entry)
+                .map_err(|error| Failure::refused(format!("could not note the append: {error}"), "use a plain path"))?;
             workspace
                 .area()
                 .replace(&name, &bytes)
@@ -197,13 +155,7 @@ fn enter(workspace: &Workspace, key: &str, entry: Entry) -> Result<(Entry, bool)
 }
 
 /// Whether the bytes of an earlier attempt are all in their place; an error when the place holds something else.
-fn is_applied(
-    file: &mut File,
-    size_now: u64,
-    offset: u64,
-    content: &[u8],
-    path: &str,
-) -> Result<bool, Failure> {
+fn is_applied(file: &mut File, size_now: u64, offset: u64, content: &[u8], path: &str) -> Result<bool, Failure> {
     if size_now < offset {
         return Err(Failure::Unclear(format!(
             "{path:?} became shorter ({size_now} bytes) than it was before the first append with this key ({offset} bytes)"

@@ -68,43 +68,23 @@ pub(super) struct Launcher {
 
 impl Launcher {
     pub(super) fn new(path: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-        }
+        Self { path: path.to_owned() }
     }
 
     pub(super) async fn run(&self, workspace: &Arc<Workspace>, given: Arguments) -> Answer {
-        let Some((program, arguments)) = given
-            .argv
-            .split_first()
-            .filter(|(program, _)| !program.is_empty())
-        else {
-            return Err(Failure::refused(
-                "argv is empty",
-                "give the program and its arguments",
-            ));
+        let Some((program, arguments)) = given.argv.split_first().filter(|(program, _)| !program.is_empty()) else {
+            return Err(Failure::refused("argv is empty", "give the program and its arguments"));
         };
         let cwd = given.cwd.clone().unwrap_or_else(|| ".".to_owned());
         let asked = Arc::clone(workspace);
         let directory = blocking(move || {
             let path = asked.readable(&cwd)?;
-            let open = if path.as_os_str().is_empty() {
-                std::path::Path::new(".")
-            } else {
-                &path
-            };
-            asked
-                .area()
-                .dir()
-                .open_dir(open)
-                .map_err(|error| Failure::io(format_args!("use cwd {cwd:?}"), &error))?;
+            let open = if path.as_os_str().is_empty() { std::path::Path::new(".") } else { &path };
+            asked.area().dir().open_dir(open).map_err(|error| Failure::io(format_args!("use cwd {cwd:?}"), &error))?;
             Ok(asked.absolute(&path))
         })
         .await?;
-        let limit = given
-            .timeout_seconds
-            .unwrap_or(DEFAULT_TIMEOUT_SECONDS)
-            .clamp(1, MAX_TIMEOUT_SECONDS);
+        let limit = given.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, MAX_TIMEOUT_SECONDS);
         let mut child = Command::new(program)
             .args(arguments)
             .current_dir(directory)
@@ -128,11 +108,8 @@ impl Launcher {
         let ended = wait(&mut child, Duration::from_secs(u64::from(limit))).await;
         let (stdout, stdout_cut) = stdout.finish().await;
         let (stderr, stderr_cut) = stderr.finish().await;
-        let (status, timed_out) = ended.map_err(|error| {
-            Failure::Unclear(format!(
-                "{program:?} was started but not waited for: {error}"
-            ))
-        })?;
+        let (status, timed_out) =
+            ended.map_err(|error| Failure::Unclear(format!("{program:?} was started but not waited for: {error}")))?;
         let ended = Ended {
             exit_code: status.code(),
             signal: std::os::unix::process::ExitStatusExt::signal(&status),
@@ -150,10 +127,7 @@ impl Launcher {
     }
 }
 
-async fn wait(
-    child: &mut Child,
-    limit: Duration,
-) -> std::io::Result<(std::process::ExitStatus, bool)> {
+async fn wait(child: &mut Child, limit: Duration) -> std::io::Result<(std::process::ExitStatus, bool)> {
     if let Ok(status) = tokio::time::timeout(limit, child.wait()).await {
         return Ok((status?, false));
     }
@@ -188,10 +162,7 @@ impl Collected {
             reader.abort();
         }
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        (
-            String::from_utf8_lossy(&kept.bytes).into_owned(),
-            kept.truncated,
-        )
+        (String::from_utf8_lossy(&kept.bytes).into_owned(), kept.truncated)
     }
 }
 

@@ -83,19 +83,8 @@ pub(super) async fn run(
     let id = effect_id(key, env);
     let now = env.now();
     let sent = blocking(move || outbox.send(&workspace, &given, &id, now)).await?;
-    let what = if sent.already_sent {
-        "already in the outbox"
-    } else {
-        "in the outbox"
-    };
-    success(
-        format!(
-            "{what}: {} to {}",
-            sent.message_id,
-            sent.recipients.join(", ")
-        ),
-        &sent,
-    )
+    let what = if sent.already_sent { "already in the outbox" } else { "in the outbox" };
+    success(format!("{what}: {} to {}", sent.message_id, sent.recipients.join(", ")), &sent)
 }
 
 /// The Maildir and the sender.
@@ -111,11 +100,7 @@ impl Outbox {
         let path = std::path::absolute(path)
             .map_err(|error| setting("outbox", path.display().to_string(), error.to_string()))?;
         let from = settings.mail_from.parse().map_err(|error| {
-            setting(
-                "mail-from",
-                settings.mail_from.clone(),
-                format!("{error}; give an address such as ua@example.org"),
-            )
+            setting("mail-from", settings.mail_from.clone(), format!("{error}; give an address such as ua@example.org"))
         })?;
         Ok(Self { path, from })
     }
@@ -124,39 +109,27 @@ impl Outbox {
         &self.path
     }
 
-    fn send(
-        &self,
-        workspace: &Workspace,
-        given: &Arguments,
-        id: &str,
-        now: Timestamp,
-    ) -> Result<Receipt, Failure> {
+    fn send(&self, workspace: &Workspace, given: &Arguments, id: &str, now: Timestamp) -> Result<Receipt, Failure> {
         let people = Recipients::parse(given)?;
         let message_id = format!("<{id}@ua.invalid>");
         let could_not = |error: &std::io::Error| Failure::io("open the outbox", error);
         let area = Area::open(&self.path).map_err(|error| could_not(&error))?;
         for part in ["tmp", "new", "cur"] {
-            area.create_dirs(Path::new(part))
-                .map_err(|error| could_not(&error))?;
+            area.create_dirs(Path::new(part)).map_err(|error| could_not(&error))?;
         }
-        let _lock = area
-            .lock(Path::new(LOCK))
-            .map_err(|error| could_not(&error))?;
+        let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
         // Looked up before anything can be refused: what was sent stays sent when an attachment is gone by now.
-        let (path, already_sent) =
-            if let Some(found) = find(&area, id).map_err(|error| could_not(&error))? {
-                (found, true)
-            } else {
-                let message = self.compose(workspace, given, &people, id, &message_id, now)?;
-                let target = Path::new("new").join(id);
-                let (staged, ()) = area
-                    .stage(Path::new("tmp").join(id), |file| file.write_all(&message))
-                    .map_err(|error| error.into_failure("write to the outbox"))?;
-                let created = staged
-                    .create(&target)
-                    .map_err(|error| error.into_failure("deliver to the outbox"))?;
-                (target, created == Created::Before)
-            };
+        let (path, already_sent) = if let Some(found) = find(&area, id).map_err(|error| could_not(&error))? {
+            (found, true)
+        } else {
+            let message = self.compose(workspace, given, &people, id, &message_id, now)?;
+            let target = Path::new("new").join(id);
+            let (staged, ()) = area
+                .stage(Path::new("tmp").join(id), |file| file.write_all(&message))
+                .map_err(|error| error.into_failure("write to the outbox"))?;
+            let created = staged.create(&target).map_err(|error| error.into_failure("deliver to the outbox"))?;
+            (target, created == Created::Before)
+        };
         if already_sent {
             // Its writer may have died before it synced the directory or removed the temporary name.
             area.discard(&Path::new("tmp").join(id))
@@ -166,10 +139,7 @@ impl Outbox {
         Ok(Receipt {
             message_id,
             path: area.path().join(path).display().to_string(),
-            recipients: people
-                .all()
-                .map(|person| person.email.to_string())
-                .collect(),
+            recipients: people.all().map(|person| person.email.to_string()).collect(),
             already_sent,
         })
     }
@@ -184,10 +154,7 @@ impl Outbox {
         now: Timestamp,
     ) -> Result<Vec<u8>, Failure> {
         if given.subject.contains(['\r', '\n', '\0']) {
-            return Err(Failure::refused(
-                "the subject has a line break in it",
-                "give the subject in one line",
-            ));
+            return Err(Failure::refused("the subject has a line break in it", "give the subject in one line"));
         }
         let millis = u64::try_from(now.as_millis()).unwrap_or(0);
         let mut builder = Message::builder()
@@ -208,8 +175,7 @@ impl Outbox {
         let text = SinglePart::plain(given.body.clone());
         let alternative = given.html.as_ref().map(|html| {
             let both = MultiPart::alternative().boundary(format!("alternative-{id}"));
-            both.singlepart(text.clone())
-                .singlepart(SinglePart::html(html.clone()))
+            both.singlepart(text.clone()).singlepart(SinglePart::html(html.clone()))
         });
         let attachments = attach(workspace, &given.attachments)?;
         let message = if attachments.is_empty() {
@@ -226,10 +192,7 @@ impl Outbox {
             builder.multipart(attachments.into_iter().fold(mixed, MultiPart::singlepart))
         };
         let message = message.map_err(|error| {
-            Failure::refused(
-                format!("the message can not be put together: {error}"),
-                "check addresses and subject",
-            )
+            Failure::refused(format!("the message can not be put together: {error}"), "check addresses and subject")
         })?;
         Ok(message.formatted())
     }
@@ -240,9 +203,7 @@ fn find(area: &Area, id: &str) -> std::io::Result<Option<PathBuf>> {
     for part in ["new", "cur"] {
         for entry in area.dir().read_dir(part)? {
             let name = entry?.file_name();
-            let is_it = name
-                .to_str()
-                .is_some_and(|name| name.split(":2,").next() == Some(id));
+            let is_it = name.to_str().is_some_and(|name| name.split(":2,").next() == Some(id));
             if is_it {
                 return Ok(Some(Path::new(part).join(name)));
             }
@@ -255,32 +216,18 @@ fn attach(workspace: &Workspace, paths: &[String]) -> Result<Vec<SinglePart>, Fa
     let mut left = MAX_ATTACHED_BYTES;
     let mut parts = Vec::with_capacity(paths.len());
     for given in paths {
-        let could_not =
-            |error: &std::io::Error| Failure::io(format_args!("attach {given:?}"), error);
+        let could_not = |error: &std::io::Error| Failure::io(format_args!("attach {given:?}"), error);
         let path = workspace.readable(given)?;
-        let file = workspace
-            .area()
-            .dir()
-            .open(&path)
-            .map_err(|error| could_not(&error))?;
+        let file = workspace.area().dir().open(&path).map_err(|error| could_not(&error))?;
         let mut content = Vec::new();
-        let count = file
-            .take(left + 1)
-            .read_to_end(&mut content)
-            .map_err(|error| could_not(&error))?;
+        let count = file.take(left + 1).read_to_end(&mut content).map_err(|error| could_not(&error))?;
         left = left.checked_sub(count as u64).ok_or_else(|| {
             Failure::refused(
-                format!(
-                    "the attachments are larger than {} MiB, at {given:?}",
-                    MAX_ATTACHED_BYTES >> 20
-                ),
+                format!("the attachments are larger than {} MiB, at {given:?}", MAX_ATTACHED_BYTES >> 20),
                 "upload large files and put their URLs into the body",
             )
         })?;
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if name.contains(['\r', '\n']) {
             return Err(Failure::refused(
                 format!("the name of {given:?} has a line break in it"),
@@ -288,12 +235,8 @@ fn attach(workspace: &Workspace, paths: &[String]) -> Result<Vec<SinglePart>, Fa
             ));
         }
         let media = media::type_of(&path);
-        let media = ContentType::parse(media).map_err(|error| {
-            Failure::refused(
-                format!("{media} can not be attached: {error}"),
-                "rename the file",
-            )
-        })?;
+        let media = ContentType::parse(media)
+            .map_err(|error| Failure::refused(format!("{media} can not be attached: {error}"), "rename the file"))?;
         parts.push(Attachment::new(name).body(content, media));
     }
     Ok(parts)
@@ -309,32 +252,19 @@ struct Recipients {
 impl Recipients {
     fn parse(given: &Arguments) -> Result<Self, Failure> {
         if given.to.is_empty() {
-            return Err(Failure::refused(
-                "there are no recipients",
-                "give at least one address in to",
-            ));
+            return Err(Failure::refused("there are no recipients", "give at least one address in to"));
         }
         let parse = |addresses: &[String]| -> Result<Vec<Mailbox>, Failure> {
             let one = |address: &String| {
                 if address.contains(['\r', '\n', '\0']) {
                     return Err(format!("the address {address:?} has a line break in it"));
                 }
-                address
-                    .parse::<Mailbox>()
-                    .map_err(|error| format!("{address:?} is not an e-mail address: {error}"))
+                address.parse::<Mailbox>().map_err(|error| format!("{address:?} is not an e-mail address: {error}"))
             };
-            let hint =
-                "give addresses such as ada@example.org or Ada <ada@example.org>, one per entry";
-            addresses
-                .iter()
-                .map(|address| one(address).map_err(|problem| Failure::refused(problem, hint)))
-                .collect()
+            let hint = "give addresses such as ada@example.org or Ada <ada@example.org>, one per entry";
+            addresses.iter().map(|address| one(address).map_err(|problem| Failure::refused(problem, hint))).collect()
         };
-        Ok(Self {
-            to: parse(&given.to)?,
-            cc: parse(&given.cc)?,
-            bcc: parse(&given.bcc)?,
-        })
+        Ok(Self { to: parse(&given.to)?, cc: parse(&given.cc)?, bcc: parse(&given.bcc)? })
     }
 
     fn all(&self) -> impl Iterator<Item = &Mailbox> {

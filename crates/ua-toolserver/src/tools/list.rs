@@ -54,10 +54,7 @@ pub(super) fn describe() -> Tool {
 pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
     let workspace = Arc::clone(workspace);
     let listing = blocking(move || list(&workspace, &given)).await?;
-    success(
-        format!("{} entries in {}", listing.entries.len(), listing.path),
-        &listing,
-    )
+    success(format!("{} entries in {}", listing.entries.len(), listing.path), &listing)
 }
 
 fn list(workspace: &Workspace, given: &Arguments) -> Result<Listing, Failure> {
@@ -67,25 +64,13 @@ fn list(workspace: &Workspace, given: &Arguments) -> Result<Listing, Failure> {
     let mut entries = Vec::new();
     let mut truncated = false;
     while let Some(directory) = waiting.pop() {
-        let failed = |error: &std::io::Error| {
-            Failure::io(format_args!("list {:?}", directory.display()), error)
-        };
-        let open = if directory.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            &directory
-        };
+        let failed = |error: &std::io::Error| Failure::io(format_args!("list {:?}", directory.display()), error);
+        let open = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
         let mut found = Vec::new();
-        for entry in workspace
-            .area()
-            .dir()
-            .read_dir(open)
-            .map_err(|error| failed(&error))?
-        {
+        for entry in workspace.area().dir().read_dir(open).map_err(|error| failed(&error))? {
             let entry = entry.map_err(|error| failed(&error))?;
             let path: PathBuf = directory.join(entry.file_name());
-            let private =
-                directory.as_os_str().is_empty() && entry.file_name().eq_ignore_ascii_case(PRIVATE);
+            let private = directory.as_os_str().is_empty() && entry.file_name().eq_ignore_ascii_case(PRIVATE);
             if !private && !entry.file_name().to_string_lossy().starts_with(STAGED) {
                 found.push((path, entry.metadata().map_err(|error| failed(&error))?));
             }
@@ -114,14 +99,6 @@ fn list(workspace: &Workspace, given: &Arguments) -> Result<Listing, Failure> {
         }
     }
     entries.sort_by(|a, b| a.path.cmp(&b.path));
-    let path = if root.as_os_str().is_empty() {
-        ".".to_owned()
-    } else {
-        root.display().to_string()
-    };
-    Ok(Listing {
-        path,
-        entries,
-        truncated,
-    })
+    let path = if root.as_os_str().is_empty() { ".".to_owned() } else { root.display().to_string() };
+    Ok(Listing { path, entries, truncated })
 }

@@ -52,17 +52,13 @@ pub(crate) struct Toolbox {
 impl Toolbox {
     /// Opens what the settings name. Stores are created when they are first written to.
     pub(crate) fn open(settings: &Settings, env: Env) -> Result<Self, ToolServerError> {
-        let mut workspace =
-            Workspace::open(&settings.workspace).map_err(|source| ToolServerError::Directory {
-                role: "workspace",
-                path: settings.workspace.clone(),
-                source,
-            })?;
+        let mut workspace = Workspace::open(&settings.workspace).map_err(|source| ToolServerError::Directory {
+            role: "workspace",
+            path: settings.workspace.clone(),
+            source,
+        })?;
         let root = workspace.area().path().to_path_buf();
-        let outbox = email::Outbox::new(
-            &Settings::directory(&root, settings.outbox.as_ref(), "outbox"),
-            settings,
-        )?;
+        let outbox = email::Outbox::new(&Settings::directory(&root, settings.outbox.as_ref(), "outbox"), settings)?;
         let store = upload::ObjectStore::new(&root, settings.objects.as_deref())?;
         let notifier = notify::Notifier::new(&root, settings)?;
         workspace.reserve(outbox.path(), email::NAME);
@@ -76,9 +72,7 @@ impl Toolbox {
             outbox: Arc::new(outbox),
             store: Arc::new(store),
             notifier,
-            command: settings
-                .enable_command
-                .then(|| command::Launcher::new(&settings.command_path)),
+            command: settings.enable_command.then(|| command::Launcher::new(&settings.command_path)),
             workspace,
             env,
         })
@@ -109,70 +103,23 @@ impl Toolbox {
     }
 
     /// Runs one call; `None` when no tool has that name.
-    pub(crate) async fn call(
-        &self,
-        name: &str,
-        arguments: JsonObject,
-        key: Option<String>,
-    ) -> Option<Answer> {
+    pub(crate) async fn call(&self, name: &str, arguments: JsonObject, key: Option<String>) -> Option<Answer> {
         let key = key.as_deref();
         let answer = match name {
-            read::NAME => {
-                with(arguments, async |given| {
-                    read::run(&self.workspace, given).await
-                })
-                .await
-            }
-            write::NAME => {
-                with(arguments, async |given| {
-                    write::run(&self.workspace, given).await
-                })
-                .await
-            }
-            append::NAME => {
-                with(arguments, async |given| {
-                    append::run(&self.workspace, given, key).await
-                })
-                .await
-            }
-            list::NAME => {
-                with(arguments, async |given| {
-                    list::run(&self.workspace, given).await
-                })
-                .await
-            }
+            read::NAME => with(arguments, async |given| read::run(&self.workspace, given).await).await,
+            write::NAME => with(arguments, async |given| write::run(&self.workspace, given).await).await,
+            append::NAME => with(arguments, async |given| append::run(&self.workspace, given, key).await).await,
+            list::NAME => with(arguments, async |given| list::run(&self.workspace, given).await).await,
             crawl::NAME => with(arguments, async |given| self.crawler.run(given).await).await,
-            render::NAME => {
-                with(arguments, async |given| {
-                    render::run(&self.workspace, given).await
-                })
-                .await
-            }
-            upload::NAME => {
-                with(arguments, async |given| {
-                    upload::run(&self.workspace, &self.store, given).await
-                })
-                .await
-            }
+            render::NAME => with(arguments, async |given| render::run(&self.workspace, given).await).await,
+            upload::NAME => with(arguments, async |given| upload::run(&self.workspace, &self.store, given).await).await,
             email::NAME => {
-                let send = async |given| {
-                    email::run(&self.workspace, &self.outbox, given, key, &self.env).await
-                };
+                let send = async |given| email::run(&self.workspace, &self.outbox, given, key, &self.env).await;
                 with(arguments, send).await
             }
-            notify::NAME => {
-                with(arguments, async |given| {
-                    self.notifier.run(given, key, &self.env).await
-                })
-                .await
-            }
+            notify::NAME => with(arguments, async |given| self.notifier.run(given, key, &self.env).await).await,
             command::NAME => match &self.command {
-                Some(launcher) => {
-                    with(arguments, async |given| {
-                        launcher.run(&self.workspace, given).await
-                    })
-                    .await
-                }
+                Some(launcher) => with(arguments, async |given| launcher.run(&self.workspace, given).await).await,
                 None => return None,
             },
             _ => return None,
@@ -182,10 +129,7 @@ impl Toolbox {
 }
 
 /// Reads the arguments, then runs the tool.
-async fn with<A: DeserializeOwned>(
-    arguments: JsonObject,
-    tool: impl AsyncFnOnce(A) -> Answer,
-) -> Answer {
+async fn with<A: DeserializeOwned>(arguments: JsonObject, tool: impl AsyncFnOnce(A) -> Answer) -> Answer {
     let given = serde_json::from_value(serde_json::Value::Object(arguments)).map_err(|error| {
         Failure::refused(
             format!("the arguments do not fit: {error}"),
@@ -196,9 +140,7 @@ async fn with<A: DeserializeOwned>(
 }
 
 /// Runs work that waits for the disk where it does not hold up other calls. It is finished even when nobody waits.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|error| Err(Failure::Unclear(format!("the tool stopped: {error}"))))
@@ -206,8 +148,5 @@ async fn blocking<T: Send + 'static>(
 
 /// The 32 hexadecimal digits that name an effect: made from its key, or by chance when it has none.
 fn effect_id(key: Option<&str>, env: &Env) -> String {
-    key.map_or_else(
-        || env.uuid_v7(),
-        |key| sha256_hex(key).chars().take(32).collect(),
-    )
+    key.map_or_else(|| env.uuid_v7(), |key| sha256_hex(key).chars().take(32).collect())
 }

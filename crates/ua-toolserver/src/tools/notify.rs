@@ -85,29 +85,20 @@ pub(super) enum Notifier {
 impl Notifier {
     pub(super) fn new(workspace: &Path, settings: &Settings) -> Result<Self, ToolServerError> {
         let Some(text) = &settings.notify_webhook else {
-            let directory =
-                Settings::directory(workspace, settings.notifications.as_ref(), "notifications");
-            return std::path::absolute(&directory)
-                .map(Self::Directory)
-                .map_err(|error| ToolServerError::Setting {
-                    flag: "notifications",
-                    value: directory.display().to_string(),
-                    why: error.to_string(),
-                });
+            let directory = Settings::directory(workspace, settings.notifications.as_ref(), "notifications");
+            return std::path::absolute(&directory).map(Self::Directory).map_err(|error| ToolServerError::Setting {
+                flag: "notifications",
+                value: directory.display().to_string(),
+                why: error.to_string(),
+            });
         };
         let url = Url::parse(text)
             .map_err(|error| error.to_string())
             .and_then(|url| match url.scheme() {
                 "http" | "https" => Ok(url),
-                scheme => Err(format!(
-                    "{scheme}:// can not be posted to; give an http:// or https:// address"
-                )),
+                scheme => Err(format!("{scheme}:// can not be posted to; give an http:// or https:// address")),
             })
-            .map_err(|why| ToolServerError::Setting {
-                flag: "notify-webhook",
-                value: text.clone(),
-                why,
-            })?;
+            .map_err(|why| ToolServerError::Setting { flag: "notify-webhook", value: text.clone(), why })?;
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
@@ -128,10 +119,7 @@ impl Notifier {
 
     pub(super) async fn run(&self, given: Arguments, key: Option<&str>, env: &Env) -> Answer {
         if given.message.trim().is_empty() {
-            return Err(Failure::refused(
-                "the message is empty",
-                "say what the people should know",
-            ));
+            return Err(Failure::refused("the message is empty", "say what the people should know"));
         }
         let id = effect_id(key, env);
         let notification = Notification {
@@ -142,40 +130,26 @@ impl Notifier {
             created_at: env.now().to_string(),
         };
         let body = serde_json::to_vec_pretty(&notification).map_err(|error| {
-            Failure::refused(
-                format!("the notification can not be written down: {error}"),
-                "reword it",
-            )
+            Failure::refused(format!("the notification can not be written down: {error}"), "reword it")
         })?;
         let notified = match self {
             Self::Directory(directory) => {
                 let (directory, id) = (directory.clone(), id.clone());
                 blocking(move || store(&directory, id, &body)).await?
             }
-            Self::Webhook { client, url } => {
-                post(client, url, key.unwrap_or(&id), &id, body).await?
-            }
+            Self::Webhook { client, url } => post(client, url, key.unwrap_or(&id), &id, body).await?,
         };
-        let what = if notified.already_sent {
-            "already sent"
-        } else {
-            "sent"
-        };
+        let what = if notified.already_sent { "already sent" } else { "sent" };
         success(format!("{what}: notification {}", notified.id), &notified)
     }
 }
 
 fn store(directory: &Path, id: String, body: &[u8]) -> Result<Notified, Failure> {
-    let could_not =
-        |error: &std::io::Error| Failure::io("open the directory of notifications", error);
+    let could_not = |error: &std::io::Error| Failure::io("open the directory of notifications", error);
     let area = Area::open(directory).map_err(|error| could_not(&error))?;
-    let _lock = area
-        .lock(Path::new(LOCK))
-        .map_err(|error| could_not(&error))?;
+    let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
     let name = PathBuf::from(format!("{id}.json"));
-    let created = area
-        .create(&name, body)
-        .map_err(|error| error.into_failure("write the notification"))?;
+    let created = area.create(&name, body).map_err(|error| error.into_failure("write the notification"))?;
     Ok(Notified {
         id,
         path: Some(area.path().join(name).display().to_string()),
@@ -184,46 +158,23 @@ fn store(directory: &Path, id: String, body: &[u8]) -> Result<Notified, Failure>
     })
 }
 
-async fn post(
-    client: &reqwest::Client,
-    url: &Url,
-    key: &str,
-    id: &str,
-    body: Vec<u8>,
-) -> Result<Notified, Failure> {
+async fn post(client: &reqwest::Client, url: &Url, key: &str, id: &str, body: Vec<u8>) -> Result<Notified, Failure> {
     let host = url.host_str().unwrap_or("the webhook");
-    let request = client
-        .post(url.clone())
-        .header("Content-Type", "application/json")
-        .header("Idempotency-Key", key)
-        .body(body);
+    let request =
+        client.post(url.clone()).header("Content-Type", "application/json").header("Idempotency-Key", key).body(body);
     let response = request.send().await.map_err(|error| {
         // The address may carry a token: it is left out of what the model reads.
         let error = error.without_url();
         if error.is_connect() || error.is_builder() {
-            let problem = format!(
-                "could not reach {host}, nothing was sent: {}",
-                root_cause(&error)
-            );
-            Failure::refused(
-                problem,
-                "try again later, or ask a person to check --notify-webhook",
-            )
+            let problem = format!("could not reach {host}, nothing was sent: {}", root_cause(&error));
+            Failure::refused(problem, "try again later, or ask a person to check --notify-webhook")
         } else {
-            Failure::Unclear(format!(
-                "the notification may have reached {host}: {}",
-                root_cause(&error)
-            ))
+            Failure::Unclear(format!("the notification may have reached {host}: {}", root_cause(&error)))
         }
     })?;
     let status = response.status();
     if status.is_success() {
-        return Ok(Notified {
-            id: id.to_owned(),
-            path: None,
-            status: Some(status.as_u16()),
-            already_sent: false,
-        });
+        return Ok(Notified { id: id.to_owned(), path: None, status: Some(status.as_u16()), already_sent: false });
     }
     if means_not_done(status) {
         return Err(Failure::refused(
@@ -238,10 +189,7 @@ async fn post(
 
 /// Whether an HTTP status says that the request had no effect. Others may come from a proxy behind which it was done.
 fn means_not_done(status: StatusCode) -> bool {
-    matches!(
-        status.as_u16(),
-        307 | 308 | 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429
-    )
+    matches!(status.as_u16(), 307 | 308 | 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429)
 }
 
 fn root_cause(error: &dyn std::error::Error) -> String {

@@ -52,26 +52,14 @@ pub(super) fn describe() -> Tool {
 pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
     let workspace = Arc::clone(workspace);
     let piece = blocking(move || read(&workspace, &given)).await?;
-    success(
-        format!(
-            "{} of {} bytes of {}",
-            piece.content.len(),
-            piece.bytes,
-            piece.path
-        ),
-        &piece,
-    )
+    success(format!("{} of {} bytes of {}", piece.content.len(), piece.bytes, piece.path), &piece)
 }
 
 fn read(workspace: &Workspace, given: &Arguments) -> Result<Piece, Failure> {
     let limit = given.limit.unwrap_or(DEFAULT_LIMIT).clamp(4, MAX_LIMIT);
     let path = workspace.readable(&given.path)?;
     let failed = |error: &std::io::Error| Failure::io(format_args!("read {:?}", given.path), error);
-    let mut file = workspace
-        .area()
-        .dir()
-        .open(&path)
-        .map_err(|error| failed(&error))?;
+    let mut file = workspace.area().dir().open(&path).map_err(|error| failed(&error))?;
     let metadata = file.metadata().map_err(|error| failed(&error))?;
     if !metadata.is_file() {
         return Err(Failure::refused(
@@ -80,20 +68,15 @@ fn read(workspace: &Workspace, given: &Arguments) -> Result<Piece, Failure> {
         ));
     }
     let bytes = metadata.len();
-    file.seek(SeekFrom::Start(given.offset))
-        .map_err(|error| failed(&error))?;
+    file.seek(SeekFrom::Start(given.offset)).map_err(|error| failed(&error))?;
     let mut content = Vec::new();
-    file.take(u64::from(limit))
-        .read_to_end(&mut content)
-        .map_err(|error| failed(&error))?;
+    file.take(u64::from(limit)).read_to_end(&mut content).map_err(|error| failed(&error))?;
     let ends_here = given.offset.saturating_add(content.len() as u64) >= bytes;
     let content = match String::from_utf8(content) {
         Ok(text) => text,
         // A character cut by the limit is left to the next piece; anything else is not text.
         Err(error)
-            if !ends_here
-                && error.utf8_error().error_len().is_none()
-                && error.utf8_error().valid_up_to() > 0 =>
+            if !ends_here && error.utf8_error().error_len().is_none() && error.utf8_error().valid_up_to() > 0 =>
         {
             let whole = error.utf8_error().valid_up_to();
             let mut bytes = error.into_bytes();
@@ -105,9 +88,7 @@ fn read(workspace: &Workspace, given: &Arguments) -> Result<Piece, Failure> {
                 format!(
                     "{:?} is not UTF-8 text at byte {}",
                     given.path,
-                    given
-                        .offset
-                        .saturating_add(error.utf8_error().valid_up_to() as u64)
+                    given.offset.saturating_add(error.utf8_error().valid_up_to() as u64)
                 ),
                 "only text can be read; start at an offset that an earlier result gave, or attach or upload the file unread",
             ));

@@ -57,10 +57,7 @@ pub(super) fn describe() -> Tool {
 pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
     let workspace = Arc::clone(workspace);
     let rendered = blocking(move || render(&workspace, &given)).await?;
-    success(
-        format!("rendered {:?} as {}", rendered.title, rendered.path),
-        &rendered,
-    )
+    success(format!("rendered {:?} as {}", rendered.title, rendered.path), &rendered)
 }
 
 fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure> {
@@ -78,20 +75,12 @@ fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure>
         .read_to_string(&source)
         .map_err(|error| Failure::io(format_args!("read {:?}", given.source), &error))?;
 
-    let mut page = Page {
-        workspace,
-        source: &source,
-        images: 0,
-    };
+    let mut page = Page { workspace, source: &source, images: 0 };
     let events = page.rewrite(&markdown)?;
     let title = match &given.title {
         Some(title) => title.clone(),
-        None => first_heading(&events).unwrap_or_else(|| {
-            source
-                .file_stem()
-                .map(|stem| stem.to_string_lossy().into_owned())
-                .unwrap_or_default()
-        }),
+        None => first_heading(&events)
+            .unwrap_or_else(|| source.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()),
     };
     let images = page.images;
     let mut body = String::with_capacity(markdown.len() * 2);
@@ -138,49 +127,18 @@ impl Page<'_> {
                 Event::Html(text) | Event::InlineHtml(text) => Event::Text(text),
                 Event::Start(Tag::HtmlBlock) => Event::Start(Tag::Paragraph),
                 Event::End(TagEnd::HtmlBlock) => Event::End(TagEnd::Paragraph),
-                Event::Start(Tag::Link {
-                    link_type,
-                    dest_url,
-                    title,
-                    id,
-                }) => {
-                    let dest_url = if is_safe_link(link_type, &dest_url) {
-                        dest_url
-                    } else {
-                        CowStr::Borrowed("#")
-                    };
-                    Event::Start(Tag::Link {
-                        link_type,
-                        dest_url,
-                        title,
-                        id,
-                    })
+                Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+                    let dest_url = if is_safe_link(link_type, &dest_url) { dest_url } else { CowStr::Borrowed("#") };
+                    Event::Start(Tag::Link { link_type, dest_url, title, id })
                 }
-                Event::Start(Tag::Image {
-                    link_type,
-                    dest_url,
-                    title,
-                    id,
-                }) => {
-                    let remote = ["http://", "https://"]
-                        .iter()
-                        .any(|scheme| dest_url.starts_with(scheme));
+                Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
+                    let remote = ["http://", "https://"].iter().any(|scheme| dest_url.starts_with(scheme));
                     linked.push(remote);
                     if remote {
-                        Event::Start(Tag::Link {
-                            link_type: LinkType::Inline,
-                            dest_url,
-                            title,
-                            id,
-                        })
+                        Event::Start(Tag::Link { link_type: LinkType::Inline, dest_url, title, id })
                     } else {
                         let dest_url = self.embed(&dest_url)?.into();
-                        Event::Start(Tag::Image {
-                            link_type,
-                            dest_url,
-                            title,
-                            id,
-                        })
+                        Event::Start(Tag::Image { link_type, dest_url, title, id })
                     }
                 }
                 Event::End(TagEnd::Image) if linked.pop() == Some(true) => Event::End(TagEnd::Link),
@@ -204,33 +162,19 @@ impl Page<'_> {
     fn embed(&mut self, reference: &str) -> Result<String, Failure> {
         let failed = |problem: String| {
             let hint = "name an image file of the workspace, relative to the Markdown file";
-            Failure::refused(
-                format!("the image {reference:?} can not be embedded: {problem}"),
-                hint,
-            )
+            Failure::refused(format!("the image {reference:?} can not be embedded: {problem}"), hint)
         };
-        let path = beside(self.source, reference)
-            .ok_or_else(|| failed("it is not in the workspace".to_owned()))?;
+        let path = beside(self.source, reference).ok_or_else(|| failed("it is not in the workspace".to_owned()))?;
         let media = media::type_of(&path);
         if !media.starts_with("image/") {
             return Err(failed(format!("{media} is not a type of image")));
         }
         let path = self.workspace.readable(&path.to_string_lossy())?;
-        let file = self
-            .workspace
-            .area()
-            .dir()
-            .open(&path)
-            .map_err(|error| failed(error.to_string()))?;
+        let file = self.workspace.area().dir().open(&path).map_err(|error| failed(error.to_string()))?;
         let mut bytes = Vec::new();
-        file.take(MAX_IMAGE_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| failed(error.to_string()))?;
+        file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
         if bytes.len() as u64 > MAX_IMAGE_BYTES {
-            return Err(failed(format!(
-                "it is larger than {} MiB",
-                MAX_IMAGE_BYTES >> 20
-            )));
+            return Err(failed(format!("it is larger than {} MiB", MAX_IMAGE_BYTES >> 20)));
         }
         self.images += 1;
         Ok(format!("data:{media};base64,{}", STANDARD.encode(bytes)))
@@ -264,9 +208,7 @@ fn decode_percent(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
-        let pair = after
-            .get(..2)
-            .and_then(|pair| std::str::from_utf8(pair).ok());
+        let pair = after.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
         let decoded = pair.filter(|pair| pair.bytes().all(|digit| digit.is_ascii_hexdigit()));
         match decoded.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
             Some(byte) if first == b'%' => {
@@ -294,42 +236,26 @@ fn is_safe_link(kind: LinkType, target: &str) -> bool {
         .collect();
     match scheme.split_once(':') {
         None => true,
-        Some((scheme, _)) => ["http", "https", "mailto", "tel", "ftp"]
-            .iter()
-            .any(|safe| scheme.eq_ignore_ascii_case(safe)),
+        Some((scheme, _)) => {
+            ["http", "https", "mailto", "tel", "ftp"].iter().any(|safe| scheme.eq_ignore_ascii_case(safe))
+        }
     }
 }
 
 fn first_heading(events: &[Event<'_>]) -> Option<String> {
-    let start = events.iter().position(|event| {
-        matches!(
-            event,
-            Event::Start(Tag::Heading {
-                level: HeadingLevel::H1,
-                ..
-            })
-        )
-    })?;
+    let start =
+        events.iter().position(|event| matches!(event, Event::Start(Tag::Heading { level: HeadingLevel::H1, .. })))?;
     let text: String = events
         .iter()
         .skip(start + 1)
         .take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))))
-        .filter_map(|event| {
-            if let Event::Text(text) | Event::Code(text) = event {
-                Some(text.as_ref())
-            } else {
-                None
-            }
-        })
+        .filter_map(|event| if let Event::Text(text) | Event::Code(text) = event { Some(text.as_ref()) } else { None })
         .collect();
     (!text.trim().is_empty()).then_some(text)
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -338,28 +264,12 @@ mod tests {
 
     #[test]
     fn only_links_that_run_nothing_keep_their_target() {
-        for safe in [
-            "https://a.example",
-            "a/b.html",
-            "#x",
-            "mailto:a@b.example",
-            "/a:b",
-            "?q=a:b",
-            "HTTP://x",
-        ] {
+        for safe in ["https://a.example", "a/b.html", "#x", "mailto:a@b.example", "/a:b", "?q=a:b", "HTTP://x"] {
             assert!(is_safe_link(LinkType::Inline, safe), "{safe}");
         }
-        for unsafe_link in [
-            "javascript:alert(1)",
-            " JavaScript:x",
-            "java\nscript:x",
-            "data:text/html,x",
-            "vbscript:x",
-        ] {
-            assert!(
-                !is_safe_link(LinkType::Inline, unsafe_link),
-                "{unsafe_link:?}"
-            );
+        for unsafe_link in ["javascript:alert(1)", " JavaScript:x", "java\nscript:x", "data:text/html,x", "vbscript:x"]
+        {
+            assert!(!is_safe_link(LinkType::Inline, unsafe_link), "{unsafe_link:?}");
         }
     }
 
@@ -367,10 +277,7 @@ mod tests {
     fn image_paths_stay_in_the_workspace() {
         let beside = |reference| beside(Path::new("docs/a.md"), reference);
         assert_eq!(beside("x.png"), Some(PathBuf::from("docs/x.png")));
-        assert_eq!(
-            beside("../img/my%20x.png"),
-            Some(PathBuf::from("img/my x.png"))
-        );
+        assert_eq!(beside("../img/my%20x.png"), Some(PathBuf::from("img/my x.png")));
         assert_eq!(beside("../../x.png"), None);
         assert_eq!(beside("/etc/x.png"), None);
         assert_eq!(beside("file:///etc/x.png"), None);

@@ -49,11 +49,7 @@ pub(super) fn describe() -> Tool {
     )
 }
 
-pub(super) async fn run(
-    workspace: &Arc<Workspace>,
-    store: &Arc<ObjectStore>,
-    given: Arguments,
-) -> Answer {
+pub(super) async fn run(workspace: &Arc<Workspace>, store: &Arc<ObjectStore>, given: Arguments) -> Answer {
     let workspace = Arc::clone(workspace);
     let store = Arc::clone(store);
     let uploaded = blocking(move || {
@@ -66,18 +62,11 @@ pub(super) async fn run(
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         match path.file_name().and_then(|name| name.to_str()) {
             Some(name) if is_file => store.put(name, &mut file, given.destination.as_deref()),
-            _ => Err(Failure::refused(
-                format!("{:?} is not a file", given.path),
-                "name a file with a UTF-8 name",
-            )),
+            _ => Err(Failure::refused(format!("{:?} is not a file", given.path), "name a file with a UTF-8 name")),
         }
     })
     .await?;
-    let what = if uploaded.already_present {
-        "already there"
-    } else {
-        "uploaded"
-    };
+    let what = if uploaded.already_present { "already there" } else { "uploaded" };
     success(format!("{what}: {}", uploaded.url), &uploaded)
 }
 
@@ -96,11 +85,9 @@ impl ObjectStore {
         };
         match directory_of(text) {
             Ok(path) => Ok(Self::Directory(path)),
-            Err(failure) => Err(ToolServerError::Setting {
-                flag: "objects",
-                value: text.to_owned(),
-                why: failure.text(),
-            }),
+            Err(failure) => {
+                Err(ToolServerError::Setting { flag: "objects", value: text.to_owned(), why: failure.text() })
+            }
         }
     }
 
@@ -110,12 +97,7 @@ impl ObjectStore {
         }
     }
 
-    fn put(
-        &self,
-        name: &str,
-        file: &mut impl Read,
-        destination: Option<&str>,
-    ) -> Result<Uploaded, Failure> {
+    fn put(&self, name: &str, file: &mut impl Read, destination: Option<&str>) -> Result<Uploaded, Failure> {
         match self {
             Self::Directory(root) => put_into_directory(root, name, file, destination),
         }
@@ -131,22 +113,15 @@ fn put_into_directory(
     let could_not = |error: &std::io::Error| Failure::io("write to the object store", error);
     let below = destination.map_or_else(|| Ok(PathBuf::new()), |text| below(root, text))?;
     let area = Area::open(root).map_err(|error| could_not(&error))?;
-    let _lock = area
-        .lock(Path::new(LOCK))
-        .map_err(|error| could_not(&error))?;
-    area.create_dirs(&below)
-        .map_err(|error| could_not(&error))?;
+    let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
+    area.create_dirs(&below).map_err(|error| could_not(&error))?;
 
     // The name depends on the content, so the content is staged under a name of its own and hashed on the way.
     let (staged, (sha256, bytes)) = area
-        .stage(below.join(format!("{STAGED}upload")), |temp| {
-            copy_hashing(file, temp)
-        })
+        .stage(below.join(format!("{STAGED}upload")), |temp| copy_hashing(file, temp))
         .map_err(|error| error.into_failure("write to the object store"))?;
     let object = below.join(format!("{}-{name}", sha256.get(..16).unwrap_or(&sha256)));
-    let created = staged
-        .create(&object)
-        .map_err(|error| error.into_failure("name the object"))?;
+    let created = staged.create(&object).map_err(|error| error.into_failure("name the object"))?;
     if created == Created::Before {
         let (theirs, _) = area
             .dir()
@@ -155,10 +130,7 @@ fn put_into_directory(
             .map_err(|error| could_not(&error))?;
         if theirs != sha256 {
             return Err(Failure::refused(
-                format!(
-                    "an object with other content has the name {}",
-                    object.display()
-                ),
+                format!("an object with other content has the name {}", object.display()),
                 "objects are never replaced: rename the file, or ask a person to look at the store",
             ));
         }
@@ -166,52 +138,35 @@ fn put_into_directory(
     let path = area.path().join(&object);
     let url = Url::from_file_path(&path)
         .map_err(|()| Failure::Unclear(format!("{} was written but has no URL", path.display())))?;
-    Ok(Uploaded {
-        url: url.into(),
-        sha256,
-        bytes,
-        already_present: created == Created::Before,
-    })
+    Ok(Uploaded { url: url.into(), sha256, bytes, already_present: created == Created::Before })
 }
 
 /// The path below the store that `destination` names.
 fn below(root: &Path, destination: &str) -> Result<PathBuf, Failure> {
     let asked = directory_of(destination)?;
     let resolved = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
-    let relative = [root, &resolved]
-        .iter()
-        .find_map(|root| asked.strip_prefix(root).ok().map(Path::to_path_buf));
-    relative
-        .filter(|path| {
-            path.components()
-                .all(|part| matches!(part, std::path::Component::Normal(_)))
-        })
-        .ok_or_else(|| {
+    let relative = [root, &resolved].iter().find_map(|root| asked.strip_prefix(root).ok().map(Path::to_path_buf));
+    relative.filter(|path| path.components().all(|part| matches!(part, std::path::Component::Normal(_)))).ok_or_else(
+        || {
             Failure::refused(
                 format!("{destination:?} is not inside the object store"),
                 format!(
                     "leave destination out, or name a directory below {}",
-                    Url::from_directory_path(&resolved)
-                        .map_or_else(|()| "it".to_owned(), String::from)
+                    Url::from_directory_path(&resolved).map_or_else(|()| "it".to_owned(), String::from)
                 ),
             )
-        })
+        },
+    )
 }
 
 /// The directory that a file:// URL names.
 fn directory_of(text: &str) -> Result<PathBuf, Failure> {
     let url = Url::parse(text).map_err(|error| {
-        Failure::refused(
-            format!("{text:?} is not a URL: {error}"),
-            "give the file:// URL of a directory",
-        )
+        Failure::refused(format!("{text:?} is not a URL: {error}"), "give the file:// URL of a directory")
     })?;
     match url.scheme() {
         "file" => url.to_file_path().map_err(|()| {
-            Failure::refused(
-                format!("{text:?} names no directory of this machine"),
-                "give file:///path/to/directory",
-            )
+            Failure::refused(format!("{text:?} names no directory of this machine"), "give file:///path/to/directory")
         }),
         scheme => Err(Failure::refused(
             format!("{scheme}:// destinations are not supported by this build"),

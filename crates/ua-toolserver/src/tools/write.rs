@@ -49,10 +49,7 @@ pub(super) fn describe() -> Tool {
 pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
     let workspace = Arc::clone(workspace);
     let written = blocking(move || write(&workspace, &given)).await?;
-    success(
-        format!("wrote {} bytes to {}", written.bytes, written.path),
-        &written,
-    )
+    success(format!("wrote {} bytes to {}", written.bytes, written.path), &written)
 }
 
 fn write(workspace: &Workspace, given: &Arguments) -> Result<Written, Failure> {
@@ -68,9 +65,5 @@ fn write(workspace: &Workspace, given: &Arguments) -> Result<Written, Failure> {
         .area()
         .replace(&path, given.content.as_bytes())
         .map_err(|error| error.into_failure(&format!("write {:?}", given.path)))?;
-    Ok(Written {
-        path: path.display().to_string(),
-        bytes: given.content.len(),
-        sha256: sha256_hex(&given.content),
-    })
+    Ok(Written { path: path.display().to_string(), bytes: given.content.len(), sha256: sha256_hex(&given.content) })
 }

@@ -29,16 +29,11 @@ async fn web() -> (String, Arc<AtomicUsize>) {
         let html = [(CONTENT_TYPE, "text/html; charset=utf-8")];
         match uri.path() {
             "/article" => (html, ARTICLE).into_response(),
-            "/latin" => (
-                [(CONTENT_TYPE, "text/html")],
-                &b"<meta charset=iso-8859-1><title>Caf\xe9</title><p>caf\xe9"[..],
-            )
-                .into_response(),
-            "/notes.md" => (
-                [(CONTENT_TYPE, "text/markdown")],
-                "Intro\n\n# Notes\n\ntext",
-            )
-                .into_response(),
+            "/latin" => {
+                ([(CONTENT_TYPE, "text/html")], &b"<meta charset=iso-8859-1><title>Caf\xe9</title><p>caf\xe9"[..])
+                    .into_response()
+            }
+            "/notes.md" => ([(CONTENT_TYPE, "text/markdown")], "Intro\n\n# Notes\n\ntext").into_response(),
             "/data" => ([(CONTENT_TYPE, "application/json")], "{}").into_response(),
             "/big" => (html, "x".repeat(9 << 20)).into_response(),
             "/moved" => (StatusCode::FOUND, [(LOCATION, "/article")]).into_response(),
@@ -66,47 +61,20 @@ async fn pages_become_files_and_one_failure_is_only_its_own() {
     let (base, _) = web().await;
     let world = open_world().await;
     let url = |path: &str| format!("{base}{path}");
-    let urls = json!([
-        url("/article"),
-        url("/gone"),
-        url("/article"),
-        url("/notes.md")
-    ]);
-    let crawled = world
-        .call(
-            "crawl_parallel",
-            json!({ "urls": urls, "max_chars_per_page": 20 }),
-        )
-        .await
-        .back();
-    assert_eq!(
-        (&crawled["ok"], &crawled["failed"]),
-        (&json!(2), &json!(1)),
-        "{crawled}"
-    );
+    let urls = json!([url("/article"), url("/gone"), url("/article"), url("/notes.md")]);
+    let crawled = world.call("crawl_parallel", json!({ "urls": urls, "max_chars_per_page": 20 })).await.back();
+    assert_eq!((&crawled["ok"], &crawled["failed"]), (&json!(2), &json!(1)), "{crawled}");
     let pages = crawled["pages"].as_array().unwrap();
 
     let article = &pages[0];
     assert_eq!(article["status"], "ok");
-    assert_eq!(
-        (&article["author"], &article["published"]),
-        (&json!("Ada Ebb"), &json!("2026-01-02"))
-    );
-    assert!(
-        article["title"].as_str().unwrap().contains("On Tides"),
-        "{article}"
-    );
+    assert_eq!((&article["author"], &article["published"]), (&json!("Ada Ebb"), &json!("2026-01-02")));
+    assert!(article["title"].as_str().unwrap().contains("On Tides"), "{article}");
     assert_eq!(article["text"].as_str().unwrap().chars().count(), 20);
     assert_eq!(article["truncated"], true);
     let path = article["path"].as_str().unwrap();
-    assert!(
-        path.starts_with("search_results/127-0-0-1-article-"),
-        "{path}"
-    );
-    assert!(
-        path.ends_with(&format!("-{}.md", &sha256(url("/article"))[..12])),
-        "{path}"
-    );
+    assert!(path.starts_with("search_results/127-0-0-1-article-"), "{path}");
+    assert!(path.ends_with(&format!("-{}.md", &sha256(url("/article"))[..12])), "{path}");
     let stored = world.text(path);
     assert!(stored.starts_with("---\ntitle: \""), "{stored}");
     for part in [
@@ -119,21 +87,12 @@ async fn pages_become_files_and_one_failure_is_only_its_own() {
     }
     assert!(!stored.contains("track()"), "{stored}");
 
-    assert_eq!(
-        (&pages[1]["status"], &pages[1]["url"]),
-        (&json!("error"), &json!(url("/gone")))
-    );
+    assert_eq!((&pages[1]["status"], &pages[1]["url"]), (&json!("error"), &json!(url("/gone"))));
     assert!(pages[1]["error"].as_str().unwrap().contains("404"));
-    assert_eq!(
-        (&pages[2]["title"], &pages[2]["words"]),
-        (&json!("Notes"), &json!(4))
-    );
+    assert_eq!((&pages[2]["title"], &pages[2]["words"]), (&json!("Notes"), &json!(4)));
     assert_eq!(names(&world.workspace().join("search_results")).len(), 2);
 
-    let again = world
-        .call("crawl_parallel", json!({ "urls": [url("/article")] }))
-        .await
-        .back();
+    let again = world.call("crawl_parallel", json!({ "urls": [url("/article")] })).await.back();
     assert_eq!(again["pages"][0]["path"], json!(path));
     assert_eq!(world.text(path), stored, "the same page, the same bytes");
 }
@@ -143,18 +102,9 @@ async fn redirects_and_encodings_are_followed() {
     let (base, _) = web().await;
     let world = open_world().await;
     let urls = json!([format!("{base}/moved"), format!("{base}/latin")]);
-    let crawled = world
-        .call("crawl_parallel", json!({ "urls": urls }))
-        .await
-        .back();
-    assert_eq!(
-        crawled["pages"][0]["source"],
-        json!(format!("{base}/article"))
-    );
-    assert_eq!(
-        (&crawled["pages"][1]["title"], &crawled["pages"][1]["text"]),
-        (&json!("Café"), &json!("café"))
-    );
+    let crawled = world.call("crawl_parallel", json!({ "urls": urls })).await.back();
+    assert_eq!(crawled["pages"][0]["source"], json!(format!("{base}/article")));
+    assert_eq!((&crawled["pages"][1]["title"], &crawled["pages"][1]["text"]), (&json!("Café"), &json!("café")));
 }
 
 #[tokio::test]
@@ -166,26 +116,14 @@ async fn pages_that_can_not_be_read_say_why() {
         (format!("{base}/big"), "larger than 8 MiB"),
         (format!("{base}/loop"), "redirected more than 5 times"),
         (format!("{base}/to-file"), "redirected to a file:// address"),
-        (
-            format!("{}/article", base.replace("http://", "http://user:pass@")),
-            "user name",
-        ),
-        (
-            "ftp://example.org/".to_owned(),
-            "ftp:// addresses can not be fetched",
-        ),
+        (format!("{}/article", base.replace("http://", "http://user:pass@")), "user name"),
+        ("ftp://example.org/".to_owned(), "ftp:// addresses can not be fetched"),
         ("example.org".to_owned(), "not a URL"),
     ];
     for (url, problem) in cases {
-        world
-            .call("crawl_parallel", json!({ "urls": [url] }))
-            .await
-            .refused(problem);
+        world.call("crawl_parallel", json!({ "urls": [url] })).await.refused(problem);
     }
-    world
-        .call("crawl_parallel", json!({ "urls": [] }))
-        .await
-        .refused("0 URLs");
+    world.call("crawl_parallel", json!({ "urls": [] })).await.refused("0 URLs");
     assert_eq!(names(&world.workspace()), [""; 0]);
 }
 
@@ -194,33 +132,18 @@ async fn this_machine_is_out_of_reach_by_default() {
     let (base, seen) = web().await;
     let port = Url::parse(&base).unwrap().port().unwrap();
     let world = World::new().await;
-    let urls: Vec<Value> = [
-        "127.0.0.1",
-        "localhost",
-        "[::ffff:127.0.0.1]",
-        "2130706433",
-        "0.0.0.0",
-    ]
-    .iter()
-    .map(|host| json!(format!("http://{host}:{port}/article")))
-    .collect();
+    let urls: Vec<Value> = ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0.0.0.0"]
+        .iter()
+        .map(|host| json!(format!("http://{host}:{port}/article")))
+        .collect();
     for url in urls {
-        world
-            .call("crawl_parallel", json!({ "urls": [url] }))
-            .await
-            .refused("reserved address");
+        world.call("crawl_parallel", json!({ "urls": [url] })).await.refused("reserved address");
     }
     assert_eq!(seen.load(Ordering::SeqCst), 0, "no request arrived");
 
     // The counter does count: the same address is reached when it may be.
     let world = open_world().await;
-    world
-        .call(
-            "crawl_parallel",
-            json!({ "urls": [format!("http://localhost:{port}/article")] }),
-        )
-        .await
-        .back();
+    world.call("crawl_parallel", json!({ "urls": [format!("http://localhost:{port}/article")] })).await.back();
     assert_eq!(seen.load(Ordering::SeqCst), 1);
 }
 
@@ -232,32 +155,19 @@ async fn files_are_read_below_allowed_roots_only() {
     std::fs::write(library.join("site/index.html"), ARTICLE).unwrap();
     std::fs::write(library.join("data.bin"), "x").unwrap();
     std::fs::write(directory.path().join("secret.md"), "# Secret").unwrap();
-    std::os::unix::fs::symlink(directory.path().join("secret.md"), library.join("link.md"))
-        .unwrap();
+    std::os::unix::fs::symlink(directory.path().join("secret.md"), library.join("link.md")).unwrap();
     let world = World::with(|settings| settings.allow_roots = vec![library.clone()]).await;
     world.put("mine.md", "# Mine\n\nwords here");
     world.put(".ua/x.md", "# Private");
 
-    let urls = json!([
-        file_url(library.join("site/index.html")),
-        file_url(world.workspace().join("mine.md"))
-    ]);
-    let crawled = world
-        .call("crawl_parallel", json!({ "urls": urls }))
-        .await
-        .back();
+    let urls = json!([file_url(library.join("site/index.html")), file_url(world.workspace().join("mine.md"))]);
+    let crawled = world.call("crawl_parallel", json!({ "urls": urls })).await.back();
     assert_eq!(crawled["ok"], 2, "{crawled}");
     assert_eq!(crawled["pages"][1]["title"], "Mine");
 
     let cases = [
-        (
-            file_url(directory.path().join("secret.md")),
-            "outside the directories",
-        ),
-        (
-            format!("{}/..%2Fsecret.md", file_url(&library)),
-            "could not read",
-        ),
+        (file_url(directory.path().join("secret.md")), "outside the directories"),
+        (format!("{}/..%2Fsecret.md", file_url(&library)), "could not read"),
         (file_url(library.join("link.md")), "could not read"),
         (file_url(world.workspace().join(".ua/x.md")), "private"),
         (file_url(library.join("site")), "there is index.html"),
@@ -265,10 +175,7 @@ async fn files_are_read_below_allowed_roots_only() {
         (file_url(library.join("data.bin")), ".bin files"),
     ];
     for (url, problem) in cases {
-        let text = world
-            .call("crawl_parallel", json!({ "urls": [url] }))
-            .await
-            .refused(problem);
+        let text = world.call("crawl_parallel", json!({ "urls": [url] })).await.refused(problem);
         assert!(!text.contains("Secret"), "{text}");
     }
 }

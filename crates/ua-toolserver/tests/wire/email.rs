@@ -43,14 +43,8 @@ async fn a_message_is_delivered_whole() {
     ] {
         assert!(raw.contains(&format!("{line}\r\n")), "{line} in\n{raw}");
     }
-    assert!(
-        raw.contains("multipart/mixed") && raw.contains("multipart/alternative"),
-        "{raw}"
-    );
-    assert!(
-        raw.contains("<p>Hello.</p>") && raw.contains("It is done."),
-        "{raw}"
-    );
+    assert!(raw.contains("multipart/mixed") && raw.contains("multipart/alternative"), "{raw}");
+    assert!(raw.contains("<p>Hello.</p>") && raw.contains("It is done."), "{raw}");
     assert_eq!(names(&world.workspace().join("outbox/tmp")), [""; 0]);
 }
 
@@ -60,28 +54,17 @@ async fn a_key_sends_once_even_after_the_mail_program_took_it() {
     let short = json!({ "to": ["ada@example.org"], "subject": "Hi", "body": "Hello." });
     world.keyed("send_email", "k", short.clone()).await.back();
     world = world.restarted().await;
-    assert_eq!(
-        world.keyed("send_email", "k", short.clone()).await.back()["already_sent"],
-        true
-    );
+    assert_eq!(world.keyed("send_email", "k", short.clone()).await.back()["already_sent"], true);
     let outbox = world.workspace().join("outbox");
     let id = names(&outbox.join("new"))[0].clone();
-    std::fs::rename(
-        outbox.join("new").join(&id),
-        outbox.join("cur").join(format!("{id}:2,S")),
-    )
-    .unwrap();
+    std::fs::rename(outbox.join("new").join(&id), outbox.join("cur").join(format!("{id}:2,S"))).unwrap();
     let third = world.keyed("send_email", "k", short.clone()).await.back();
     assert_eq!(third["already_sent"], true);
     assert!(third["path"].as_str().unwrap().ends_with(":2,S"));
     assert_eq!(names(&outbox.join("new")), [""; 0]);
 
     for _ in 0..2 {
-        assert_eq!(
-            world.call("send_email", short.clone()).await.back()["already_sent"],
-            false,
-            "no key, no memory"
-        );
+        assert_eq!(world.call("send_email", short.clone()).await.back()["already_sent"], false, "no key, no memory");
     }
     assert_eq!(names(&outbox.join("new")).len(), 2);
 }
@@ -93,10 +76,7 @@ async fn what_was_sent_stays_sent_when_its_attachment_is_gone() {
     world.put("data.csv", "csv");
     world.keyed("send_email", "k", message()).await.back();
     std::fs::remove_file(world.workspace().join("data.csv")).unwrap();
-    assert_eq!(
-        world.keyed("send_email", "k", message()).await.back()["already_sent"],
-        true
-    );
+    assert_eq!(world.keyed("send_email", "k", message()).await.back()["already_sent"], true);
 }
 
 #[tokio::test]
@@ -104,20 +84,10 @@ async fn a_message_half_written_by_a_dead_server_is_written_anew() {
     let world = World::new().await;
     let id = sha256("k")[..32].to_owned();
     world.put(&format!("outbox/tmp/{id}"), "From: ha");
-    let sent = world
-        .keyed(
-            "send_email",
-            "k",
-            json!({ "to": ["a@example.org"], "subject": "s", "body": "b" }),
-        )
-        .await
-        .back();
+    let sent =
+        world.keyed("send_email", "k", json!({ "to": ["a@example.org"], "subject": "s", "body": "b" })).await.back();
     assert_eq!(sent["already_sent"], false);
-    assert!(
-        world
-            .text(&format!("outbox/new/{id}"))
-            .ends_with("\r\n\r\nb\r\n")
-    );
+    assert!(world.text(&format!("outbox/new/{id}")).ends_with("\r\n\r\nb\r\n"));
     assert_eq!(names(&world.workspace().join("outbox/tmp")), [""; 0]);
 }
 
@@ -127,42 +97,20 @@ async fn bad_input_leaves_nothing() {
     world.put("a.txt", "x");
     let cases = [
         (json!({ "to": [] }), "no recipients"),
-        (
-            json!({ "to": ["nobody"] }),
-            "\"nobody\" is not an e-mail address",
-        ),
-        (
-            json!({ "to": ["a@example.org\r\nBcc: x@example.org"] }),
-            "line break",
-        ),
+        (json!({ "to": ["nobody"] }), "\"nobody\" is not an e-mail address"),
+        (json!({ "to": ["a@example.org\r\nBcc: x@example.org"] }), "line break"),
         (json!({ "cc": ["x@"] }), "is not an e-mail address"),
-        (
-            json!({ "subject": "Hi\r\nBcc: x@example.org" }),
-            "line break",
-        ),
-        (
-            json!({ "attachments": ["gone.pdf"] }),
-            "could not attach \"gone.pdf\"",
-        ),
+        (json!({ "subject": "Hi\r\nBcc: x@example.org" }), "line break"),
+        (json!({ "attachments": ["gone.pdf"] }), "could not attach \"gone.pdf\""),
         (json!({ "attachments": ["../a.txt"] }), "\"..\""),
         (json!({ "attachment": ["a.txt"] }), "unknown field"),
     ];
     for (change, problem) in cases {
         let mut arguments = json!({ "to": ["ada@example.org"], "subject": "s", "body": "b" });
-        arguments
-            .as_object_mut()
-            .unwrap()
-            .extend(change.as_object().unwrap().clone());
-        world
-            .keyed("send_email", "k", arguments)
-            .await
-            .refused(problem);
+        arguments.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        world.keyed("send_email", "k", arguments).await.refused(problem);
     }
     for part in ["tmp", "new", "cur"] {
-        assert_eq!(
-            names(&world.workspace().join("outbox").join(part)),
-            [""; 0],
-            "{part}"
-        );
+        assert_eq!(names(&world.workspace().join("outbox").join(part)), [""; 0], "{part}");
     }
 }

@@ -19,9 +19,7 @@ struct Process {
 }
 
 async fn start(workspace: &Path) -> Process {
-    let program = std::env::current_exe()
-        .unwrap()
-        .with_file_name("../examples/stdio");
+    let program = std::env::current_exe().unwrap().with_file_name("../examples/stdio");
     let mut child = Command::new(&program)
         .arg("--workspace")
         .arg(workspace)
@@ -29,19 +27,13 @@ async fn start(workspace: &Path) -> Process {
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .unwrap_or_else(|error| {
-            panic!("{error}: build it with cargo build -p ua-toolserver --examples")
-        });
-    let client =
-        ().serve((child.stdout.take().unwrap(), child.stdin.take().unwrap()))
-            .await
-            .unwrap();
+        .unwrap_or_else(|error| panic!("{error}: build it with cargo build -p ua-toolserver --examples"));
+    let client = ().serve((child.stdout.take().unwrap(), child.stdin.take().unwrap())).await.unwrap();
     Process { child, client }
 }
 
 fn request(tool: &'static str, arguments: &Value) -> CallToolRequestParams {
-    let mut request =
-        CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
+    let mut request = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
     let mut meta = MetaObject::new();
     meta.insert(IDEMPOTENCY_KEY.to_owned(), json!(format!("key-of-{tool}")));
     request.set_meta(RequestMetaObject(meta));
@@ -50,20 +42,11 @@ fn request(tool: &'static str, arguments: &Value) -> CallToolRequestParams {
 
 fn calls() -> Vec<(&'static str, Value)> {
     vec![
-        (
-            "append_to_file",
-            json!({ "path": "log.txt", "content": "line\n".repeat(20_000) }),
-        ),
-        (
-            "send_email",
-            json!({ "to": ["a@example.org"], "subject": "s", "body": "b", "attachments": ["big.bin"] }),
-        ),
+        ("append_to_file", json!({ "path": "log.txt", "content": "line\n".repeat(20_000) })),
+        ("send_email", json!({ "to": ["a@example.org"], "subject": "s", "body": "b", "attachments": ["big.bin"] })),
         ("notify", json!({ "message": "done" })),
         ("upload", json!({ "path": "big.bin" })),
-        (
-            "write_local_file",
-            json!({ "path": "out/a.txt", "content": "whole ".repeat(20_000) }),
-        ),
+        ("write_local_file", json!({ "path": "out/a.txt", "content": "whole ".repeat(20_000) })),
     ]
 }
 
@@ -97,9 +80,7 @@ async fn each_effect_happens_once_wherever_the_server_is_killed() {
 
         let mut first = start(&workspace).await;
         let all = futures_util::future::join_all(
-            calls()
-                .iter()
-                .map(|(tool, arguments)| first.client.call_tool(request(tool, arguments))),
+            calls().iter().map(|(tool, arguments)| first.client.call_tool(request(tool, arguments))),
         );
         tokio::select! {
             _ = all => {} // it was quicker than we could look; then only its answers were lost
@@ -109,46 +90,17 @@ async fn each_effect_happens_once_wherever_the_server_is_killed() {
 
         let second = start(&workspace).await;
         for (tool, arguments) in calls() {
-            let result = second
-                .client
-                .call_tool(request(tool, &arguments))
-                .await
-                .unwrap();
-            assert_eq!(
-                result.is_error,
-                Some(false),
-                "{tool} after a kill at {moment}: {result:?}"
-            );
+            let result = second.client.call_tool(request(tool, &arguments)).await.unwrap();
+            assert_eq!(result.is_error, Some(false), "{tool} after a kill at {moment}: {result:?}");
         }
         let text = |path: &str| std::fs::read_to_string(workspace.join(path)).unwrap();
-        assert!(
-            text("log.txt") == "line\n".repeat(20_000),
-            "the append, after a kill at {moment}"
-        );
-        assert!(
-            text("out/a.txt") == "whole ".repeat(20_000),
-            "the file, after a kill at {moment}"
-        );
-        assert_eq!(
-            names(&workspace.join("outbox/new")),
-            [id("send_email")],
-            "after a kill at {moment}"
-        );
-        assert_eq!(
-            names(&workspace.join("outbox/tmp")),
-            [""; 0],
-            "after a kill at {moment}"
-        );
-        assert_eq!(
-            names(&workspace.join("notifications")),
-            [".lock".to_owned(), format!("{}.json", id("notify"))]
-        );
+        assert!(text("log.txt") == "line\n".repeat(20_000), "the append, after a kill at {moment}");
+        assert!(text("out/a.txt") == "whole ".repeat(20_000), "the file, after a kill at {moment}");
+        assert_eq!(names(&workspace.join("outbox/new")), [id("send_email")], "after a kill at {moment}");
+        assert_eq!(names(&workspace.join("outbox/tmp")), [""; 0], "after a kill at {moment}");
+        assert_eq!(names(&workspace.join("notifications")), [".lock".to_owned(), format!("{}.json", id("notify"))]);
         let object = format!("{}-big.bin", &sha256(vec![7_u8; 3 << 20])[..16]);
-        assert_eq!(
-            names(&workspace.join("objects")),
-            [".lock".to_owned(), object],
-            "after a kill at {moment}"
-        );
+        assert_eq!(names(&workspace.join("objects")), [".lock".to_owned(), object], "after a kill at {moment}");
     }
     assert!(cut_short > 0, "no server was killed while it worked");
 }

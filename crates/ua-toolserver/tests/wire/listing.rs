@@ -8,35 +8,19 @@ use super::{Came, World};
 async fn tools_are_listed_with_schemas_that_explain_every_argument() {
     let world = World::with(|settings| settings.enable_command = true).await;
     let tools = world.tools().await;
-    assert_eq!(
-        tools
-            .iter()
-            .map(|tool| tool.name.as_ref())
-            .collect::<Vec<_>>(),
-        ua_toolserver::tool_names()
-    );
+    assert_eq!(tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>(), ua_toolserver::tool_names());
     for tool in tools {
         let schema = Value::Object(tool.input_schema.as_ref().clone());
         assert_eq!(schema["type"], "object", "{}", tool.name);
         assert_eq!(schema["additionalProperties"], false, "{}", tool.name);
         for (name, property) in schema["properties"].as_object().unwrap() {
+            assert!(property["description"].is_string(), "{}.{name}: {property}", tool.name);
             assert!(
-                property["description"].is_string(),
-                "{}.{name}: {property}",
-                tool.name
-            );
-            assert!(
-                property["type"].is_string()
-                    || property["oneOf"].is_array()
-                    || property["enum"].is_array(),
+                property["type"].is_string() || property["oneOf"].is_array() || property["enum"].is_array(),
                 "{property}"
             );
         }
-        assert!(
-            tool.title.is_some() && tool.description.is_some(),
-            "{}",
-            tool.name
-        );
+        assert!(tool.title.is_some() && tool.description.is_some(), "{}", tool.name);
     }
 }
 
@@ -49,12 +33,7 @@ async fn annotations_tell_the_truth_about_effects() {
         .into_iter()
         .map(|tool| {
             let hints = tool.annotations.unwrap();
-            let all = [
-                hints.read_only_hint,
-                hints.destructive_hint,
-                hints.idempotent_hint,
-                hints.open_world_hint,
-            ];
+            let all = [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint];
             (tool.name.into_owned(), all.map(Option::unwrap))
         })
         .collect();
@@ -70,20 +49,14 @@ async fn annotations_tell_the_truth_about_effects() {
         ("notify", [false, false, false, true]),
         ("run_command", [false, true, false, true]),
     ];
-    assert_eq!(
-        hints,
-        expected.map(|(name, hints)| (name.to_owned(), hints))
-    );
+    assert_eq!(hints, expected.map(|(name, hints)| (name.to_owned(), hints)));
 }
 
 #[tokio::test]
 async fn a_schema_is_free_of_rust() {
     let world = World::new().await;
     let tools = world.tools().await;
-    let read = tools
-        .iter()
-        .find(|tool| tool.name == "read_local_file")
-        .unwrap();
+    let read = tools.iter().find(|tool| tool.name == "read_local_file").unwrap();
     assert_eq!(
         Value::Object(read.input_schema.as_ref().clone()),
         json!({
@@ -108,25 +81,11 @@ async fn a_schema_is_free_of_rust() {
 #[tokio::test]
 async fn unknown_tools_arguments_and_keys_are_named() {
     let world = World::new().await;
-    assert!(
-        matches!(world.call("fly", json!({})).await, Came::Broken(-32602, message) if message.contains("\"fly\""))
-    );
-    world
-        .call("read_local_file", json!({ "file": "a" }))
-        .await
-        .refused("unknown field `file`");
-    world
-        .call("read_local_file", json!({}))
-        .await
-        .refused("missing field `path`");
+    assert!(matches!(world.call("fly", json!({})).await, Came::Broken(-32602, message) if message.contains("\"fly\"")));
+    world.call("read_local_file", json!({ "file": "a" })).await.refused("unknown field `file`");
+    world.call("read_local_file", json!({})).await.refused("missing field `path`");
     for key in [json!(7), json!(""), json!("a b")] {
-        let came = world
-            .send(
-                "append_to_file",
-                json!({ "path": "a", "content": "x" }),
-                Some(key),
-            )
-            .await;
+        let came = world.send("append_to_file", json!({ "path": "a", "content": "x" }), Some(key)).await;
         assert!(matches!(came, Came::Broken(-32602, _)), "{came:?}");
     }
     assert!(!world.workspace().join("a").exists());
@@ -145,20 +104,10 @@ fn settings_that_can_not_work_are_named_at_the_start() {
     let problem = |change: &dyn Fn(&mut ua_toolserver::Settings)| {
         let mut settings = ua_toolserver::Settings::in_workspace(directory.path());
         change(&mut settings);
-        ua_toolserver::ToolServer::open(&settings, ua_core::Env::simulated(1))
-            .unwrap_err()
-            .to_string()
+        ua_toolserver::ToolServer::open(&settings, ua_core::Env::simulated(1)).unwrap_err().to_string()
     };
-    assert!(
-        problem(&|s| s.objects = Some("s3://bucket".into()))
-            .contains("not supported by this build")
-    );
+    assert!(problem(&|s| s.objects = Some("s3://bucket".into())).contains("not supported by this build"));
     assert!(problem(&|s| s.mail_from = "nobody".into()).starts_with("use --mail-from \"nobody\""));
-    assert!(
-        problem(&|s| s.notify_webhook = Some("ftp://x".into())).contains("can not be posted to")
-    );
-    assert!(
-        problem(&|s| s.allow_roots = vec!["/no/such".into()])
-            .starts_with("open the allowed directory")
-    );
+    assert!(problem(&|s| s.notify_webhook = Some("ftp://x".into())).contains("can not be posted to"));
+    assert!(problem(&|s| s.allow_roots = vec!["/no/such".into()]).starts_with("open the allowed directory"));
 }

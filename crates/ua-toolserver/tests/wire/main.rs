@@ -60,11 +60,7 @@ impl World {
         let (read, write) = tokio::io::split(theirs);
         let server = tokio::spawn(server.serve(read, write));
         let client = ().serve(ours).await.unwrap();
-        Self {
-            directory,
-            client,
-            server,
-        }
+        Self { directory, client, server }
     }
 
     /// The same directory under a new server, as after a crash.
@@ -101,8 +97,7 @@ impl World {
     }
 
     async fn send(&self, tool: &'static str, arguments: Value, key: Option<Value>) -> Came {
-        let mut request =
-            CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
+        let mut request = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
         if let Some(key) = key {
             let mut meta = MetaObject::new();
             meta.insert(IDEMPOTENCY_KEY.to_owned(), key);
@@ -110,17 +105,11 @@ impl World {
         }
         match self.client.call_tool(request).await {
             Ok(result) if result.is_error == Some(true) => {
-                let text = result
-                    .content
-                    .iter()
-                    .filter_map(|block| block.as_text())
-                    .map(|text| text.text.clone());
+                let text = result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.clone());
                 Came::Refused(text.collect())
             }
             Ok(result) => Came::Back(result.structured_content.unwrap()),
-            Err(ServiceError::McpError(error)) => {
-                Came::Broken(error.code.0, error.message.into_owned())
-            }
+            Err(ServiceError::McpError(error)) => Came::Broken(error.code.0, error.message.into_owned()),
             Err(other) => panic!("{other}"),
         }
     }
@@ -161,11 +150,7 @@ impl Came {
 /// The names in a directory, sorted; none when there is no such directory.
 fn names(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(directory)
-        .map(|entries| {
-            entries
-                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-                .collect()
-        })
+        .map(|entries| entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect())
         .unwrap_or_default();
     names.sort();
     names
@@ -185,9 +170,6 @@ fn every_file_here_is_part_of_the_suite() {
     let main = std::fs::read_to_string(here.join("main.rs")).unwrap();
     for name in names(&here) {
         let module = name.trim_end_matches(".rs");
-        assert!(
-            module == "main" || main.contains(&format!("mod {module};")),
-            "{name}"
-        );
+        assert!(module == "main" || main.contains(&format!("mod {module};")), "{name}");
     }
 }

@@ -16,44 +16,24 @@ async fn a_key_makes_one_file() {
     let id = sha256("k")[..32].to_owned();
     for already in [false, true] {
         let sent = world.keyed("notify", "k", arguments.clone()).await.back();
-        let path = world
-            .workspace()
-            .join("notifications")
-            .join(format!("{id}.json"));
-        assert_eq!(
-            sent,
-            json!({ "id": id, "path": path, "already_sent": already })
-        );
+        let path = world.workspace().join("notifications").join(format!("{id}.json"));
+        assert_eq!(sent, json!({ "id": id, "path": path, "already_sent": already }));
         world = world.restarted().await;
     }
-    let stored: Value =
-        serde_json::from_str(&world.text(&format!("notifications/{id}.json"))).unwrap();
+    let stored: Value = serde_json::from_str(&world.text(&format!("notifications/{id}.json"))).unwrap();
     assert_eq!(
         stored,
         json!({ "id": id, "level": "warning", "title": "Job 7", "message": "done", "created_at": "2026-01-02T03:04:05.000Z" })
     );
-    world
-        .call("notify", json!({ "message": "done" }))
-        .await
-        .back();
-    assert_eq!(
-        names(&world.workspace().join("notifications")).len(),
-        3,
-        "two notifications and the lock"
-    );
+    world.call("notify", json!({ "message": "done" })).await.back();
+    assert_eq!(names(&world.workspace().join("notifications")).len(), 3, "two notifications and the lock");
 }
 
 #[tokio::test]
 async fn bad_input_is_refused() {
     let world = World::new().await;
-    world
-        .call("notify", json!({ "message": " " }))
-        .await
-        .refused("empty");
-    world
-        .call("notify", json!({ "message": "x", "level": "loud" }))
-        .await
-        .refused("unknown variant `loud`");
+    world.call("notify", json!({ "message": " " })).await.refused("empty");
+    world.call("notify", json!({ "message": "x", "level": "loud" })).await.refused("unknown variant `loud`");
     assert_eq!(names(&world.workspace()), [""; 0]);
 }
 
@@ -67,9 +47,7 @@ async fn webhook(status: StatusCode) -> (String, Seen) {
         "/hook",
         post(async move |headers: HeaderMap, body: String| {
             let key = headers["Idempotency-Key"].to_str().unwrap().to_owned();
-            log.lock()
-                .unwrap()
-                .push((key, serde_json::from_str(&body).unwrap()));
+            log.lock().unwrap().push((key, serde_json::from_str(&body).unwrap()));
             status
         }),
     );
@@ -83,20 +61,11 @@ async fn webhook(status: StatusCode) -> (String, Seen) {
 async fn a_webhook_gets_the_key_and_the_message() {
     let (url, seen) = webhook(StatusCode::ACCEPTED).await;
     let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
-    let sent = world
-        .keyed("notify", "k-1", json!({ "message": "done" }))
-        .await
-        .back();
-    assert_eq!(
-        (&sent["status"], &sent["already_sent"]),
-        (&json!(202), &json!(false))
-    );
+    let sent = world.keyed("notify", "k-1", json!({ "message": "done" })).await.back();
+    assert_eq!((&sent["status"], &sent["already_sent"]), (&json!(202), &json!(false)));
     let seen = seen.lock().unwrap();
     assert_eq!(seen.len(), 1);
-    assert_eq!(
-        (seen[0].0.as_str(), &seen[0].1["message"], &seen[0].1["id"]),
-        ("k-1", &json!("done"), &sent["id"])
-    );
+    assert_eq!((seen[0].0.as_str(), &seen[0].1["message"], &seen[0].1["id"]), ("k-1", &json!("done"), &sent["id"]));
     assert_eq!(names(&world.workspace()), [""; 0]);
 }
 
@@ -104,34 +73,22 @@ async fn a_webhook_gets_the_key_and_the_message() {
 async fn only_a_status_that_means_not_done_is_a_refusal() {
     let (url, seen) = webhook(StatusCode::FORBIDDEN).await;
     let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
-    world
-        .keyed("notify", "k", json!({ "message": "done" }))
-        .await
-        .refused("403");
+    world.keyed("notify", "k", json!({ "message": "done" })).await.refused("403");
     assert_eq!(seen.lock().unwrap().len(), 1, "no retries");
 
     let (url, seen) = webhook(StatusCode::BAD_GATEWAY).await;
     let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
-    world
-        .keyed("notify", "k", json!({ "message": "done" }))
-        .await
-        .unclear("502");
+    world.keyed("notify", "k", json!({ "message": "done" })).await.unclear("502");
     assert_eq!(seen.lock().unwrap().len(), 1, "no retries");
 }
 
 #[tokio::test]
 async fn a_closed_door_means_nothing_was_sent() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!(
-        "http://{}/hook?token=secret",
-        listener.local_addr().unwrap()
-    );
+    let url = format!("http://{}/hook?token=secret", listener.local_addr().unwrap());
     drop(listener);
     let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
-    let text = world
-        .call("notify", json!({ "message": "done" }))
-        .await
-        .refused("nothing was sent");
+    let text = world.call("notify", json!({ "message": "done" })).await.refused("nothing was sent");
     assert!(!text.contains("secret"));
 }
 
@@ -142,14 +99,9 @@ async fn a_connection_cut_after_the_request_leaves_it_unclear() {
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut buffer = [0_u8; 4096];
-        tokio::io::AsyncReadExt::read(&mut stream, &mut buffer)
-            .await
-            .unwrap()
+        tokio::io::AsyncReadExt::read(&mut stream, &mut buffer).await.unwrap()
     });
     let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
-    world
-        .call("notify", json!({ "message": "done" }))
-        .await
-        .unclear("may have reached");
+    world.call("notify", json!({ "message": "done" })).await.unclear("may have reached");
     assert!(server.await.unwrap() > 0);
 }

@@ -38,10 +38,7 @@ async fn a_page_is_self_contained_and_safe() {
     ] {
         assert!(page.contains(part), "{part} in\n{page}");
     }
-    assert!(
-        !page.contains("<script") && !page.contains("<b ") && !page.contains("javascript:"),
-        "{page}"
-    );
+    assert!(!page.contains("<script") && !page.contains("<b ") && !page.contains("javascript:"), "{page}");
 
     world.call("render_html", arguments).await.back();
     assert_eq!(world.text("out/report.html"), page, "the same bytes again");
@@ -51,16 +48,9 @@ async fn a_page_is_self_contained_and_safe() {
 async fn a_title_may_be_given_or_comes_from_the_file() {
     let world = World::new().await;
     world.put("plain.md", "no heading");
-    let title =
-        async |arguments| world.call("render_html", arguments).await.back()["title"].clone();
-    assert_eq!(
-        title(json!({ "source": "plain.md", "output": "a.html" })).await,
-        "plain"
-    );
-    assert_eq!(
-        title(json!({ "source": "plain.md", "output": "a.html", "title": "<T>" })).await,
-        "<T>"
-    );
+    let title = async |arguments| world.call("render_html", arguments).await.back()["title"].clone();
+    assert_eq!(title(json!({ "source": "plain.md", "output": "a.html" })).await, "plain");
+    assert_eq!(title(json!({ "source": "plain.md", "output": "a.html", "title": "<T>" })).await, "<T>");
     assert!(world.text("a.html").contains("<title>&lt;T&gt;</title>"));
 }
 
@@ -71,24 +61,11 @@ async fn nothing_is_written_when_something_is_missing() {
     world.put("broken.md", "![x](gone.png)");
     world.put("out.md", "![x](../secret.png)");
     world.put("typed.md", "![x](broken.md)");
-    let render = |source: &str| {
-        world.call(
-            "render_html",
-            json!({ "source": source, "output": "a.html" }),
-        )
-    };
-    render("broken.md")
-        .await
-        .refused("\"gone.png\" can not be embedded");
+    let render = |source: &str| world.call("render_html", json!({ "source": source, "output": "a.html" }));
+    render("broken.md").await.refused("\"gone.png\" can not be embedded");
     render("out.md").await.refused("not in the workspace");
     render("typed.md").await.refused("not a type of image");
     render("gone.md").await.refused("could not read");
-    world
-        .call(
-            "render_html",
-            json!({ "source": "out.md", "output": "out.md" }),
-        )
-        .await
-        .refused("same file");
+    world.call("render_html", json!({ "source": "out.md", "output": "out.md" })).await.refused("same file");
     assert!(!world.workspace().join("a.html").exists());
 }

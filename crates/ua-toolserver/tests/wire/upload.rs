@@ -12,10 +12,7 @@ async fn the_same_content_is_one_object() {
     let name = format!("{}-report v1.pdf", &sha256("content")[..16]);
     let path = world.workspace().join("objects").join(&name);
     for already in [false, true] {
-        let uploaded = world
-            .keyed("upload", "k", json!({ "path": "out/report v1.pdf" }))
-            .await
-            .back();
+        let uploaded = world.keyed("upload", "k", json!({ "path": "out/report v1.pdf" })).await.back();
         assert_eq!(
             uploaded,
             json!({
@@ -26,18 +23,8 @@ async fn the_same_content_is_one_object() {
     }
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "content");
     world.put("out/report v1.pdf", "changed");
-    assert_eq!(
-        world
-            .call("upload", json!({ "path": "out/report v1.pdf" }))
-            .await
-            .back()["already_present"],
-        false
-    );
-    assert_eq!(
-        names(&world.workspace().join("objects")).len(),
-        3,
-        "two objects and the lock"
-    );
+    assert_eq!(world.call("upload", json!({ "path": "out/report v1.pdf" })).await.back()["already_present"], false);
+    assert_eq!(names(&world.workspace().join("objects")).len(), 3, "two objects and the lock");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "content");
 }
 
@@ -47,16 +34,9 @@ async fn an_object_with_other_content_is_not_replaced() {
     world.put("a.txt", "mine");
     let object = format!("objects/{}-a.txt", &sha256("mine")[..16]);
     world.put(&object, "theirs");
-    world
-        .call("upload", json!({ "path": "a.txt" }))
-        .await
-        .refused("other content");
+    world.call("upload", json!({ "path": "a.txt" })).await.refused("other content");
     assert_eq!(world.text(&object), "theirs");
-    assert_eq!(
-        names(&world.workspace().join("objects")).len(),
-        2,
-        "no temporary file stays"
-    );
+    assert_eq!(names(&world.workspace().join("objects")).len(), 2, "no temporary file stays");
 }
 
 #[tokio::test]
@@ -66,53 +46,20 @@ async fn destinations_are_inside_the_store() {
     let url = |path: &str| Url::from_file_path(store.join(path)).unwrap().to_string();
     let world = World::with(|settings| settings.objects = Some(url(""))).await;
     world.put("a.txt", "x");
-    let uploaded = world
-        .call(
-            "upload",
-            json!({ "path": "a.txt", "destination": url("2026/january") }),
-        )
-        .await
-        .back();
-    assert!(
-        uploaded["url"]
-            .as_str()
-            .unwrap()
-            .starts_with(&url("2026/january/")),
-        "{uploaded}"
-    );
+    let uploaded = world.call("upload", json!({ "path": "a.txt", "destination": url("2026/january") })).await.back();
+    assert!(uploaded["url"].as_str().unwrap().starts_with(&url("2026/january/")), "{uploaded}");
 
-    let send = |destination: String| {
-        world.call(
-            "upload",
-            json!({ "path": "a.txt", "destination": destination }),
-        )
-    };
-    send(Url::from_file_path(directory.path()).unwrap().into())
-        .await
-        .refused("not inside the object store");
+    let send = |destination: String| world.call("upload", json!({ "path": "a.txt", "destination": destination }));
+    send(Url::from_file_path(directory.path()).unwrap().into()).await.refused("not inside the object store");
     send(format!("{}/../elsewhere", url("x"))).await.back();
-    send(format!("{}/../../elsewhere", url("x")))
-        .await
-        .refused("not inside the object store");
-    send(format!("{}/..%2F..%2Felsewhere", url("x")))
-        .await
-        .refused("not inside the object store");
-    send("s3://bucket/x".into())
-        .await
-        .refused("not supported by this build");
-    send("https://example.org/x".into())
-        .await
-        .refused("not supported by this build");
+    send(format!("{}/../../elsewhere", url("x"))).await.refused("not inside the object store");
+    send(format!("{}/..%2F..%2Felsewhere", url("x"))).await.refused("not inside the object store");
+    send("s3://bucket/x".into()).await.refused("not supported by this build");
+    send("https://example.org/x".into()).await.refused("not supported by this build");
     send("elsewhere".into()).await.refused("not a URL");
     std::os::unix::fs::symlink(directory.path(), store.join("door")).unwrap();
     send(url("door")).await.refused("object store");
     assert_eq!(names(directory.path()), ["store"]);
-    world
-        .call("upload", json!({ "path": "gone" }))
-        .await
-        .refused("could not open");
-    world
-        .call("upload", json!({ "path": "." }))
-        .await
-        .refused("");
+    world.call("upload", json!({ "path": "gone" })).await.refused("could not open");
+    world.call("upload", json!({ "path": "." })).await.refused("");
 }

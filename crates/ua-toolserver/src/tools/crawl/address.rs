@@ -17,13 +17,8 @@ pub(super) struct PublicResolver;
 impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let found: Vec<SocketAddr> =
-                tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let public: Vec<SocketAddr> = found
-                .iter()
-                .copied()
-                .filter(|address| is_public(address.ip()))
-                .collect();
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let public: Vec<SocketAddr> = found.iter().copied().filter(|address| is_public(address.ip())).collect();
             if public.is_empty() && !found.is_empty() {
                 return Err(Refused(name.as_str().to_owned()).into());
             }
@@ -45,11 +40,7 @@ pub(super) fn check_literal(url: &Url) -> io::Result<()> {
         Some(Host::Domain(_)) => return Ok(()),
         None => return Err(io::Error::other("the URL has no host")),
     };
-    if is_public(address) {
-        Ok(())
-    } else {
-        Err(io::Error::other(Refused(address.to_string())))
-    }
+    if is_public(address) { Ok(()) } else { Err(io::Error::other(Refused(address.to_string()))) }
 }
 
 /// Whether the address belongs to the public internet.
@@ -96,10 +87,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 
 fn embedded(address: Ipv6Addr, at: usize) -> Ipv4Addr {
     let mut octets = [0_u8; 4];
-    octets
-        .iter_mut()
-        .zip(address.octets().iter().skip(at))
-        .for_each(|(to, from)| *to = *from);
+    octets.iter_mut().zip(address.octets().iter().skip(at)).for_each(|(to, from)| *to = *from);
     Ipv4Addr::from(octets)
 }
 
@@ -109,14 +97,9 @@ mod tests {
 
     #[test]
     fn only_public_addresses_pass() {
-        for public in [
-            "1.1.1.1",
-            "93.184.216.34",
-            "172.32.0.1",
-            "2606:4700::1111",
-            "64:ff9b::101:101",
-            "::ffff:1.1.1.1",
-        ] {
+        for public in
+            ["1.1.1.1", "93.184.216.34", "172.32.0.1", "2606:4700::1111", "64:ff9b::101:101", "::ffff:1.1.1.1"]
+        {
             assert!(is_public(public.parse().unwrap()), "{public}");
         }
         for private in [
@@ -153,13 +136,9 @@ mod tests {
 
     #[test]
     fn numbers_in_odd_notation_are_still_numbers() {
-        for url in [
-            "http://127.0.0.1/",
-            "http://2130706433/",
-            "http://0x7f.1/",
-            "http://017700000001/",
-            "http://[::1]/",
-        ] {
+        for url in
+            ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://017700000001/", "http://[::1]/"]
+        {
             assert!(check_literal(&Url::parse(url).unwrap()).is_err(), "{url}");
         }
         assert!(check_literal(&Url::parse("http://example.org/").unwrap()).is_ok());

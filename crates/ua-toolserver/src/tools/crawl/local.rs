@@ -30,10 +30,7 @@ struct Root {
 }
 
 impl Roots {
-    pub(super) fn open(
-        workspace: Arc<Workspace>,
-        allowed: &[PathBuf],
-    ) -> Result<Self, ToolServerError> {
+    pub(super) fn open(workspace: Arc<Workspace>, allowed: &[PathBuf]) -> Result<Self, ToolServerError> {
         let open = |path: &PathBuf| {
             Ok(Root {
                 dir: Dir::open_ambient_dir(path, ambient_authority())?,
@@ -43,11 +40,7 @@ impl Roots {
         let others = allowed
             .iter()
             .map(|path| {
-                open(path).map_err(|source| ToolServerError::Directory {
-                    role: "allowed",
-                    path: path.clone(),
-                    source,
-                })
+                open(path).map_err(|source| ToolServerError::Directory { role: "allowed", path: path.clone(), source })
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { workspace, others })
@@ -55,13 +48,9 @@ impl Roots {
 
     pub(super) fn read(&self, url: &Url) -> Result<Document, Failure> {
         let path = url.to_file_path().map_err(|()| {
-            Failure::refused(
-                "the address names no file of this machine",
-                "give file:///path/to/page.html",
-            )
+            Failure::refused("the address names no file of this machine", "give file:///path/to/page.html")
         })?;
-        let could_not =
-            |error: &std::io::Error| Failure::io(format_args!("read {}", path.display()), error);
+        let could_not = |error: &std::io::Error| Failure::io(format_args!("read {}", path.display()), error);
         let (dir, relative) = self.locate(&path)?;
         let file = dir.open(&relative).map_err(|error| could_not(&error))?;
         let metadata = file.metadata().map_err(|error| could_not(&error))?;
@@ -70,22 +59,13 @@ impl Roots {
         }
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
             return Err(Failure::refused(
-                format!(
-                    "{} is not a file of at most {} MiB",
-                    path.display(),
-                    MAX_BYTES >> 20
-                ),
+                format!("{} is not a file of at most {} MiB", path.display(), MAX_BYTES >> 20),
                 "name a text or HTML file",
             ));
         }
         let kind = kind_of(&path)?;
         let text = read_text(file).map_err(|error| could_not(&error))?;
-        Ok(Document {
-            source: url.clone(),
-            http_status: None,
-            kind,
-            text,
-        })
+        Ok(Document { source: url.clone(), http_status: None, kind, text })
     }
 
     /// The open directory that `path` is in, and the way from there.
@@ -98,25 +78,14 @@ impl Roots {
             };
             return Ok((self.workspace.area().dir(), relative));
         }
-        let below = |root: &Root| {
-            root.paths
-                .iter()
-                .find_map(|start| path.strip_prefix(start).ok().map(Path::to_path_buf))
-        };
-        let found = self
-            .others
-            .iter()
-            .find_map(|root| below(root).map(|relative| (&root.dir, relative)));
+        let below =
+            |root: &Root| root.paths.iter().find_map(|start| path.strip_prefix(start).ok().map(Path::to_path_buf));
+        let found = self.others.iter().find_map(|root| below(root).map(|relative| (&root.dir, relative)));
         match found {
-            Some((dir, relative)) if relative.as_os_str().is_empty() => {
-                Ok((dir, PathBuf::from(".")))
-            }
+            Some((dir, relative)) if relative.as_os_str().is_empty() => Ok((dir, PathBuf::from("."))),
             Some(found) => Ok(found),
             None => Err(Failure::refused(
-                format!(
-                    "{} is outside the directories that may be read",
-                    path.display()
-                ),
+                format!("{} is outside the directories that may be read", path.display()),
                 "name a file in the workspace; a person can allow other directories with --allow-root",
             )),
         }
@@ -146,11 +115,7 @@ fn directory(dir: &Dir, relative: &Path, path: &Path) -> Failure {
 }
 
 fn kind_of(path: &Path) -> Result<Kind, Failure> {
-    let extension = path
-        .extension()
-        .and_then(|e| e.to_str())
-        .unwrap_or_default()
-        .to_ascii_lowercase();
+    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match extension.as_str() {
         "html" | "htm" | "xhtml" => Ok(Kind::Html),
         "md" | "markdown" | "txt" | "" => Ok(Kind::Text),

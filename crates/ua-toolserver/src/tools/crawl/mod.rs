@@ -113,10 +113,7 @@ pub(super) struct Crawler {
 }
 
 impl Crawler {
-    pub(super) fn new(
-        workspace: Arc<Workspace>,
-        settings: &Settings,
-    ) -> Result<Self, ToolServerError> {
+    pub(super) fn new(workspace: Arc<Workspace>, settings: &Settings) -> Result<Self, ToolServerError> {
         Ok(Self {
             fetcher: Fetcher::new(settings.allow_private_addresses)?,
             roots: Arc::new(Roots::open(Arc::clone(&workspace), &settings.allow_roots)?),
@@ -131,10 +128,7 @@ impl Crawler {
                 format!("give 1 to {MAX_URLS} URLs in one call"),
             ));
         }
-        let shown = given
-            .max_chars_per_page
-            .unwrap_or(DEFAULT_MAX_CHARS)
-            .min(MAX_CHARS);
+        let shown = given.max_chars_per_page.unwrap_or(DEFAULT_MAX_CHARS).min(MAX_CHARS);
         let mut urls: Vec<String> = Vec::with_capacity(given.urls.len());
         for url in given.urls {
             if !urls.contains(&url) {
@@ -145,19 +139,13 @@ impl Crawler {
             .map(|url| async move {
                 match self.crawl(&url, shown as usize).await {
                     Ok(kept) => Outcome::Ok(Box::new(kept)),
-                    Err(failure) => Outcome::Error {
-                        url,
-                        error: failure.text(),
-                    },
+                    Err(failure) => Outcome::Error { url, error: failure.text() },
                 }
             })
             .buffered(AT_ONCE)
             .collect()
             .await;
-        let failed = pages
-            .iter()
-            .filter(|page| matches!(page, Outcome::Error { .. }))
-            .count();
+        let failed = pages.iter().filter(|page| matches!(page, Outcome::Error { .. })).count();
         let ok = pages.len() - failed;
         if ok == 0 {
             let reasons: Vec<String> = pages
@@ -172,10 +160,7 @@ impl Crawler {
                 "correct the URLs or try other pages",
             ));
         }
-        success(
-            format!("{ok} pages fetched, {failed} failed"),
-            &Crawled { ok, failed, pages },
-        )
+        success(format!("{ok} pages fetched, {failed} failed"), &Crawled { ok, failed, pages })
     }
 
     async fn crawl(&self, text: &str, shown: usize) -> Result<Kept, Failure> {
@@ -223,12 +208,7 @@ impl Crawler {
 }
 
 /// Stores the page with what is known about it in front.
-fn keep(
-    workspace: &Workspace,
-    path: &std::path::Path,
-    page: &Page,
-    http_status: Option<u16>,
-) -> Result<(), Failure> {
+fn keep(workspace: &Workspace, path: &std::path::Path, page: &Page, http_status: Option<u16>) -> Result<(), Failure> {
     let path = workspace.writable(&path.to_string_lossy())?;
     let front = page.front_matter(http_status);
     let _lock = workspace.exclusive()?;
@@ -252,11 +232,7 @@ fn file_name(url: &Url) -> String {
             slug.push('-');
         }
     }
-    let slug = if slug.is_empty() {
-        "page"
-    } else {
-        slug.trim_end_matches('-')
-    };
+    let slug = if slug.is_empty() { "page" } else { slug.trim_end_matches('-') };
     let digest = sha256_hex(url.as_str());
     format!("{slug}-{}.md", digest.get(..12).unwrap_or(&digest))
 }
@@ -269,10 +245,7 @@ mod tests {
     fn names_are_readable_and_differ_by_query() {
         let name = |text| file_name(&Url::parse(text).unwrap());
         assert!(name("https://Example.org/A/b%20c.html").starts_with("example-org-a-b-20c-html-"));
-        assert_ne!(
-            name("https://example.org/?a=1"),
-            name("https://example.org/?a=2")
-        );
+        assert_ne!(name("https://example.org/?a=1"), name("https://example.org/?a=2"));
         assert_eq!(name("https://example.org/"), name("https://example.org"));
         assert!(name(&format!("https://example.org/{}", "x".repeat(500))).len() < 90);
     }

@@ -1,0 +1,86 @@
+//! A tool server that misbehaves on request; it speaks MCP over standard input and output, line by line.
+//!
+//! `post_comment` is an effect: each call appends its arguments to the file of `--log`. `get_page` is a read that answers with its
+//! `text`. Both take `until`, a file without which they do not answer, and `die_without`, a file that is made, whereupon the
+//! process dies, if it is not there yet; an effect is done before either. `--exit TEXT` writes TEXT to standard error and ends.
+
+use std::error::Error;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let mut log = PathBuf::from("comments.log");
+    let mut args = std::env::args().skip(1);
+    while let (Some(option), Some(value)) = (args.next(), args.next()) {
+        match option.as_str() {
+            "--log" => log = value.into(),
+            "--exit" => {
+                writeln!(io::stderr(), "{value}")?;
+                return Ok(ExitCode::from(3));
+            }
+            other => return Err(format!("unknown option {other}").into()),
+        }
+    }
+    for line in io::stdin().lock().lines() {
+        let Ok(request) = serde_json::from_str::<Value>(&line?) else { continue };
+        let Some(id) = request.get("id") else { continue };
+        let answer = match request["method"].as_str() {
+            Some("initialize") => json!({"result": {
+                "protocolVersion": request.pointer("/params/protocolVersion").cloned().unwrap_or_else(|| json!("2025-06-18")),
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "forum", "version": "1"},
+            }}),
+            Some("ping") => json!({"result": {}}),
+            Some("tools/list") => json!({"result": {"tools": [
+                tool("post_comment", "Posts a comment; every call posts one."),
+                tool("get_page", "Reads a page."),
+            ]}}),
+            Some("tools/call") => {
+                let Some(text) = call(&request["params"], &log)? else { return Ok(ExitCode::from(9)) };
+                json!({"result": {"content": [{"type": "text", "text": text}]}})
+            }
+            _ => json!({"error": {"code": -32601, "message": "method not found"}}),
+        };
+        let mut message = json!({"jsonrpc": "2.0", "id": id});
+        for (field, value) in answer.as_object().into_iter().flatten() {
+            message[field] = value.clone();
+        }
+        let mut output = io::stdout().lock();
+        writeln!(output, "{message}")?;
+        output.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tool(name: &str, description: &str) -> Value {
+    let text = json!({"type": "string"});
+    let schema = json!({
+        "type": "object", "properties": {"text": text, "until": text, "die_without": text}, "required": ["text"],
+        "additionalProperties": false,
+    });
+    json!({"name": name, "description": description, "inputSchema": schema})
+}
+
+/// The answer of a call, or `None` when the process is to die.
+fn call(params: &Value, log: &Path) -> Result<Option<String>, Box<dyn Error>> {
+    let arguments = &params["arguments"];
+    let file = |name: &str| arguments[name].as_str().map(PathBuf::from);
+    if params["name"] == "post_comment" {
+        let mut log = OpenOptions::new().create(true).append(true).open(log)?;
+        log.write_all(format!("{arguments}\n").as_bytes())?;
+        log.sync_data()?;
+    }
+    if let Some(file) = file("die_without").filter(|file| !file.exists()) {
+        std::fs::write(file, "")?;
+        return Ok(None);
+    }
+    if let Some(file) = file("until") {
+        ua_e2e::until("the file of `until`", || file.exists());
+    }
+    let text = if params["name"] == "get_page" { arguments["text"].as_str().unwrap_or_default() } else { "posted" };
+    Ok(Some(text.to_owned()))
+}

@@ -1,0 +1,178 @@
+//! One process of `ua`, and what it left behind.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::poll::eventually;
+
+/// A process that is still at work; it is killed when this is dropped.
+#[derive(Debug)]
+pub struct Live {
+    child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+/// How a process ended, and what it wrote.
+#[derive(Debug)]
+pub struct Output {
+    status: ExitStatus,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Live {
+    pub(crate) fn new(child: Child, stdout: PathBuf, stderr: PathBuf) -> Self {
+        Self { child, stdout, stderr }
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn pid(&self) -> Pid {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).unwrap_or_else(|| panic!("a child has a process id"))
+    }
+
+    /// Sends a signal to the process alone, as `kill` does.
+    ///
+    /// # Panics
+    ///
+    /// When the process is gone.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap_or_else(|e| panic!("signal the process: {e}"));
+    }
+
+    /// Sends a signal to the process group, as Ctrl-C in a terminal does.
+    ///
+    /// # Panics
+    ///
+    /// When the process is gone.
+    pub fn signal_group(&self, signal: Signal) {
+        kill_process_group(self.pid(), signal).unwrap_or_else(|e| panic!("signal the process group: {e}"));
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Panics
+    ///
+    /// When the system does not say.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap_or_else(|e| panic!("look at the process: {e}")).is_some()
+    }
+
+    /// Waits until it ends.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end.
+    pub fn wait(mut self) -> Output {
+        let errors = self.stderr.clone();
+        let child = &mut self.child;
+        let status = eventually(&format!("the end of ua (see {})", errors.display()), || {
+            child.try_wait().unwrap_or_else(|e| panic!("wait for ua: {e}"))
+        });
+        let read = |path: &PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+        Output { status, stdout: read(&self.stdout), stderr: read(&self.stderr) }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // Both fail when the process has ended and was waited for, which is how it should be.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Output {
+    /// Checks the exit code.
+    ///
+    /// # Panics
+    ///
+    /// When it is another one; both streams are shown.
+    #[track_caller]
+    pub fn code(self, wanted: i32) -> Self {
+        assert_eq!(self.status.code(), Some(wanted), "{}", self.shown());
+        self
+    }
+
+    /// Checks that a kill point ended the process.
+    ///
+    /// # Panics
+    ///
+    /// When it ended otherwise; both streams are shown.
+    #[track_caller]
+    pub fn killed(self) -> Self {
+        assert_eq!(self.status.signal(), Some(9), "the kill point was not reached: {}", self.shown());
+        self
+    }
+
+    /// Checks a refusal: the exit code, one error and one hint on standard error that hold `words`, and nothing on
+    /// standard output.
+    ///
+    /// # Panics
+    ///
+    /// When anything of this is otherwise; both streams are shown.
+    #[track_caller]
+    pub fn refused(self, code: i32, words: &[&str]) -> Self {
+        let output = self.code(code);
+        let starts = |start: &str| output.stderr.lines().filter(|line| line.starts_with(start)).count();
+        assert_eq!((starts("error: "), starts("hint: ")), (1, 1), "one error and one hint: {}", output.shown());
+        assert_eq!(output.stdout, "", "{}", output.shown());
+        output.says(words)
+    }
+
+    /// Checks that standard error holds each of `words`.
+    ///
+    /// # Panics
+    ///
+    /// When one is missing; both streams are shown.
+    #[track_caller]
+    pub fn says(self, words: &[&str]) -> Self {
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is missing: {}", self.shown());
+        }
+        self
+    }
+
+    /// Checks that standard output holds each of `words`.
+    ///
+    /// # Panics
+    ///
+    /// When one is missing; both streams are shown.
+    #[track_caller]
+    pub fn shows(self, words: &[&str]) -> Self {
+        for word in words {
+            assert!(self.stdout.contains(word), "{word:?} is missing: {}", self.shown());
+        }
+        self
+    }
+
+    /// Standard output as JSON.
+    ///
+    /// # Panics
+    ///
+    /// When it is none.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("standard output is no JSON ({e}): {}", self.shown()))
+    }
+
+    /// Everything, for the message of a test that failed.
+    pub fn shown(&self) -> String {
+        format!("{}\n--- stdout\n{}--- stderr\n{}", self.status, self.stdout, self.stderr)
+    }
+}

@@ -1,0 +1,317 @@
+//! A world for one test.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use ua_testkit::ua_program;
+
+use crate::{Database, Live, Model, Output};
+
+/// A temporary folder in which `ua` runs:
+///
+/// - `work/` — its working directory, with the job files and `.mcp.json`
+/// - `root/` — the workspace root
+/// - `home/` — its home and configuration
+/// - `comments.log` — one line per effect of the tool server `forum`
+#[derive(Debug)]
+pub struct TestEnv {
+    folder: TempDir,
+    forum: PathBuf,
+    variables: Vec<(String, String)>,
+    started: AtomicU32,
+}
+
+#[track_caller]
+fn must<T, E: std::fmt::Display>(result: Result<T, E>, what: &str) -> T {
+    result.unwrap_or_else(|e| panic!("{what}: {e}"))
+}
+
+impl TestEnv {
+    /// Makes a world. `forum` is the program of the tool server that misbehaves on request.
+    ///
+    /// # Panics
+    ///
+    /// When the folder cannot be made.
+    pub fn new(forum: &Path) -> Self {
+        let folder = must(tempfile::Builder::new().prefix("ua-e2e-").tempdir(), "make a folder");
+        for name in ["work", "home/.config", "out"] {
+            must(fs::create_dir_all(folder.path().join(name)), "make a folder");
+        }
+        Self { folder, forum: forum.to_path_buf(), variables: Vec::new(), started: AtomicU32::new(0) }
+    }
+
+    /// The same world with one more environment variable.
+    #[must_use]
+    pub fn with_env(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same world with a model server and a key for it.
+    #[must_use]
+    pub fn with_model(self, model: &Model) -> Self {
+        self.with_env("ANTHROPIC_BASE_URL", model.base_url()).with_env("ANTHROPIC_API_KEY", "a-key")
+    }
+
+    /// The same world with the tool server `forum` configured: `post_comment` is an effect that takes no key,
+    /// `get_page` a read.
+    #[must_use]
+    pub fn with_forum(self) -> Self {
+        self.mcp_config("work/.mcp.json", &json!({"forum": self.forum_entry(&[])}));
+        self
+    }
+
+    /// A path in this world.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The same as text, for an argument.
+    pub fn arg(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// The workspace root.
+    pub fn root(&self) -> PathBuf {
+        self.path("root")
+    }
+
+    /// Writes a file and the folders above it.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        if let Some(parent) = path.parent() {
+            must(fs::create_dir_all(parent), "make a folder");
+        }
+        must(fs::write(&path, text), "write a file");
+        path.display().to_string()
+    }
+
+    /// Reads a file.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be read.
+    #[track_caller]
+    pub fn read(&self, name: &str) -> String {
+        must(fs::read_to_string(self.path(name)), name)
+    }
+
+    /// Writes a job and its script and returns the job's path. `fields` are laid over a job with an objective and the
+    /// scripted model.
+    ///
+    /// # Panics
+    ///
+    /// When they cannot be written.
+    pub fn job(&self, fields: &Value, turns: &Value) -> String {
+        self.named_job("job", fields, turns)
+    }
+
+    /// The same under another name, for a world with several jobs.
+    ///
+    /// # Panics
+    ///
+    /// When they cannot be written.
+    pub fn named_job(&self, name: &str, fields: &Value, turns: &Value) -> String {
+        let script = format!("{name}.script.json");
+        self.write(&format!("work/{script}"), json!({"turns": turns}).to_string());
+        let mut job = json!({"objective": "Do what the test says.", "model": {"provider": "scripted", "script": script}});
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            job[field] = value.clone();
+        }
+        self.write(&format!("work/{name}.json"), job.to_string())
+    }
+
+    /// Writes an MCP configuration with these servers.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
+    pub fn mcp_config(&self, name: &str, servers: &Value) -> String {
+        self.write(name, json!({"mcpServers": servers}).to_string())
+    }
+
+    /// The configuration of the server `forum`, started with these arguments as well.
+    pub fn forum_entry(&self, args: &[&str]) -> Value {
+        let mut all = vec!["--log".to_owned(), self.arg("comments.log")];
+        all.extend(args.iter().map(|arg| (*arg).to_owned()));
+        json!({"command": self.forum, "args": all})
+    }
+
+    /// Runs `ua` to its end.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started or does not end.
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.start(args).wait()
+    }
+
+    /// Runs `ua` until `point`, where it is killed.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started or does not end.
+    pub fn run_killed_at(&self, point: &str, args: &[&str]) -> Output {
+        self.spawn(&self.command(ua_program(), args), &[("UA_KILL_AT", point)]).wait().killed()
+    }
+
+    /// Runs `ua` with files limited to `blocks` of 512 bytes, which is what a full disk looks like to one process.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started or does not end.
+    pub fn run_with_file_limit(&self, blocks: u32, args: &[&str]) -> Output {
+        let program = must(ua_program().to_str().ok_or("it is no text"), "the path of ua");
+        // The shell ignores the signal that comes with the limit, so that the write fails as it does on a full disk.
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+        let mut all = vec!["-c", &script, "sh", program];
+        all.extend(args);
+        self.spawn(&self.command(Path::new("/bin/sh"), &all), &[]).wait()
+    }
+
+    /// Starts `ua` in a process group of its own.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start(&self, args: &[&str]) -> Live {
+        self.spawn(&self.command(ua_program(), args), &[])
+    }
+
+    /// Starts `ua` with one more environment variable.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start_with(&self, variable: (&str, &str), args: &[&str]) -> Live {
+        self.spawn(&self.command(ua_program(), args), &[variable])
+    }
+
+    fn command(&self, program: &Path, args: &[&str]) -> (PathBuf, Vec<String>) {
+        let mut all: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        if !all.iter().any(|arg| arg == "--root") {
+            all.extend(["--root".to_owned(), self.root().display().to_string()]);
+        }
+        (program.to_path_buf(), all)
+    }
+
+    fn spawn(&self, (program, args): &(PathBuf, Vec<String>), more: &[(&str, &str)]) -> Live {
+        let number = self.started.fetch_add(1, Ordering::SeqCst);
+        let (stdout, stderr) = (self.path(&format!("out/{number}.stdout")), self.path(&format!("out/{number}.stderr")));
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.path("work")).process_group(0);
+        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8").env("USER", "tester");
+        command.env("HOME", self.path("home")).env("XDG_CONFIG_HOME", self.path("home/.config")).env("COLUMNS", "160");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value))).envs(more.iter().copied());
+        // Files, never pipes: a tool server that outlives the program must not keep the test waiting.
+        command.stdin(Stdio::null());
+        command.stdout(must(File::create(&stdout), "make a file")).stderr(must(File::create(&stderr), "make a file"));
+        Live::new(must(command.spawn(), "start the program"), stdout, stderr)
+    }
+
+    /// The path of the runtime database.
+    pub fn database_path(&self) -> PathBuf {
+        self.root().join("runtime_state.db")
+    }
+
+    /// The rows of a query on the runtime database, the columns of each joined by a space; none while it cannot be asked.
+    pub fn try_rows(&self, sql: &str) -> Vec<String> {
+        Database::open(&self.database_path()).and_then(|database| database.try_rows(sql)).unwrap_or_default()
+    }
+
+    /// The rows of a query on the runtime database, the columns of each joined by a space.
+    ///
+    /// # Panics
+    ///
+    /// When the database does not answer.
+    #[track_caller]
+    pub fn rows(&self, sql: &str) -> Vec<String> {
+        let database = Database::open(&self.database_path()).unwrap_or_else(|| panic!("there is no database"));
+        database.try_rows(sql).unwrap_or_else(|| panic!("the database does not answer {sql}"))
+    }
+
+    /// Tool and status of every call, in order.
+    ///
+    /// # Panics
+    ///
+    /// When the database does not answer.
+    #[track_caller]
+    pub fn calls(&self) -> Vec<String> {
+        self.rows("SELECT tool_name, status FROM tool_calls ORDER BY turn, ordinal")
+    }
+
+    /// The only value of a query.
+    ///
+    /// # Panics
+    ///
+    /// When there is none, or more than one.
+    #[track_caller]
+    pub fn value(&self, sql: &str) -> String {
+        let mut rows = self.rows(sql);
+        assert_eq!(rows.len(), 1, "{sql}: {rows:?}");
+        rows.remove(0)
+    }
+
+    /// The status of the only run.
+    ///
+    /// # Panics
+    ///
+    /// When there is not exactly one.
+    #[track_caller]
+    pub fn run_status(&self) -> String {
+        self.value("SELECT status FROM runs")
+    }
+
+    /// The workspace of the only run.
+    ///
+    /// # Panics
+    ///
+    /// When there is not exactly one.
+    #[track_caller]
+    pub fn workspace(&self) -> PathBuf {
+        PathBuf::from(self.value("SELECT workspace_dir FROM runs"))
+    }
+
+    /// The messages in the outbox.
+    pub fn mails(&self) -> Vec<PathBuf> {
+        visible(&self.root().join("outbox/new"))
+    }
+
+    /// The uploaded objects.
+    pub fn objects(&self) -> Vec<PathBuf> {
+        visible(&self.root().join("objects"))
+    }
+
+    /// The notifications.
+    pub fn notifications(&self) -> Vec<PathBuf> {
+        visible(&self.root().join("notifications"))
+    }
+
+    /// The arguments of every comment, in order.
+    pub fn comments(&self) -> Vec<String> {
+        fs::read_to_string(self.path("comments.log")).map_or_else(|_| Vec::new(), |text| text.lines().map(str::to_owned).collect())
+    }
+
+    /// How many messages, objects, notifications and comments there are.
+    pub fn effects(&self) -> [usize; 4] {
+        [self.mails().len(), self.objects().len(), self.notifications().len(), self.comments().len()]
+    }
+}
+
+/// The files of a folder whose names do not start with a dot.
+fn visible(folder: &Path) -> Vec<PathBuf> {
+    let is_visible = |path: &Path| path.is_file() && !path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).map_or_else(|_| Vec::new(), |entries| entries.flatten().map(|entry| entry.path()).filter(|p| is_visible(p)).collect());
+    files.sort();
+    files
+}
