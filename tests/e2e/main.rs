@@ -1,1 +1,31 @@
-fn main() {}
+//! End-to-end tests: the real program in a world of its own, judged by its exit code, by what a person reads, and by effects
+//! counted outside.
+
+mod bad_input;
+mod bad_storage;
+mod inspect;
+mod interrupt;
+mod job;
+mod model;
+mod resume;
+mod tool_server;
+
+use ua_e2e::TestEnv;
+
+/// A world with the tool server `forum` at hand.
+fn env() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_ua-e2e-forum").as_ref())
+}
+
+/// A file without its `mod` line is a test that never runs.
+#[test]
+fn every_file_of_this_folder_is_a_module() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e");
+    let this = std::fs::read_to_string(folder.join("main.rs")).unwrap();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let is_module = path.extension().is_some_and(|extension| extension == "rs") && name != "main";
+        assert!(!is_module || this.contains(&format!("\nmod {name};\n")), "{name} is no module");
+    }
+}

@@ -6,10 +6,12 @@
 //! Proved by: `tests/classify/sources.rs`, `tests/classify/names.rs`.
 
 use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{
-    CallPolicy, ClassSource, KeyBuilder, KeyChannel, OnUnknown, ScopeRule, Sha256, SideEffectClass, ToolSpec,
+    CallPolicy, ClassSource, KeyBuilder, KeyChannel, OnUnknown, ScopeRule, Sha256, SideEffectClass, ToolNamespace,
+    ToolSpec,
 };
 
 use crate::error::PolicyError;
@@ -219,6 +221,7 @@ impl Classifier {
         });
         policy.on_unknown =
             said.unwrap_or_else(|| default_on_unknown(class, policy.key_channel.is_some(), is_idempotent));
+        Self::take_back(tool, &opinions, &mut policy);
         // A list of harmless programs lowers the class, so it counts only from the deciding rule or a stronger one.
         let harmless = opinions[..=winner].iter().enumerate().find_map(|(index, opinion)| {
             opinion
@@ -231,6 +234,29 @@ impl Classifier {
             used[index].push("harmless_programs");
         }
         Decision { opinions, winner, policy, used, harmless }
+    }
+
+    /// Takes back what a tool of our own server says it cannot promise: its transports differ, and only it knows which one it
+    /// was given. An external tool that honours no keys is held when in doubt; a time to live caps ours. A
+    /// user's own word stands.
+    fn take_back(tool: &ToolSpec, opinions: &[Opinion<'_>], policy: &mut CallPolicy) {
+        let says_user = |opinion: &Opinion<'_>| {
+            opinion.source == ClassSource::UserPolicy
+                && opinion.settings.is_some_and(|settings| settings.on_unknown.is_some())
+        };
+        if policy.on_unknown != OnUnknown::RedoKeyed || opinions.iter().any(says_user) {
+            return;
+        }
+        let is_own = tool.name.namespace == ToolNamespace::Local && policy.class == SideEffectClass::External;
+        if is_own && tool.annotations.honours_keys == Some(false) {
+            policy.on_unknown = OnUnknown::Hold;
+            policy.reason =
+                format!("{}; the way it is set up cannot honour a key, so a lost call is held", policy.reason);
+        }
+        if let Some(seconds) = tool.annotations.key_ttl_seconds {
+            let said = Duration::from_secs(seconds);
+            policy.key_ttl = Some(policy.key_ttl.map_or(said, |ours| ours.min(said)));
+        }
     }
 
     /// Every opinion, the strongest first; the last one always has a class.

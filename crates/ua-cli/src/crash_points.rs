@@ -12,10 +12,13 @@ mod seams {
     use ua_store::Store;
 
     /// The seams as they are.
-    #[derive(Debug, Clone, Copy, Default)]
+    #[derive(Debug, Clone, Copy)]
     pub(crate) struct Seams;
 
     impl Seams {
+        pub(crate) fn open() -> Self {
+            Self
+        }
         #[expect(clippy::unused_self, reason = "the other build needs it")]
         pub(crate) fn store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
             store
@@ -53,14 +56,11 @@ mod seams {
         plan: Arc<dyn Plan>,
     }
 
-    impl Default for Seams {
-        fn default() -> Self {
+    impl Seams {
+        pub(crate) fn open() -> Self {
             let point = crate::env::var("UA_KILL_AT").and_then(|text| KillPoint::parse(&text));
             Self { plan: point.map_or_else(|| Arc::new(Nowhere) as Arc<dyn Plan>, |point| Arc::new(point)) }
         }
-    }
-
-    impl Seams {
         pub(crate) fn store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
             let seam = Seam::new(store, self.plan.clone());
             let is_broken = crate::env::var("UA_BROKEN_RULE").as_deref() == Some("running-after-dispatch");

@@ -61,6 +61,13 @@ pub struct ToolAnnotations {
     pub idempotent: Option<bool>,
     /// `openWorldHint`.
     pub open_world: Option<bool>,
+    /// `_meta["dev.universal-agent/honours-keys"]`: whether the way the tool is set up makes two calls under one
+    /// idempotency key one effect. Not a hint of the protocol but our own; like all of them it may only raise caution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub honours_keys: Option<bool>,
+    /// `_meta["dev.universal-agent/key-ttl-seconds"]`: how long the tool remembers an idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_ttl_seconds: Option<u64>,
 }
 
 /// A tool that a server offers.

@@ -31,9 +31,9 @@ const MAX_READMISSIONS: u32 = 4;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Dispatched {
     /// The call is settled: by its own receipt, an earlier twin's, or a refusal.
-    Settled(CallRecord),
+    Settled(Box<CallRecord>),
     /// A person has to decide first.
-    Held(QuestionRecord),
+    Held(Box<QuestionRecord>),
     /// A stop was asked for before the call was started, or while a read was under way.
     Stopped,
 }
@@ -126,11 +126,11 @@ impl ToolGateway {
             let prepared = match self.admit(id, facts).await? {
                 Admission::Settled(call) => {
                     self.tell(Notice::Settled { call: Box::new(call.clone()) });
-                    return Ok(Dispatched::Settled(call));
+                    return Ok(Dispatched::Settled(Box::new(call)));
                 }
                 Admission::Held(question) => {
                     self.tell(Notice::Held { question: Box::new(question.clone()) });
-                    return Ok(Dispatched::Held(question));
+                    return Ok(Dispatched::Held(Box::new(question)));
                 }
                 // `admit` recovers what is unknown; it stays unknown only when a stop came in between.
                 Admission::Unknown(_) => return Ok(Dispatched::Stopped),
@@ -150,9 +150,9 @@ impl ToolGateway {
                         source,
                     })?;
                     let message = "Not run: another call of this job kept claiming the same effect.";
-                    return Ok(Dispatched::Settled(
+                    return Ok(Dispatched::Settled(Box::new(
                         self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?,
-                    ));
+                    )));
                 }
                 continue;
             };
@@ -178,7 +178,7 @@ impl ToolGateway {
                 | CallStatus::FailedReported
                 | CallStatus::Cancelled => {
                     self.tell(Notice::Settled { call: Box::new(call.clone()) });
-                    return Ok(Dispatched::Settled(call));
+                    return Ok(Dispatched::Settled(Box::new(call)));
                 }
             }
         }
@@ -189,10 +189,10 @@ impl ToolGateway {
         match self.ledger.admit(id, facts.clone()).await? {
             Admission::Unknown(unknown) => {
                 let server = unknown.call().name.server.clone();
-                if let Some(generation) = unknown.generation() {
-                    if let Fence::Alive { detail } = self.transport.fence(&server, generation).await {
-                        return Err(GatewayError::OrphanAlive { server, detail });
-                    }
+                if let Some(generation) = unknown.generation()
+                    && let Fence::Alive { detail } = self.transport.fence(&server, generation).await
+                {
+                    return Err(GatewayError::OrphanAlive { server, detail });
                 }
                 Ok(self.ledger.recover(unknown, facts).await?)
             }

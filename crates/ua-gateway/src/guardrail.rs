@@ -59,7 +59,7 @@ impl Rules {
         if self.allow.as_ref().is_some_and(|allow| !named(allow)) {
             return Some(format!("`{}` is not among the tools this job allows.", name.tool));
         }
-        let effect = policy.effect_kind.as_ref().map(|kind| kind.as_str());
+        let effect = policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str);
         if named(&self.deny) || named(&self.forbidden) || effect.is_some_and(|kind| self.forbidden.is_match(kind)) {
             return Some(format!("This job forbids `{}`. Go on without it.", name.tool));
         }

@@ -125,7 +125,7 @@ impl Ledger {
         let mut approved_by = None;
         let mut repeat_on_purpose = false;
         if let Some(asked) = answered {
-            match self.decision(&call, &asked)? {
+            match Self::decision(&call, &asked)? {
                 None => return Ok(Admission::Held(asked)),
                 Some(Choice::Execute | Choice::Continue | Choice::Happened) => {
                     repeat_on_purpose = asked.kind == QuestionKind::NearDuplicate;
@@ -215,7 +215,7 @@ impl Ledger {
         let call = unknown.call;
         let id = call.call_id.clone();
         if let Some(asked) = self.pending_question(&call).await? {
-            let Some(choice) = self.decision(&call, &asked)? else { return Ok(Admission::Held(asked)) };
+            let Some(choice) = Self::decision(&call, &asked)? else { return Ok(Admission::Held(asked)) };
             return self.answered(call, facts, &asked, choice).await;
         }
         let redo = |replay_status| {
@@ -466,7 +466,7 @@ impl Ledger {
     }
 
     /// What a person decided; `None` while nobody did. `abort` ends the run, so it is an error to whoever goes on.
-    fn decision(&self, call: &CallRecord, asked: &QuestionRecord) -> Result<Option<Choice>, LedgerError> {
+    fn decision(call: &CallRecord, asked: &QuestionRecord) -> Result<Option<Choice>, LedgerError> {
         match (&asked.answer, asked.status) {
             (Some(answer), QuestionStatus::Answered) if answer.choice == Choice::Abort => {
                 Err(LedgerError::Aborted { call: call.call_id.clone() })

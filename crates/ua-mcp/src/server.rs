@@ -251,8 +251,16 @@ fn printable(name: &str) -> String {
     name.chars().take(128).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// Where a tool says in its `_meta` whether two calls under one key are one effect.
+const HONOURS_KEYS: &str = "dev.universal-agent/honours-keys";
+/// Where a tool says in its `_meta` for how many seconds it remembers a key.
+const KEY_TTL: &str = "dev.universal-agent/key-ttl-seconds";
+
 fn spec(name: ToolName, tool: rmcp::model::Tool) -> ToolSpec {
     let claims = tool.annotations.unwrap_or_default();
+    let says = |name: &str| tool.meta.as_ref().and_then(|meta| meta.0.get(name).cloned());
+    let honours_keys = says(HONOURS_KEYS).and_then(|value| value.as_bool());
+    let key_ttl_seconds = says(KEY_TTL).and_then(|value| value.as_u64());
     ToolSpec {
         name,
         description: tool.description.map(std::borrow::Cow::into_owned).unwrap_or_default(),
@@ -262,6 +270,8 @@ fn spec(name: ToolName, tool: rmcp::model::Tool) -> ToolSpec {
             destructive: claims.destructive_hint,
             idempotent: claims.idempotent_hint,
             open_world: claims.open_world_hint,
+            honours_keys,
+            key_ttl_seconds,
         },
     }
 }

@@ -207,18 +207,17 @@ impl<'a> Driver<'a> {
         acquired_at: Timestamp,
     ) -> Result<Self, RunError> {
         let current = records.steps.iter().find(|step| Some(&step.step_id) == records.run.current_step_id.as_ref());
-        let (step_id, step_index) = match current {
-            Some(step) => (step.step_id.clone(), step.step_index),
-            None => {
-                let step = NewStep {
-                    step_id: StepId::new(&ports.env),
-                    phase: "main".to_owned(),
-                    created_at: ports.env.now(),
-                    fingerprint: None,
-                };
-                let opened = ports.store.open_step(&ports.lease, step).await.map_err(RunError::at("open the step"))?;
-                (opened.step_id, opened.step_index)
-            }
+        let (step_id, step_index) = if let Some(step) = current {
+            (step.step_id.clone(), step.step_index)
+        } else {
+            let step = NewStep {
+                step_id: StepId::new(&ports.env),
+                phase: "main".to_owned(),
+                created_at: ports.env.now(),
+                fingerprint: None,
+            };
+            let opened = ports.store.open_step(&ports.lease, step).await.map_err(RunError::at("open the step"))?;
+            (opened.step_id, opened.step_index)
         };
         let committed = records.run.turn_index;
         let last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
@@ -244,7 +243,7 @@ impl<'a> Driver<'a> {
 
     async fn run(&mut self) -> Result<Conclusion, RunError> {
         loop {
-            let command = self.machine.next();
+            let command = self.machine.command();
             let starts_something =
                 matches!(command, Command::Reserve { .. } | Command::Think { .. } | Command::Dispatch { .. });
             if starts_something && self.check_in().await? {
@@ -404,7 +403,7 @@ impl<'a> Driver<'a> {
                     "An earlier process of the tool server `{server}` is still alive and could not be ended: {detail}. End it, then resume."
                 );
                 let question = self.ask(QuestionKind::OrphanAlive, &text).await?;
-                return Ok(Event::Dispatched(vec![Dispatched::Held(question); calls.len()]));
+                return Ok(Event::Dispatched(vec![Dispatched::Held(Box::new(question)); calls.len()]));
             }
             Err(source) => return Err(RunError::Gateway { turn, source }),
         };

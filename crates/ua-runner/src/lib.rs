@@ -9,7 +9,7 @@
 //! use ua_runner::{Command, Limits, RunMachine, Start};
 //!
 //! let mut machine = RunMachine::new(Limits::default(), Start::fresh());
-//! assert!(matches!(machine.next(), Command::Reserve { turn: 1 }));
+//! assert!(matches!(machine.command(), Command::Reserve { turn: 1 }));
 //! ```
 
 mod drive;

@@ -341,7 +341,7 @@ impl RunMachine {
     }
 
     /// What is to be done next. Asking again without an event in between gives the same answer.
-    pub fn next(&mut self) -> Command {
+    pub fn command(&mut self) -> Command {
         match &self.state {
             State::Begin | State::Reserving => Command::Reserve { turn: self.committed + 1 },
             State::Thinking => Command::Think { turn: self.committed + 1 },
@@ -381,13 +381,13 @@ impl RunMachine {
         let state = std::mem::replace(&mut self.state, State::Begin);
         self.state = match (state, event) {
             (State::Ended(conclusion), _) => State::Ended(conclusion),
-            (_, Event::Interrupted) => self.stopped(RunStop::Interrupt, "a signal asked the process to stop"),
+            (_, Event::Interrupted) => stopped(RunStop::Interrupt, "a signal asked the process to stop"),
             (_, Event::CancelAsked) => State::Ended(Conclusion::Cancelled),
             (_, Event::Aborted) => State::Ended(Conclusion::Failed { why: "a person answered `abort`".to_owned() }),
-            (_, Event::ToolServerDown { detail }) => self.stopped(RunStop::ToolServer, &detail),
+            (_, Event::ToolServerDown { detail }) => stopped(RunStop::ToolServer, &detail),
             (State::Begin | State::Reserving, Event::Reserved) => State::Thinking,
             (State::Thinking, Event::Thought(Ok(reply))) => State::Recording { reply },
-            (State::Thinking, Event::Thought(Err(failure))) => self.stopped(RunStop::Provider, &failure.message),
+            (State::Thinking, Event::Thought(Err(failure))) => stopped(RunStop::Provider, &failure.message),
             (State::Recording { reply }, Event::Recorded(calls)) => {
                 self.tokens += reply.usage.unwrap_or_default().total();
                 self.tool_calls += u32::try_from(calls.len()).unwrap_or(u32::MAX);
@@ -421,12 +421,8 @@ impl RunMachine {
         Ok(())
     }
 
-    fn stopped(&self, reason: RunStop, detail: &str) -> State {
-        State::Ended(Conclusion::Stopped { reason, detail: detail.to_owned() })
-    }
-
-    fn over_budget(&self, what: &str, limit: impl std::fmt::Display) -> State {
-        self.stopped(RunStop::Budget, &format!("the budget {what} ({limit}) is reached"))
+    fn over_budget(what: &str, limit: impl std::fmt::Display) -> State {
+        stopped(RunStop::Budget, &format!("the budget {what} ({limit}) is reached"))
     }
 
     /// Between two turns: budgets, then what a resume owes, then the next request or the evidence.
@@ -446,16 +442,16 @@ impl RunMachine {
     fn budget_stop(&self) -> Option<State> {
         let limits = &self.limits;
         if let Some(max) = limits.max_turns.filter(|max| self.committed >= *max) {
-            return Some(self.over_budget("max_turns", max));
+            return Some(Self::over_budget("max_turns", max));
         }
         if let Some(max) = limits.max_tokens.filter(|max| self.tokens >= *max) {
-            return Some(self.over_budget("max_tokens", max));
+            return Some(Self::over_budget("max_tokens", max));
         }
         if let Some(max) = limits.max_tool_calls.filter(|max| self.tool_calls >= *max) {
-            return Some(self.over_budget("max_tool_calls", max));
+            return Some(Self::over_budget("max_tool_calls", max));
         }
         let max = limits.max_held_millis.filter(|max| self.held_millis >= *max)?;
-        Some(self.over_budget("max_wallclock_minutes", max / 60_000))
+        Some(Self::over_budget("max_wallclock_minutes", max / 60_000))
     }
 
     /// A recorded turn: a reply that exceeds the tool-call budget stops before its first dispatch.
@@ -464,7 +460,7 @@ impl RunMachine {
         if let Some(max) =
             self.limits.max_tool_calls.filter(|max| self.tool_calls > *max && nothing_sent && !self.pending.is_empty())
         {
-            return self.over_budget("max_tool_calls", max);
+            return Self::over_budget("max_tool_calls", max);
         }
         self.go_on_dispatching()
     }
@@ -473,10 +469,11 @@ impl RunMachine {
     fn go_on_dispatching(&mut self) -> State {
         while let Some(call) = self.pending.front().filter(|call| call.is_settled).cloned() {
             self.pending.pop_front();
-            if call.has_effect && call.has_failed {
-                if let Some(state) = self.cancel_rest(&call.call_id) {
-                    return state;
-                }
+            if call.has_effect
+                && call.has_failed
+                && let Some(state) = self.cancel_rest(&call.call_id)
+            {
+                return state;
             }
         }
         if self.pending.is_empty() { State::Committing } else { State::Dispatching }
@@ -504,9 +501,9 @@ impl RunMachine {
                     }
                 }
                 Dispatched::Held(question) => {
-                    return State::Ended(Conclusion::Waiting { question: Box::new(question) });
+                    return State::Ended(Conclusion::Waiting { question });
                 }
-                Dispatched::Stopped => return self.stopped(RunStop::Interrupt, "a signal asked the process to stop"),
+                Dispatched::Stopped => return stopped(RunStop::Interrupt, "a signal asked the process to stop"),
             }
         }
         if let Some(state) = failed.and_then(|failed| self.cancel_rest(&failed)) {
@@ -534,15 +531,15 @@ impl RunMachine {
 
     fn after_commit(&mut self) -> State {
         let open = self.open.take();
-        if let Some((error, count)) = &self.same_error {
-            if self.limits.max_same_error_repeats.is_some_and(|max| *count > max) {
-                let text = format!("The same failure happened {count} times in a row. {error}");
-                return if self.limits.ask_on_repeated_failures {
-                    State::Asking { kind: QuestionKind::RepeatedFailures, text }
-                } else {
-                    State::Ended(Conclusion::Failed { why: text })
-                };
-            }
+        if let Some((error, count)) = &self.same_error
+            && self.limits.max_same_error_repeats.is_some_and(|max| *count > max)
+        {
+            let text = format!("The same failure happened {count} times in a row. {error}");
+            return if self.limits.ask_on_repeated_failures {
+                State::Asking { kind: QuestionKind::RepeatedFailures, text }
+            } else {
+                State::Ended(Conclusion::Failed { why: text })
+            };
         }
         match open {
             Some((StopReason::MaxTokens | StopReason::PauseTurn, _, false)) => State::Guiding(Guidance::Continue),
@@ -574,4 +571,8 @@ impl RunMachine {
             }
         }
     }
+}
+
+fn stopped(reason: RunStop, detail: &str) -> State {
+    State::Ended(Conclusion::Stopped { reason, detail: detail.to_owned() })
 }

@@ -56,10 +56,10 @@ impl World {
         let tool = permit.name().tool.clone();
         let key = permit.key().as_str().to_owned();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if honours == Honours::Keys {
-            if let Some(answer) = seen.get(&key) {
-                return answer.clone();
-            }
+        if honours == Honours::Keys
+            && let Some(answer) = seen.get(&key)
+        {
+            return answer.clone();
         }
         let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         let arguments = Value::Object(permit.arguments());

@@ -108,7 +108,12 @@ fn any_namespace() -> impl Strategy<Value = ToolNamespace> {
 
 fn any_annotations() -> impl Strategy<Value = ToolAnnotations> {
     (any::<Option<bool>>(), any::<Option<bool>>(), any::<Option<bool>>()).prop_map(
-        |(read_only, destructive, idempotent)| ToolAnnotations { read_only, destructive, idempotent, open_world: None },
+        |(read_only, destructive, idempotent)| ToolAnnotations {
+            read_only,
+            destructive,
+            idempotent,
+            ..ToolAnnotations::default()
+        },
     )
 }
 

@@ -336,3 +336,26 @@ fn sources_that_can_not_be_put_together_are_refused() {
         "{error}"
     );
 }
+
+#[test]
+fn our_own_server_may_take_a_promise_back_and_never_add_one() {
+    let classifier = Classifier::shipped().unwrap();
+    let mail = |honours_keys, key_ttl_seconds| ToolSpec {
+        annotations: ToolAnnotations { honours_keys, key_ttl_seconds, ..ToolAnnotations::default() },
+        ..own("send_email")
+    };
+    let says = |spec: &ToolSpec| {
+        let policy = classifier.classify(spec, None);
+        (policy.on_unknown, policy.key_ttl)
+    };
+    assert_eq!(says(&mail(Some(true), None)), (OnUnknown::RedoKeyed, None));
+    assert_eq!(says(&mail(Some(false), None)), (OnUnknown::Hold, None));
+    let day = std::time::Duration::from_secs(86_400);
+    assert_eq!(says(&mail(Some(true), Some(86_400))), (OnUnknown::RedoKeyed, Some(day)));
+    // A foreign server's word changes nothing about a tool that takes no key.
+    let foreign = ToolSpec {
+        annotations: ToolAnnotations { honours_keys: Some(true), ..ToolAnnotations::default() },
+        ..foreign("send_email")
+    };
+    assert_eq!(says(&foreign).0, OnUnknown::Hold);
+}

@@ -49,19 +49,15 @@ fn as_json(call: &CallRecord) -> Value {
 async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Result<u8, CliError> {
     let store = home.open_read_only()?;
     let fail = |error: &ua_store::StoreError| CliError::store("list the calls", error);
-    let mut calls = match run {
-        Some(name) => {
-            let run = find::run(&store, name).await?;
-            store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?
+    let mut calls = Vec::new();
+    if let Some(name) = run {
+        let run = find::run(&store, name).await?;
+        calls = store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?;
+    } else {
+        for run in store.runs(1000).await.map_err(|e| fail(&e))? {
+            calls.extend(store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?);
         }
-        None => {
-            let mut calls = Vec::new();
-            for run in store.runs(1000).await.map_err(|e| fail(&e))? {
-                calls.extend(store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?);
-            }
-            calls
-        }
-    };
+    }
     if unknown {
         calls.retain(|call| is_doubt(home, call));
     }

@@ -27,7 +27,7 @@ pub(crate) async fn execute(
     launch: &Launch,
     quiet: bool,
 ) -> Result<u8, CliError> {
-    let seams = Seams::default();
+    let seams = Seams::open();
     let env = ua_core::system::env();
     let trace = Trace::new(&env);
     let owner = owner_stamp(trace.clone());

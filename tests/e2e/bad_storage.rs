@@ -1,0 +1,168 @@
+//! Storage that cannot be used: exit 74, nothing sent, and what was there stays as it was.
+
+use std::fs;
+use std::process::Command;
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+fn comment() -> Value {
+    json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "first"}}]}, {"text": "Posted."}])
+}
+
+fn comment_job(env: &TestEnv) -> String {
+    env.job(&json!({"tools": {"builtin": false}}), &comment())
+}
+
+/// A run that stopped without having sent anything: its tool server was not there.
+fn stopped_run(env: &TestEnv) {
+    let broken = env.mcp_config("work/broken.json", &json!({"forum": {"command": "no-such-program"}}));
+    env.run(&["job", &comment_job(env), "--run-id", "r", "--mcp-config", &broken]).code(75);
+}
+
+/// Resumes it with the tool server.
+fn resume<'a>(good: &'a str) -> [&'a str; 4] {
+    ["resume", "r", "--mcp-config", good]
+}
+
+fn good(env: &TestEnv) -> String {
+    env.mcp_config("work/good.json", &json!({"forum": env.forum_entry(&[])}))
+}
+
+#[test]
+fn a_root_that_cannot_be_made_is_named() {
+    let env = env().with_forum();
+    env.write("root", "a file in the way");
+    env.run(&["job", &comment_job(&env)]).refused(74, &["cannot create", "root", "--root"]);
+    assert_eq!(env.comments(), [""; 0]);
+}
+
+#[test]
+fn a_database_that_is_newer_than_the_program_is_left_alone() {
+    let env = env();
+    stopped_run(&env);
+    let database = Connection::open(env.database_path()).unwrap();
+    let newer = "INSERT INTO refinery_schema_history (version, name, applied_on, checksum) SELECT 9000, 'later', applied_on, checksum \
+                 FROM refinery_schema_history LIMIT 1";
+    assert_eq!(database.execute(newer, []).unwrap(), 1);
+    drop(database);
+    let before = fs::read(env.database_path()).unwrap();
+    let good = good(&env);
+    env.run(&resume(&good)).refused(74, &["schema 9000", "newer than this program's", "upgrade ua"]);
+    env.run(&["job", &comment_job(&env)]).refused(74, &["schema 9000"]);
+    env.run(&["runs", "list"]).refused(74, &["schema 9000"]);
+    assert_eq!(fs::read(env.database_path()).unwrap(), before);
+    assert_eq!(env.comments(), [""; 0]);
+}
+
+#[test]
+fn a_database_of_another_program_is_left_alone() {
+    let env = env().with_forum();
+    fs::create_dir(env.root()).unwrap();
+    let foreign = Connection::open(env.database_path()).unwrap();
+    foreign.execute_batch("PRAGMA application_id = 77; CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine');").unwrap();
+    drop(foreign);
+    let before = fs::read(env.database_path()).unwrap();
+    env.run(&["job", &comment_job(&env)]).refused(74, &["another program", "0x4d"]);
+    env.run(&["runs", "list"]).refused(74, &["another program"]);
+    assert_eq!(fs::read(env.database_path()).unwrap(), before);
+    assert_eq!(env.comments(), [""; 0]);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_left_alone() {
+    let env = env().with_forum();
+    let text = "This is no database, but a letter that is long enough to look like one. ".repeat(100);
+    env.write("root/runtime_state.db", &text);
+    env.run(&["job", &comment_job(&env)]).refused(74, &["not a database"]);
+    assert_eq!(env.read("root/runtime_state.db"), text);
+}
+
+#[test]
+fn a_database_that_is_gone_while_workspaces_are_there_is_never_made_anew() {
+    let env = env().with_forum();
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
+    for suffix in ["", "-wal", "-shm"] {
+        fs::remove_file(env.root().join(format!("runtime_state.db{suffix}"))).ok();
+    }
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["no database", "put it back"]);
+    assert!(!env.database_path().exists());
+    // Looking finds nothing to look at, and makes nothing either.
+    env.run(&["resume", "r"]).refused(2, &["no runtime database"]);
+    assert!(!env.database_path().exists());
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn a_workspace_that_was_moved_away_is_asked_for() {
+    let env = env();
+    stopped_run(&env);
+    let (workspace, good) = (env.workspace(), good(&env));
+    fs::rename(&workspace, env.path("elsewhere")).unwrap();
+    env.run(&resume(&good)).refused(74, &["workspace of run r", &workspace.display().to_string(), "put it back"]);
+    assert_eq!(env.comments(), [""; 0]);
+    assert!(!workspace.exists());
+    fs::rename(env.path("elsewhere"), &workspace).unwrap();
+    env.run(&resume(&good)).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+/// Makes files unchangeable, which holds for root too. Not every file system can, and not every container may.
+fn set_immutable(paths: &[std::path::PathBuf], on: bool) -> bool {
+    let flag = if on { "+i" } else { "-i" };
+    Command::new("chattr").arg(flag).args(paths).output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_root_or_database_that_cannot_be_written_sends_nothing() {
+    let env = env();
+    stopped_run(&env);
+    let (database, good) = (env.database_path(), good(&env));
+    if !set_immutable(std::slice::from_ref(&database), true) {
+        set_immutable(std::slice::from_ref(&database), false);
+        eprintln!("skipped: files cannot be made immutable here");
+        return;
+    }
+    let refused = env.run(&resume(&good));
+    assert!(set_immutable(&[database], false));
+    refused.refused(74, &["runtime database", "read-only"]);
+    assert_eq!(env.comments(), [""; 0]);
+
+    let locks = env.root().join("locks");
+    assert!(set_immutable(&[env.root(), locks.clone()], true));
+    let refused = env.run(&resume(&good));
+    assert!(set_immutable(&[env.root(), locks], false));
+    refused.refused(74, &[]);
+    assert_eq!(env.comments(), [""; 0]);
+    env.run(&resume(&good)).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+/// Wherever the disk becomes full, the exit code is 74, nothing is sent unrecorded, and the run goes on once there is room.
+#[test]
+fn a_full_disk_sends_nothing_and_loses_nothing() {
+    let mut refusals = 0;
+    for blocks in [0, 8, 200, 400, 600] {
+        let env = env().with_forum();
+        // Each page makes the database grow, so that every limit is met before the comment.
+        let page = |n: usize| json!({"tools": [{"name": "mcp__forum__get_page", "input": {"text": format!("{n} ").repeat(20_000)}}]});
+        let mut turns: Vec<Value> = (0..6).map(page).collect();
+        turns.extend(comment().as_array().unwrap().iter().cloned());
+        let job = env.job(&json!({"tools": {"builtin": false}}), &json!(turns));
+        let output = env.run_with_file_limit(blocks, &["job", &job, "--run-id", "r", "--quiet"]);
+        if output.shown().starts_with("exit status: 0") {
+            assert_eq!(env.comments().len(), 1);
+            continue;
+        }
+        output.refused(74, &[]);
+        refusals += 1;
+        assert_eq!(env.comments(), [""; 0], "{blocks} blocks");
+        // With room again the same command starts or resumes the run.
+        env.run(&["job", &job, "--run-id", "r"]).code(0);
+        assert_eq!(env.comments().len(), 1, "{blocks} blocks");
+    }
+    assert!(refusals >= 4, "the limits were not met");
+}

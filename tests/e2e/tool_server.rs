@@ -1,0 +1,82 @@
+//! Tool servers that do not start, or do not live as long as their calls.
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+fn says(text: &str) -> Value {
+    json!([{"text": text}])
+}
+
+/// A run whose server did not start goes on once it does.
+fn goes_on_with_a_good_configuration(env: &TestEnv, run: &str) {
+    assert_eq!(env.value("SELECT status, stop_reason FROM runs"), "stopped tool_server");
+    assert_eq!((env.effects(), env.calls()), ([0, 0, 0, 0], Vec::new()));
+    let good = env.mcp_config("work/good.json", &json!({"forum": env.forum_entry(&[])}));
+    env.run(&["resume", run, "--mcp-config", &good]).code(0).shows(&["succeeded"]);
+    assert_eq!(env.comments(), ["{\"text\":\"first\"}"]);
+}
+
+fn comment() -> Value {
+    json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "first"}}]}, {"text": "Posted."}])
+}
+
+#[test]
+fn a_server_whose_program_is_not_there_stops_the_run_until_the_configuration_is_corrected() {
+    let env = env();
+    let config = env.mcp_config("work/mcp.json", &json!({"forum": {"command": "no-such-program"}}));
+    let job = env.job(&json!({"tools": {"builtin": false}}), &comment());
+    let output = env.run(&["job", &job, "--run-id", "r", "--mcp-config", &config]).code(75);
+    output.shows(&["stopped (tool_server)", "`forum`", "no-such-program", "ua resume r"]);
+    goes_on_with_a_good_configuration(&env, "r");
+}
+
+#[test]
+fn a_server_that_ends_at_once_is_quoted() {
+    let env = env();
+    let config = env.mcp_config("work/mcp.json", &json!({"forum": env.forum_entry(&["--exit", "no licence found"])}));
+    let job = env.job(&json!({"tools": {"builtin": false}}), &comment());
+    let output = env.run(&["job", &job, "--run-id", "r", "--mcp-config", &config]).code(75);
+    output.shows(&["stopped (tool_server)", "`forum`", "exit code 3", "no licence found", "ua resume r"]);
+    goes_on_with_a_good_configuration(&env, "r");
+}
+
+#[test]
+fn a_read_whose_server_dies_is_finished_by_a_new_one() {
+    let env = env().with_forum();
+    let input = json!({"text": "page", "die_without": env.arg("died")});
+    let turns = json!([
+        {"tools": [{"name": "mcp__forum__get_page", "input": input}]},
+        {"text": "Read.", "expect": {"contains": ["page"], "tool_result_ok": true}},
+    ]);
+    env.run(&["job", &env.job(&json!({"tools": {"builtin": false}}), &turns)]).code(0);
+    assert!(env.path("died").exists());
+    assert_eq!(env.calls(), ["get_page succeeded"]);
+    let attempts = "SELECT attempt, outcome, server_generation IS NOT NULL FROM tool_attempts ORDER BY attempt";
+    assert_eq!(env.rows(attempts), ["1 lost 1", "2 replied 1"]);
+    assert_eq!(env.value("SELECT count(DISTINCT server_generation) FROM tool_attempts"), "2");
+}
+
+#[test]
+fn an_effect_whose_server_dies_is_never_repeated_and_asked_about() {
+    let env = env().with_forum();
+    let input = json!({"text": "once", "die_without": env.arg("died")});
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": input}]}, {"text": "Posted."}]);
+    let output = env.run(&["job", &env.job(&json!({"tools": {"builtin": false}}), &turns), "--run-id", "r"]).code(75);
+    output.shows(&["waiting for a person", "post_comment", "ua calls resolve", "ua answer", "ua resume r"]);
+    assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment unknown".to_owned()], 1));
+    // Asking again without an answer changes nothing.
+    env.run(&["resume", "r"]).code(75).shows(&["waiting for a person"]);
+    assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment unknown".to_owned()], 1));
+    assert_eq!(env.value("SELECT count(*) FROM questions"), "1");
+}
+
+#[test]
+fn a_server_that_is_not_needed_is_not_started() {
+    let env = env();
+    let servers = json!({"forum": env.forum_entry(&[]), "broken": {"command": "no-such-program"}});
+    let config = env.mcp_config("work/mcp.json", &servers);
+    let job = env.job(&json!({"tools": {"builtin": false, "servers": ["forum"]}}), &says("Nothing to do."));
+    env.run(&["job", &job, "--mcp-config", &config]).code(0);
+}
