@@ -12,7 +12,6 @@ mod seams {
     use ua_store::Store;
 
     /// The seams as they are.
-    #[derive(Debug, Clone, Copy)]
     pub(crate) struct Seams;
 
     impl Seams {

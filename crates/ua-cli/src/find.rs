@@ -54,10 +54,10 @@ pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, Cl
 
 /// The question that `text` names, among those that are not closed.
 pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRecord, CliError> {
-    if let Ok(id) = QuestionId::parse(text) {
-        if let Ok(question) = store.question(&id).await {
-            return Ok(question);
-        }
+    if let Ok(id) = QuestionId::parse(text)
+        && let Ok(question) = store.question(&id).await
+    {
+        return Ok(question);
     }
     let open = store.open_questions(None).await.map_err(|e| CliError::store("look for the question", &e))?;
     one("question", text, open.into_iter().filter(|q| q.question_id.as_str().starts_with(text)).collect(), |q| {

@@ -61,7 +61,11 @@ pub(crate) fn print_table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(),
     for row in rows {
         table.add_row(row.iter().map(|cell| plain(cell)).collect::<Vec<_>>());
     }
-    let text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    let mut text = String::new();
+    for line in table.lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
     print(&text)
 }
 

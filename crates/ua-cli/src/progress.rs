@@ -62,35 +62,30 @@ impl Progress {
                 let budget = max_tool_calls.map_or_else(|| tool_calls.to_string(), |max| format!("{tool_calls}/{max}"));
                 (*calls > 0).then(|| format!("turn {turn} · {calls} call(s) planned · {budget} calls used"))
             }
-            Signal::Call(notice) => self.call_line(notice),
+            Signal::Call(notice) => Some(self.call_line(notice)),
             Signal::Guided { text } => Some(format!("told the model to go on: {}", line(text, 120))),
             Signal::Text { .. } | Signal::Committed { .. } => None,
         }
     }
 
-    fn call_line(&self, notice: &Notice) -> Option<String> {
+    fn call_line(&self, notice: &Notice) -> String {
         match notice {
             Notice::Sending { call } => {
                 let mut sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner);
                 sent.insert(call.call_id.to_string(), self.env.now());
                 let again = if call.attempt > 1 { format!(" (attempt {})", call.attempt) } else { String::new() };
-                Some(format!("{} · {} {}{again}", place(call), call.name.tool, line(&call.arguments.to_string(), 90)))
+                format!("{} · {} {}{again}", place(call), call.name.tool, line(&call.arguments.to_string(), 90))
             }
             Notice::Settled { call } => {
                 let sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
                 let took = sent.map_or_else(String::new, |at| format!(" in {}", seconds(self.env.now().since(at))));
-                Some(format!("{} · {} {}{took}", place(call), call.name.tool, outcome(call)))
+                format!("{} · {} {}{took}", place(call), call.name.tool, outcome(call))
             }
             Notice::Retrying { call, wait } => {
                 let why = line(call.error_detail.as_deref().unwrap_or("it failed"), 120);
-                Some(format!(
-                    "{} · {} did not happen ({why}), again in {}",
-                    place(call),
-                    call.name.tool,
-                    seconds(*wait)
-                ))
+                format!("{} · {} did not happen ({why}), again in {}", place(call), call.name.tool, seconds(*wait))
             }
-            Notice::Held { question } => Some(format!("held · {}", line(&question.text, 200))),
+            Notice::Held { question } => format!("held · {}", line(&question.text, 200)),
         }
     }
 }

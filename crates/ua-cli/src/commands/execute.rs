@@ -67,7 +67,7 @@ pub(crate) async fn execute(
                     seams: &seams,
                 };
                 let (ports, settings) = compose::wire(wiring)?;
-                drive(&ports, &settings, acquired_at).await
+                Box::pin(drive(&ports, &settings, acquired_at)).await
             }
         },
     };

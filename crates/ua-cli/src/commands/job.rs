@@ -35,12 +35,11 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
             Err(error) => return Err(CliError::store("look for the run", &error)),
         }
     }
-    if let Some(key) = &spec.job_key {
-        if let Some(earlier) =
+    if let Some(key) = &spec.job_key
+        && let Some(earlier) =
             store.run_by_job_key(key).await.map_err(|e| CliError::store("look for the job key", &e))?
-        {
-            return Err(taken_key(key, &earlier));
-        }
+    {
+        return Err(taken_key(key, &earlier));
     }
     let run_id = wanted.unwrap_or_else(|| RunId::new(&env));
     let workspace = home.workspace_for(&run_id, spec.artifacts.workspace_dir.as_deref(), env.now())?;

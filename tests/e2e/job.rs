@@ -1,0 +1,301 @@
+//! Jobs from start to end: effects happen once, evidence decides, and what a model gets wrong it is told.
+
+use std::fs;
+use std::path::Path;
+
+use mail_parser::{MessageParser, MimeHeaders as _};
+use serde_json::{Value, json};
+use ua_core::sha256;
+use ua_testkit::workspace_root;
+
+use super::env;
+
+/// The research job of this repository.
+fn research_job() -> String {
+    workspace_root().join("fixtures/jobs/research_report.json").display().to_string()
+}
+
+fn mail() -> Value {
+    json!({"to": ["team@example.test"], "subject": "News", "body": "It is done."})
+}
+
+fn tool(name: &str, input: &Value) -> Value {
+    json!({"tools": [{"name": format!("mcp__ua__{name}"), "input": input}]})
+}
+
+#[test]
+fn the_research_job_leaves_one_of_each_effect_and_a_receipt_for_each() {
+    let env = env();
+    let output = env.run(&["job", &research_job(), "--run-id", "research"]).code(0);
+    assert_eq!(env.effects(), [1, 1, 1, 0]);
+    assert_eq!(env.run_status(), "succeeded");
+    let workspace = env.workspace();
+    let report = fs::read(workspace.join("work_products/report.html")).unwrap();
+
+    let raw = fs::read(&env.mails()[0]).unwrap();
+    let message = MessageParser::default().parse(&raw).unwrap();
+    assert_eq!(message.subject(), Some("Report: tide mills"));
+    assert_eq!(message.to().unwrap().first().unwrap().address(), Some("team@example.test"));
+    assert!(message.body_text(0).unwrap().contains("the report about tide mills is done"));
+    let attachments: Vec<_> = message.attachments().collect();
+    assert_eq!(attachments.len(), 1);
+    assert_eq!(attachments[0].attachment_name(), Some("report.html"));
+    assert_eq!(sha256(attachments[0].contents()), sha256(&report));
+    assert_eq!(fs::read(&env.objects()[0]).unwrap(), report);
+    let notification: Value = serde_json::from_slice(&fs::read(&env.notifications()[0]).unwrap()).unwrap();
+    assert!(notification.to_string().contains("Report sent"), "{notification}");
+
+    let completion: Value = serde_json::from_slice(&fs::read(workspace.join("job_completion_research.json")).unwrap()).unwrap();
+    let page = fs::read_to_string(workspace.join("job_completion_research.md")).unwrap();
+    assert_eq!(completion["status"], "succeeded");
+    let rows = env.rows("SELECT tool_call_id, external_correlation_id FROM tool_calls WHERE side_effect_class = 'external'");
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let (call, receipt) = row.split_once(' ').unwrap();
+        for id in [call, receipt] {
+            assert!(page.contains(id), "{id} is missing in\n{page}");
+            assert!(completion.to_string().contains(id), "{id} is missing in\n{completion}");
+        }
+    }
+    assert!(completion.to_string().contains(&sha256(&report).to_string()));
+
+    let trace: Value = serde_json::from_slice(&fs::read(workspace.join("trace.json")).unwrap()).unwrap();
+    assert!(trace.to_string().contains("send_email"));
+    for line in fs::read_to_string(workspace.join("trace.jsonl")).unwrap().lines() {
+        assert!(serde_json::from_str::<Value>(line).unwrap()["event"].is_string());
+    }
+    let transcript = fs::read_to_string(workspace.join("transcript.md")).unwrap();
+    assert!(transcript.contains("send_email") && transcript.contains("The report is rendered. I publish it."));
+    assert!(fs::read_to_string(workspace.join("session_summary.txt")).unwrap().contains("succeeded"));
+    let restart = env.read("root/RESTART.md");
+    assert!(restart.contains("research") && restart.contains(&workspace.display().to_string()) && restart.contains("nothing to resume"));
+
+    let root = env.root().display().to_string();
+    insta::with_settings!({filters => vec![
+        (root.as_str(), "[root]"),
+        (r"session_\d{8}_\d{6}_", "session_[time]_"),
+        (r"[0-9a-f]{32}", "[id]"),
+        (r"[0-9a-f]{16}-report", "[digest]-report"),
+    ]}, {
+        insta::assert_snapshot!(output.stdout, @r"
+        succeeded · run research
+
+          The report about tide mills is written, published and mailed to the team.
+
+        Effects
+          upload                   succeeded       file://[root]/objects/[digest]-report.html
+          send_email               succeeded       <[id]@ua.invalid>
+          notify                   succeeded       [id]
+
+        Main artifact  [root]/session_[time]_research/work_products/report.html
+
+        Workspace      [root]/session_[time]_research
+        Details        [root]/session_[time]_research/job_completion_research.md
+        ");
+    });
+}
+
+#[test]
+fn the_same_command_again_says_that_the_run_is_finished() {
+    let env = env();
+    let job = env.job(&json!({"stop_conditions": ["email_sent_once"]}), &json!([tool("send_email", &mail()), {"text": "Sent."}]));
+    env.run(&["job", &job, "--run-id", "once"]).code(0);
+    let again = env.run(&["job", &job, "--run-id", "once"]).code(0);
+    again.says(&["run once is finished already", "nothing was run"]).shows(&["succeeded · run once"]);
+    env.run(&["resume", "last"]).code(0).says(&["finished already"]);
+    env.run(&["job", "--resume", "--run-id", "once"]).code(0).says(&["finished already"]);
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+    assert_eq!(env.calls(), ["send_email succeeded"]);
+}
+
+#[test]
+fn a_run_id_belongs_to_one_job() {
+    let env = env();
+    let turns = json!([tool("send_email", &mail()), {"text": "Sent."}]);
+    env.run(&["job", &env.named_job("a", &json!({}), &turns), "--run-id", "r"]).code(0);
+    let other = env.named_job("b", &json!({"objective": "Something else."}), &turns);
+    env.run(&["job", &other, "--run-id", "r"]).refused(2, &["run r exists", "another job", "--run-id"]);
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+    assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
+}
+
+#[test]
+fn a_job_key_is_used_once() {
+    let env = env();
+    let job = env.job(&json!({"job_key": "invoice 2026-11"}), &json!([tool("send_email", &mail()), {"text": "Sent."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    env.run(&["job", &job]).refused(2, &["\"invoice 2026-11\"", "run r", "it succeeded", "another `job_key`"]);
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+    // The same run by its name is no second start.
+    env.run(&["job", &job, "--run-id", "r"]).code(0).says(&["finished already"]);
+}
+
+#[test]
+fn the_quick_resume_job_ends_by_itself() {
+    let env = env();
+    let read = |name: &str| fs::read_to_string(workspace_root().join("fixtures").join(name)).unwrap();
+    env.write("work/scripts/quick_resume_job.json", read("scripts/quick_resume_job.json").replace("\"30\"", "\"0.1\""));
+    let job = env.write("work/jobs/quick.json", read("jobs/quick_resume_job.json"));
+    env.run(&["job", &job]).code(0).shows(&["DONE"]);
+    assert_eq!(env.calls(), ["run_command succeeded", "run_command succeeded", "write_local_file succeeded", "list_directory succeeded"]);
+    assert!(fs::read_to_string(env.workspace().join("work_products/resume_test.txt")).unwrap().contains("resume test, written at 2"));
+}
+
+#[test]
+fn the_same_email_asked_for_again_is_answered_by_the_first_receipt() {
+    let env = env();
+    let again = json!({"tools": [{"name": "mcp__ua__send_email", "input": mail()}], "expect": {"tool_result_ok": true}});
+    let turns = json!([
+        tool("send_email", &mail()),
+        again,
+        {"text": "Sent.", "expect": {"contains": ["[deduplicated]", "it was not repeated"], "tool_result_ok": true}},
+    ]);
+    let output = env.run(&["job", &env.job(&json!({"stop_conditions": ["email_sent_once"]}), &turns)]).code(0);
+    output.shows(&["send_email               not repeated"]).says(&["done before, not repeated"]);
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+    assert_eq!(env.value("SELECT count(*) FROM tool_attempts"), "1");
+    assert_eq!(env.value("SELECT count(*) FROM tool_calls WHERE deduplicated_from IS NOT NULL AND attempt = 0"), "1");
+}
+
+#[test]
+fn a_model_that_stops_early_is_told_what_is_missing() {
+    let env = env();
+    let missing = json!({"contains": ["not finished", "email.send exactly 1×", "work_products/note.md"]});
+    let note = json!({"path": "work_products/note.md", "content": "It is done."});
+    let turns = json!([
+        {"text": "I am done."},
+        {"tools": [
+            {"name": "mcp__ua__write_local_file", "input": note},
+            {"name": "mcp__ua__send_email", "input": mail()},
+        ], "expect": missing},
+        {"text": "Now I am done."},
+    ]);
+    let conditions = json!(["email_sent_once", {"artifact": "work_products/note.md"}]);
+    env.run(&["job", &env.job(&json!({"stop_conditions": conditions}), &turns)]).code(0).shows(&["Now I am done."]);
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_model_that_only_claims_success_does_not_get_it() {
+    let env = env();
+    let job = env.job(&json!({"stop_conditions": ["email_sent_once"]}), &json!([{"text": "I sent the e-mail."}]));
+    let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
+    output.shows(&["waiting for a person", "this is missing", "email.send exactly 1×", "ua answer", "ua resume r"]);
+    assert_eq!((env.run_status().as_str(), env.effects()), ("waiting_for_human", [0, 0, 0, 0]));
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &question, "abort"]).code(0);
+    env.run(&["resume", "r"]).code(1).shows(&["failed", "abort"]);
+    assert_eq!(env.effects(), [0, 0, 0, 0]);
+}
+
+#[test]
+fn a_turn_that_exceeds_the_budget_is_not_started() {
+    let env = env();
+    let two = json!({"tools": [
+        {"name": "mcp__ua__send_email", "input": mail()},
+        {"name": "mcp__ua__notify", "input": {"title": "News", "message": "It is done."}},
+    ]});
+    let list = tool("list_directory", &json!({"path": "."}));
+    let job = env.job(&json!({"budgets": {"max_tool_calls": 2}}), &json!([list, two, {"text": "Done."}]));
+    let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
+    output.shows(&["stopped (budget)", "max_tool_calls (2)", "ua resume r"]);
+    assert_eq!(env.effects(), [0, 0, 0, 0]);
+    assert_eq!(env.calls(), ["list_directory succeeded", "send_email prepared", "notify prepared"]);
+    // Asked to go on without more budget, it stops again.
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (budget)"]);
+    assert_eq!(env.effects(), [0, 0, 0, 0]);
+}
+
+#[test]
+fn wrong_names_and_arguments_are_corrected_by_the_model() {
+    let env = env();
+    let wrong = json!({"tools": [
+        {"name": "send_email", "input": mail()},
+        {"name": "mcp__ua__send_email", "input": {"to": "team@example.test"}},
+        {"name": "mcp__ua__send_email", "input": "{\"to\": [}"},
+        {"name": "mcp__ua__sendmail", "input": {}},
+    ]});
+    let right = json!({"tools": [{"name": "mcp__ua__send_email", "input": mail()}], "expect": {
+        "contains": ["Did you mean `mcp__ua__send_email`?", "do not fit the tool's schema", "not a JSON object"],
+        "tool_result_ok": false,
+    }});
+    env.run(&["job", &env.job(&json!({}), &json!([wrong, right, {"text": "Sent."}]))]).code(0);
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+    assert_eq!(env.value("SELECT count(*) FROM tool_calls WHERE status = 'cancelled'"), "4");
+}
+
+#[test]
+fn a_forbidden_action_is_neither_offered_nor_done() {
+    let env = env();
+    let turns = json!([
+        tool("send_email", &mail()),
+        {"tools": [{"name": "mcp__ua__notify", "input": {"title": "News", "message": "It is done."}}],
+         "expect": {"contains": ["This job forbids `send_email`"], "tool_result_ok": false}},
+        {"text": "Only notified."},
+    ]);
+    env.run(&["job", &env.job(&json!({"constraints": {"forbidden_actions": ["email.*"]}}), &turns)]).code(0);
+    assert_eq!(env.effects(), [0, 0, 1, 0]);
+    assert_eq!(env.calls(), ["send_email cancelled", "notify succeeded"]);
+}
+
+#[test]
+fn two_reads_and_an_effect_of_one_turn_all_happen() {
+    let env = env();
+    let note = |n: usize| json!({"path": format!("work_products/{n}.md"), "content": format!("note {n}")});
+    let write = |n: usize| json!({"name": "mcp__ua__write_local_file", "input": note(n)});
+    let read = |n: usize| json!({"name": "mcp__ua__read_local_file", "input": {"path": format!("work_products/{n}.md")}});
+    let turns = json!([
+        {"tools": [write(1), write(2)]},
+        {"tools": [read(1), read(2), {"name": "mcp__ua__send_email", "input": mail()}]},
+        {"text": "Done.", "expect": {"contains": ["note 1", "note 2"], "tool_result_ok": true}},
+    ]);
+    env.run(&["job", &env.job(&json!({}), &turns)]).code(0);
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+    assert!(env.calls().iter().all(|call| call.ends_with(" succeeded")), "{:?}", env.calls());
+}
+
+#[test]
+fn after_an_effect_that_failed_the_later_ones_of_its_turn_are_not_run() {
+    let env = env();
+    let turns = json!([
+        {"tools": [
+            {"name": "mcp__ua__upload", "input": {"path": "work_products/gone.html"}},
+            {"name": "mcp__ua__send_email", "input": mail()},
+        ]},
+        {"text": "It failed.", "expect": {"contains": ["Not run: the earlier call `upload`"], "tool_result_ok": false}},
+    ]);
+    env.run(&["job", &env.job(&json!({}), &turns)]).code(0);
+    assert_eq!(env.effects(), [0, 0, 0, 0]);
+    assert_eq!(env.calls(), ["upload failed", "send_email cancelled"]);
+}
+
+#[test]
+fn the_tool_servers_of_a_run_end_with_it() {
+    let env = env().with_forum();
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]}, {"text": "Done."}]);
+    env.run(&["job", &env.job(&json!({}), &turns)]).code(0);
+    let mark = env.path("").display().to_string();
+    assert_eq!(processes_of(Path::new(&mark)), [""; 0]);
+}
+
+/// The command lines of processes that name this folder.
+fn processes_of(folder: &Path) -> Vec<String> {
+    let folder = folder.display().to_string();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).filter(|line| line.contains(&folder)).collect()
+}
+
+#[test]
+fn two_runs_of_one_root_do_not_disturb_each_other() {
+    let env = env();
+    let turns = json!([tool("send_email", &mail()), {"text": "Sent."}]);
+    let job = env.job(&json!({}), &turns);
+    let other = env.start(&["job", &job, "--run-id", "a"]);
+    env.run(&["job", &job, "--run-id", "b"]).code(0);
+    other.wait().code(0);
+    // Two runs are two lineages: each sends its own.
+    assert_eq!(env.effects(), [2, 0, 0, 0]);
+    assert_eq!(env.rows("SELECT run_id, status FROM runs ORDER BY run_id"), ["a succeeded", "b succeeded"]);
+}
+

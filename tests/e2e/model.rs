@@ -1,0 +1,98 @@
+//! The model provider over HTTP: what goes through, what is tried again, and what stops the run without losing anything.
+
+use serde_json::{Value, json};
+use ua_e2e::{Model, TestEnv};
+use ua_testkit::{Fault, FaultKind, workspace_root};
+
+use super::env;
+
+fn comment() -> Value {
+    json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "request {{request}}"}}]}, {"text": "Posted."}])
+}
+
+/// A job for the model of `env`, with the tool server `forum` only.
+fn job(env: &TestEnv) -> String {
+    env.job(&json!({"tools": {"builtin": false}, "model": {"provider": "anthropic", "name": "scripted"}}), &json!([]))
+}
+
+#[test]
+fn the_research_job_runs_through_a_real_model_server() {
+    let jobs = workspace_root().join("fixtures/jobs").canonicalize().unwrap();
+    let script = std::fs::read_to_string(workspace_root().join("fixtures/scripts/research_report.json")).unwrap();
+    let model = Model::with(&script.replace("${JOB_DIR}", &jobs.display().to_string()), |_| ());
+    let env = env().with_model(&model);
+    let job = jobs.join("research_report.json").display().to_string();
+    env.run(&["job", &job, "--provider", "anthropic", "--model", "a-model", "--run-id", "r"]).code(0);
+    assert_eq!(env.effects(), [1, 1, 1, 0]);
+    assert_eq!(model.requests(), 7);
+    assert!(model.log().iter().all(|request| request.status == 200 && request.fault.is_none()), "{:?}", model.log());
+    let last = model.last_request();
+    assert_eq!(last["model"], "a-model");
+    assert!(last["messages"][0].to_string().contains("tide mills"));
+    assert_eq!(env.value("SELECT count(*) FROM usage WHERE status = 'actual'"), "7");
+}
+
+#[test]
+fn a_provider_that_cannot_be_reached_stops_the_run_until_it_can() {
+    // Bound and let go again: a port on which nobody listens.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let env = env().with_forum().with_env("ANTHROPIC_API_KEY", "a-key");
+    let job = job(&env);
+    let output = env.start_with(("ANTHROPIC_BASE_URL", &format!("http://{nobody}")), &["job", &job, "--run-id", "r"]).wait().code(69);
+    output.shows(&["stopped (provider)", &nobody.to_string(), "ua resume r"]);
+    assert_eq!((env.calls(), env.comments()), (Vec::new(), Vec::new()));
+    // Nothing left, so nothing is charged.
+    assert_eq!(env.value("SELECT status, input_tokens FROM usage"), "zero 0");
+
+    let model = Model::start(&comment(), Vec::new());
+    env.start_with(("ANTHROPIC_BASE_URL", model.base_url()), &["resume", "r"]).wait().code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn a_key_that_is_refused_is_named_as_the_reason() {
+    let model = Model::with(&json!({"turns": comment()}).to_string(), |config| config.api_key = Some("the-right-key".to_owned()));
+    let env = env().with_forum().with_env("ANTHROPIC_BASE_URL", model.base_url());
+    let job = job(&env);
+    let output = env.start_with(("ANTHROPIC_API_KEY", "the-wrong-key"), &["job", &job, "--run-id", "r"]).wait().code(69);
+    assert!(!output.shown().contains("the-wrong-key"), "{}", output.shown());
+    output.shows(&["stopped (provider)", "401", "ANTHROPIC_API_KEY", "ua resume r"]);
+    // A refusal is no hiccup: it is not tried again.
+    assert_eq!((model.requests(), env.comments().len()), (1, 0));
+    env.start_with(("ANTHROPIC_API_KEY", "the-right-key"), &["resume", "r"]).wait().code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn an_overloaded_provider_is_asked_again() {
+    let model = Model::start(&comment(), vec![Fault::at(1, FaultKind::Overloaded529)]);
+    let env = env().with_forum().with_model(&model);
+    env.run(&["job", &job(&env)]).code(0).says(&["model · attempt 1 failed", "again in"]);
+    assert_eq!(env.comments(), ["{\"text\":\"request 2\"}"]);
+}
+
+#[test]
+fn no_call_of_a_reply_that_was_cut_is_run() {
+    let faults = [FaultKind::CutMidStream, FaultKind::EndWithoutStop].into_iter().zip(1..).map(|(kind, n)| Fault::at(n, kind));
+    let model = Model::start(&comment(), faults.collect());
+    let env = env().with_forum().with_model(&model);
+    env.run(&["job", &job(&env)]).code(0);
+    // The third answer is the first whole one, and the only one whose call was made.
+    assert_eq!(env.comments(), ["{\"text\":\"request 3\"}"]);
+    assert_eq!(env.calls(), ["post_comment succeeded"]);
+    assert_eq!(model.requests(), 4);
+}
+
+#[test]
+fn a_reply_that_hit_its_length_limit_runs_nothing_and_is_asked_for_again() {
+    let turns = json!([
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "cut"}}], "stop_reason": "max_tokens"},
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "whole"}}],
+         "expect": {"contains": ["Not run: the reply was cut"], "tool_result_ok": false}},
+        {"text": "Posted."},
+    ]);
+    let model = Model::start(&turns, Vec::new());
+    let env = env().with_forum().with_model(&model);
+    env.run(&["job", &job(&env)]).code(0);
+    assert_eq!(env.comments(), ["{\"text\":\"whole\"}"]);
+}
