@@ -8,7 +8,11 @@ use super::env;
 /// Checks that nothing was started: no database, no workspace, no effect.
 #[track_caller]
 fn is_untouched(env: &TestEnv) {
-    assert!(!env.root().exists(), "{:?}", std::fs::read_dir(env.root()).map(|entries| entries.flatten().map(|e| e.path()).collect::<Vec<_>>()));
+    assert!(
+        !env.root().exists(),
+        "{:?}",
+        std::fs::read_dir(env.root()).map(|entries| entries.flatten().map(|e| e.path()).collect::<Vec<_>>())
+    );
     assert_eq!(env.effects(), [0, 0, 0, 0]);
 }
 
@@ -102,8 +106,8 @@ fn an_mcp_configuration_that_cannot_be_used_is_named_with_its_field() {
     env.run(&["job", &job, "--mcp-config", "gone.json"]).refused(2, &["gone.json", "No such file"]);
     let malformed = env.write("work/mcp.json", "{\"mcpServers\": [");
     env.run(&["job", &job, "--mcp-config", &malformed]).refused(2, &["mcp.json", "line 1", "mcpServers"]);
-    let unknown = env.mcp_config("work/mcp.json", &json!({"forum": {"comand": "x"}}));
-    env.run(&["job", &job, "--mcp-config", &unknown]).refused(2, &["`comand`", "`forum`", "mcp.json"]);
+    let unknown = env.mcp_config("work/mcp.json", &json!({"forum": {"command": "x", "arguments": []}}));
+    env.run(&["job", &job, "--mcp-config", &unknown]).refused(2, &["`arguments`", "`forum`", "mcp.json"]);
     let unset = env.mcp_config("work/mcp.json", &json!({"forum": {"command": "x", "args": ["${NO_SUCH_THING}"]}}));
     env.run(&["job", &job, "--mcp-config", &unset]).refused(2, &["NO_SUCH_THING", "`forum`"]);
     is_untouched(&env);
@@ -177,4 +181,14 @@ fn last_means_nothing_before_the_first_run() {
     // Refused after the database was made, which leaves it without a run.
     env.run(&["job", &job]).code(2);
     env.run(&["resume", "last"]).refused(2, &["no run yet", "ua job FILE"]);
+}
+
+#[test]
+fn a_root_whose_name_is_no_text_is_refused() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let env = env();
+    let job = env.job(&json!({}), &json!([{"text": "hi"}]));
+    let root = std::ffi::OsString::from_vec(b"r\xff".to_vec());
+    env.run_in(&root, &["job", &job]).refused(2, &["no UTF-8 text", "--root"]);
+    assert!(!env.path("work").join(&root).exists());
 }

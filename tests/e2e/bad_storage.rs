@@ -63,7 +63,9 @@ fn a_database_of_another_program_is_left_alone() {
     let env = env().with_forum();
     fs::create_dir(env.root()).unwrap();
     let foreign = Connection::open(env.database_path()).unwrap();
-    foreign.execute_batch("PRAGMA application_id = 77; CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine');").unwrap();
+    foreign
+        .execute_batch("PRAGMA application_id = 77; CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine');")
+        .unwrap();
     drop(foreign);
     let before = fs::read(env.database_path()).unwrap();
     env.run(&["job", &comment_job(&env)]).refused(74, &["another program", "0x4d"]);
@@ -90,6 +92,11 @@ fn a_database_that_is_gone_while_workspaces_are_there_is_never_made_anew() {
     }
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["no database", "put it back"]);
     assert!(!env.database_path().exists());
+    // One that was emptied is as good as gone.
+    env.write("root/runtime_state.db", "");
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["is empty", "put it back"]);
+    assert_eq!(env.read("root/runtime_state.db"), "");
+    fs::remove_file(env.database_path()).unwrap();
     // Looking finds nothing to look at, and makes nothing either.
     env.run(&["resume", "r"]).refused(2, &["no runtime database"]);
     assert!(!env.database_path().exists());
@@ -145,7 +152,7 @@ fn a_root_or_database_that_cannot_be_written_sends_nothing() {
 #[test]
 fn a_full_disk_sends_nothing_and_loses_nothing() {
     let mut refusals = 0;
-    for blocks in [0, 8, 200, 400, 600] {
+    for blocks in [4, 64, 300, 600, 1200] {
         let env = env().with_forum();
         // Each page makes the database grow, so that every limit is met before the comment.
         let page = |n: usize| json!({"tools": [{"name": "mcp__forum__get_page", "input": {"text": format!("{n} ").repeat(20_000)}}]});
@@ -165,4 +172,37 @@ fn a_full_disk_sends_nothing_and_loses_nothing() {
         assert_eq!(env.comments().len(), 1, "{blocks} blocks");
     }
     assert!(refusals >= 4, "the limits were not met");
+}
+
+#[test]
+fn a_log_on_a_full_disk_does_not_end_the_run() {
+    let env = env().with_forum();
+    env.run_without_stderr(&["job", &comment_job(&env), "--run-id", "r"]).code(0).shows(&["succeeded · run r"]);
+    assert_eq!(env.comments().len(), 1);
+    env.run_without_stderr(&["resume", "nothing"]).code(2);
+}
+
+#[test]
+fn a_damaged_database_is_left_alone() {
+    let env = env();
+    stopped_run(&env);
+    let mut bytes = fs::read(env.database_path()).unwrap();
+    let end = bytes.len() - 4096;
+    bytes[3 * 4096..end].fill(0x5a);
+    fs::write(env.database_path(), &bytes).unwrap();
+    let good = good(&env);
+    env.run(&resume(&good)).refused(74, &["damaged", "restore a backup"]);
+    assert_eq!((fs::read(env.database_path()).unwrap() == bytes, env.comments().len()), (true, 0));
+}
+
+#[test]
+fn locks_that_cannot_be_taken_stop_the_run_before_anything_is_sent() {
+    let env = env().with_forum();
+    env.write("root/locks", "a file in the way");
+    let job = comment_job(&env);
+    env.run(&["job", &job, "--run-id", "r"]).refused(74, &["lock", "ua resume last"]);
+    assert_eq!((env.run_status().as_str(), env.comments().len()), ("queued", 0));
+    fs::remove_file(env.path("root/locks")).unwrap();
+    env.run(&["resume", "last"]).code(0);
+    assert_eq!(env.comments().len(), 1);
 }

@@ -1,7 +1,6 @@
 //! Jobs from start to end: effects happen once, evidence decides, and what a model gets wrong it is told.
 
 use std::fs;
-use std::path::Path;
 
 use mail_parser::{MessageParser, MimeHeaders as _};
 use serde_json::{Value, json};
@@ -45,10 +44,12 @@ fn the_research_job_leaves_one_of_each_effect_and_a_receipt_for_each() {
     let notification: Value = serde_json::from_slice(&fs::read(&env.notifications()[0]).unwrap()).unwrap();
     assert!(notification.to_string().contains("Report sent"), "{notification}");
 
-    let completion: Value = serde_json::from_slice(&fs::read(workspace.join("job_completion_research.json")).unwrap()).unwrap();
+    let completion: Value =
+        serde_json::from_slice(&fs::read(workspace.join("job_completion_research.json")).unwrap()).unwrap();
     let page = fs::read_to_string(workspace.join("job_completion_research.md")).unwrap();
     assert_eq!(completion["status"], "succeeded");
-    let rows = env.rows("SELECT tool_call_id, external_correlation_id FROM tool_calls WHERE side_effect_class = 'external'");
+    let rows =
+        env.rows("SELECT tool_call_id, external_correlation_id FROM tool_calls WHERE side_effect_class = 'external'");
     assert_eq!(rows.len(), 3);
     for row in rows {
         let (call, receipt) = row.split_once(' ').unwrap();
@@ -68,7 +69,11 @@ fn the_research_job_leaves_one_of_each_effect_and_a_receipt_for_each() {
     assert!(transcript.contains("send_email") && transcript.contains("The report is rendered. I publish it."));
     assert!(fs::read_to_string(workspace.join("session_summary.txt")).unwrap().contains("succeeded"));
     let restart = env.read("root/RESTART.md");
-    assert!(restart.contains("research") && restart.contains(&workspace.display().to_string()) && restart.contains("nothing to resume"));
+    assert!(
+        restart.contains("research")
+            && restart.contains(&workspace.display().to_string())
+            && restart.contains("nothing to resume")
+    );
 
     let root = env.root().display().to_string();
     insta::with_settings!({filters => vec![
@@ -98,7 +103,10 @@ fn the_research_job_leaves_one_of_each_effect_and_a_receipt_for_each() {
 #[test]
 fn the_same_command_again_says_that_the_run_is_finished() {
     let env = env();
-    let job = env.job(&json!({"stop_conditions": ["email_sent_once"]}), &json!([tool("send_email", &mail()), {"text": "Sent."}]));
+    let job = env.job(
+        &json!({"stop_conditions": ["email_sent_once"]}),
+        &json!([tool("send_email", &mail()), {"text": "Sent."}]),
+    );
     env.run(&["job", &job, "--run-id", "once"]).code(0);
     let again = env.run(&["job", &job, "--run-id", "once"]).code(0);
     again.says(&["run once is finished already", "nothing was run"]).shows(&["succeeded · run once"]);
@@ -126,7 +134,7 @@ fn a_job_key_is_used_once() {
     env.run(&["job", &job, "--run-id", "r"]).code(0);
     env.run(&["job", &job]).refused(2, &["\"invoice 2026-11\"", "run r", "it succeeded", "another `job_key`"]);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
-    // The same run by its name is no second start.
+    // The same run by its name is no second start; a copy of the job under another name is one.
     env.run(&["job", &job, "--run-id", "r"]).code(0).says(&["finished already"]);
 }
 
@@ -137,14 +145,22 @@ fn the_quick_resume_job_ends_by_itself() {
     env.write("work/scripts/quick_resume_job.json", read("scripts/quick_resume_job.json").replace("\"30\"", "\"0.1\""));
     let job = env.write("work/jobs/quick.json", read("jobs/quick_resume_job.json"));
     env.run(&["job", &job]).code(0).shows(&["DONE"]);
-    assert_eq!(env.calls(), ["run_command succeeded", "run_command succeeded", "write_local_file succeeded", "list_directory succeeded"]);
-    assert!(fs::read_to_string(env.workspace().join("work_products/resume_test.txt")).unwrap().contains("resume test, written at 2"));
+    assert_eq!(
+        env.calls(),
+        ["run_command succeeded", "run_command succeeded", "write_local_file succeeded", "list_directory succeeded"]
+    );
+    assert!(
+        fs::read_to_string(env.workspace().join("work_products/resume_test.txt"))
+            .unwrap()
+            .contains("resume test, written at 2")
+    );
 }
 
 #[test]
 fn the_same_email_asked_for_again_is_answered_by_the_first_receipt() {
     let env = env();
-    let again = json!({"tools": [{"name": "mcp__ua__send_email", "input": mail()}], "expect": {"tool_result_ok": true}});
+    let again =
+        json!({"tools": [{"name": "mcp__ua__send_email", "input": mail()}], "expect": {"tool_result_ok": true}});
     let turns = json!([
         tool("send_email", &mail()),
         again,
@@ -243,7 +259,8 @@ fn two_reads_and_an_effect_of_one_turn_all_happen() {
     let env = env();
     let note = |n: usize| json!({"path": format!("work_products/{n}.md"), "content": format!("note {n}")});
     let write = |n: usize| json!({"name": "mcp__ua__write_local_file", "input": note(n)});
-    let read = |n: usize| json!({"name": "mcp__ua__read_local_file", "input": {"path": format!("work_products/{n}.md")}});
+    let read =
+        |n: usize| json!({"name": "mcp__ua__read_local_file", "input": {"path": format!("work_products/{n}.md")}});
     let turns = json!([
         {"tools": [write(1), write(2)]},
         {"tools": [read(1), read(2), {"name": "mcp__ua__send_email", "input": mail()}]},
@@ -272,18 +289,10 @@ fn after_an_effect_that_failed_the_later_ones_of_its_turn_are_not_run() {
 #[test]
 fn the_tool_servers_of_a_run_end_with_it() {
     let env = env().with_forum();
-    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]}, {"text": "Done."}]);
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]}, {"text": "Done."}]);
     env.run(&["job", &env.job(&json!({}), &turns)]).code(0);
-    let mark = env.path("").display().to_string();
-    assert_eq!(processes_of(Path::new(&mark)), [""; 0]);
-}
-
-/// The command lines of processes that name this folder.
-fn processes_of(folder: &Path) -> Vec<String> {
-    let folder = folder.display().to_string();
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-    lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).filter(|line| line.contains(&folder)).collect()
+    assert_eq!(env.processes(), [""; 0]);
 }
 
 #[test]
@@ -299,3 +308,36 @@ fn two_runs_of_one_root_do_not_disturb_each_other() {
     assert_eq!(env.rows("SELECT run_id, status FROM runs ORDER BY run_id"), ["a succeeded", "b succeeded"]);
 }
 
+#[test]
+fn runs_are_kept_below_the_working_directory_unless_told_otherwise() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Nothing to do."}]));
+    let output = env.run_bare(&["job", &job, "--run-id", "r"]).code(0);
+    assert!(env.path("work/AGENT_RUN_WORKSPACES/runtime_state.db").exists(), "{}", output.shown());
+    env.run_bare(&["runs", "show", "last"]).code(0).shows(&["succeeded · run r"]);
+    assert!(!env.root().exists());
+    // The database may lie elsewhere.
+    let elsewhere = env.arg("state/runs.db");
+    let output = env.start_with(("UA_RUNTIME_DB_PATH", &elsewhere), &["job", &job, "--run-id", "r"]).wait().code(0);
+    assert!(env.path("state/runs.db").exists() && !env.database_path().exists(), "{}", output.shown());
+}
+
+#[test]
+fn a_job_key_of_a_run_that_is_not_finished_leads_to_its_resume() {
+    let env = env();
+    let job =
+        env.job(&json!({"job_key": "k", "stop_conditions": ["email_sent_once"]}), &json!([{"text": "I sent it."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    env.run(&["job", &job]).refused(2, &["\"k\"", "run r", "not finished", "ua resume r"]);
+    assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
+}
+
+#[test]
+fn the_exit_code_is_the_runs_even_when_nobody_reads_the_summary() {
+    let env = env().with_forum();
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_without_stdout(&["job", &job, "--run-id", "r"]).code(0).says(&["cannot write to standard output"]);
+    assert_eq!((env.run_status().as_str(), env.comments().len()), ("succeeded", 1));
+}

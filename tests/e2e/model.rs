@@ -1,7 +1,8 @@
 //! The model provider over HTTP: what goes through, what is tried again, and what stops the run without losing anything.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use ua_e2e::{Model, TestEnv};
+use ua_e2e::{Model, TestEnv, until};
 use ua_testkit::{Fault, FaultKind, workspace_root};
 
 use super::env;
@@ -38,7 +39,10 @@ fn a_provider_that_cannot_be_reached_stops_the_run_until_it_can() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let env = env().with_forum().with_env("ANTHROPIC_API_KEY", "a-key");
     let job = job(&env);
-    let output = env.start_with(("ANTHROPIC_BASE_URL", &format!("http://{nobody}")), &["job", &job, "--run-id", "r"]).wait().code(69);
+    let output = env
+        .start_with(("ANTHROPIC_BASE_URL", &format!("http://{nobody}")), &["job", &job, "--run-id", "r"])
+        .wait()
+        .code(69);
     output.shows(&["stopped (provider)", &nobody.to_string(), "ua resume r"]);
     assert_eq!((env.calls(), env.comments()), (Vec::new(), Vec::new()));
     // Nothing left, so nothing is charged.
@@ -51,10 +55,13 @@ fn a_provider_that_cannot_be_reached_stops_the_run_until_it_can() {
 
 #[test]
 fn a_key_that_is_refused_is_named_as_the_reason() {
-    let model = Model::with(&json!({"turns": comment()}).to_string(), |config| config.api_key = Some("the-right-key".to_owned()));
+    let model = Model::with(&json!({"turns": comment()}).to_string(), |config| {
+        config.api_key = Some("the-right-key".to_owned())
+    });
     let env = env().with_forum().with_env("ANTHROPIC_BASE_URL", model.base_url());
     let job = job(&env);
-    let output = env.start_with(("ANTHROPIC_API_KEY", "the-wrong-key"), &["job", &job, "--run-id", "r"]).wait().code(69);
+    let output =
+        env.start_with(("ANTHROPIC_API_KEY", "the-wrong-key"), &["job", &job, "--run-id", "r"]).wait().code(69);
     assert!(!output.shown().contains("the-wrong-key"), "{}", output.shown());
     output.shows(&["stopped (provider)", "401", "ANTHROPIC_API_KEY", "ua resume r"]);
     // A refusal is no hiccup: it is not tried again.
@@ -73,7 +80,8 @@ fn an_overloaded_provider_is_asked_again() {
 
 #[test]
 fn no_call_of_a_reply_that_was_cut_is_run() {
-    let faults = [FaultKind::CutMidStream, FaultKind::EndWithoutStop].into_iter().zip(1..).map(|(kind, n)| Fault::at(n, kind));
+    let faults =
+        [FaultKind::CutMidStream, FaultKind::EndWithoutStop].into_iter().zip(1..).map(|(kind, n)| Fault::at(n, kind));
     let model = Model::start(&comment(), faults.collect());
     let env = env().with_forum().with_model(&model);
     env.run(&["job", &job(&env)]).code(0);
@@ -95,4 +103,18 @@ fn a_reply_that_hit_its_length_limit_runs_nothing_and_is_asked_for_again() {
     let env = env().with_forum().with_model(&model);
     env.run(&["job", &job(&env)]).code(0);
     assert_eq!(env.comments(), ["{\"text\":\"whole\"}"]);
+}
+
+#[test]
+fn a_signal_while_the_model_thinks_ends_at_once_and_the_model_is_asked_again() {
+    let model = Model::start(&comment(), vec![Fault::at(1, FaultKind::Hang)]);
+    let env = env().with_forum().with_model(&model);
+    let process = env.start(&["job", &job(&env), "--run-id", "r"]);
+    until("the request", || model.requests() == 1);
+    process.signal(Signal::INT);
+    process.wait().code(130).shows(&["stopped (interrupt)", "ua resume r"]);
+    // The request left and was not answered: it is charged by its estimate.
+    assert_eq!(env.rows("SELECT status FROM usage"), ["baseline"]);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments(), ["{\"text\":\"request 2\"}"]);
 }

@@ -13,7 +13,8 @@ pub struct Database {
 impl Database {
     /// Opens the file, if it is there and can be read right now.
     pub fn open(path: &Path) -> Option<Self> {
-        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+        let connection =
+            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX);
         connection.ok().map(|connection| Self { connection })
     }
 

@@ -33,7 +33,8 @@ impl Model {
         change(&mut config);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap_or_else(|e| panic!("start a runtime: {e}"));
-        let server = runtime.block_on(ModelServer::start(config)).unwrap_or_else(|e| panic!("start the model server: {e}"));
+        let server =
+            runtime.block_on(ModelServer::start(config)).unwrap_or_else(|e| panic!("start the model server: {e}"));
         Self { server, _runtime: runtime }
     }
 

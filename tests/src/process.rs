@@ -38,7 +38,10 @@ impl Live {
     }
 
     fn pid(&self) -> Pid {
-        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).unwrap_or_else(|| panic!("a child has a process id"))
+        i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .unwrap_or_else(|| panic!("a child has a process id"))
     }
 
     /// Sends a signal to the process alone, as `kill` does.
@@ -168,7 +171,8 @@ impl Output {
     /// When it is none.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("standard output is no JSON ({e}): {}", self.shown()))
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|e| panic!("standard output is no JSON ({e}): {}", self.shown()))
     }
 
     /// Everything, for the message of a test that failed.

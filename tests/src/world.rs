@@ -1,5 +1,6 @@
 //! A world for one test.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -123,7 +124,8 @@ impl TestEnv {
     pub fn named_job(&self, name: &str, fields: &Value, turns: &Value) -> String {
         let script = format!("{name}.script.json");
         self.write(&format!("work/{script}"), json!({"turns": turns}).to_string());
-        let mut job = json!({"objective": "Do what the test says.", "model": {"provider": "scripted", "script": script}});
+        let mut job =
+            json!({"objective": "Do what the test says.", "model": {"provider": "scripted", "script": script}});
         for (field, value) in fields.as_object().into_iter().flatten() {
             job[field] = value.clone();
         }
@@ -170,12 +172,43 @@ impl TestEnv {
     ///
     /// When it cannot be started or does not end.
     pub fn run_with_file_limit(&self, blocks: u32, args: &[&str]) -> Output {
+        // The signal that comes with the limit is ignored, so that the write fails as it does on a full disk.
+        self.run_by_shell(&format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), args)
+    }
+
+    /// Runs `ua` with a standard error that takes nothing.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started or does not end.
+    pub fn run_without_stderr(&self, args: &[&str]) -> Output {
+        self.run_by_shell("exec \"$@\" 2>/dev/full", args)
+    }
+
+    /// Runs `ua` with a standard output that takes nothing.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started or does not end.
+    pub fn run_without_stdout(&self, args: &[&str]) -> Output {
+        self.run_by_shell("exec \"$@\" >/dev/full", args)
+    }
+
+    fn run_by_shell(&self, script: &str, args: &[&str]) -> Output {
         let program = must(ua_program().to_str().ok_or("it is no text"), "the path of ua");
-        // The shell ignores the signal that comes with the limit, so that the write fails as it does on a full disk.
-        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
-        let mut all = vec!["-c", &script, "sh", program];
+        let mut all = vec!["-c", script, "sh", program];
         all.extend(args);
         self.spawn(&self.command(Path::new("/bin/sh"), &all), &[]).wait()
+    }
+
+    /// Runs `ua` with these arguments and no other, hence with the workspace root that it chooses by itself.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started or does not end.
+    pub fn run_bare(&self, args: &[&str]) -> Output {
+        let args = args.iter().map(OsString::from).collect();
+        self.spawn(&(ua_program().clone(), args), &[]).wait()
     }
 
     /// Starts `ua` in a process group of its own.
@@ -196,15 +229,26 @@ impl TestEnv {
         self.spawn(&self.command(ua_program(), args), &[variable])
     }
 
-    fn command(&self, program: &Path, args: &[&str]) -> (PathBuf, Vec<String>) {
-        let mut all: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    /// Runs `ua` with another workspace root, whose name need not be text.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started or does not end.
+    pub fn run_in(&self, root: &OsStr, args: &[&str]) -> Output {
+        let mut all: Vec<OsString> = args.iter().map(OsString::from).collect();
+        all.extend(["--root".into(), root.to_os_string()]);
+        self.spawn(&(ua_program().clone(), all), &[]).wait()
+    }
+
+    fn command(&self, program: &Path, args: &[&str]) -> (PathBuf, Vec<OsString>) {
+        let mut all: Vec<OsString> = args.iter().map(OsString::from).collect();
         if !all.iter().any(|arg| arg == "--root") {
-            all.extend(["--root".to_owned(), self.root().display().to_string()]);
+            all.extend(["--root".into(), self.root().into()]);
         }
         (program.to_path_buf(), all)
     }
 
-    fn spawn(&self, (program, args): &(PathBuf, Vec<String>), more: &[(&str, &str)]) -> Live {
+    fn spawn(&self, (program, args): &(PathBuf, Vec<OsString>), more: &[(&str, &str)]) -> Live {
         let number = self.started.fetch_add(1, Ordering::SeqCst);
         let (stdout, stderr) = (self.path(&format!("out/{number}.stdout")), self.path(&format!("out/{number}.stderr")));
         let mut command = Command::new(program);
@@ -281,6 +325,19 @@ impl TestEnv {
         PathBuf::from(self.value("SELECT workspace_dir FROM runs"))
     }
 
+    /// The command lines of the processes that name this world: those of `ua` and of its tool servers.
+    ///
+    /// # Panics
+    ///
+    /// When the system does not say which processes there are.
+    pub fn processes(&self) -> Vec<String> {
+        let mark = self.folder.path().display().to_string();
+        let entries = must(fs::read_dir("/proc"), "list the processes").flatten();
+        let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+        lines.filter(|line| line.contains(&mark)).collect()
+    }
+
     /// The messages in the outbox.
     pub fn mails(&self) -> Vec<PathBuf> {
         visible(&self.root().join("outbox/new"))
@@ -298,7 +355,8 @@ impl TestEnv {
 
     /// The arguments of every comment, in order.
     pub fn comments(&self) -> Vec<String> {
-        fs::read_to_string(self.path("comments.log")).map_or_else(|_| Vec::new(), |text| text.lines().map(str::to_owned).collect())
+        fs::read_to_string(self.path("comments.log"))
+            .map_or_else(|_| Vec::new(), |text| text.lines().map(str::to_owned).collect())
     }
 
     /// How many messages, objects, notifications and comments there are.
@@ -309,9 +367,12 @@ impl TestEnv {
 
 /// The files of a folder whose names do not start with a dot.
 fn visible(folder: &Path) -> Vec<PathBuf> {
-    let is_visible = |path: &Path| path.is_file() && !path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(folder).map_or_else(|_| Vec::new(), |entries| entries.flatten().map(|entry| entry.path()).filter(|p| is_visible(p)).collect());
+    let is_visible =
+        |path: &Path| path.is_file() && !path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).map_or_else(
+        |_| Vec::new(),
+        |entries| entries.flatten().map(|entry| entry.path()).filter(|p| is_visible(p)).collect(),
+    );
     files.sort();
     files
 }

@@ -84,7 +84,7 @@ fn faults(dependencies: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
             let is_named = SIDEWAYS.contains(&(user.as_str(), name.as_str()));
             match (layer(user), layer(name)) {
                 (Some(from), Some(to)) if from <= to && !is_named => {
-                    faults.push(format!("{user} → {name} does not point down"))
+                    faults.push(format!("{user} → {name} does not point down"));
                 }
                 (None, Some(_)) if !is_named && user != "ua-e2e" => faults.push(format!("{user} is not on the map")),
                 (Some(_) | None, Some(_) | None) => {}

@@ -95,7 +95,8 @@ impl Launch {
     pub(crate) fn check(&self, spec: &RunSpec) -> Result<(), CliError> {
         self.provider(&ua_core::system::env())?;
         self.classifier()?;
-        Rules::of(spec).map_err(CliError::usage)?;
+        Rules::of(spec)
+            .map_err(|why| CliError::usage(why).hint("correct the pattern in the job file; `*` stands for any text"))?;
         self.configured_servers(spec)?;
         if spec.tools.builtin && !cfg!(feature = "toolserver") {
             return Err(CliError::usage("this build has no built-in tool server")
@@ -130,8 +131,10 @@ impl Launch {
                 };
                 let text = read(file, "the script")?;
                 let text = text.replace("${JOB_DIR}", &json_fragment(&self.job_dir));
-                let script =
-                    Script::parse(&text).map_err(|e| CliError::usage(format!("{}: {}", file.display(), chain(&e))))?;
+                let script = Script::parse(&text).map_err(|e| {
+                    CliError::usage(format!("{}: {}", file.display(), chain(&e)))
+                        .hint("correct the script; nothing was started")
+                })?;
                 Ok(Arc::new(ScriptedProvider::new(script)))
             }
             other => {
@@ -179,7 +182,10 @@ fn absolute(path: &Path) -> Result<PathBuf, CliError> {
 }
 
 fn read(file: &Path, what: &str) -> Result<String, CliError> {
-    fs::read_to_string(file).map_err(|e| CliError::usage(format!("cannot read {what} {}: {e}", file.display())))
+    fs::read_to_string(file).map_err(|e| {
+        CliError::usage(format!("cannot read {what} {}: {e}", file.display()))
+            .hint("correct the path, or leave it out; nothing was started")
+    })
 }
 
 /// The folder of a job file, absolute and without links, so that it can be compared with what tools are asked for.
@@ -208,9 +214,14 @@ pub(crate) fn classifier(files: &[PathBuf]) -> Result<Classifier, CliError> {
     let mut rules = Vec::new();
     for file in files {
         let text = read(file, "the policy file")?;
-        rules.push(PolicyRules::parse(&text, &file.display().to_string()).map_err(|e| CliError::usage(chain(&e)))?);
+        rules.push(PolicyRules::parse(&text, &file.display().to_string()).map_err(|e| bad_policy(&e))?);
     }
-    Classifier::new(rules, &Lists::default(), HashSet::new()).map_err(|e| CliError::usage(chain(&e)))
+    Classifier::new(rules, &Lists::default(), HashSet::new()).map_err(|e| bad_policy(&e))
+}
+
+fn bad_policy(error: &(dyn std::error::Error + 'static)) -> CliError {
+    CliError::usage(chain(error))
+        .hint("correct the policy file; nothing was started, because a wrong rule could let an effect be repeated")
 }
 
 /// The servers of an MCP configuration file. Each gets the harmless part of our environment, and what the file gives it.
@@ -220,7 +231,9 @@ pub(crate) fn mcp_servers(file: Option<&Path>) -> Result<Vec<ServerSpec>, CliErr
     let hint = "the file is a JSON object `{\"mcpServers\": {\"name\": {\"command\": …, \"args\": […]}}}`";
     let config =
         McpConfig::parse(&text, &file.display().to_string()).map_err(|e| CliError::usage(chain(&e)).hint(hint))?;
-    let config = config.expand(crate::env::var).map_err(|e| CliError::usage(chain(&e)))?;
+    let config = config.expand(crate::env::var).map_err(|e| {
+        CliError::usage(chain(&e)).hint("the file may name variables of this program's environment as `${NAME}`")
+    })?;
     let inherited = crate::env::for_tool_servers();
     let servers = config.servers.into_iter().map(|(name, reach)| {
         let reach = match reach {

@@ -61,9 +61,9 @@ impl CliError {
     }
 
     pub(crate) fn print(&self) {
-        eprintln!("error: {}", plain(&self.message));
+        crate::output::tell(&format!("error: {}", plain(&self.message)));
         if let Some(hint) = &self.hint {
-            eprintln!("hint: {}", plain(hint));
+            crate::output::tell(&format!("hint: {}", plain(hint)));
         }
     }
 
@@ -134,7 +134,9 @@ impl From<LockError> for CliError {
         match error {
             LockError::Held { .. } => Self::new(WAITING, message)
                 .hint("wait for it, or end that process and run `ua resume` again; nothing was changed"),
-            LockError::Io { .. } => Self::storage(message),
+            LockError::Io { .. } => {
+                Self::storage(message).hint("make that folder writable, then `ua resume last`; nothing was sent")
+            }
         }
     }
 }

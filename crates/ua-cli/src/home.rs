@@ -28,6 +28,10 @@ impl Home {
         let root = root.map_or_else(|| PathBuf::from("AGENT_RUN_WORKSPACES"), Path::to_path_buf);
         let root =
             std::path::absolute(&root).map_err(|e| CliError::usage(format!("cannot use {}: {e}", root.display())))?;
+        if root.to_str().is_none() {
+            return Err(CliError::usage(format!("cannot use {}: its name is no UTF-8 text", root.display()))
+                .hint("choose another folder with --root; its path is stored as text"));
+        }
         let database = match crate::env::var("UA_RUNTIME_DB_PATH") {
             Some(path) => std::path::absolute(&path)
                 .map_err(|e| CliError::usage(format!("cannot use UA_RUNTIME_DB_PATH={path}: {e}")))?,
@@ -57,7 +61,9 @@ impl Home {
                 .hint("choose another folder with --root")
         })?;
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
-        let expected = !self.database.exists() && self.has_workspaces();
+        // A file that was emptied is as good as gone.
+        let is_gone = fs::metadata(&self.database).map_or(true, |file| file.len() == 0);
+        let expected = is_gone && self.has_workspaces();
         let config = SqliteConfig { expected_existing: expected, ..SqliteConfig::new(&self.database) };
         SqliteStore::open(config).map_err(|error| {
             let failure = CliError::store(&format!("open the runtime database {}", self.database.display()), &error);

@@ -10,10 +10,6 @@ use crate::error::{CliError, FAILED};
 /// Makes foreign text harmless for a terminal: control characters (escape sequences among them), bidirectional overrides
 /// and zero-width characters are shown as what they are. Line breaks and tabs stay.
 pub(crate) fn plain(text: &str) -> String {
-    let is_hidden = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
-    };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if is_hidden(c) {
@@ -23,6 +19,11 @@ pub(crate) fn plain(text: &str) -> String {
         }
     }
     out
+}
+
+fn is_hidden(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t')
+        || matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
 }
 
 /// The same on one line, cut to `width` characters.
@@ -51,7 +52,27 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|e| CliError::new(FAILED, format!("cannot write JSON: {e}")))?;
-    print(&format!("{text}\n"))
+    print(&format!("{}\n", plain_json(&text)))
+}
+
+/// JSON in which no character drives a terminal: what may stand unescaped in a string, and should not be seen raw, is escaped.
+fn plain_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) {
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Tells a person something on standard error. A terminal that went away, or a log on a full disk, is no reason to end a run.
+pub(crate) fn tell(text: &str) {
+    let mut out = io::stderr().lock();
+    // Nobody is left who could be told that this failed.
+    writeln!(out, "{text}").ok();
 }
 
 /// Writes a table that fits the terminal; every cell is foreign text.
@@ -77,5 +98,6 @@ mod tests {
     fn foreign_text_cannot_drive_the_terminal() {
         assert_eq!(plain("a\u{1b}[2Jb\u{202e}c\nd"), "a\\u{1b}[2Jb\\u{202e}c\nd");
         assert_eq!(line("one\ntwo three", 7), "one tw…");
+        assert_eq!(plain_json("{\"a\": \"b\u{202e}\u{9b}c\"}"), r#"{"a": "b\u202e\u009bc"}"#);
     }
 }

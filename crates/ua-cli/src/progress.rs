@@ -31,7 +31,7 @@ impl Progress {
         if let Some(text) = self.line_for(signal) {
             let now = self.env.now();
             if !self.quiet {
-                eprintln!("[{}] {text}", clock(now.since(self.started_at)));
+                crate::output::tell(&format!("[{}] {text}", clock(now.since(self.started_at))));
             }
             self.keep("run.log", &format!("{now} {text}"));
         }

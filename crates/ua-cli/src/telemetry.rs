@@ -6,8 +6,12 @@ use tracing_subscriber::EnvFilter;
 pub(crate) fn init() {
     let filter = crate::env::var("UA_LOG").unwrap_or_else(|| "warn".to_owned());
     let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new("warn"));
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_ansi(false);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_ansi(false)
+        .log_internal_errors(false);
     // A second initialisation (a test that calls `main` twice) keeps the first.
     let _already_set = subscriber.try_init().is_err();
 }

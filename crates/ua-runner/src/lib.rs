@@ -19,6 +19,8 @@ mod host;
 mod interrupt;
 mod lock;
 mod machine;
+#[cfg(test)]
+mod machine_tests;
 mod recover;
 mod watch;
 mod workspace;

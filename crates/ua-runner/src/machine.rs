@@ -439,6 +439,7 @@ impl RunMachine {
         State::Reserving
     }
 
+    /// Tool calls are not among these: a run that used them all may still say its last word.
     fn budget_stop(&self) -> Option<State> {
         let limits = &self.limits;
         if let Some(max) = limits.max_turns.filter(|max| self.committed >= *max) {
@@ -446,9 +447,6 @@ impl RunMachine {
         }
         if let Some(max) = limits.max_tokens.filter(|max| self.tokens >= *max) {
             return Some(Self::over_budget("max_tokens", max));
-        }
-        if let Some(max) = limits.max_tool_calls.filter(|max| self.tool_calls >= *max) {
-            return Some(Self::over_budget("max_tool_calls", max));
         }
         let max = limits.max_held_millis.filter(|max| self.held_millis >= *max)?;
         Some(Self::over_budget("max_wallclock_minutes", max / 60_000))

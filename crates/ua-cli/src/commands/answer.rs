@@ -23,7 +23,7 @@ pub(crate) async fn list(home: &Home, args: QuestionsArgs) -> Result<u8, CliErro
         return Ok(OK);
     }
     if open.is_empty() {
-        eprintln!("nothing waits for an answer");
+        crate::output::tell("nothing waits for an answer");
     }
     for question in &open {
         let state = match question.status {
@@ -50,7 +50,7 @@ pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
     let question = find::question(&store, &args.question).await?;
     insert(&store, &question, choice, args.proof, args.text).await?;
     crate::home::close(store);
-    eprintln!("answered; go on with `ua resume {}`", question.run_id);
+    crate::output::tell(&format!("answered; go on with `ua resume {}`", question.run_id));
     Ok(OK)
 }
 

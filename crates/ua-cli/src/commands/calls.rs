@@ -149,7 +149,7 @@ async fn resolve(home: &Home, args: &ResolveArgs) -> Result<u8, CliError> {
     let question = question_about(&store, &call).await?;
     super::answer::insert(&store, &question, choice, args.proof.clone(), None).await?;
     crate::home::close(store);
-    eprintln!("answered; go on with `ua resume {}`", call.run_id);
+    crate::output::tell(&format!("answered; go on with `ua resume {}`", call.run_id));
     Ok(OK)
 }
 

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ua_core::{RunStop, Trace};
+use ua_core::{Env, RunStatus, RunStop, Trace};
 use ua_gateway::{Fence, StopSignal, ToolTransport as _};
 use ua_runner::{
-    Conclusion, DrainTimes, Interrupts, RunLock, Workspace, drive, owner_stamp, park_for_orphan, park_for_tool_server,
+    Conclusion, DrainTimes, Interrupts, RunError, RunLock, Workspace, drive, owner_stamp, park_for_orphan,
+    park_for_tool_server,
 };
-use ua_store::RunRecord;
+use ua_store::{RunEnd, RunLease, RunRecord, Store};
 use ua_store_sqlite::SqliteStore;
 
 use crate::compose::{self, Launch};
@@ -44,14 +45,17 @@ pub(crate) async fn execute(
         port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
     let workspace = Workspace::open(Path::new(&run.workspace_dir))?;
     summary::write_restart_file(home, &run)?;
-    eprintln!("run {} · workspace {}", run.run_id, run.workspace_dir);
+    crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
 
     let transport = compose::tool_servers(home, &run, launch, &env)?;
+    let mut is_driven = false;
     let driven = match transport.fence_earlier().await {
         Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, &env, &detail).await,
-        Fence::Gone => match transport.list().await {
-            Err(error) => park_for_tool_server(port.as_ref(), &lease, &env, &chain(&error)).await,
-            Ok(specs) => {
+        Fence::Gone => match until_stopped(transport.list(), &stop).await {
+            None => park_for_signal(port.as_ref(), &lease, &env).await,
+            Some(Err(error)) => park_for_tool_server(port.as_ref(), &lease, &env, &chain(&error)).await,
+            Some(Ok(specs)) => {
+                is_driven = true;
                 let wiring = compose::Wiring {
                     run: &run,
                     launch,
@@ -61,7 +65,7 @@ pub(crate) async fn execute(
                     transport: transport.clone(),
                     specs,
                     watcher: progress::watcher(workspace.clone(), env.clone(), quiet),
-                    workspace,
+                    workspace: workspace.clone(),
                     env: env.clone(),
                     stop,
                     seams: &seams,
@@ -75,11 +79,16 @@ pub(crate) async fn execute(
     let code = match driven {
         Ok((conclusion, run)) => {
             let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
-            // The run's end is stored; a file that only repeats it must not turn it into a failure.
+            // The run's end is stored; a file or a terminal that only repeats it must not turn it into a failure.
+            if !is_driven && ua_runner::write_conclusion(&workspace, &records).is_err() {
+                tracing::warn!("the completion file could not be written");
+            }
             if summary::write_restart_file(home, &records.run).is_err() {
                 tracing::warn!("RESTART.md could not be written");
             }
-            summary::print(home, &records)?;
+            if let Err(error) = summary::print(home, &records) {
+                error.print();
+            }
             Ok(exit_code(&conclusion))
         }
         Err(error) => Err(CliError::from(error)),
@@ -89,6 +98,32 @@ pub(crate) async fn execute(
         crate::home::close(store);
     }
     code
+}
+
+/// Waits for `work`, unless a signal asks the process to stop first.
+async fn until_stopped<T>(work: impl Future<Output = T>, stop: &StopSignal) -> Option<T> {
+    tokio::select! {
+        done = work => Some(done),
+        () = stop.stopping() => None,
+    }
+}
+
+/// Parks a run that was interrupted before its tool servers had started: nothing was sent.
+async fn park_for_signal(store: &dyn Store, lease: &RunLease, env: &Env) -> Result<(Conclusion, RunRecord), RunError> {
+    let (reason, detail) = (RunStop::Interrupt, "a signal asked the process to stop".to_owned());
+    let end = RunEnd {
+        status: RunStatus::Stopped,
+        stop_reason: Some(reason),
+        detail: Some(detail.clone()),
+        final_output: None,
+        final_artifact_ref: None,
+        step_end: None,
+        held_millis: 0,
+        at: env.now(),
+    };
+    let parked = store.end_run(lease, end).await;
+    let run = parked.map_err(|source| RunError::Store { doing: "park the run", source })?;
+    Ok((Conclusion::Stopped { reason, detail }, run))
 }
 
 fn exit_code(conclusion: &Conclusion) -> u8 {

@@ -15,7 +15,10 @@ use super::execute;
 
 pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     let wanted = args.run_id.as_deref().map(RunId::parse).transpose();
-    let wanted = wanted.map_err(|e| CliError::usage(format!("cannot use --run-id: {e}")))?;
+    let wanted = wanted.map_err(|e| {
+        CliError::usage(format!("cannot use --run-id: {e}"))
+            .hint("leave --run-id out, and the run gets a name of its own")
+    })?;
     let Some(file) = &args.file else {
         // `--resume` without a file: clap made sure that a run is named.
         let name = args.run_id.as_deref().unwrap_or("last");
@@ -108,7 +111,9 @@ fn read_job(file: &Path) -> Result<RunSpec, CliError> {
             SpecError::UnknownField { .. } => {
                 failure.hint("docs/guide/job-file.md lists every field; nothing was started")
             }
-            SpecError::Invalid { .. } => failure,
+            SpecError::Invalid { .. } => {
+                failure.hint("docs/guide/job-file.md says what the field takes; nothing was started")
+            }
         }
     })
 }

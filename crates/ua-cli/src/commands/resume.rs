@@ -70,7 +70,7 @@ async fn finished(home: &Home, run: &RunRecord) -> Result<u8, CliError> {
             ua_runner::write_conclusion(&workspace, &records)?;
         }
     }
-    eprintln!("run {} is finished already; nothing was run", run.run_id);
+    crate::output::tell(&format!("run {} is finished already; nothing was run", run.run_id));
     summary::print(home, &records)?;
     Ok(if run.status == RunStatus::Succeeded { OK } else { FAILED })
 }

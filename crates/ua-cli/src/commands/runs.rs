@@ -108,6 +108,6 @@ async fn cancel(home: &Home, name: &str, reason: &str) -> Result<u8, CliError> {
     } else {
         format!("no process drives it; `ua resume {}` ends it", found.run_id)
     };
-    eprintln!("asked run {} to end: {when}", found.run_id);
+    crate::output::tell(&format!("asked run {} to end: {when}", found.run_id));
     Ok(OK)
 }

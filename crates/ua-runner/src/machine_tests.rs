@@ -1,0 +1,298 @@
+//! The machine's table, by feeding it events.
+
+use ua_core::{Block, CallId, CallStatus, Env, ModelTurn, Resolution, RunStop, StopReason, ToolUse, Usage};
+use ua_gateway::Dispatched;
+use ua_store::{CallRecord, QuestionKind};
+
+use crate::machine::{
+    Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure,
+};
+
+fn id(n: u32) -> CallId {
+    CallId::parse(&format!("call_{n}")).unwrap()
+}
+
+fn call(n: u32, has_effect: bool) -> OpenCall {
+    OpenCall { call_id: id(n), has_effect, is_settled: false, has_failed: false }
+}
+
+fn reply(stop_reason: StopReason, asks: bool) -> Box<ModelTurn> {
+    let mut blocks = vec![Block::text("words")];
+    if asks {
+        blocks.push(Block::ToolUse(ToolUse { id: "t".into(), name: "x".into(), input: serde_json::json!({}) }));
+    }
+    let usage = Some(Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() });
+    Box::new(ModelTurn { blocks, stop_reason, usage, model: "m".into(), response_id: None })
+}
+
+/// A settled row; only what the machine reads is of interest.
+fn settled(n: u32, status: CallStatus, has_effect: bool) -> Dispatched {
+    let mut policy = ua_core::CallPolicy::unclassified();
+    if !has_effect {
+        policy.class = ua_core::SideEffectClass::ReadOnly;
+    }
+    let now = Env::simulated(1).now();
+    Dispatched::Settled(Box::new(CallRecord {
+        call_id: id(n),
+        run_id: ua_core::RunId::parse("run_1").unwrap(),
+        root_run_id: ua_core::RunId::parse("run_1").unwrap(),
+        step_id: ua_core::StepId::parse("step_1").unwrap(),
+        position: ua_core::Position { turn: 1, ordinal: n },
+        created_at: now,
+        updated_at: now,
+        tool_use_id: format!("t{n}"),
+        name: ua_core::ToolName::qualified(ua_core::ToolNamespace::Mcp, "s", "x"),
+        arguments: serde_json::Value::Null,
+        args_hash: ua_core::sha256(""),
+        tool_digest: None,
+        policy,
+        status,
+        attempt: 1,
+        idempotency_key: None,
+        scope: None,
+        file_digests: std::collections::BTreeMap::new(),
+        possible_effect: None,
+        resolution: None::<Resolution>,
+        deduplicated_from: None,
+        replay_status: None,
+        external_correlation_id: None,
+        error_code: None,
+        error_detail: Some("boom".into()),
+    }))
+}
+
+fn ok(n: u32) -> Dispatched {
+    settled(n, CallStatus::Succeeded, true)
+}
+
+/// Feeds events and collects the commands in between, the last one included.
+fn feed(machine: &mut RunMachine, events: impl IntoIterator<Item = Event>) -> Vec<Command> {
+    let mut commands = vec![machine.command()];
+    for event in events {
+        machine.apply(event).unwrap();
+        commands.push(machine.command());
+    }
+    commands
+}
+
+/// Brings a fresh machine to where the reply with these calls is recorded.
+fn recorded(limits: Limits, calls: Vec<OpenCall>) -> RunMachine {
+    let mut machine = RunMachine::new(limits, Start::fresh());
+    let asks = !calls.is_empty();
+    let events = [Event::Reserved, Event::Thought(Ok(reply(StopReason::ToolUse, asks))), Event::Recorded(calls)];
+    feed(&mut machine, events);
+    machine
+}
+
+fn dispatches(commands: &[Command]) -> Vec<Vec<CallId>> {
+    commands
+        .iter()
+        .filter_map(|command| if let Command::Dispatch { calls, .. } = command { Some(calls.clone()) } else { None })
+        .collect()
+}
+
+#[test]
+fn reads_run_together_and_every_effect_alone_and_in_order() {
+    let mut machine = recorded(
+        Limits::default(),
+        vec![call(1, false), call(2, false), call(3, true), call(4, true), call(5, false), call(6, false)],
+    );
+    let read = |n| settled(n, CallStatus::Succeeded, false);
+    let commands = feed(
+        &mut machine,
+        [
+            Event::Dispatched(vec![read(1), read(2)]),
+            Event::Dispatched(vec![ok(3)]),
+            Event::Dispatched(vec![ok(4)]),
+            Event::Dispatched(vec![read(5), read(6)]),
+        ],
+    );
+    assert_eq!(dispatches(&commands), [vec![id(1), id(2)], vec![id(3)], vec![id(4)], vec![id(5), id(6)]]);
+    assert_eq!(commands.last(), Some(&Command::Commit { turn: 1 }));
+}
+
+#[test]
+fn effects_after_a_failed_effect_are_cancelled_and_reads_still_run() {
+    let mut machine = recorded(Limits::default(), vec![call(1, true), call(2, true), call(3, false), call(4, true)]);
+    let commands = feed(
+        &mut machine,
+        [
+            Event::Dispatched(vec![settled(1, CallStatus::FailedReported, true)]),
+            Event::Cancelled,
+            Event::Dispatched(vec![settled(3, CallStatus::Succeeded, false)]),
+        ],
+    );
+    assert_eq!(commands[1], Command::CancelAfterFailure { calls: vec![id(2), id(4)], failed: id(1) });
+    assert_eq!(dispatches(&commands), [vec![id(1)], vec![id(3)]]);
+    assert_eq!(commands.last(), Some(&Command::Commit { turn: 1 }));
+}
+
+#[test]
+fn a_failed_read_cancels_nothing() {
+    let mut machine = recorded(Limits::default(), vec![call(1, false), call(2, true)]);
+    let commands = feed(&mut machine, [Event::Dispatched(vec![settled(1, CallStatus::FailedReported, false)])]);
+    assert_eq!(dispatches(&commands), [vec![id(1)], vec![id(2)]]);
+}
+
+#[test]
+fn an_open_turn_is_finished_before_the_model_is_asked_again() {
+    let settled_call = OpenCall { is_settled: true, ..call(1, true) };
+    let open = OpenTurn {
+        turn: 3,
+        stop_reason: StopReason::ToolUse,
+        text: String::new(),
+        calls: vec![settled_call, call(2, true)],
+    };
+    let start = Start { committed: 2, open: Some(open), is_resume: true, ..Start::fresh() };
+    let mut machine = RunMachine::new(Limits::default(), start);
+    let commands = feed(
+        &mut machine,
+        [Event::Dispatched(vec![ok(2)]), Event::Committed { held_millis: 1 }, Event::ReplayFinished],
+    );
+    let dispatch = Command::Dispatch { calls: vec![id(2)], has_effect: true };
+    let rest = [Command::Commit { turn: 3 }, Command::FinishReplay { note: true }, Command::Reserve { turn: 4 }];
+    assert_eq!(commands[0], dispatch);
+    assert_eq!(commands[1..], rest);
+}
+
+#[test]
+fn a_failure_that_a_crash_left_behind_still_cancels_what_follows() {
+    let failed = OpenCall { is_settled: true, has_failed: true, ..call(1, true) };
+    let open =
+        OpenTurn { turn: 1, stop_reason: StopReason::ToolUse, text: String::new(), calls: vec![failed, call(2, true)] };
+    let mut machine = RunMachine::new(Limits::default(), Start { open: Some(open), is_resume: true, ..Start::fresh() });
+    assert_eq!(machine.command(), Command::CancelAfterFailure { calls: vec![id(2)], failed: id(1) });
+}
+
+#[test]
+fn a_last_word_is_checked_against_the_evidence_and_missing_things_are_told_three_times() {
+    let mut machine = RunMachine::new(Limits { ask_on_repeated_failures: true, ..Limits::default() }, Start::fresh());
+    for nudge in 0..4 {
+        feed(
+            &mut machine,
+            [
+                Event::Reserved,
+                Event::Thought(Ok(reply(StopReason::EndTurn, false))),
+                Event::Recorded(Vec::new()),
+                Event::Committed { held_millis: 0 },
+            ],
+        );
+        assert_eq!(machine.command(), Command::CheckEvidence);
+        machine.apply(Event::Evidence(Err("the e-mail".into()))).unwrap();
+        if nudge < 3 {
+            assert_eq!(machine.command(), Command::Guide { text: Guidance::Missing("the e-mail".into()) });
+            machine.apply(Event::Guided).unwrap();
+        }
+    }
+    assert!(
+        matches!(machine.command(), Command::Ask { kind: QuestionKind::MissingEvidence, text } if text.contains("the e-mail"))
+    );
+}
+
+#[test]
+fn a_run_without_people_fails_instead_of_asking() {
+    let start = Start { last_word: Some("done".into()), committed: 1, ..Start::fresh() };
+    let mut machine = RunMachine::new(Limits { max_turns: Some(9), ..Limits::default() }, start);
+    for _ in 0..3 {
+        machine.apply(Event::Evidence(Err("x".into()))).unwrap();
+        let events = [
+            Event::Guided,
+            Event::Reserved,
+            Event::Thought(Ok(reply(StopReason::EndTurn, false))),
+            Event::Recorded(Vec::new()),
+            Event::Committed { held_millis: 0 },
+        ];
+        feed(&mut machine, events);
+    }
+    machine.apply(Event::Evidence(Err("x".into()))).unwrap();
+    assert!(matches!(machine.command(), Command::Stop(Conclusion::Failed { .. })));
+}
+
+#[test]
+fn a_cut_reply_is_continued() {
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    let events = [
+        Event::Reserved,
+        Event::Thought(Ok(reply(StopReason::MaxTokens, false))),
+        Event::Recorded(Vec::new()),
+        Event::Committed { held_millis: 0 },
+    ];
+    let commands = feed(&mut machine, events);
+    assert_eq!(commands.last(), Some(&Command::Guide { text: Guidance::Continue }));
+}
+
+fn stop_reason(command: &Command) -> Option<RunStop> {
+    if let Command::Stop(Conclusion::Stopped { reason, .. }) = command { Some(*reason) } else { None }
+}
+
+#[test]
+fn a_reply_that_exceeds_the_call_budget_is_recorded_and_nothing_of_it_is_sent() {
+    let mut machine =
+        recorded(Limits { max_tool_calls: Some(1), ..Limits::default() }, vec![call(1, false), call(2, true)]);
+    assert_eq!(stop_reason(&machine.command()), Some(RunStop::Budget));
+}
+
+#[test]
+fn a_run_that_used_all_its_calls_may_still_say_its_last_word() {
+    let limits = Limits { max_tool_calls: Some(3), ..Limits::default() };
+    let mut machine = RunMachine::new(limits, Start { committed: 1, tool_calls: 3, ..Start::fresh() });
+    assert_eq!(machine.command(), Command::Reserve { turn: 2 });
+}
+
+#[test]
+fn budgets_stop_between_turns() {
+    let cases = [
+        (Limits { max_turns: Some(2), ..Limits::default() }, Start { committed: 2, ..Start::fresh() }),
+        (Limits { max_tokens: Some(10), ..Limits::default() }, Start { tokens: 10, ..Start::fresh() }),
+        (
+            Limits { max_held_millis: Some(60_000), ..Limits::default() },
+            Start { held_millis: 60_000, ..Start::fresh() },
+        ),
+    ];
+    for (limits, start) in cases {
+        let mut machine = RunMachine::new(limits.clone(), start);
+        assert_eq!(stop_reason(&machine.command()), Some(RunStop::Budget), "{limits:?}");
+    }
+}
+
+#[test]
+fn equal_errors_in_a_row_are_bounded() {
+    let limits = Limits { max_same_error_repeats: Some(2), ask_on_repeated_failures: true, ..Limits::default() };
+    let mut machine = RunMachine::new(limits, Start::fresh());
+    for _ in 0..3 {
+        let events = [
+            Event::Reserved,
+            Event::Thought(Ok(reply(StopReason::ToolUse, true))),
+            Event::Recorded(vec![call(1, true)]),
+            Event::Dispatched(vec![settled(1, CallStatus::FailedReported, true)]),
+            Event::Committed { held_millis: 0 },
+        ];
+        feed(&mut machine, events);
+    }
+    assert!(matches!(machine.command(), Command::Ask { kind: QuestionKind::RepeatedFailures, .. }));
+}
+
+#[test]
+fn stops_are_values_and_what_is_ended_stays_ended() {
+    let failure = ThinkFailure { message: "unreachable".into() };
+    let cases = [
+        (Event::Interrupted, RunStop::Interrupt),
+        (Event::Thought(Err(failure)), RunStop::Provider),
+        (Event::ToolServerDown { detail: "gone".into() }, RunStop::ToolServer),
+    ];
+    for (event, reason) in cases {
+        let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+        machine.apply(Event::Reserved).unwrap();
+        machine.apply(event).unwrap();
+        assert_eq!(stop_reason(&machine.command()), Some(reason));
+        machine.apply(Event::CancelAsked).unwrap();
+        assert_eq!(stop_reason(&machine.command()), Some(reason));
+    }
+}
+
+#[test]
+fn an_event_that_nothing_asked_for_is_a_bug_and_changes_nothing() {
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    assert!(machine.apply(Event::Committed { held_millis: 0 }).is_err());
+    assert_eq!(machine.command(), Command::Reserve { turn: 1 });
+}

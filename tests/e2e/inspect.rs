@@ -1,0 +1,221 @@
+//! Commands that look: stable fields for machines, text that a terminal can be trusted with for people.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+/// A run with a read and an effect, whose texts try to drive the terminal.
+fn hostile_run(env: &TestEnv) {
+    let text = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}hello";
+    let turns = json!([
+        {"text": text, "tools": [{"name": "mcp__forum__get_page", "input": {"text": text}}]},
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}, {"name": format!("tool{text}"), "input": {"text": text}}]},
+        {"text": format!("Done. {text}")},
+    ]);
+    let job = env.job(&json!({"objective": format!("Look. {text}"), "tools": {"builtin": false}}), &turns);
+    let output = env.run(&["job", &job, "--run-id", "r"]).code(0);
+    is_plain("job", &output.stdout);
+    is_plain("job", &output.stderr);
+}
+
+#[track_caller]
+fn is_plain(what: &str, text: &str) {
+    let hidden: BTreeSet<char> =
+        text.chars().filter(|c| (c.is_control() && !"\n\t".contains(*c)) || *c == '\u{202e}').collect();
+    assert!(hidden.is_empty(), "{what} printed {hidden:?}: {text:?}");
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn nothing_that_a_tool_or_model_says_drives_the_terminal() {
+    let env = env().with_forum();
+    hostile_run(&env);
+    let call = env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'get_page'");
+    let commands: [&[&str]; 9] = [
+        &["runs", "list"],
+        &["runs", "list", "--json"],
+        &["runs", "show", "r"],
+        &["runs", "show", "r", "--json"],
+        &["calls", "list", "--run", "r"],
+        &["calls", "list", "--json"],
+        &["calls", "show", &call],
+        &["calls", "show", &call, "--json"],
+        &["resume", "r"],
+    ];
+    for command in commands {
+        let output = env.run(command).code(0);
+        is_plain(&command.join(" "), &output.stdout);
+        is_plain(&command.join(" "), &output.stderr);
+    }
+    // Errors quote what they were given.
+    let output = env.run(&["runs", "show", "\u{1b}[2J"]).code(2);
+    is_plain("an error", &output.stderr);
+    let output = env.run(&["job", "\u{1b}[2J.json"]).code(2);
+    is_plain("an error", &output.stderr);
+    env.write("work/bad.json", "{\"\u{202e}objectve\": 1}");
+    let output = env.run(&["job", "bad.json"]).code(2);
+    is_plain("an error", &output.stderr);
+}
+
+#[test]
+fn files_for_people_are_plain_too() {
+    let env = env().with_forum();
+    hostile_run(&env);
+    for name in ["run.log", "transcript.md", "session_summary.txt", "job_completion_r.md"] {
+        is_plain(name, &std::fs::read_to_string(env.workspace().join(name)).unwrap());
+    }
+}
+
+#[test]
+fn runs_are_listed_with_stable_fields() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}, "job_key": "k"}), &json!([{"text": "Nothing to do."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    let listed = env.run(&["runs", "list", "--json"]).code(0).json();
+    assert_eq!(
+        keys(&listed[0]),
+        [
+            "created_at",
+            "job_key",
+            "job_path",
+            "objective",
+            "parent_run_id",
+            "run_id",
+            "shown_status",
+            "status",
+            "status_detail",
+            "stop_reason",
+            "turn_index",
+            "updated_at",
+            "workspace_dir",
+        ]
+    );
+    assert_eq!(
+        (&listed[0]["run_id"], &listed[0]["status"], &listed[0]["job_key"]),
+        (&json!("r"), &json!("succeeded"), &json!("k"))
+    );
+    env.run(&["runs", "list"]).code(0).shows(&["RUN", "STATUS", "r ", "succeeded", "Do what the test says."]);
+    let shown = env.run(&["runs", "show", "last", "--json"]).code(0).json();
+    assert_eq!(shown["run"]["run_id"], "r");
+    for part in ["calls", "messages", "questions", "receipts", "run", "turns"] {
+        assert!(!shown[part].is_null(), "{part} is missing: {:?}", keys(&shown));
+    }
+    env.run(&["runs", "show", "r"]).code(0).shows(&[
+        "succeeded · run r",
+        "Nothing to do.",
+        "Turns          1",
+        "Calls          none",
+    ]);
+}
+
+#[test]
+fn calls_are_shown_with_attempts_receipt_and_history() {
+    let env = env().with_forum();
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]}, {"text": "Posted."}]);
+    env.run(&["job", &env.job(&json!({"tools": {"builtin": false}}), &turns), "--run-id", "r"]).code(0);
+    let listed = env.run(&["calls", "list", "--run", "r", "--json"]).code(0).json();
+    let fields = keys(&listed[0]);
+    for field in [
+        "tool_call_id",
+        "tool_name",
+        "status",
+        "arguments",
+        "idempotency_key",
+        "side_effect_class",
+        "attempt",
+        "replay_policy",
+    ] {
+        assert!(fields.contains(&field), "{field} is missing: {fields:?}");
+    }
+    let id = listed[0]["tool_call_id"].as_str().unwrap();
+    let shown = env.run(&["calls", "show", id, "--json"]).code(0).json();
+    assert_eq!(shown["tool_call_id"], id);
+    assert_eq!((shown["attempts"].as_array().unwrap().len(), shown["events"].as_array().unwrap().len()), (1, 3));
+    assert!(shown["receipt"].to_string().contains("posted"));
+    // The beginning of an id is enough.
+    let output = env.run(&["calls", "show", &id[..id.len() - 2]]).code(0);
+    output.shows(&[
+        id,
+        "mcp__forum__post_comment",
+        "external",
+        "hold",
+        "posted",
+        "planned → prepared",
+        "running → succeeded",
+    ]);
+    env.run(&["calls", "list"]).code(0).shows(&[id, "post_comment", "succeeded"]);
+    let none = env.run(&["calls", "list", "--unknown", "--json"]).code(0).json();
+    assert_eq!(none, json!([]));
+    env.run(&["questions"]).code(0).says(&["nothing waits for an answer"]);
+    assert_eq!(env.run(&["questions", "--json"]).code(0).json(), json!([]));
+}
+
+#[test]
+fn tools_are_listed_and_explained() {
+    let env = env().with_forum();
+    let listed = env.run(&["tools", "list", "--json"]).code(0).json();
+    let class = |name: &str| {
+        let row = listed.as_array().unwrap().iter().find(|row| row["name"] == name);
+        row.map(|row| (row["policy"]["class"].clone(), row["policy"]["on_unknown"].clone()))
+    };
+    assert_eq!(class("mcp__forum__post_comment"), Some((json!("external"), json!("hold"))));
+    assert_eq!(class("mcp__forum__get_page"), Some((json!("read_only"), json!("redo"))));
+    assert_eq!(class("mcp__ua__send_email"), Some((json!("external"), json!("redo_keyed"))));
+    env.run(&["tools", "list"]).code(0).shows(&["TOOL", "mcp__forum__post_comment", "external"]);
+    env.run(&["tools", "explain", "post_comment"]).code(0).shows(&["post_comment", "external", "hold"]);
+    env.run(&["tools", "explain", "nothing"]).refused(2, &["`nothing`", "ua tools list"]);
+    let policy = env.write(
+        "work/policy.toml",
+        "[[rule]]\nid = \"mine\"\nname = \"post_comment\"\nside_effect_class = \"read_only\"\n",
+    );
+    env.run(&["tools", "explain", "post_comment", "--policy", &policy]).code(0).shows(&["mine", "read_only"]);
+    // Looking leaves nothing behind.
+    assert!(!env.root().exists());
+}
+
+#[test]
+fn help_has_an_example_and_a_bare_job_exits_with_it() {
+    let env = env();
+    env.run_bare(&["job"]).code(2).says(&["Examples:", "ua job report.json", "Usage: ua job"]);
+    env.run(&["job", "--help"]).code(0).shows(&["Examples:", "ua job report.json", "objective"]);
+    env.run(&["--help"]).code(0).shows(&["Examples:", "Exit codes:", "ANTHROPIC_API_KEY"]);
+    for command in ["resume", "runs", "calls", "questions", "answer", "tools"] {
+        env.run(&[command, "--help"]).code(0).shows(&["Usage: ua "]);
+    }
+    env.run(&["resum"]).code(2).says(&["resum", "'resume'"]);
+    assert!(!env.root().exists());
+}
+
+#[test]
+fn a_question_about_hostile_arguments_is_plain() {
+    let env = env().with_forum();
+    let text = "\u{1b}[2J\u{9b}31m\u{202e}hello";
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    let commands: [&[&str]; 5] = [
+        &["resume", "r"],
+        &["questions"],
+        &["questions", "--json"],
+        &["runs", "show", "r"],
+        &["calls", "list", "--unknown", "--json"],
+    ];
+    for command in commands {
+        let output = env.run(command);
+        assert!(output.stdout.contains("hello"), "{}", output.shown());
+        is_plain(&command.join(" "), &output.stdout);
+        is_plain(&command.join(" "), &output.stderr);
+    }
+    // Escaped, the arguments are still what they were.
+    let listed = env.run(&["calls", "list", "--unknown", "--json"]).code(0).json();
+    assert_eq!(listed[0]["arguments"]["text"], text);
+}

@@ -1,0 +1,269 @@
+//! Killed and resumed: what goes on by itself, what is asked about, and what each answer leads to.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use ua_e2e::{Output, TestEnv, until};
+
+use super::env;
+
+/// A comment, and a notification after it.
+fn turns() -> Value {
+    json!([
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]},
+        {"tools": [{"name": "mcp__ua__notify", "input": {"title": "Posted", "message": "The comment is out."}}]},
+        {"text": "Done."},
+    ])
+}
+
+/// A run that was killed between the comment and its receipt, resumed once: it waits for an answer.
+fn in_doubt(env: &TestEnv) -> Output {
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    assert_eq!(env.calls(), ["post_comment running"]);
+    let output = env.run(&["resume", "r"]).code(75);
+    assert_eq!((env.run_status().as_str(), env.comments().len()), ("waiting_for_human", 1));
+    output
+}
+
+fn call_id(env: &TestEnv) -> String {
+    env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'post_comment'")
+}
+
+fn question_id(env: &TestEnv) -> String {
+    env.value("SELECT question_id FROM questions")
+}
+
+#[test]
+fn a_kill_during_a_harmless_command_needs_nobody() {
+    let env = env();
+    let sleep = |span: &str| json!({"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["sleep", span]}}]});
+    let turns = json!([sleep("600"), {"text": "Slept."}]);
+    let job = env.job(&json!({"tools": {"run_command": true}}), &turns);
+    let process = env.start(&["job", &job, "--run-id", "r"]);
+    until("the command to run", || env.try_rows("SELECT status FROM tool_calls") == ["running"]);
+    process.signal(Signal::KILL);
+    process.wait().killed();
+    env.run(&["runs", "list"]).code(0).shows(&["crashed"]);
+
+    // What is stored is replayed, so the second life sleeps as long: it is enough to see it send the call again.
+    let mut process = env.start(&["resume", "r"]);
+    until("the second attempt", || env.try_rows("SELECT attempt, status FROM tool_calls") == ["2 running"]);
+    assert!(!process.has_ended());
+    assert_eq!(env.rows("SELECT question_id FROM questions"), [""; 0]);
+    assert_eq!(env.value("SELECT replay_status FROM tool_calls"), "redone");
+}
+
+#[test]
+fn a_kill_during_a_short_command_ends_well_after_a_resume() {
+    let env = env();
+    let sleep = json!({"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["sleep", "0.1"]}}]});
+    let job = env.job(&json!({"tools": {"run_command": true}}), &json!([sleep, {"text": "Slept."}]));
+    env.run_killed_at("after:store.start_attempt:run_command", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "last"])
+        .code(0)
+        .says(&["resuming after turn 0, 1 call(s) in flight"])
+        .shows(&["succeeded · run r", "Slept."]);
+    assert_eq!(env.rows("SELECT attempt, status, replay_status FROM tool_calls"), ["2 succeeded redone"]);
+    assert!(
+        env.workspace().join("resume_packet_r.md").exists() && env.workspace().join("resume_packet_r.json").exists()
+    );
+}
+
+#[test]
+fn a_call_in_doubt_is_listed_and_asked_about() {
+    let env = env().with_forum();
+    let output = in_doubt(&env);
+    let call = call_id(&env);
+    output.shows(&[
+        "waiting for a person",
+        "Did `post_comment` happen?",
+        &format!("ua calls resolve {call} --happened"),
+        "ua resume r",
+    ]);
+
+    let listed = env.run(&["calls", "list", "--run", "r", "--unknown", "--json"]).code(0).json();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(listed[0]["tool_call_id"], call);
+    assert_eq!(listed[0]["tool_name"], "post_comment");
+    assert_eq!(listed[0]["status"], "unknown");
+    assert_eq!(listed[0]["arguments"], json!({"text": "hello"}));
+    env.run(&["questions"]).code(0).shows(&["Did `post_comment` happen?", &question_id(&env)]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["waiting_for_human", "1 unknown", "Did `post_comment` happen?"]);
+    assert_eq!((env.comments().len(), env.notifications().len()), (1, 0));
+}
+
+#[test]
+fn a_call_in_doubt_is_listed_before_anybody_resumed() {
+    let env = env().with_forum();
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    let listed = env.run(&["calls", "list", "--run", "r", "--unknown", "--json"]).code(0).json();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    env.run(&["calls", "resolve", &call_id(&env), "--happened"]).refused(2, &["running", "ua resume r"]);
+    assert_eq!(env.calls(), ["post_comment running"]);
+}
+
+#[test]
+fn it_happened_is_taken_as_the_receipt() {
+    for by_answer in [false, true] {
+        let env = env().with_forum();
+        in_doubt(&env);
+        let id = if by_answer { question_id(&env) } else { call_id(&env) };
+        let answer: &[&str] = if by_answer {
+            &["answer", &id, "happened", "--proof", "comment-77"]
+        } else {
+            &["calls", "resolve", &id, "--happened", "--proof", "comment-77"]
+        };
+        env.run(answer).code(0).says(&["ua resume r"]);
+        env.run(&["resume", "r"]).code(0).shows(&["succeeded · run r", "comment-77"]);
+        assert_eq!(env.effects(), [0, 0, 1, 1]);
+        assert_eq!(env.calls(), ["post_comment succeeded", "notify succeeded"]);
+        assert_eq!(
+            env.value("SELECT external_correlation_id FROM tool_calls WHERE tool_name = 'post_comment'"),
+            "comment-77"
+        );
+        assert_eq!(env.value("SELECT r.evidence FROM tool_receipts r JOIN tool_calls USING (tool_call_id) WHERE tool_name = 'post_comment'"), "reconciled");
+    }
+}
+
+#[test]
+fn execute_runs_it_once_more() {
+    for by_answer in [false, true] {
+        let env = env().with_forum();
+        in_doubt(&env);
+        let id = if by_answer { question_id(&env) } else { call_id(&env) };
+        let answer: &[&str] =
+            if by_answer { &["answer", &id, "execute"] } else { &["calls", "resolve", &id, "--execute"] };
+        env.run(answer).code(0);
+        env.run(&["resume", "r"]).code(0);
+        // It had happened, and the person said to do it again.
+        assert_eq!(env.effects(), [0, 0, 1, 2]);
+        assert_eq!(env.rows("SELECT attempt, status FROM tool_calls ORDER BY turn"), ["2 succeeded", "1 succeeded"]);
+    }
+}
+
+#[test]
+fn skip_leaves_it_and_tells_the_model() {
+    for by_answer in [false, true] {
+        let env = env().with_forum();
+        in_doubt(&env);
+        let id = if by_answer { question_id(&env) } else { call_id(&env) };
+        let answer: &[&str] = if by_answer { &["answer", &id, "skip"] } else { &["calls", "resolve", &id, "--skip"] };
+        env.run(answer).code(0);
+        env.run(&["resume", "r"]).code(0);
+        assert_eq!(env.effects(), [0, 0, 1, 1]);
+        assert_eq!(
+            env.rows("SELECT status, resolution FROM tool_calls ORDER BY turn"),
+            ["unknown skipped", "succeeded -"]
+        );
+        let results = env.value("SELECT message_json FROM messages WHERE turn = 1 AND origin = 'tools'");
+        assert!(results.contains("Do not repeat it"), "{results}");
+    }
+}
+
+#[test]
+fn abort_ends_the_run() {
+    for by_answer in [false, true] {
+        let env = env().with_forum();
+        in_doubt(&env);
+        let id = if by_answer { question_id(&env) } else { call_id(&env) };
+        let answer: &[&str] = if by_answer { &["answer", &id, "abort"] } else { &["calls", "resolve", &id, "--abort"] };
+        env.run(answer).code(0);
+        env.run(&["resume", "r"]).code(1).shows(&["failed", "abort"]);
+        assert_eq!((env.run_status().as_str(), env.effects()), ("failed", [0, 0, 0, 1]));
+        env.run(&["resume", "r"]).code(1).says(&["finished already"]);
+    }
+}
+
+#[test]
+fn a_question_is_answered_once_and_only_with_what_it_takes() {
+    let env = env().with_forum();
+    in_doubt(&env);
+    let (question, call) = (question_id(&env), call_id(&env));
+    env.run(&["answer", &question, "continue"])
+        .refused(2, &["does not take `continue`", "happened, execute, skip, abort"]);
+    env.run(&["answer", &question, "perhaps"]).code(2).says(&["perhaps", "possible values"]);
+    env.run(&["calls", "resolve", &call]).code(2).says(&["--happened"]);
+    env.run(&["calls", "resolve", &call, "--skip", "--execute"]).code(2).says(&["cannot be used with"]);
+    assert_eq!(env.rows("SELECT * FROM answers"), [""; 0]);
+    env.run(&["answer", &question, "skip"]).code(0);
+    env.run(&["answer", &question, "execute"]).refused(2, &["answered already", "ua resume r"]);
+    env.run(&["calls", "resolve", &call, "--happened"]).refused(2, &["answered already"]);
+    assert_eq!(env.rows("SELECT choice, applied_at FROM answers"), ["skip -"]);
+    env.run(&["resume", "r"]).code(0);
+    env.run(&["answer", &question, "execute"]).refused(2, &["answered already"]);
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn a_kill_before_the_dispatch_needs_nobody() {
+    let env = env().with_forum();
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("before:store.start_attempt:post_comment", &["job", &job, "--run-id", "r"]);
+    assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment prepared".to_owned()], 0));
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.effects(), [0, 0, 1, 1]);
+}
+
+#[test]
+fn a_kill_after_the_receipt_repeats_nothing() {
+    let env = env().with_forum();
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("after:store.settle_attempt:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.effects(), [0, 0, 1, 1]);
+    assert_eq!(env.value("SELECT attempt FROM tool_calls WHERE tool_name = 'post_comment'"), "1");
+}
+
+#[test]
+fn an_effect_that_takes_a_key_needs_nobody() {
+    let env = env().with_forum();
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("after:tool.invoke:notify", &["job", &job, "--run-id", "r"]);
+    assert_eq!(env.notifications().len(), 1);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.effects(), [0, 0, 1, 1]);
+}
+
+#[test]
+fn files_that_were_removed_from_a_finished_run_are_written_again() {
+    let env = env().with_forum();
+    env.run(&["job", &env.job(&json!({}), &turns()), "--run-id", "r"]).code(0);
+    let completion = env.workspace().join("job_completion_r.md");
+    let before = fs::read_to_string(&completion).unwrap();
+    for name in ["job_completion_r.md", "job_completion_r.json", "session_summary.txt", "transcript.md"] {
+        fs::remove_file(env.workspace().join(name)).unwrap();
+    }
+    env.run(&["resume", "r"]).code(0).says(&["finished already"]);
+    assert_eq!(fs::read_to_string(&completion).unwrap(), before);
+    for name in ["job_completion_r.json", "session_summary.txt", "transcript.md"] {
+        assert!(env.workspace().join(name).exists(), "{name}");
+    }
+    assert_eq!(env.effects(), [0, 0, 1, 1]);
+}
+
+#[test]
+fn a_cancelled_run_ends_when_it_is_resumed() {
+    let env = env().with_forum();
+    in_doubt(&env);
+    env.run(&["runs", "cancel", "r", "--reason", "not needed any more"]).code(0).says(&["ua resume r"]);
+    env.run(&["resume", "r"]).code(1).shows(&["cancelled", "not needed any more"]);
+    assert_eq!(env.effects(), [0, 0, 0, 1]);
+    env.run(&["runs", "cancel", "r"]).code(2).says(&["cancelled already"]);
+}
+
+#[test]
+fn a_kill_after_the_last_write_loses_no_file() {
+    let env = env().with_forum();
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("after:store.end_run", &["job", &job, "--run-id", "r"]);
+    assert_eq!(env.run_status(), "succeeded");
+    env.run(&["resume", "r"]).code(0).says(&["finished already"]);
+    for name in ["job_completion_r.md", "job_completion_r.json", "session_summary.txt", "transcript.md", "trace.json"] {
+        assert!(env.workspace().join(name).exists(), "{name}");
+    }
+    assert!(env.read("root/RESTART.md").contains("nothing to resume"));
+    assert_eq!(env.effects(), [0, 0, 1, 1]);
+}
