@@ -16,6 +16,7 @@ fn call(n: u32, has_effect: bool) -> OpenCall {
     OpenCall { call_id: id(n), has_effect, is_settled: false, has_failed: false }
 }
 
+#[expect(clippy::unnecessary_box_returns, reason = "events carry it boxed")]
 fn reply(stop_reason: StopReason, asks: bool) -> Box<ModelTurn> {
     let mut blocks = vec![Block::text("words")];
     if asks {

@@ -4,6 +4,8 @@
 //! Durable Jobs v1 spec §11, in memory and without waiting. The same scenarios run against the real program in
 //! `cargo xtask acceptance`.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends with a panic")]
+
 mod scenario;
 
 use scenario::{Answers, Scenario};
