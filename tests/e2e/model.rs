@@ -56,7 +56,7 @@ fn a_provider_that_cannot_be_reached_stops_the_run_until_it_can() {
 #[test]
 fn a_key_that_is_refused_is_named_as_the_reason() {
     let model = Model::with(&json!({"turns": comment()}).to_string(), |config| {
-        config.api_key = Some("the-right-key".to_owned())
+        config.api_key = Some("the-right-key".to_owned());
     });
     let env = env().with_forum().with_env("ANTHROPIC_BASE_URL", model.base_url());
     let job = job(&env);

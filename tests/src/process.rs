@@ -100,6 +100,7 @@ impl Drop for Live {
     }
 }
 
+#[expect(clippy::return_self_not_must_use, reason = "a check is whole without what it returns")]
 impl Output {
     /// Checks the exit code.
     ///

@@ -38,6 +38,12 @@ pub(crate) const WAITING: u8 = 75;
 /// Interrupted by a signal.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+impl std::fmt::Display for CliError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 impl CliError {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), hint: None }

@@ -2,9 +2,12 @@
 
 use tracing_subscriber::EnvFilter;
 
-/// Installs the subscriber. Without `UA_LOG` only warnings are shown.
+/// Without `UA_LOG`: warnings, but not those of the model client, whose retries are lines of progress already.
+const DEFAULT: &str = "warn,ua_llm=error";
+
+/// Installs the subscriber.
 pub(crate) fn init() {
-    let filter = crate::env::var("UA_LOG").unwrap_or_else(|| "warn".to_owned());
+    let filter = crate::env::var("UA_LOG").unwrap_or_else(|| DEFAULT.to_owned());
     let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new("warn"));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)

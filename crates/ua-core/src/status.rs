@@ -48,7 +48,7 @@ text_enum! {
         Queued = "queued",
         /// Owned by a process, or by one that died.
         Running = "running",
-        /// Stopped until a person answers a question (S0's `waiting`).
+        /// Stopped until a person answers a question (`waiting` in Durable Jobs v1 spec §5).
         WaitingForHuman = "waiting_for_human",
         /// Stopped for a reason that a resume may lift.
         Stopped = "stopped",

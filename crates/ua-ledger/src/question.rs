@@ -38,10 +38,8 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>) -> NewQuesti
             (QuestionKind::NearDuplicate, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
         }
         Why::Approval => {
-            let text = format!(
-                "May `{tool}` run? The policy `{}` asks for approval. Arguments: {arguments}",
-                call.policy.rule_id
-            );
+            let text =
+                format!("May `{tool}` run? A policy asks for approval of each of its calls. Arguments: {arguments}");
             (QuestionKind::Approval, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
         }
     };

@@ -90,7 +90,7 @@ impl ResumePacket {
             self.do_not_repeat.iter().partition(|effect| effect.class == SideEffectClass::Local);
         page.heading(2, "Not to be repeated");
         if outside.is_empty() {
-            page.block("Nothing outside the workspace was changed so far.");
+            page.block("No call that is known to change something outside was made so far.");
         }
         for effect in outside {
             page.item(&effect_line(effect));

@@ -71,6 +71,9 @@ pub(crate) async fn insert(
         return Err(CliError::usage(format!("question {} does not take `{}`", question.question_id, word(choice)))
             .hint(format!("it takes {}", words.join(", "))));
     }
+    if proof.is_some() && choice != Choice::Happened {
+        return Err(CliError::usage("--proof names what happened, so it goes with `happened` only"));
+    }
     let by = crate::env::var("USER").unwrap_or_else(|| "a person".to_owned());
     let answer = NewAnswer {
         question_id: question.question_id.clone(),

@@ -40,10 +40,11 @@ pub(crate) async fn execute(
 
     let store: Arc<SqliteStore> = Arc::new(store);
     let port = seams.store(store.clone());
+    // Before the run is taken: one that was never taken may not have its folder yet.
+    let workspace = Workspace::create(Path::new(&run.workspace_dir))?;
     let acquired_at = env.now();
     let (lease, run) =
         port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
-    let workspace = Workspace::open(Path::new(&run.workspace_dir))?;
     summary::write_restart_file(home, &run)?;
     crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
 
@@ -70,8 +71,15 @@ pub(crate) async fn execute(
                     stop,
                     seams: &seams,
                 };
-                let (ports, settings) = compose::wire(wiring)?;
-                Box::pin(drive(&ports, &settings, acquired_at)).await
+                match compose::wire(wiring) {
+                    Ok((ports, settings)) => Box::pin(drive(&ports, &settings, acquired_at)).await,
+                    Err(error) => {
+                        // The tools and the policies do not fit together: nothing was sent, and a resume may find them mended.
+                        transport.shutdown().await;
+                        let parked = park_for_tool_server(port.as_ref(), &lease, &env, &error.to_string()).await;
+                        return Err(parked.err().map_or(error, CliError::from));
+                    }
+                }
             }
         },
     };

@@ -46,7 +46,6 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     }
     let run_id = wanted.unwrap_or_else(|| RunId::new(&env));
     let workspace = home.workspace_for(&run_id, spec.artifacts.workspace_dir.as_deref(), env.now())?;
-    ua_runner::Workspace::create(&workspace)?;
     let run = NewRun {
         run_id,
         created_at: env.now(),

@@ -43,7 +43,7 @@ pub(crate) async fn resume(
         crate::home::close(store);
         return finished(home, &run).await;
     }
-    if !Path::new(&run.workspace_dir).is_dir() {
+    if run.lease_epoch > 0 && !Path::new(&run.workspace_dir).is_dir() {
         return Err(CliError::storage(format!(
             "the workspace of run {} is not there: {}",
             run.run_id, run.workspace_dir
@@ -69,6 +69,10 @@ async fn finished(home: &Home, run: &RunRecord) -> Result<u8, CliError> {
         if !completion.exists() {
             ua_runner::write_conclusion(&workspace, &records)?;
         }
+    }
+    // A process that died right behind the run's last write left a page that still says how to resume it.
+    if summary::restart_file_is_about(home, run) && summary::write_restart_file(home, run).is_err() {
+        tracing::warn!("RESTART.md could not be written");
     }
     crate::output::tell(&format!("run {} is finished already; nothing was run", run.run_id));
     summary::print(home, &records)?;

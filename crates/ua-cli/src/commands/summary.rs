@@ -98,6 +98,12 @@ fn indented(text: &str) -> String {
     plain(text.trim()).lines().map(|line| format!("  {line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
+/// Whether `RESTART.md` is there and about this run.
+pub(crate) fn restart_file_is_about(home: &Home, run: &RunRecord) -> bool {
+    let line = format!("- run: {}", run.run_id);
+    fs::read_to_string(home.root().join("RESTART.md")).is_ok_and(|text| text.lines().any(|other| other == line))
+}
+
 /// Writes `RESTART.md` into the root: which run, where it is, how to go on (Durable runner, current state; restart file).
 pub(crate) fn write_restart_file(home: &Home, run: &RunRecord) -> Result<(), CliError> {
     let workspace = Path::new(&run.workspace_dir);
