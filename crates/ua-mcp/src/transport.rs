@@ -168,10 +168,9 @@ impl ToolTransport for McpTransport {
         let watch = self.shared.horizon.watch(permit.generation());
         let outcome = connection.call(sending, &self.shared.env).await;
         match &outcome {
-            Outcome::Raw(RawReply::ToolResult { .. }) => watch.answered(),
+            Outcome::Raw(RawReply::ToolResult { .. }) | Outcome::NotSent { .. } => watch.answered(),
             // A status or an error of the protocol may still be read as an unknown outcome.
             Outcome::Lost { .. } | Outcome::Raw(_) => drop(watch),
-            Outcome::NotSent { .. } => watch.answered(),
         }
         match outcome {
             Outcome::Lost { why } => match server.obituary(permit.generation(), &self.shared).await {

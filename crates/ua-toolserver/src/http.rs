@@ -31,6 +31,8 @@ use crate::settings::Settings;
 const PATH: &str = "/mcp";
 /// How long a session without traffic is kept. Long, because a tool may run for hours without a word.
 const SESSION_LIFE: Duration = Duration::from_hours(24);
+/// When a client that was cut off is told to come back for its answer.
+const COME_BACK: Duration = Duration::from_secs(1);
 /// How long to wait when no connection can be taken (usually: too many open files).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -83,11 +85,13 @@ impl HttpServer {
             ));
         }
         let mut config = StreamableHttpServerConfig::default().enforce_origin_validation();
+        config.sse_retry = Some(COME_BACK);
         if !is_local {
             config = config.disable_allowed_hosts(); // the token keeps out what the host name would
         }
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(SESSION_LIFE);
+        sessions.session_config.sse_retry = Some(COME_BACK);
         let server = ToolServer::open(settings, env.clone())?;
         let service = StreamableHttpService::new(
             move || Ok(server.clone()),

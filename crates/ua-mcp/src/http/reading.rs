@@ -19,7 +19,7 @@ const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 const MAX_RESUMES: u32 = 5;
 /// How long to wait before that when the server does not say, and at most.
 const RESUME_WAIT: Duration = Duration::from_secs(1);
-const MAX_RESUME_WAIT: Duration = Duration::from_secs(60);
+const MAX_RESUME_WAIT: Duration = Duration::from_mins(1);
 
 fn lost(why: impl Into<String>) -> Failure {
     Failure::Lost(why.into())

@@ -39,7 +39,7 @@ impl Clock for LimitIsUp {
     }
 
     fn sleep(&self, span: Duration) -> Sleep {
-        let is_horizon = span <= HORIZON && span > HORIZON - Duration::from_hours(1);
+        let is_horizon = span <= HORIZON && span + Duration::from_hours(1) > HORIZON;
         if is_horizon {
             self.horizons.fetch_add(1, Ordering::SeqCst);
         }
