@@ -2,14 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use ua_core::{Outcome, RawReply, ToolNamespace};
 use ua_gateway::ToolTransport;
 use ua_toolserver::{HttpServer, Settings};
@@ -307,85 +303,6 @@ async fn the_same_tool_answers_the_same_over_pipes_and_over_http() {
     assert!(result.to_string().contains("Grüße"), "{result}");
     assert!(matches!(over_http.1[5], Outcome::Raw(RawReply::RpcError { code: -32602, .. })), "{:?}", over_http.1[5]);
     serving.abort();
-}
-
-#[tokio::test]
-async fn an_answer_of_a_real_server_is_fetched_when_its_stream_was_cut() {
-    let dir = tempfile::tempdir().unwrap();
-    let (url, serving) = toolserver(&dir, None).await;
-    let proxy = CuttingProxy::start(&url).await;
-    let world = World::new(http("own", &proxy.url, &[]));
-    let (_, connection) = world.ready().await;
-    let append = json!({"path": "log.txt", "content": "once"});
-    let outcome = call(&connection, "append_to_file", append).await;
-    assert!(matches!(outcome, Outcome::Raw(RawReply::ToolResult { .. })), "{outcome:?}");
-    assert_eq!(proxy.cut.load(Ordering::SeqCst), 1);
-    let written = std::fs::read_to_string(dir.path().join("w/log.txt")).unwrap();
-    assert_eq!(written.matches("once").count(), 1, "{written}");
-    serving.abort();
-}
-
-/// Hands bytes on, but cuts the answer to a call off after its first event.
-struct CuttingProxy {
-    url: String,
-    cut: Arc<AtomicU32>,
-}
-
-impl CuttingProxy {
-    async fn start(target: &str) -> Self {
-        let target = target.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let cut = Arc::new(AtomicU32::new(0));
-        let counter = Arc::clone(&cut);
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, target.clone(), Arc::clone(&counter)));
-            }
-        });
-        Self { url, cut }
-    }
-}
-
-/// Carries one connection.
-async fn carry(client: TcpStream, target: String, cut: Arc<AtomicU32>) {
-    let server = TcpStream::connect(target).await.unwrap();
-    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
-        (client.into_split(), server.into_split());
-    let is_call = AtomicBool::new(false);
-    let there = async {
-        let mut asked = Vec::new();
-        let mut sent = 0;
-        while from_client.read_buf(&mut asked).await.is_ok_and(|length| length > 0) {
-            is_call.store(String::from_utf8_lossy(&asked).contains("tools/call"), Ordering::SeqCst);
-            if to_server.write_all(&asked[sent..]).await.is_err() {
-                return;
-            }
-            sent = asked.len();
-        }
-    };
-    let back = async {
-        let mut answered = Vec::new();
-        let mut sent = 0;
-        while from_server.read_buf(&mut answered).await.is_ok_and(|length| length > 0) {
-            let text = String::from_utf8_lossy(&answered).into_owned();
-            let head = text.find("\r\n\r\n").map_or(text.len(), |head| head + 4);
-            let event = text[head..].find("\n\n").map(|event| head + event + 2);
-            let until = event.filter(|_| is_call.load(Ordering::SeqCst)).unwrap_or(answered.len());
-            if to_client.write_all(&answered[sent..until]).await.is_err() {
-                return;
-            }
-            sent = until;
-            if until < answered.len() || (event.is_some() && is_call.load(Ordering::SeqCst)) {
-                cut.fetch_add(1, Ordering::SeqCst);
-                return;
-            }
-        }
-    };
-    tokio::select! {
-        () = there => {}
-        () = back => {}
-    }
 }
 
 #[tokio::test]
