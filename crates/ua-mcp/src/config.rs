@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use ua_core::ToolNamespace;
 
 use crate::error::McpError;
+use crate::http::check_header_name;
 
 /// The longest server name; it is part of every tool's name, which providers limit to 64 characters.
 const MAX_NAME: usize = 32;
@@ -262,7 +263,11 @@ impl Entry<'_> {
         if !url.starts_with("https://") && !url.starts_with("http://") {
             return Err(self.wrong("url", "it has to start with https:// or http://"));
         }
-        Ok(Reach::Http { url, headers: self.texts(entry, "headers")? })
+        let headers = self.texts(entry, "headers")?;
+        for name in headers.keys() {
+            check_header_name(name).map_err(|why| self.wrong(&format!("headers.{name}"), why))?;
+        }
+        Ok(Reach::Http { url, headers })
     }
 
     fn text(&self, entry: &mut Map<String, Value>, field: &str) -> Result<Option<String>, McpError> {
@@ -368,6 +373,10 @@ mod tests {
             (
                 r#"{"type": "http", "url": "file:///x"}"#,
                 "read `url` of the tool server `notes` in test.json: it has to start with https:// or http://",
+            ),
+            (
+                r#"{"type": "http", "url": "https://a", "headers": {"Host": "b"}}"#,
+                "read `headers.Host` of the tool server `notes` in test.json: this header is set by the protocol; remove it",
             ),
             (
                 r#"{"disabled": 1, "command": "x"}"#,

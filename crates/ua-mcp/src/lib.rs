@@ -4,9 +4,11 @@
 //! Each server is a process of its own below a *shim*, which keeps a terminal's signals away from it, holds a lock for as
 //! long as anything of it lives, and ends it when the runner is gone. A started process is a *generation*: its name is
 //! recorded with RUNNING, a call is sent to that generation or not at all, and *fencing* a generation proves that whatever
-//! it has not done, it will never do.
+//! it has not done, it will never do. A server reached over Streamable HTTP is not ours to end: its generation is one
+//! session of this process with it, and fencing it is waiting until a horizon has passed.
 //!
-//! Deliberately absent: any retry, any reading of the environment, any decision about what a reply means.
+//! Deliberately absent: any retry of a call, any reading of the environment (but the HTTP client looks for the system's
+//! proxies), any decision about what a reply means.
 //!
 //! ```
 //! use ua_core::{Env, RunId, ToolNamespace};
@@ -28,8 +30,10 @@ mod client;
 mod config;
 mod connection;
 mod error;
+mod http;
 mod launch;
 mod locks;
+mod pipe;
 mod process;
 mod server;
 mod shim;

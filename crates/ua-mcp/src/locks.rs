@@ -117,11 +117,16 @@ impl LockDir {
     /// Names a new generation of `server` and remembers it as this process's. The shim makes its file.
     pub(crate) fn begin(&self, server: &str) -> io::Result<String> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        let millis = u64::try_from(self.env.now().as_millis()).unwrap_or(0) & 0xFFF_FFFF_FFFF;
-        let chance = self.env.entropy.next_u64() >> 32;
-        let generation = format!("{millis:011x}{chance:08x}");
+        let generation = self.unique();
         self.live().insert((server.to_owned(), generation.clone()));
         Ok(generation)
+    }
+
+    /// A name that no other generation has; names sort by the time they were made.
+    pub(crate) fn unique(&self) -> String {
+        let millis = u64::try_from(self.env.now().as_millis()).unwrap_or(0) & 0xFFF_FFFF_FFFF;
+        let chance = self.env.entropy.next_u64() >> 32;
+        format!("{millis:011x}{chance:08x}")
     }
 
     fn live(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {

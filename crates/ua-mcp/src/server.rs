@@ -1,17 +1,20 @@
 //! One configured tool server and the generation of it that runs now.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use rmcp::model::Implementation;
+use rmcp::model::{Implementation, Tool};
 use tokio::sync::Mutex;
 use ua_core::{Env, ToolAnnotations, ToolName, ToolSpec};
 use ua_gateway::{Fence, TransportError};
 
 use crate::config::{Reach, ServerSpec};
-use crate::connection::{Connection, Session};
+use crate::connection::Connection;
+use crate::http::{Horizon, HttpConnection};
 use crate::launch::{Launch, ShimCommand, ToolProcess};
 use crate::locks::LockDir;
+use crate::pipe::Session;
 
 /// The longest tool name that model providers take.
 const MAX_OFFERED: usize = 64;
@@ -21,6 +24,7 @@ const MAX_OFFERED: usize = 64;
 pub(crate) struct Shared {
     pub(crate) shim: ShimCommand,
     pub(crate) locks: LockDir,
+    pub(crate) horizon: Horizon,
     pub(crate) env: Env,
     pub(crate) start_timeout: Duration,
     pub(crate) grace: Duration,
@@ -37,8 +41,29 @@ pub(crate) struct Server {
 
 struct Running {
     generation: String,
+    link: Link,
+}
+
+/// What a generation is.
+enum Link {
+    /// A process of ours.
+    Process(Box<Child>),
+    /// A session with a server that is not ours.
+    Remote(HttpConnection),
+}
+
+struct Child {
     session: Session,
     process: ToolProcess,
+}
+
+impl Running {
+    fn connection(&self) -> Connection {
+        match &self.link {
+            Link::Process(child) => Connection::Pipe(child.session.connection().clone()),
+            Link::Remote(http) => Connection::Http(http.clone()),
+        }
+    }
 }
 
 /// The tools of a server, and what is to be said about those that are left out.
@@ -67,14 +92,14 @@ impl Server {
     /// Makes sure that a generation runs and returns its name and its connection.
     pub(crate) async fn ready(&self, shared: &Shared) -> Result<(String, Connection), TransportError> {
         let mut slot = self.running.lock().await;
-        if let Some(running) = slot.as_ref().filter(|running| running.session.connection().ended().is_none()) {
-            return Ok((running.generation.clone(), running.session.connection().clone()));
+        if let Some(running) = slot.as_ref().filter(|running| running.connection().ended().is_none()) {
+            return Ok((running.generation.clone(), running.connection()));
         }
         if let Some(dead) = slot.take() {
             self.retire(dead, shared).await;
         }
         let running = self.start(shared).await?;
-        let ready = (running.generation.clone(), running.session.connection().clone());
+        let ready = (running.generation.clone(), running.connection());
         *slot = Some(running);
         Ok(ready)
     }
@@ -83,8 +108,8 @@ impl Server {
     pub(crate) async fn connection(&self, generation: &str) -> Result<Connection, String> {
         match self.running.lock().await.as_ref() {
             Some(running) if running.generation == generation => {
-                let connection = running.session.connection();
-                connection.ended().map_or_else(|| Ok(connection.clone()), Err)
+                let connection = running.connection();
+                connection.ended().map_or(Ok(connection), Err)
             }
             Some(_) | None => {
                 Err(format!("generation {generation} of `{}` does not run here any more", self.spec.name))
@@ -96,19 +121,35 @@ impl Server {
     pub(crate) async fn obituary(&self, generation: &str, shared: &Shared) -> Option<String> {
         let mut slot = self.running.lock().await;
         let running = slot.as_mut().filter(|running| running.generation == generation)?;
-        running.session.connection().ended()?;
-        Some(running.process.obituary(&shared.env).await)
+        running.connection().ended()?;
+        match &mut running.link {
+            Link::Process(child) => Some(child.process.obituary(&shared.env).await),
+            Link::Remote(_) => None,
+        }
+    }
+
+    /// Begins a session with a server that is not ours.
+    async fn connect(
+        &self,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        shared: &Shared,
+    ) -> Result<Running, TransportError> {
+        let server = &self.spec.name;
+        let opened = tokio::select! {
+            opened = HttpConnection::open(server, &shared.client, url, headers, &shared.env) => opened,
+            () = shared.env.clock.sleep(shared.start_timeout) => Err(no_handshake(shared.start_timeout)),
+        };
+        let connection = opened.map_err(|why| self.not_started(why))?;
+        let generation = Horizon::generation(&shared.locks.unique());
+        tracing::info!(server, generation, "connected to a tool server");
+        Ok(Running { generation, link: Link::Remote(connection) })
     }
 
     async fn start(&self, shared: &Shared) -> Result<Running, TransportError> {
         let (command, args, env, cwd) = match &self.spec.reach {
             Reach::Stdio { command, args, env, cwd } => (command, args, env, cwd),
-            Reach::Http { url, .. } => {
-                let why = format!(
-                    "Streamable HTTP tool servers are not supported by this build yet ({url}); remove it from the configuration"
-                );
-                return Err(self.not_started(why));
-            }
+            Reach::Http { url, headers } => return self.connect(url, headers, shared).await,
         };
         let server = &self.spec.name;
         let generation = shared
@@ -129,14 +170,12 @@ impl Server {
         let (mut process, pipes) = launch.start().map_err(|why| self.not_started(why))?;
         let opened = tokio::select! {
             opened = Session::open(server, shared.client.clone(), pipes) => opened,
-            () = shared.env.clock.sleep(shared.start_timeout) => {
-                Err(format!("it did not answer the handshake within {} s", shared.start_timeout.as_secs_f64()))
-            }
+            () = shared.env.clock.sleep(shared.start_timeout) => Err(no_handshake(shared.start_timeout)),
         };
         match opened {
             Ok(session) => {
                 tracing::info!(server, generation, "tool server started");
-                Ok(Running { generation, session, process })
+                Ok(Running { generation, link: Link::Process(Box::new(Child { session, process })) })
             }
             Err(why) => {
                 let why = format!("{why}; {}", process.obituary(&shared.env).await);
@@ -150,15 +189,15 @@ impl Server {
         }
     }
 
-    /// Lists the tools of the generation that runs, starting one if need be.
+    /// Lists the tools of the generation that runs, starting one if need be. A session that turns out to be forgotten is
+    /// replaced once: asking for a list does nothing that could happen twice.
     pub(crate) async fn list(&self, shared: &Shared) -> Result<Listed, TransportError> {
         let (generation, connection) = self.ready(shared).await?;
-        let listed = tokio::select! {
-            listed = connection.tools() => listed,
-            () = shared.env.clock.sleep(shared.start_timeout) => {
-                Err(format!("no answer within {} s", shared.start_timeout.as_secs_f64()))
-            }
-        };
+        let mut listed = self.tools(&connection, shared).await;
+        if listed.is_err() && Horizon::is_remote(&generation) && connection.ended().is_some() {
+            let (_, connection) = self.ready(shared).await?;
+            listed = self.tools(&connection, shared).await;
+        }
         let tools = match listed {
             Ok(tools) => tools,
             Err(why) => {
@@ -169,7 +208,7 @@ impl Server {
                 return Err(self.not_listed(why));
             }
         };
-        let mut names = std::collections::BTreeSet::new();
+        let mut names = BTreeSet::new();
         let mut kept = Listed { tools: Vec::new(), notes: Vec::new() };
         for tool in tools {
             if !names.insert(tool.name.to_string()) {
@@ -191,26 +230,51 @@ impl Server {
         Ok(kept)
     }
 
-    /// Retires a generation: of this process, when it is the one that runs, else by its lock file alone.
-    pub(crate) async fn fence(&self, generation: &str, shared: &Shared) -> Fence {
-        let mut slot = self.running.lock().await;
-        match slot.take_if(|running| running.generation == generation) {
-            Some(running) => self.retire(running, shared).await,
-            None => shared.locks.fence(&self.spec.name, generation).await,
+    async fn tools(&self, connection: &Connection, shared: &Shared) -> Result<Vec<Tool>, String> {
+        tokio::select! {
+            listed = connection.tools() => listed,
+            () = shared.env.clock.sleep(shared.start_timeout) => {
+                Err(format!("no answer within {} s", shared.start_timeout.as_secs_f64()))
+            }
         }
     }
 
-    async fn retire(&self, mut running: Running, shared: &Shared) -> Fence {
-        let fence = shared.locks.fence(&self.spec.name, &running.generation).await;
-        if fence == Fence::Gone {
-            running.process.kill_shim().await; // reaps it
+    /// Retires a generation: of this process, when it is the one that runs, else by its lock file alone. A remote one is
+    /// waited for and goes on: its session may hold state that later calls need, and ending it would prove nothing.
+    pub(crate) async fn fence(&self, generation: &str, shared: &Shared) -> Fence {
+        if Horizon::is_remote(generation) {
+            return shared.fence_without_server(&self.spec.name, generation).await;
         }
-        fence
+        let mut slot = self.running.lock().await;
+        match slot.take_if(|running| running.generation == generation) {
+            Some(running) => self.retire(running, shared).await,
+            None => shared.fence_without_server(&self.spec.name, generation).await,
+        }
+    }
+
+    async fn retire(&self, running: Running, shared: &Shared) -> Fence {
+        match running.link {
+            Link::Process(mut child) => {
+                let fence = shared.locks.fence(&self.spec.name, &running.generation).await;
+                if fence == Fence::Gone {
+                    child.process.kill_shim().await; // reaps it
+                }
+                fence
+            }
+            Link::Remote(http) => {
+                http.close().await;
+                Fence::Gone
+            }
+        }
     }
 
     /// Ends the generation that runs in an orderly way: closes its input, waits as long as the shim does, clears up.
     pub(crate) async fn shut_down(&self, shared: &Shared) {
-        let Some(Running { generation, session, mut process }) = self.running.lock().await.take() else { return };
+        let Some(Running { generation, link }) = self.running.lock().await.take() else { return };
+        let Child { session, mut process } = match link {
+            Link::Process(child) => *child,
+            Link::Remote(http) => return http.close().await,
+        };
         let orderly = async {
             session.close().await;
             let patience = shared.grace + Duration::from_secs(2);
@@ -226,6 +290,21 @@ impl Server {
             process.kill_shim().await; // reaps it
         }
     }
+}
+
+impl Shared {
+    /// Fences a generation by its name alone: the server may not be configured any more, or in another way.
+    pub(crate) async fn fence_without_server(&self, server: &str, generation: &str) -> Fence {
+        if Horizon::is_remote(generation) {
+            self.horizon.pass(generation).await;
+            return Fence::Gone;
+        }
+        self.locks.fence(server, generation).await
+    }
+}
+
+fn no_handshake(limit: Duration) -> String {
+    format!("it did not answer the handshake within {} s", limit.as_secs_f64())
 }
 
 /// Why a model cannot be offered a tool of this name, if it cannot.
@@ -256,7 +335,7 @@ const HONOURS_KEYS: &str = "dev.universal-agent/honours-keys";
 /// Where a tool says in its `_meta` for how many seconds it remembers a key.
 const KEY_TTL: &str = "dev.universal-agent/key-ttl-seconds";
 
-fn spec(name: ToolName, tool: rmcp::model::Tool) -> ToolSpec {
+fn spec(name: ToolName, tool: Tool) -> ToolSpec {
     let claims = tool.annotations.unwrap_or_default();
     let says = |name: &str| tool.meta.as_ref().and_then(|meta| meta.0.get(name).cloned());
     let honours_keys = says(HONOURS_KEYS).and_then(|value| value.as_bool());

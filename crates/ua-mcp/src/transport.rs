@@ -9,10 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use rmcp::model::Implementation;
-use ua_core::{Env, Outcome, SideEffectClass, ToolSpec};
+use ua_core::{Env, KeyChannel, Outcome, RawReply, SideEffectClass, ToolSpec};
 use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
 
 use crate::config::ServerSpec;
+use crate::connection::Sending;
+use crate::http::Horizon;
 use crate::launch::ShimCommand;
 use crate::locks::LockDir;
 use crate::server::{Server, Shared};
@@ -36,6 +38,9 @@ pub struct McpTransportConfig {
     pub call_timeout_for_reads: Option<Duration>,
     /// How long a server may take to end once its input is closed.
     pub grace: Duration,
+    /// How long after an attempt on a remote server was given up it is taken to be never begun any more. A remote server
+    /// cannot be killed, so this is what a fence waits for instead.
+    pub remote_horizon: Duration,
     /// The name under which we introduce ourselves to servers.
     pub client_name: String,
     /// The version that goes with it.
@@ -46,7 +51,7 @@ pub struct McpTransportConfig {
 }
 
 impl McpTransportConfig {
-    /// A configuration without servers: 30 s to start, 120 s for a read, 2 s to end.
+    /// A configuration without servers: 30 s to start, 120 s for a read, 2 s to end, 30 s of horizon.
     pub fn new(shim: ShimCommand, locks: LockDir, env: Env) -> Self {
         Self {
             servers: Vec::new(),
@@ -56,6 +61,7 @@ impl McpTransportConfig {
             start_timeout: Duration::from_secs(30),
             call_timeout_for_reads: Some(Duration::from_mins(2)),
             grace: DEFAULT_GRACE,
+            remote_horizon: Duration::from_secs(30),
             client_name: "ua".to_owned(),
             client_version: env!("CARGO_PKG_VERSION").to_owned(),
             stderr_log: None,
@@ -63,7 +69,8 @@ impl McpTransportConfig {
     }
 }
 
-/// MCP tool servers as a [`ToolTransport`]: each a process below its shim, started when it is first needed.
+/// MCP tool servers as a [`ToolTransport`]: each a process below its shim, started when it is first needed, or a session
+/// with a remote endpoint.
 ///
 /// Sends every permitted attempt once. Nothing in here, and nothing in the client library below, repeats a request.
 pub struct McpTransport {
@@ -87,6 +94,7 @@ impl McpTransport {
         let shared = Shared {
             shim: config.shim,
             locks: config.locks,
+            horizon: Horizon::new(config.remote_horizon, config.env.clone()),
             env: config.env,
             start_timeout: config.start_timeout,
             grace: config.grace,
@@ -151,8 +159,19 @@ impl ToolTransport for McpTransport {
         };
         let for_class = if call.policy.class == SideEffectClass::ReadOnly { self.call_timeout_for_reads } else { None };
         let timeout = call.policy.timeout.or(for_class);
-        let outcome =
-            connection.call(&permit.name().tool, permit.arguments(), permit.meta(), timeout, &self.shared.env).await;
+        let key_header = match &call.policy.key_channel {
+            Some(KeyChannel::Header(name)) => Some((name.clone(), permit.key().as_str().to_owned())),
+            Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
+        };
+        let (arguments, meta) = (permit.arguments(), permit.meta());
+        let sending = Sending { tool: permit.name().tool.clone(), arguments, meta, key_header, timeout };
+        let watch = self.shared.horizon.watch(permit.generation());
+        let outcome = connection.call(sending, &self.shared.env).await;
+        match &outcome {
+            Outcome::Raw(RawReply::ToolResult { .. }) | Outcome::NotSent { .. } => watch.answered(),
+            // A status or an error of the protocol may still be read as an unknown outcome.
+            Outcome::Lost { .. } | Outcome::Raw(_) => drop(watch),
+        }
         match outcome {
             Outcome::Lost { why } => match server.obituary(permit.generation(), &self.shared).await {
                 Some(end) => Outcome::Lost { why: format!("{why}; {end}") },
@@ -177,7 +196,8 @@ impl ToolTransport for McpTransport {
     async fn fence(&self, server: &str, generation: &str) -> Fence {
         match self.server(server) {
             Ok(server) => server.fence(generation, &self.shared).await,
-            Err(_) => self.shared.locks.fence(server, generation).await, // not configured any more, but it may still live
+            // Not configured any more, but it may still live.
+            Err(_) => self.shared.fence_without_server(server, generation).await,
         }
     }
 }

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
 /// The longest message that is read into memory. A longer one ends the connection.
-const MAX_LINE: usize = 64 * 1024 * 1024;
+pub(crate) const MAX_LINE: usize = 64 * 1024 * 1024;
 /// The longest result of a tool call that is kept.
 const MAX_RESULT: usize = 8 * 1024 * 1024;
 
@@ -233,12 +233,7 @@ fn read_request(message: Map<String, Value>) -> Read {
 }
 
 fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inner) -> Read {
-    let id = match message.get("id") {
-        Some(Value::Number(id)) => id.as_i64(),
-        Some(Value::String(id)) => id.parse().ok(),
-        Some(_) | None => None,
-    };
-    let Some(id) = id.filter(|id| (0..=state.highest).contains(id)) else {
+    let Some(id) = answered_id(&message).filter(|id| (0..=state.highest).contains(id)) else {
         // An answer to nothing that was asked. While a call waits, it may have been meant for that call.
         if state.awaited.is_empty() {
             tracing::debug!("passing over an answer to no request");
@@ -252,27 +247,58 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
             Err(error) => broken(&format!("an answer cannot be read: {error}")),
         };
     }
-    let answer = match (message.remove("result"), message.remove("error")) {
-        (Some(result), None) => {
+    let id = RequestId::Number(id);
+    Read::Message(Box::new(match answer(&mut message) {
+        Ok(Answer::Result(result)) => {
             let result = ServerResult::CustomResult(CustomResult(bounded(result, length)));
-            JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id: RequestId::Number(id), result })
+            JsonRpcMessage::Response(JsonRpcResponse { jsonrpc: JsonRpcVersion2_0, id, result })
         }
+        Ok(Answer::Error { code, message }) => {
+            JsonRpcMessage::Error(JsonRpcError::new(Some(id), ErrorData::new(ErrorCode(code), message, None)))
+        }
+        Err(why) => return broken(why),
+    }))
+}
+
+/// What a response says.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Its result, as it came.
+    Result(Value),
+    /// Its error.
+    Error {
+        /// The code.
+        code: i32,
+        /// The message; empty when it had none.
+        message: String,
+    },
+}
+
+/// Takes the answer out of a response; the error says how the response breaks the protocol.
+pub(crate) fn answer(message: &mut Map<String, Value>) -> Result<Answer, &'static str> {
+    match (message.remove("result"), message.remove("error")) {
+        (Some(result), None) => Ok(Answer::Result(result)),
         (None, Some(error)) => {
             let code = error.get("code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
-            let Some(code) = code else { return broken("an error has no code") };
-            let text = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
-            JsonRpcMessage::Error(JsonRpcError::new(
-                Some(RequestId::Number(id)),
-                ErrorData::new(ErrorCode(code), text, None),
-            ))
+            let code = code.ok_or("an error has no code")?;
+            let message = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
+            Ok(Answer::Error { code, message })
         }
-        (Some(_), Some(_)) | (None, None) => return broken("an answer has neither a result nor an error, or both"),
-    };
-    Read::Message(Box::new(answer))
+        (Some(_), Some(_)) | (None, None) => Err("an answer has neither a result nor an error, or both"),
+    }
+}
+
+/// The number that a response gives as its id, which some servers send as text.
+pub(crate) fn answered_id(message: &Map<String, Value>) -> Option<i64> {
+    match message.get("id") {
+        Some(Value::Number(id)) => id.as_i64(),
+        Some(Value::String(id)) => id.parse().ok(),
+        Some(_) | None => None,
+    }
 }
 
 /// Replaces a result that is too big to keep. It stays a success or a failure, as the server said.
-fn bounded(result: Value, length: usize) -> Value {
+pub(crate) fn bounded(result: Value, length: usize) -> Value {
     if length <= MAX_RESULT {
         return result;
     }

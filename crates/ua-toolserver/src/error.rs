@@ -35,6 +35,15 @@ pub enum ToolServerError {
         #[source]
         source: reqwest::Error,
     },
+    /// The address is taken, or not one of this machine.
+    #[error("listen on {address}")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// The client left before the protocol's first exchange was over, or spoke another protocol.
     #[error("agree with the client on the protocol")]
     Handshake {
@@ -55,7 +64,9 @@ impl ToolServerError {
     /// What the one who reads the error may do next.
     pub fn class(&self) -> FailureClass {
         match self {
-            Self::Directory { .. } | Self::Setting { .. } | Self::Http { .. } => FailureClass::Operator,
+            Self::Directory { .. } | Self::Setting { .. } | Self::Http { .. } | Self::Listen { .. } => {
+                FailureClass::Operator
+            }
             Self::Handshake { .. } => FailureClass::Permanent,
             Self::Serving { .. } => FailureClass::Unknown,
         }

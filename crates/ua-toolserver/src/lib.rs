@@ -47,6 +47,7 @@ mod answer;
 mod area;
 mod digest;
 mod error;
+mod http;
 mod media;
 mod schema;
 mod server;
@@ -55,5 +56,6 @@ mod tools;
 mod workspace;
 
 pub use error::ToolServerError;
-pub use server::{IDEMPOTENCY_KEY, ToolServer, serve_stdio, tool_names};
+pub use http::HttpServer;
+pub use server::{IDEMPOTENCY_KEY, ToolServer, serve, serve_stdio, tool_names};
 pub use settings::Settings;

@@ -1,5 +1,6 @@
 //! The protocol side: what is listed, how a call reaches its tool, and how the server runs.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use rmcp::handler::server::ServerHandler;
@@ -14,6 +15,7 @@ use ua_core::Env;
 
 use crate::answer::into_response;
 use crate::error::ToolServerError;
+use crate::http::HttpServer;
 use crate::settings::Settings;
 use crate::tools::{self, Toolbox};
 
@@ -25,6 +27,20 @@ const MAX_KEY_BYTES: usize = 1024;
 /// The names of all tools this server knows, in the order it lists them; `run_command` only where it is enabled.
 pub fn tool_names() -> &'static [&'static str] {
     &tools::NAMES
+}
+
+/// Serves as the settings say: over HTTP when they name an address, which is written to standard error once it listens;
+/// else one client on standard input and output.
+pub async fn serve(settings: Settings) -> Result<(), ToolServerError> {
+    let Some(address) = settings.http else {
+        return serve_stdio(settings).await;
+    };
+    let server = HttpServer::bind(&settings, address, ua_core::system::env()).await?;
+    if let Err(error) = writeln!(std::io::stderr(), "listening on {}", server.url()) {
+        tracing::debug!(%error, "nobody reads the address");
+    }
+    server.serve().await;
+    Ok(())
 }
 
 /// Serves one client on standard input and output until it closes them.

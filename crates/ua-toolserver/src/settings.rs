@@ -1,6 +1,9 @@
 //! What the server may touch, as command-line flags.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
 
 /// The settings of one tool server: the flags of `ua toolserver`.
 #[derive(Debug, Clone, clap::Args)]
@@ -45,6 +48,31 @@ pub struct Settings {
     /// Lets `crawl_parallel` reach loopback, private and link-local addresses.
     #[arg(long)]
     pub allow_private_addresses: bool,
+
+    /// Serves over Streamable HTTP at this address (127.0.0.1:0 takes a free port) instead of standard input and output.
+    /// The full address is written to standard error.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub http: Option<SocketAddr>,
+
+    /// Lets --http listen on an address that other machines can reach; needs a token in `UA_TOOLSERVER_TOKEN`.
+    #[arg(long, requires = "http")]
+    pub http_allow_remote: bool,
+
+    /// The token that clients of --http have to send. Taken from the environment, because arguments can be read by
+    /// every user of the machine.
+    #[arg(
+        long,
+        hide = true,
+        env = "UA_TOOLSERVER_TOKEN",
+        hide_env_values = true,
+        value_parser = token
+    )]
+    pub http_token: Option<SecretString>,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the shape of a parser")]
+fn token(text: &str) -> Result<SecretString, std::convert::Infallible> {
+    Ok(SecretString::from(text))
 }
 
 const DEFAULT_SENDER: &str = "ua@localhost";
@@ -64,6 +92,9 @@ impl Settings {
             enable_command: false,
             command_path: DEFAULT_COMMAND_PATH.to_owned(),
             allow_private_addresses: false,
+            http: None,
+            http_allow_remote: false,
+            http_token: None,
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
         Command::Answer(args) => answer::run(&home, args).await,
         Command::Tools(command) => tools::run(command).await,
         #[cfg(feature = "toolserver")]
-        Command::Toolserver(settings) => match ua_toolserver::serve_stdio(*settings).await {
+        Command::Toolserver(settings) => match ua_toolserver::serve(*settings).await {
             Ok(()) => Ok(crate::error::OK),
             Err(error) => Err(CliError::new(crate::error::FAILED, crate::error::chain(&error))),
         },

@@ -1,6 +1,7 @@
 //! Calls as the gateway makes them: with a permit of a real ledger.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -14,23 +15,35 @@ use ua_gateway::{Fence, Permit, ToolTransport};
 use ua_ledger::{Admission, Facts, Ledger, LedgerConfig};
 use ua_store::{MemStore, NewRun, NewStep, OwnerStamp, RequestReservation, RunStore, TurnDraft};
 
+use super::hostile::Hostile;
+use super::http::http;
 use super::servers::{config, spec};
-use crate::McpTransport;
+use crate::{McpTransport, ServerSpec};
 
 /// The time limit of these tests.
 const LIMIT: Duration = Duration::from_hours(77);
 
-/// The real clock, on which a wait of [`LIMIT`] is over at once.
+/// The horizon of these tests.
+const HORIZON: Duration = Duration::from_hours(33);
+
+/// The real clock, on which a wait of [`LIMIT`] is over at once, and so is one for [`HORIZON`], which is counted.
 #[derive(Debug)]
-struct LimitIsUp(Env);
+struct LimitIsUp {
+    env: Env,
+    horizons: Arc<AtomicU32>,
+}
 
 impl Clock for LimitIsUp {
     fn now(&self) -> Timestamp {
-        self.0.now()
+        self.env.now()
     }
 
     fn sleep(&self, span: Duration) -> Sleep {
-        if span == LIMIT { Box::pin(std::future::ready(())) } else { self.0.clock.sleep(span) }
+        let is_horizon = span <= HORIZON && span + Duration::from_hours(1) > HORIZON;
+        if is_horizon {
+            self.horizons.fetch_add(1, Ordering::SeqCst);
+        }
+        if span == LIMIT || is_horizon { Box::pin(std::future::ready(())) } else { self.env.clock.sleep(span) }
     }
 }
 
@@ -39,15 +52,23 @@ struct Run {
     dir: TempDir,
     transport: McpTransport,
     env: Env,
+    /// How often a horizon was waited for.
+    horizons: Arc<AtomicU32>,
 }
 
 impl Run {
     fn new() -> Self {
+        Self::with(spec("fake", &[]))
+    }
+
+    fn with(server: ServerSpec) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = config(dir.path(), vec![spec("fake", &[])]);
+        let mut config = config(dir.path(), vec![server]);
         config.call_timeout_for_reads = Some(LIMIT);
-        config.env.clock = Arc::new(LimitIsUp(config.env.clone()));
-        Self { env: config.env.clone(), transport: McpTransport::new(config), dir }
+        config.remote_horizon = HORIZON;
+        let horizons = Arc::default();
+        config.env.clock = Arc::new(LimitIsUp { env: config.env.clone(), horizons: Arc::clone(&horizons) });
+        Self { env: config.env.clone(), transport: McpTransport::new(config), dir, horizons }
     }
 
     /// Takes one call all the way to RUNNING.
@@ -182,5 +203,56 @@ async fn a_lost_call_says_how_the_server_ended() {
         why.starts_with("it closed its output; `") && why.ends_with("ended with exit code 9; it wrote:\nabout to die"),
         "{why}"
     );
+    run.transport.shutdown().await;
+}
+
+#[tokio::test]
+async fn over_http_the_key_travels_in_the_header_that_the_policy_names() {
+    let hostile = Hostile::start().await;
+    let run = Run::with(http("fake", &hostile.url, &[]));
+    let policy =
+        CallPolicy { key_channel: Some(KeyChannel::Header("Idempotency-Key".into())), ..CallPolicy::unclassified() };
+    let generation = run.transport.ready("fake").await.unwrap();
+    let permit = run.permit("echo", json!({"a": 1}), policy, &generation).await;
+    assert!(matches!(run.transport.invoke(&permit).await, Outcome::Raw(RawReply::ToolResult { .. })));
+    let calls = hostile.calls("echo");
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].header("idempotency-key"), Some(permit.key().as_str()));
+    assert_eq!(calls[0].body["params"]["_meta"]["dev.universal-agent/idempotency-key"], json!(permit.key().as_str()));
+    run.transport.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_remote_server_is_fenced_by_waiting_for_the_horizon_and_keeps_its_session() {
+    let hostile = Hostile::start().await;
+    let run = Run::with(http("fake", &hostile.url, &[]));
+    let mut fences = 0;
+    for tool in ["cut", "rpc_error"] {
+        let generation = run.transport.ready("fake").await.unwrap();
+        let permit = run.permit(tool, json!({}), CallPolicy::unclassified(), &generation).await;
+        let outcome = run.transport.invoke(&permit).await;
+        assert!(!matches!(outcome, Outcome::Raw(RawReply::ToolResult { .. })), "{outcome:?}");
+        for server in ["fake", "not-configured-any-more"] {
+            assert_eq!(run.transport.fence(server, &generation).await, Fence::Gone);
+            fences += 1;
+            assert_eq!(run.horizons.load(Ordering::SeqCst), fences, "{tool}");
+        }
+        assert_eq!(run.transport.ready("fake").await.unwrap(), generation);
+        assert_eq!(hostile.calls(tool).len(), 1);
+    }
+    run.transport.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_permit_of_an_earlier_session_is_not_sent_in_the_next() {
+    let hostile = Hostile::start().await;
+    let run = Run::with(http("fake", &hostile.url, &[]));
+    let old = run.transport.ready("fake").await.unwrap();
+    hostile.forget_sessions();
+    run.transport.list().await.unwrap();
+    let permit = run.permit("echo", json!({}), CallPolicy::unclassified(), &old).await;
+    let why = format!("generation {old} of `fake` does not run here any more");
+    assert_eq!(run.transport.invoke(&permit).await, Outcome::NotSent { why });
+    assert_eq!(hostile.calls("echo").len(), 0);
     run.transport.shutdown().await;
 }

@@ -11,7 +11,8 @@ use ua_gateway::{Fence, ToolTransport, TransportError};
 
 use super::{example, is_alive, wait_for_async};
 use crate::config::{Reach, ServerSpec};
-use crate::connection::Connection;
+use crate::connection::{Connection, Sending};
+use crate::http::Horizon;
 use crate::server::{Server, Shared};
 use crate::{LockDir, McpTransport, McpTransportConfig, ShimCommand};
 
@@ -19,7 +20,7 @@ pub(super) fn spec(name: &str, args: &[&str]) -> ServerSpec {
     command(name, example("fake_server").to_str().unwrap(), args)
 }
 
-fn command(name: &str, command: &str, args: &[&str]) -> ServerSpec {
+pub(super) fn command(name: &str, command: &str, args: &[&str]) -> ServerSpec {
     let args = args.iter().map(|arg| (*arg).to_owned()).collect();
     let env =
         BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("ONLY_THIS".to_owned(), "1".to_owned())]);
@@ -35,19 +36,20 @@ pub(super) fn config(dir: &Path, servers: Vec<ServerSpec>) -> McpTransportConfig
 }
 
 /// One server, without a transport around it.
-struct World {
+pub(super) struct World {
     dir: TempDir,
-    shared: Shared,
-    server: Server,
+    pub(super) shared: Shared,
+    pub(super) server: Server,
 }
 
 impl World {
-    fn new(spec: ServerSpec) -> Self {
+    pub(super) fn new(spec: ServerSpec) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path(), vec![]);
         let shared = Shared {
             shim: config.shim,
             locks: config.locks,
+            horizon: Horizon::new(Duration::from_secs(30), config.env.clone()),
             env: config.env,
             start_timeout: Duration::from_secs(20),
             grace: Duration::from_millis(500),
@@ -65,11 +67,11 @@ impl World {
         self.dir.path().join(name).to_str().unwrap().to_owned()
     }
 
-    async fn ready(&self) -> (String, Connection) {
+    pub(super) async fn ready(&self) -> (String, Connection) {
         self.server.ready(&self.shared).await.unwrap()
     }
 
-    async fn refusal(&self) -> String {
+    pub(super) async fn refusal(&self) -> String {
         match self.server.ready(&self.shared).await {
             Ok(_) => panic!("it started"),
             Err(error) => error.to_string(),
@@ -84,7 +86,8 @@ impl World {
 async fn call(connection: &Connection, tool: &str, arguments: Value) -> Outcome {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
     let meta = Map::from_iter([("dev.universal-agent/attempt".to_owned(), json!(2))]);
-    connection.call(tool, arguments, meta, None, &ua_core::system::env()).await
+    let sending = Sending { tool: tool.to_owned(), arguments, meta, key_header: None, timeout: None };
+    connection.call(sending, &ua_core::system::env()).await
 }
 
 fn text(outcome: Outcome) -> String {
@@ -230,7 +233,8 @@ async fn a_call_with_a_timeout_is_lost_when_it_is_up() {
         panic!()
     };
     let timeout = Some(Duration::from_millis(30));
-    let outcome = connection.call("slow", arguments, Map::new(), timeout, &world.shared.env).await;
+    let sending = Sending { tool: "slow".into(), arguments, meta: Map::new(), key_header: None, timeout };
+    let outcome = connection.call(sending, &world.shared.env).await;
     assert_eq!(lost(outcome), "no answer within 0.03 s");
     assert_eq!(world.server.fence(&generation, &world.shared).await, Fence::Gone);
 }
@@ -272,10 +276,14 @@ async fn a_server_that_does_not_answer_is_given_up_and_killed() {
 }
 
 #[tokio::test]
-async fn an_http_server_is_refused_for_now() {
-    let reach = Reach::Http { url: "https://example.org/mcp".into(), headers: BTreeMap::new() };
-    let why = World::new(ServerSpec { name: "web".into(), namespace: ToolNamespace::Mcp, reach }).refusal().await;
-    assert!(why.contains("Streamable HTTP tool servers are not supported by this build yet"), "{why}");
+async fn a_key_that_needs_a_header_is_not_sent_without_one() {
+    let world = World::fake();
+    let (_, connection) = world.ready().await;
+    let key_header = Some(("Idempotency-Key".to_owned(), "k".to_owned()));
+    let sending = Sending { tool: "echo".into(), arguments: Map::new(), meta: Map::new(), key_header, timeout: None };
+    let outcome = connection.call(sending, &world.shared.env).await;
+    assert!(matches!(&outcome, Outcome::NotSent { why } if why.contains("`Idempotency-Key`")), "{outcome:?}");
+    world.server.shut_down(&world.shared).await;
 }
 
 #[tokio::test]

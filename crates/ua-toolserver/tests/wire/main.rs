@@ -6,6 +6,7 @@ mod command;
 mod crawl;
 mod email;
 mod files;
+mod http;
 mod killed;
 mod listing;
 mod notify;

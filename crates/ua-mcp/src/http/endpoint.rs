@@ -1,0 +1,207 @@
+//! One address and the way requests go there: each exactly once.
+//!
+//! No request is sent again by anything in here: redirects are not followed, the client library's own retries are off, and
+//! each request has a connection of its own. The last costs a handshake and buys a plain answer: a connection that could
+//! not be made proves that nothing was sent, and no request meets a kept connection that the server is just closing.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Response, Url};
+
+/// The session's id.
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The protocol revision that was agreed on.
+pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The event after which a stream is to go on.
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How long a connection, with its TLS handshake, may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a silent connection is trusted before the other side is asked, and how often it may leave that unanswered.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+const KEEPALIVE_PROBES: u32 = 4;
+
+/// Headers that the protocol or the HTTP client sets.
+const RESERVED: [&str; 12] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "last-event-id",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "te",
+    "transfer-encoding",
+];
+
+/// Why a request has no response.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It never left: no connection could be made.
+    NotSent(String),
+    /// It may have arrived.
+    Lost(String),
+}
+
+impl Failure {
+    pub(super) fn into_why(self) -> String {
+        match self {
+            Self::NotSent(why) | Self::Lost(why) => why,
+        }
+    }
+}
+
+/// Checks the name of a configured header; the error says what is wrong with it.
+pub(crate) fn check_header_name(name: &str) -> Result<HeaderName, String> {
+    let parsed: HeaderName = name.parse().map_err(|_| "it is not the name of an HTTP header".to_owned())?;
+    if RESERVED.contains(&parsed.as_str()) {
+        return Err("this header is set by the protocol; remove it".to_owned());
+    }
+    Ok(parsed)
+}
+
+/// Makes a header; its value is kept out of debug texts. The error does not show the value.
+pub(super) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let named = |why: &str| format!("the header `{name}` cannot be sent: {why}");
+    let parsed = check_header_name(name).map_err(|why| named(&why))?;
+    let mut value =
+        HeaderValue::from_str(value).map_err(|_| named("its value has characters that no HTTP header may have"))?;
+    value.set_sensitive(true);
+    Ok((parsed, value))
+}
+
+/// Where a tool server is, and what goes with every request to it.
+pub(super) struct Endpoint {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Endpoint").field(&self.shown()).finish()
+    }
+}
+
+impl Endpoint {
+    /// Prepares a client; nothing is sent yet. The system's proxy settings are honoured, except towards this machine.
+    pub(super) fn new(url: &str, headers: &BTreeMap<String, String>, user_agent: &str) -> Result<Self, String> {
+        let url = Url::parse(url).map_err(|error| format!("its `url` cannot be read: {error}"))?;
+        let mut all = HeaderMap::new();
+        for (name, value) in headers {
+            let (name, value) = header(name, value)?;
+            all.insert(name, value);
+        }
+        let mut builder = Client::builder()
+            .user_agent(user_agent)
+            .http1_only()
+            .pool_max_idle_per_host(0)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_keepalive(KEEPALIVE)
+            .tcp_keepalive_interval(KEEPALIVE)
+            .tcp_keepalive_retries(KEEPALIVE_PROBES)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never());
+        if is_this_machine(&url) {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| format!("the HTTP client cannot be set up: {}", cause(&error)))?;
+        Ok(Self { client, url, headers: all })
+    }
+
+    /// Where it is, without what an address may hide (a password, a query).
+    pub(super) fn shown(&self) -> String {
+        let host = self.url.host_str().unwrap_or_default();
+        let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        format!("{}://{host}{port}{}", self.url.scheme(), self.url.path())
+    }
+
+    /// Posts one message, once.
+    pub(super) async fn post(&self, headers: HeaderMap, body: Vec<u8>) -> Result<Response, Failure> {
+        let request = self.client.request(Method::POST, self.url.clone());
+        let request = request.headers(self.headers.clone()).headers(headers);
+        let request = request.header(CONTENT_TYPE, "application/json");
+        let request = request.header(ACCEPT, "application/json, text/event-stream").body(body);
+        request.send().await.map_err(|error| self.failure(&error))
+    }
+
+    /// Asks for a stream of events.
+    pub(super) async fn get(&self, headers: HeaderMap) -> Result<Response, Failure> {
+        let request = self.client.request(Method::GET, self.url.clone());
+        let request = request.headers(self.headers.clone()).headers(headers).header(ACCEPT, "text/event-stream");
+        request.send().await.map_err(|error| self.failure(&error))
+    }
+
+    /// Ends a session.
+    pub(super) async fn delete(&self, headers: HeaderMap) -> Result<Response, Failure> {
+        let request = self.client.request(Method::DELETE, self.url.clone());
+        request.headers(self.headers.clone()).headers(headers).send().await.map_err(|error| self.failure(&error))
+    }
+
+    fn failure(&self, error: &reqwest::Error) -> Failure {
+        let why = cause(error);
+        if error.is_connect() || error.is_builder() {
+            Failure::NotSent(format!("{} cannot be reached: {why}", self.shown()))
+        } else {
+            Failure::Lost(format!("the connection to {} broke: {why}", self.shown()))
+        }
+    }
+}
+
+/// What lies at the bottom of an error, which is where the reason is; the outer texts repeat the address.
+pub(super) fn cause(error: &reqwest::Error) -> String {
+    let mut text = if error.is_timeout() { "it took too long".to_owned() } else { "the request failed".to_owned() };
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text = inner.to_string();
+        source = inner.source();
+    }
+    text
+}
+
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(url: &str, headers: &[(&str, &str)]) -> Result<Endpoint, String> {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Endpoint::new(url, &headers, "test")
+    }
+
+    #[test]
+    fn what_is_shown_of_an_address_and_of_headers_holds_no_secret() {
+        let endpoint =
+            endpoint("https://me:hush@example.org:8443/mcp?key=hush", &[("Authorization", "Bearer hush")]).unwrap();
+        assert_eq!(endpoint.shown(), "https://example.org:8443/mcp");
+        assert!(!format!("{:?}", endpoint.headers).contains("hush"));
+    }
+
+    #[test]
+    fn headers_that_cannot_be_sent_are_named_and_their_values_are_not_shown() {
+        let refusal = |name, value| endpoint("http://127.0.0.1/", &[(name, value)]).unwrap_err();
+        assert!(refusal("Mcp-Session-Id", "x").contains("`Mcp-Session-Id` cannot be sent: this header is set by"));
+        assert!(refusal("a b", "x").contains("not the name of an HTTP header"));
+        let why = refusal("X-Key", "hush\n");
+        assert!(why.contains("`X-Key`") && !why.contains("hush"), "{why}");
+    }
+
+    #[test]
+    fn this_machine_is_recognised() {
+        let near = |text: &str| is_this_machine(&Url::parse(text).unwrap());
+        assert!(near("http://127.0.0.1:80/mcp") && near("http://[::1]/") && near("http://localhost/"));
+        assert!(!near("http://127.0.0.1.example.com/") && !near("https://example.org/"));
+    }
+}

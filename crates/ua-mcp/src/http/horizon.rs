@@ -1,0 +1,111 @@
+//! The fence of a server that cannot be killed: waiting.
+//!
+//! Durable Jobs v1 spec §8.3. A process of ours is proved to be gone; a remote server is not ours to end. What is known is
+//! only that a request which it did not begin within the *horizon* is taken to be never begun. The horizon is counted from
+//! the moment at which this process gave the attempt up. An attempt of an earlier process was given up when that process
+//! ended at the latest, so for it the start of this process counts.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ua_core::{Env, Timestamp};
+
+/// What the names of remote generations begin with; a lock file's generation never does.
+const MARK: &str = "http-";
+
+/// When attempts on remote servers were given up, and how long to wait from then on.
+#[derive(Debug)]
+pub(crate) struct Horizon {
+    span: Duration,
+    env: Env,
+    started_at: Timestamp,
+    given_up_at: Mutex<BTreeMap<String, Timestamp>>,
+}
+
+impl Horizon {
+    /// A horizon of `span` in a process that starts now.
+    pub(crate) fn new(span: Duration, env: Env) -> Self {
+        Self { span, started_at: env.now(), env, given_up_at: Mutex::default() }
+    }
+
+    /// The name of a generation of a remote server: a connection of this process, not a process of its own.
+    pub(crate) fn generation(unique: &str) -> String {
+        format!("{MARK}{unique}")
+    }
+
+    /// Whether a generation is one of a remote server. Asked of the name, because the configuration may have changed.
+    pub(crate) fn is_remote(generation: &str) -> bool {
+        generation.starts_with(MARK)
+    }
+
+    fn given_up(&self) -> MutexGuard<'_, BTreeMap<String, Timestamp>> {
+        self.given_up_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches over one attempt: unless it is said to be answered, the end of the watch is when it was given up.
+    pub(crate) fn watch<'a>(&'a self, generation: &'a str) -> Watch<'a> {
+        Watch { horizon: self, generation, answered: !Self::is_remote(generation) }
+    }
+
+    /// Waits until the horizon of the generation's last given up attempt has passed.
+    pub(crate) async fn pass(&self, generation: &str) {
+        let from = self.given_up().get(generation).copied().unwrap_or(self.started_at);
+        let left = self.span.saturating_sub(self.env.now().since(from));
+        if !left.is_zero() {
+            tracing::info!(generation, seconds = left.as_secs_f64(), "waiting for the horizon of a remote tool server");
+            self.env.clock.sleep(left).await;
+        }
+    }
+}
+
+/// One attempt in flight.
+pub(crate) struct Watch<'a> {
+    horizon: &'a Horizon,
+    generation: &'a str,
+    answered: bool,
+}
+
+impl Watch<'_> {
+    /// The attempt's outcome is known.
+    pub(crate) fn answered(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            let now = self.horizon.env.now();
+            self.horizon.given_up().insert(self.generation.to_owned(), now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Duration = Duration::from_secs(30);
+
+    async fn waited(horizon: &Horizon, env: &Env, generation: &str) -> Duration {
+        let before = env.now();
+        horizon.pass(generation).await;
+        env.now().since(before)
+    }
+
+    #[tokio::test]
+    async fn a_lost_attempt_is_waited_for_from_its_loss_and_an_earlier_process_from_our_start() {
+        let env = Env::simulated(1);
+        let horizon = Horizon::new(SPAN, env.clone());
+        env.clock.sleep(Duration::from_secs(10)).await;
+        drop(horizon.watch("http-mine"));
+        horizon.watch("http-mine").answered();
+        env.clock.sleep(Duration::from_secs(5)).await;
+        assert_eq!(waited(&horizon, &env, "http-earlier").await, Duration::from_secs(15));
+        assert_eq!(waited(&horizon, &env, "http-mine").await, Duration::from_secs(10));
+        assert_eq!(waited(&horizon, &env, "http-mine").await, Duration::ZERO);
+        drop(horizon.watch("http-mine"));
+        assert_eq!(waited(&horizon, &env, "http-mine").await, SPAN, "the last loss counts");
+    }
+}

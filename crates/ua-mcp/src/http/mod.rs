@@ -1,0 +1,312 @@
+//! A connection to a tool server over Streamable HTTP (MCP revisions 2025-03-26 to 2025-11-25).
+//!
+//! Durable Jobs v1 spec §3 and §8.3. Ours from the request to the answer, because a ledger depends on what happens in
+//! between: a `tools/call` is posted once and never again, an answer is handed on as the JSON that came, and a request that
+//! never left is told from one that may have arrived. An answer's stream that breaks is taken up again with a GET, which
+//! asks for the rest of the answer and sends no call. A session that the server forgot ends this connection; the next one
+//! is a new generation.
+//!
+//! Deliberately absent: the stream of a GET that belongs to no request (we offer servers nothing to ask for), OAuth (tokens
+//! come from the configuration's headers), and the two-endpoint transport of revision 2024-11-05.
+
+mod endpoint;
+mod horizon;
+mod reading;
+mod sse;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, HeaderValue};
+use rmcp::model::{Implementation, ListToolsResult, ProtocolVersion};
+use serde_json::{Value, json};
+use ua_core::{Env, Outcome, RawReply};
+
+pub(crate) use self::endpoint::check_header_name;
+use self::endpoint::{Endpoint, Failure, PROTOCOL_VERSION, SESSION_ID};
+pub(crate) use self::horizon::Horizon;
+use crate::connection::{Sending, completed, not_in_time, sleep_or_never};
+use crate::wire::bounded;
+
+/// How long a message that needs no answer of substance (a notification, the end of a session) may take.
+const ASIDE: Duration = Duration::from_secs(5);
+
+/// A session with an endpoint. Cheap to clone; calls share it.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpConnection {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    server: String,
+    endpoint: Endpoint,
+    env: Env,
+    last_id: AtomicI64,
+    agreed: Mutex<Agreed>,
+    /// Why nothing can be sent any more.
+    ended: Mutex<Option<String>>,
+}
+
+/// What the handshake brought.
+#[derive(Debug, Clone, Default)]
+struct Agreed {
+    session: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+}
+
+/// What came back for a request.
+#[derive(Debug)]
+enum Reply {
+    /// A result, and the length of the message that it came in.
+    Result(Value, usize),
+    /// A JSON-RPC error.
+    Error { code: i32, message: String },
+    /// An HTTP status that is no success, and as much of the body as is kept.
+    Status { status: StatusCode, body: String },
+}
+
+impl HttpConnection {
+    /// Shakes hands. The error says what came instead.
+    pub(crate) async fn open(
+        server: &str,
+        info: &Implementation,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        env: &Env,
+    ) -> Result<Self, String> {
+        let endpoint = Endpoint::new(url, headers, &format!("{}/{}", info.name, info.version))?;
+        let connection = Self {
+            inner: Arc::new(Inner {
+                server: server.to_owned(),
+                endpoint,
+                env: env.clone(),
+                last_id: AtomicI64::new(0),
+                agreed: Mutex::default(),
+                ended: Mutex::default(),
+            }),
+        };
+        match connection.shake_hands(info).await {
+            Ok(()) => Ok(connection),
+            Err(why) => {
+                connection.close().await; // the server may have made a session already
+                Err(why)
+            }
+        }
+    }
+
+    async fn shake_hands(&self, info: &Implementation) -> Result<(), String> {
+        let params = json!({
+            "protocolVersion": ProtocolVersion::LATEST_WITH_INITIALIZE,
+            "capabilities": {},
+            "clientInfo": info,
+        });
+        let (_, body) = self.inner.request("initialize", &params)?;
+        let response = self.inner.endpoint.post(self.inner.headers(), body.bytes).await.map_err(Failure::into_why)?;
+        self.inner.agreed().session = response.headers().get(SESSION_ID).cloned().map(|mut id| {
+            id.set_sensitive(true);
+            id
+        });
+        let reply = self.read(response, body.id).await.map_err(Failure::into_why)?;
+        let result = self.result(reply)?;
+        let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+        let known = ProtocolVersion::KNOWN_VERSIONS.iter().find(|known| known.as_str() == version);
+        if !known.is_some_and(ProtocolVersion::has_initialize) {
+            return Err(format!("it speaks revision {version:?} of the protocol, which this build does not know"));
+        }
+        self.inner.agreed().version = HeaderValue::from_str(version).ok();
+        match self.inner.notify("notifications/initialized", None).await {
+            Ok(status) if status.is_success() => Ok(()),
+            Ok(status) => Err(format!("the handshake failed: it answered HTTP status {status} to its last message")),
+            Err(failure) => Err(format!("the handshake failed: {}", failure.into_why())),
+        }
+    }
+
+    /// Why nothing more can be sent, if nothing can.
+    pub(crate) fn ended(&self) -> Option<String> {
+        self.inner.ended().clone()
+    }
+
+    /// One page of the list of tools.
+    pub(crate) async fn page(&self, cursor: Option<String>) -> Result<ListToolsResult, String> {
+        let params = cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
+        let (headers, body) = self.inner.request("tools/list", &params)?;
+        let reply = self.exchange(headers, body).await.map_err(Failure::into_why)?;
+        let page = self.result(reply)?;
+        serde_json::from_value(page).map_err(|error| format!("its list of tools cannot be read: {error}"))
+    }
+
+    /// Posts one `tools/call`, once, and waits for its answer, at most for its time limit.
+    pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
+        let Sending { tool, arguments, meta, key_header, timeout } = sending;
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let prepared = self.inner.request("tools/call", &params).and_then(|(mut headers, body)| {
+            if let Some((name, value)) = &key_header {
+                let (name, value) = endpoint::header(name, value)?;
+                headers.insert(name, value);
+            }
+            Ok((headers, body))
+        });
+        let (headers, body) = match prepared {
+            Ok(prepared) => prepared,
+            Err(why) => return Outcome::NotSent { why },
+        };
+        let mut waiting = Waiting { inner: &self.inner, id: body.id, over: false };
+        let reply = tokio::select! {
+            biased;
+            reply = self.exchange(headers, body) => reply,
+            () = sleep_or_never(timeout, env) => return not_in_time(timeout),
+        };
+        match reply {
+            Ok(reply) => {
+                waiting.over = true;
+                match reply {
+                    Reply::Result(result, length) => completed(bounded(result, length)),
+                    Reply::Error { code, message } => Outcome::Raw(RawReply::RpcError { code: code.into(), message }),
+                    Reply::Status { status, body } => {
+                        Outcome::Raw(RawReply::HttpStatus { status: status.as_u16(), body })
+                    }
+                }
+            }
+            Err(Failure::NotSent(why)) => {
+                waiting.over = true;
+                Outcome::NotSent { why }
+            }
+            Err(Failure::Lost(why)) => Outcome::Lost { why },
+        }
+    }
+
+    /// One request and its answer.
+    async fn exchange(&self, headers: HeaderMap, body: Body) -> Result<Reply, Failure> {
+        let response = self.inner.endpoint.post(headers, body.bytes).await?;
+        self.read(response, body.id).await
+    }
+
+    /// The result in a reply; else the error says what came.
+    fn result(&self, reply: Reply) -> Result<Value, String> {
+        match reply {
+            Reply::Result(result, _) => Ok(result),
+            Reply::Error { code, message } => Err(format!("it answered with error {code}: {message}")),
+            Reply::Status { status, body } => {
+                let mut why = format!("{} answered HTTP status {status}", self.inner.endpoint.shown());
+                if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+                    why.push_str("; give it its token in `headers` of the MCP configuration");
+                }
+                if status.is_redirection() {
+                    why.push_str("; redirects are not followed, write the final address into the MCP configuration");
+                }
+                let body: String = body.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
+                if !body.trim().is_empty() {
+                    why = format!("{why}: {}", body.trim());
+                }
+                Err(why)
+            }
+        }
+    }
+
+    /// Ends the session, which tells the server to forget it. Whether it does is the server's affair.
+    pub(crate) async fn close(&self) {
+        let inner = &self.inner;
+        let was_open = inner.ended().replace("the session was closed".to_owned()).is_none();
+        if !was_open || inner.agreed().session.is_none() {
+            return;
+        }
+        tokio::select! {
+            deleted = inner.endpoint.delete(inner.headers()) => match deleted {
+                Ok(response) => tracing::debug!(server = inner.server, status = %response.status(), "session ended"),
+                Err(failure) => tracing::debug!(server = inner.server, why = failure.into_why(), "session not ended"),
+            },
+            () = inner.env.clock.sleep(ASIDE) => tracing::debug!(server = inner.server, "session not ended in time"),
+        }
+    }
+}
+
+/// A request as it goes out.
+struct Body {
+    id: i64,
+    bytes: Vec<u8>,
+}
+
+impl Inner {
+    fn agreed(&self) -> MutexGuard<'_, Agreed> {
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Option<String>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The headers of the session.
+    fn headers(&self) -> HeaderMap {
+        let agreed = self.agreed();
+        let mut headers = HeaderMap::new();
+        for (name, value) in [(SESSION_ID, &agreed.session), (PROTOCOL_VERSION, &agreed.version)] {
+            if let Some(value) = value {
+                headers.insert(name, value.clone());
+            }
+        }
+        headers
+    }
+
+    fn request(&self, method: &str, params: &Value) -> Result<(HeaderMap, Body), String> {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let bytes = serde_json::to_vec(&message).map_err(|error| format!("the request cannot be written: {error}"))?;
+        Ok((self.headers(), Body { id, bytes }))
+    }
+
+    /// Posts a message that has no answer, and says how it was received.
+    async fn notify(&self, method: &str, params: Option<Value>) -> Result<StatusCode, Failure> {
+        let mut message = json!({ "jsonrpc": "2.0", "method": method });
+        if let Some(params) = params {
+            message["params"] = params;
+        }
+        self.post_aside(&message).await
+    }
+
+    async fn post_aside(&self, message: &Value) -> Result<StatusCode, Failure> {
+        tokio::select! {
+            response = self.endpoint.post(self.headers(), message.to_string().into_bytes()) => {
+                response.map(|response| response.status())
+            }
+            () = self.env.clock.sleep(ASIDE) => {
+                Err(Failure::Lost(format!("it did not receive a message within {} s", ASIDE.as_secs())))
+            }
+        }
+    }
+
+    /// Draws the conclusion from a refusal: a server that does not know our session (404, and 400 with some) will not know
+    /// it next time either.
+    fn note_refusal(&self, status: StatusCode) {
+        let is_about_session = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
+        if is_about_session && self.agreed().session.is_some() {
+            self.ended().get_or_insert_with(|| format!("its session is over (HTTP status {status})"));
+        }
+    }
+}
+
+/// Tells the server when nobody waits any more: the caller's future was dropped, its time was up, or the answer is lost.
+struct Waiting<'a> {
+    inner: &'a Arc<Inner>,
+    id: i64,
+    over: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.over || self.inner.ended().is_some() {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (inner, id) = (Arc::clone(self.inner), self.id);
+        runtime.spawn(async move {
+            let params = json!({ "requestId": id, "reason": "nobody waits for the answer" });
+            if let Err(failure) = inner.notify("notifications/cancelled", Some(params)).await {
+                tracing::debug!(server = inner.server, why = failure.into_why(), "the server could not be told");
+            }
+        });
+    }
+}

@@ -1,0 +1,228 @@
+//! Reading the answer to one posted request, over as many connections as that takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::endpoint::{Failure, LAST_EVENT_ID, cause};
+use super::sse::{Event, Parser};
+use super::{HttpConnection, Inner, Reply};
+use crate::wire::{Answer, MAX_LINE, answer, answered_id};
+
+/// How much of a refusal's body is kept, and how long it may take to come.
+const MAX_REFUSAL: usize = 8 * 1024;
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
+/// How often in a row a broken stream is taken up again without anything new coming of it.
+const MAX_RESUMES: u32 = 5;
+/// How long to wait before that when the server does not say, and at most.
+const RESUME_WAIT: Duration = Duration::from_secs(1);
+const MAX_RESUME_WAIT: Duration = Duration::from_mins(1);
+
+fn lost(why: impl Into<String>) -> Failure {
+    Failure::Lost(why.into())
+}
+
+impl HttpConnection {
+    /// Reads the answer to request `id` out of the response to its POST. Whatever goes wrong here goes wrong after the
+    /// request left, so a failure is always [`Failure::Lost`].
+    pub(super) async fn read(&self, response: Response, id: i64) -> Result<Reply, Failure> {
+        let status = response.status();
+        if !status.is_success() {
+            self.inner.note_refusal(status);
+            let body = self.refusal(response).await;
+            return Ok(Reply::Status { status, body });
+        }
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match kind.as_str() {
+            "application/json" => {
+                let body = whole(response).await?;
+                match self.inner.understand(&body, id)? {
+                    Some(reply) => Ok(reply),
+                    None => Err(lost("it broke the protocol: it answered with a message that is no answer")),
+                }
+            }
+            "text/event-stream" => self.follow(response, id).await,
+            _ => Err(lost(format!("it answered HTTP status {status} with {kind:?} content and no result"))),
+        }
+    }
+
+    /// The beginning of a refusal's body, as far as it comes.
+    async fn refusal(&self, mut response: Response) -> String {
+        let mut body = Vec::new();
+        let read = async {
+            while body.len() < MAX_REFUSAL {
+                let Ok(Some(chunk)) = response.chunk().await else { break };
+                body.extend_from_slice(&chunk);
+            }
+        };
+        tokio::select! {
+            () = read => {}
+            () = self.inner.env.clock.sleep(REFUSAL_PATIENCE) => {}
+        }
+        body.truncate(MAX_REFUSAL);
+        String::from_utf8_lossy(&body).into_owned()
+    }
+
+    /// Follows a stream to the answer. A stream that breaks is taken up again after the last event that came from it, if
+    /// the server gave its events ids.
+    async fn follow(&self, response: Response, id: i64) -> Result<Reply, Failure> {
+        let mut last_event: Option<String> = None;
+        let mut wait = None;
+        let mut vain = 0;
+        let mut stream = Some(response);
+        loop {
+            let broke = match stream.take() {
+                Some(response) => {
+                    let mut events = Events { response, parser: Parser::new(MAX_LINE) };
+                    loop {
+                        match events.next().await {
+                            Ok(Some(event)) => {
+                                if let Some(event_id) = event.id {
+                                    vain = 0;
+                                    last_event = Some(event_id).filter(|id| !id.is_empty());
+                                }
+                                wait = event.retry.map(Duration::from_millis).or(wait);
+                                let data = event.data.filter(|data| !data.is_empty());
+                                let reply = data.map(|data| self.inner.understand(data.as_bytes(), id)).transpose()?;
+                                if let Some(reply) = reply.flatten() {
+                                    return Ok(reply);
+                                }
+                            }
+                            Ok(None) => break "the stream ended before the answer came".to_owned(),
+                            Err(Broken::Connection(why)) => break format!("the stream broke: {why}"),
+                            Err(Broken::Content(why)) => return Err(lost(why)),
+                        }
+                    }
+                }
+                None => "the stream could not be taken up again".to_owned(),
+            };
+            let Some(after) = &last_event else { return Err(lost(broke)) };
+            if vain == MAX_RESUMES {
+                return Err(lost(format!("{broke}; {MAX_RESUMES} attempts to take it up again brought nothing new")));
+            }
+            vain += 1;
+            self.inner.env.clock.sleep(wait.unwrap_or(RESUME_WAIT).min(MAX_RESUME_WAIT)).await;
+            tracing::debug!(server = self.inner.server, after, "taking up a broken stream");
+            stream = self.inner.resume(after).await.map_err(|why| lost(format!("{broke}; {why}")))?;
+        }
+    }
+}
+
+/// Reads a whole body that is one message.
+async fn whole(mut response: Response) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() > MAX_LINE => {
+                return Err(lost(format!("it sent a message of more than {MAX_LINE} bytes")));
+            }
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) => return Ok(body),
+            Err(error) => return Err(lost(format!("the answer broke off: {}", cause(&error)))),
+        }
+    }
+}
+
+/// Why a stream gives no more events.
+enum Broken {
+    /// The connection; another one may bring the rest.
+    Connection(String),
+    /// What came; it would come again.
+    Content(String),
+}
+
+struct Events {
+    response: Response,
+    parser: Parser,
+}
+
+impl Events {
+    async fn next(&mut self) -> Result<Option<Event>, Broken> {
+        loop {
+            if let Some(event) = self.parser.next() {
+                return Ok(Some(event));
+            }
+            match self.response.chunk().await {
+                Ok(Some(chunk)) => self.parser.push(&chunk).map_err(Broken::Content)?,
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(Broken::Connection(cause(&error))),
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Asks for the rest of a stream; `None` when it is worth asking again. This sends no call.
+    async fn resume(&self, after: &str) -> Result<Option<Response>, String> {
+        let mut headers = self.headers();
+        let after = HeaderValue::from_str(after).map_err(|_| "its event id cannot be sent back".to_owned())?;
+        headers.insert(LAST_EVENT_ID, after);
+        let response = match self.endpoint.get(headers).await {
+            Ok(response) => response,
+            Err(failure) => {
+                tracing::debug!(server = self.server, why = failure.into_why(), "a stream was not taken up");
+                return Ok(None);
+            }
+        };
+        let status = response.status();
+        if status == StatusCode::OK {
+            return Ok(Some(response));
+        }
+        self.note_refusal(status);
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+            return Ok(None);
+        }
+        Err(format!("it does not let it be taken up again (HTTP status {status})"))
+    }
+
+    /// Reads one message: the answer to request `id`, or something else, for which `None` is returned once it is dealt
+    /// with. What may have been the answer and cannot be read loses the call.
+    fn understand(self: &Arc<Self>, bytes: &[u8], id: i64) -> Result<Option<Reply>, Failure> {
+        let broken = |why: &str| lost(format!("it broke the protocol: {why}"));
+        let mut message: Map<String, Value> = match serde_json::from_slice(bytes) {
+            Ok(Value::Object(message)) => message,
+            Ok(Value::Array(_)) => return Err(broken("it sent a batch, which nobody asked for")),
+            Ok(_) => return Err(broken("a message is not an object")),
+            Err(error) => return Err(broken(&format!("a message is not JSON: {error}"))),
+        };
+        if message.contains_key("method") {
+            self.answer_request(&message);
+            return Ok(None);
+        }
+        if answered_id(&message) != Some(id) {
+            return Err(broken("it answered a request that was not made"));
+        }
+        match answer(&mut message) {
+            Ok(Answer::Result(result)) => Ok(Some(Reply::Result(result, bytes.len()))),
+            Ok(Answer::Error { code, message }) => Ok(Some(Reply::Error { code, message })),
+            Err(why) => Err(broken(why)),
+        }
+    }
+
+    /// Answers a request of the server: it may ask for a sign of life, and for nothing else.
+    fn answer_request(self: &Arc<Self>, message: &Map<String, Value>) {
+        let method = message.get("method").and_then(Value::as_str).unwrap_or_default();
+        let Some(id) = message.get("id") else {
+            if method == "notifications/message" {
+                tracing::debug!(server = self.server, params = ?message.get("params"), "tool server");
+            }
+            return;
+        };
+        let answer = if method == "ping" {
+            json!({ "jsonrpc": "2.0", "id": id, "result": {} })
+        } else {
+            let error = json!({ "code": -32601, "message": "this client offers servers nothing but ping" });
+            json!({ "jsonrpc": "2.0", "id": id, "error": error })
+        };
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(failure) = inner.post_aside(&answer).await {
+                tracing::debug!(server = inner.server, why = failure.into_why(), "a question was not answered");
+            }
+        });
+    }
+}

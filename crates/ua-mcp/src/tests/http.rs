@@ -1,0 +1,328 @@
+//! Streamable HTTP: against our own tool server, and against one that misbehaves. Each call arrives once, whatever happens.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use ua_core::{Outcome, RawReply, ToolNamespace};
+use ua_gateway::ToolTransport;
+use ua_toolserver::{HttpServer, Settings};
+
+use super::hostile::Hostile;
+use super::servers::{World, command, config};
+use super::{example, wait_for_async};
+use crate::config::{Reach, ServerSpec};
+use crate::connection::{Connection, Sending};
+use crate::{McpTransport, McpTransportConfig};
+
+pub(super) fn http(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let reach = Reach::Http { url: url.to_owned(), headers };
+    ServerSpec { name: name.to_owned(), namespace: ToolNamespace::Mcp, reach }
+}
+
+/// A misbehaving server and a session with it.
+struct Peer {
+    hostile: Hostile,
+    world: World,
+}
+
+impl Peer {
+    async fn new() -> Self {
+        let hostile = Hostile::start().await;
+        let world = World::new(http("web", &hostile.url, &[("Authorization", "Bearer hush")]));
+        Self { hostile, world }
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> Outcome {
+        let (_, connection) = self.world.ready().await;
+        call(&connection, tool, arguments).await
+    }
+
+    /// Calls a tool and expects that it arrived once and that its outcome is lost.
+    async fn lost(&self, tool: &str) -> String {
+        let outcome = self.call(tool, json!({})).await;
+        assert_eq!(self.hostile.calls(tool).len(), 1, "{tool}");
+        let Outcome::Lost { why } = outcome else { panic!("{tool}: {outcome:?}") };
+        why
+    }
+}
+
+fn sending(tool: &str, arguments: Value) -> Sending {
+    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    let meta = Map::from_iter([("dev.universal-agent/attempt".to_owned(), json!(2))]);
+    Sending { tool: tool.to_owned(), arguments, meta, key_header: None, timeout: None }
+}
+
+async fn call(connection: &Connection, tool: &str, arguments: Value) -> Outcome {
+    connection.call(sending(tool, arguments), &ua_core::system::env()).await
+}
+
+fn text(outcome: Outcome) -> String {
+    let Outcome::Raw(RawReply::ToolResult { result }) = outcome else { panic!("{outcome:?}") };
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
+}
+
+#[tokio::test]
+async fn a_call_carries_arguments_meta_and_headers_and_its_result_comes_back_as_it_was() {
+    let peer = Peer::new().await;
+    let arguments = json!({"n": u64::MAX, "s": "ä"});
+    let outcome = peer.call("echo", arguments.clone()).await;
+    let echoed = json!({"arguments": arguments, "meta": {"dev.universal-agent/attempt": 2}});
+    let result = json!({"content": [], "structuredContent": echoed, "unheardOf": 1});
+    assert_eq!(outcome, Outcome::Raw(RawReply::ToolResult { result }));
+    let seen = &peer.hostile.calls("echo")[0];
+    assert_eq!(seen.header("authorization"), Some("Bearer hush"));
+    assert_eq!(seen.header("mcp-session-id"), Some("session-1"));
+    assert_eq!(seen.header("mcp-protocol-version"), Some("2025-06-18"), "what the server chose");
+    assert_eq!(seen.header("accept"), Some("application/json, text/event-stream"));
+
+    peer.world.server.shut_down(&peer.world.shared).await;
+    let seen = peer.hostile.seen();
+    let order: Vec<(&str, &str)> = seen.iter().map(|seen| (seen.verb.as_str(), seen.method())).collect();
+    let expected =
+        [("POST", "initialize"), ("POST", "notifications/initialized"), ("POST", "tools/call"), ("DELETE", "")];
+    assert_eq!(order, expected);
+    assert_eq!(seen[0].body["params"]["protocolVersion"], "2025-11-25");
+    assert_eq!(seen[3].header("mcp-session-id"), Some("session-1"));
+}
+
+#[tokio::test]
+async fn a_broken_answer_loses_the_call_and_never_sends_it_again() {
+    let peer = Peer::new().await;
+    for (tool, expected) in [
+        ("cut", "the connection to http://127.0.0.1"),
+        ("cut_in_head", "the connection to http://127.0.0.1"),
+        ("cut_in_body", "the answer broke off"),
+        ("accepted", "it answered HTTP status 202 Accepted with \"\" content and no result"),
+        ("web_page", "with \"text/html\" content and no result"),
+        ("wrong_id", "it broke the protocol: it answered a request that was not made"),
+        ("batch", "it broke the protocol: it sent a batch"),
+        ("no_answer", "it broke the protocol: an answer has neither a result nor an error"),
+        ("broken_json", "it broke the protocol: a message is not JSON"),
+        ("stream_without_ids", "the stream ended before the answer came"),
+        ("stream_stuck", "5 attempts to take it up again brought nothing new"),
+        ("stream_forgotten", "it does not let it be taken up again (HTTP status 405 Method Not Allowed)"),
+    ] {
+        let why = peer.lost(tool).await;
+        assert!(why.contains(expected), "{tool}: {why}");
+    }
+    let initializations = peer.hostile.seen().iter().filter(|seen| seen.method() == "initialize").count();
+    assert_eq!(initializations, 1, "a lost call does not end the session");
+}
+
+#[tokio::test]
+async fn a_lost_call_is_cancelled_and_one_that_was_answered_is_not() {
+    let peer = Peer::new().await;
+    peer.call("echo", json!({})).await;
+    peer.lost("cut").await;
+    let id = peer.hostile.calls("cut")[0].body["id"].clone();
+    let cancelled = || {
+        let seen = peer.hostile.seen();
+        let cancelled: Vec<Value> = seen
+            .iter()
+            .filter(|seen| seen.method() == "notifications/cancelled")
+            .map(|seen| seen.body["params"]["requestId"].clone())
+            .collect();
+        (!cancelled.is_empty()).then_some(cancelled)
+    };
+    assert_eq!(wait_for_async("the cancellation", cancelled).await, [id]);
+}
+
+#[tokio::test]
+async fn a_status_is_an_answer_redirects_are_not_followed_and_bodies_are_cut() {
+    let peer = Peer::new().await;
+    for (calls, status) in [500_u16, 307, 429, 403].into_iter().enumerate() {
+        let outcome = peer.call("status", json!({"status": status})).await;
+        let Outcome::Raw(RawReply::HttpStatus { status: got, body }) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((got, body), (status, "é".repeat(4096)));
+        assert_eq!(peer.hostile.calls("status").len(), calls + 1);
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_protocol_and_a_huge_result_are_answers() {
+    let peer = Peer::new().await;
+    let error = RawReply::RpcError { code: -32603, message: "as asked".into() };
+    assert_eq!(peer.call("rpc_error", json!({})).await, Outcome::Raw(error));
+    let text = text(peer.call("huge", json!({})).await);
+    assert!(text.starts_with("[the result of 94") && text.contains("too large"), "{text}");
+    assert_eq!(peer.hostile.calls("huge").len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_brings_other_messages_first_and_only_the_first_answer_counts() {
+    let peer = Peer::new().await;
+    assert_eq!(text(peer.call("two_answers", json!({})).await), "done");
+    assert_eq!(text(peer.call("slow_stream", json!({})).await), "done");
+    let answers = || {
+        let seen = peer.hostile.seen();
+        let answers = seen.into_iter().filter(|seen| seen.body["id"].is_string()).map(|seen| seen.body);
+        let answers: BTreeMap<String, Value> =
+            answers.map(|body| (body["id"].as_str().unwrap_or_default().to_owned(), body)).collect();
+        (answers.len() == 2).then_some(answers)
+    };
+    let answers = wait_for_async("answers to the server's questions", answers).await;
+    assert_eq!(answers["their-1"]["result"], json!({}));
+    assert_eq!(answers["their-2"]["error"]["code"], json!(-32601));
+    assert_eq!((peer.hostile.calls("two_answers").len(), peer.hostile.calls("slow_stream").len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_broken_stream_is_taken_up_with_a_get_and_the_call_is_not_sent_again() {
+    let peer = Peer::new().await;
+    assert_eq!(text(peer.call("stream_resumed", json!({})).await), "done");
+    assert_eq!(peer.hostile.calls("stream_resumed").len(), 1);
+    let seen = peer.hostile.seen();
+    let after: Vec<_> =
+        seen.iter().filter(|seen| seen.verb == "GET").map(|seen| seen.header("last-event-id")).collect();
+    let id = &peer.hostile.calls("stream_resumed")[0].body["id"];
+    assert_eq!(after, [Some(format!("first-{id}").as_str()), Some(format!("second-{id}").as_str())]);
+}
+
+#[tokio::test]
+async fn a_call_with_a_timeout_is_lost_when_it_is_up() {
+    let peer = Peer::new().await;
+    let (_, connection) = peer.world.ready().await;
+    let sending = Sending { timeout: Some(Duration::from_millis(30)), ..sending("never", json!({})) };
+    let outcome = connection.call(sending, &peer.world.shared.env).await;
+    assert_eq!(outcome, Outcome::Lost { why: "no answer within 0.03 s".into() });
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_is_cancelled() {
+    let peer = Peer::new().await;
+    let (_, connection) = peer.world.ready().await;
+    let arrived = wait_for_async("the call", || peer.hostile.calls("never").pop());
+    let arrived = tokio::select! {
+        outcome = call(&connection, "never", json!({})) => panic!("{outcome:?}"),
+        arrived = arrived => arrived,
+    };
+    let cancelled = || peer.hostile.seen().into_iter().find(|seen| seen.method() == "notifications/cancelled");
+    let cancelled = wait_for_async("the cancellation", cancelled).await;
+    assert_eq!(cancelled.body["params"]["requestId"], arrived.body["id"]);
+    assert_eq!(peer.hostile.calls("never").len(), 1);
+}
+
+#[tokio::test]
+async fn a_forgotten_session_refuses_the_call_and_the_next_attempt_has_a_new_one() {
+    let peer = Peer::new().await;
+    let (first, connection) = peer.world.ready().await;
+    peer.hostile.forget_sessions();
+    let refused = RawReply::HttpStatus { status: 404, body: "no such session".into() };
+    assert_eq!(call(&connection, "echo", json!({})).await, Outcome::Raw(refused));
+    assert_eq!(peer.hostile.calls("echo").len(), 1, "it is not posted again by itself");
+
+    let why = peer.world.server.connection(&first).await.unwrap_err();
+    assert_eq!(why, "its session is over (HTTP status 404 Not Found)");
+    let (second, connection) = peer.world.ready().await;
+    assert_ne!(first, second);
+    assert!(matches!(call(&connection, "echo", json!({})).await, Outcome::Raw(RawReply::ToolResult { .. })));
+    let sessions: Vec<_> =
+        peer.hostile.calls("echo").iter().map(|seen| seen.headers["mcp-session-id"].clone()).collect();
+    assert_eq!(sessions, ["session-1", "session-2"]);
+
+    peer.hostile.forget_sessions();
+    let listed = peer.world.server.list(&peer.world.shared).await.unwrap();
+    let names: Vec<&str> = listed.tools.iter().map(|tool| tool.name.raw.as_str()).collect();
+    assert_eq!(names, ["mcp__web__a", "mcp__web__b"], "both pages, of a third session");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_saw_nothing() {
+    let peer = Peer::new().await;
+    let (_, connection) = peer.world.ready().await;
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // dropped at once, so nobody listens
+    let plain = &peer.hostile.url; // does not speak TLS
+    for url in [format!("http://{free}/mcp"), plain.replace("http:", "https:")] {
+        let why = World::new(http("web", &url, &[])).refusal().await;
+        assert!(why.starts_with("start the tool server `web`: http") && why.contains("cannot be reached"), "{why}");
+    }
+    assert_eq!(peer.hostile.seen().len(), 2, "the handshake of the one session");
+    let bad_key = Sending { key_header: Some(("Host".into(), "k".into())), ..sending("echo", json!({})) };
+    let outcome = connection.call(bad_key, &peer.world.shared.env).await;
+    assert!(matches!(&outcome, Outcome::NotSent { why } if why.contains("`Host` cannot be sent")), "{outcome:?}");
+    assert_eq!(peer.hostile.calls("echo").len(), 0);
+}
+
+#[tokio::test]
+async fn a_connection_refused_in_the_middle_of_a_session_is_not_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (url, serving) = toolserver(&dir, None).await;
+    let world = World::new(http("own", &url, &[]));
+    let (_, connection) = world.ready().await;
+    serving.abort();
+    assert!(serving.await.unwrap_err().is_cancelled());
+    let outcome = call(&connection, "list_directory", json!({"path": "."})).await;
+    assert!(matches!(&outcome, Outcome::NotSent { why } if why.contains("cannot be reached")), "{outcome:?}");
+}
+
+/// Our own tool server over HTTP, in the folder `w`.
+async fn toolserver(dir: &TempDir, token: Option<&str>) -> (String, tokio::task::JoinHandle<()>) {
+    let mut settings = Settings::in_workspace(dir.path().join("w"));
+    settings.http_token = token.map(Into::into);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let server = HttpServer::bind(&settings, address, ua_core::system::env()).await.unwrap();
+    (server.url(), tokio::spawn(server.serve()))
+}
+
+#[tokio::test]
+async fn the_same_tool_answers_the_same_over_pipes_and_over_http() {
+    let dir = tempfile::tempdir().unwrap();
+    let (url, serving) = toolserver(&dir, Some("sesame")).await;
+    let workspace = dir.path().join("w").display().to_string();
+    let servers = [
+        command("own", example("toolserver").to_str().unwrap(), &[&workspace]),
+        http("own", &url, &[("authorization", "Bearer sesame")]),
+    ];
+    let calls = [
+        ("write_local_file", json!({"path": "a.txt", "content": "Grüße"})),
+        ("read_local_file", json!({"path": "a.txt"})),
+        ("list_directory", json!({"path": "."})),
+        ("read_local_file", json!({"path": "../outside"})),
+        ("read_local_file", json!({})),
+        ("no_such_tool", json!({})),
+    ];
+    let mut came = Vec::new();
+    for spec in servers {
+        let world = World::new(spec);
+        let listed = world.server.list(&world.shared).await.unwrap();
+        let (_, connection) = world.ready().await;
+        let mut outcomes = Vec::new();
+        for (tool, arguments) in &calls {
+            outcomes.push(call(&connection, tool, arguments.clone()).await);
+        }
+        came.push((listed.tools, outcomes));
+        world.server.shut_down(&world.shared).await;
+    }
+    let (over_http, over_pipes) = (came.pop().unwrap(), came.pop().unwrap());
+    assert_eq!(over_pipes, over_http);
+    let Outcome::Raw(RawReply::ToolResult { result }) = &over_http.1[1] else { panic!("{:?}", over_http.1) };
+    assert!(result.to_string().contains("Grüße"), "{result}");
+    assert!(matches!(over_http.1[5], Outcome::Raw(RawReply::RpcError { code: -32602, .. })), "{:?}", over_http.1[5]);
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_named_and_its_value_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (url, serving) = toolserver(&dir, Some("sesame")).await;
+    let why = World::new(http("own", &url, &[("Authorization", "Bearer hush")])).refusal().await;
+    let hint = "HTTP status 401 Unauthorized; give it its token in `headers` of the MCP configuration";
+    assert!(why.contains(hint) && !why.contains("hush"), "{why}");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn pipes_and_http_make_one_transport() {
+    let (dir, hostile) = (tempfile::tempdir().unwrap(), Hostile::start().await);
+    let servers = vec![super::servers::spec("pipe", &["--tools", "x"]), http("web", &hostile.url, &[])];
+    let transport = McpTransport::new(McpTransportConfig { ..config(dir.path(), servers) });
+    let tools = transport.list().await.unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.raw.as_str()).collect();
+    assert_eq!(names, ["mcp__pipe__x", "mcp__web__a", "mcp__web__b"]);
+    transport.shutdown().await;
+    assert_eq!(hostile.seen().last().unwrap().verb, "DELETE");
+}
