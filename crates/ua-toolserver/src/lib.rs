@@ -55,5 +55,5 @@ mod tools;
 mod workspace;
 
 pub use error::ToolServerError;
-pub use server::{IDEMPOTENCY_KEY, ToolServer, serve_stdio, tool_names};
+pub use server::{IDEMPOTENCY_KEY, RUN_ID, ToolServer, serve_stdio, tool_names};
 pub use settings::Settings;
