@@ -57,5 +57,5 @@ mod workspace;
 
 pub use error::ToolServerError;
 pub use http::HttpServer;
-pub use server::{IDEMPOTENCY_KEY, ToolServer, serve, serve_stdio, tool_names};
+pub use server::{IDEMPOTENCY_KEY, RUN_ID, ToolServer, serve, serve_stdio, tool_names};
 pub use settings::Settings;

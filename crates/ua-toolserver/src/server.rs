@@ -22,6 +22,10 @@ use crate::tools::{self, Toolbox};
 /// The request `_meta` field in which an idempotency key arrives (Durable Jobs v1 spec §8.2).
 pub const IDEMPOTENCY_KEY: &str = "dev.universal-agent/idempotency-key";
 
+/// The request `_meta` field that names the run a call belongs to (Durable Jobs v1 spec §8.2). `crawl_parallel` takes
+/// pages that the same run has stored before from their copies.
+pub const RUN_ID: &str = "dev.universal-agent/run-id";
+
 const MAX_KEY_BYTES: usize = 1024;
 
 /// The names of all tools this server knows, in the order it lists them; `run_command` only where it is enabled.
@@ -107,7 +111,9 @@ impl ServerHandler for ToolServer {
         let key = idempotency_key(&context.meta)?;
         let arguments = request.arguments.unwrap_or_default();
         tracing::debug!(tool = %request.name, keyed = key.is_some(), "call");
-        let call = self.toolbox.call(&request.name, arguments, key);
+        // Without a run id pages are fetched anew, which is always right; so an odd one is as good as none.
+        let run = context.meta.get(RUN_ID).and_then(serde_json::Value::as_str).filter(|run| is_key(run));
+        let call = self.toolbox.call(&request.name, arguments, key, run);
         let answer = if Toolbox::may_drop(&request.name) {
             tokio::select! {
                 answer = call => answer,

@@ -68,7 +68,7 @@ impl Toolbox {
         }
         let workspace = Arc::new(workspace);
         Ok(Self {
-            crawler: crawl::Crawler::new(Arc::clone(&workspace), settings)?,
+            crawler: crawl::Crawler::new(Arc::clone(&workspace), settings, env.clone())?,
             outbox: Arc::new(outbox),
             store: Arc::new(store),
             notifier,
@@ -103,14 +103,20 @@ impl Toolbox {
     }
 
     /// Runs one call; `None` when no tool has that name.
-    pub(crate) async fn call(&self, name: &str, arguments: JsonObject, key: Option<String>) -> Option<Answer> {
+    pub(crate) async fn call(
+        &self,
+        name: &str,
+        arguments: JsonObject,
+        key: Option<String>,
+        run: Option<&str>,
+    ) -> Option<Answer> {
         let key = key.as_deref();
         let answer = match name {
             read::NAME => with(arguments, async |given| read::run(&self.workspace, given).await).await,
             write::NAME => with(arguments, async |given| write::run(&self.workspace, given).await).await,
             append::NAME => with(arguments, async |given| append::run(&self.workspace, given, key).await).await,
             list::NAME => with(arguments, async |given| list::run(&self.workspace, given).await).await,
-            crawl::NAME => with(arguments, async |given| self.crawler.run(given).await).await,
+            crawl::NAME => with(arguments, async |given| self.crawler.run(given, run).await).await,
             render::NAME => with(arguments, async |given| render::run(&self.workspace, given).await).await,
             upload::NAME => with(arguments, async |given| upload::run(&self.workspace, &self.store, given).await).await,
             email::NAME => {

@@ -8,6 +8,7 @@ use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use url::Url;
 
 use super::{World, names, sha256};
@@ -20,11 +21,14 @@ const ARTICLE: &str = "<!doctype html><html><head><title>On Tides | Sea News</ti
     from thermal expansion, <a href='/wind'>wind</a> and barometric pressure changes, resulting in storm surges.</p>\
     </article><script>track()</script></body></html>";
 
-/// A small web server; the counter says how many requests it has seen.
+/// A small web server without a robots.txt; the counter says how many requests for pages it has seen.
 async fn web() -> (String, Arc<AtomicUsize>) {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);
     let router = Router::new().fallback(async move |uri: Uri| -> Response {
+        if uri.path() == "/robots.txt" {
+            return StatusCode::NOT_FOUND.into_response();
+        }
         count.fetch_add(1, Ordering::SeqCst);
         let html = [(CONTENT_TYPE, "text/html; charset=utf-8")];
         match uri.path() {
@@ -35,9 +39,17 @@ async fn web() -> (String, Arc<AtomicUsize>) {
             }
             "/notes.md" => ([(CONTENT_TYPE, "text/markdown")], "Intro\n\n# Notes\n\ntext").into_response(),
             "/data" => ([(CONTENT_TYPE, "application/json")], "{}").into_response(),
-            "/big" => (html, "x".repeat(9 << 20)).into_response(),
+            "/big" => (html, "x".repeat(11 << 20)).into_response(),
             "/moved" => (StatusCode::FOUND, [(LOCATION, "/article")]).into_response(),
             "/loop" => (StatusCode::FOUND, [(LOCATION, "/loop")]).into_response(),
+            "/ping" => (StatusCode::FOUND, [(LOCATION, "/pong")]).into_response(),
+            "/pong" => (StatusCode::FOUND, [(LOCATION, "/ping")]).into_response(),
+            "/far" => {
+                let step: usize = uri.query().unwrap_or("0").parse().unwrap();
+                (StatusCode::FOUND, [(LOCATION, format!("/far?{}", step + 1))]).into_response()
+            }
+            "/pdf" => (html, &b"%PDF-1.7 ..."[..]).into_response(),
+            "/bytes" => (html, &b"abc\0\x01\x02"[..]).into_response(),
             "/to-file" => (StatusCode::FOUND, [(LOCATION, "file:///etc/passwd")]).into_response(),
             _ => StatusCode::NOT_FOUND.into_response(),
         }
@@ -46,6 +58,28 @@ async fn web() -> (String, Arc<AtomicUsize>) {
     let base = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
     (base, seen)
+}
+
+/// The address of a page that announces 2 GiB and sends none of them: whoever waits for the body waits for ever.
+async fn endless() -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/huge", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        loop {
+            let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+            let mut line = String::new();
+            stream.read_line(&mut line).await.unwrap();
+            let head = if line.starts_with("GET /robots.txt ") {
+                "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            } else {
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2147483648\r\n\r\n"
+            };
+            stream.write_all(head.as_bytes()).await.unwrap();
+            open.push(stream);
+        }
+    });
+    url
 }
 
 async fn open_world() -> World {
@@ -113,8 +147,12 @@ async fn pages_that_can_not_be_read_say_why() {
     let world = open_world().await;
     let cases = [
         (format!("{base}/data"), "\"application/json\", not HTML"),
-        (format!("{base}/big"), "larger than 8 MiB"),
-        (format!("{base}/loop"), "redirected more than 5 times"),
+        (format!("{base}/big"), "larger than 10 MiB"),
+        (format!("{base}/pdf"), "called text but is application/pdf"),
+        (format!("{base}/bytes"), "called text but is application/octet-stream"),
+        (format!("{base}/loop"), "redirects in a loop that leads back to http"),
+        (format!("{base}/ping"), "redirects in a loop that leads back to http"),
+        (format!("{base}/far"), "redirected more than 5 times"),
         (format!("{base}/to-file"), "redirected to a file:// address"),
         (format!("{}/article", base.replace("http://", "http://user:pass@")), "user name"),
         ("ftp://example.org/".to_owned(), "ftp:// addresses can not be fetched"),
@@ -124,6 +162,8 @@ async fn pages_that_can_not_be_read_say_why() {
         world.call("crawl_parallel", json!({ "urls": [url] })).await.refused(problem);
     }
     world.call("crawl_parallel", json!({ "urls": [] })).await.refused("0 URLs");
+    let url = endless().await;
+    world.call("crawl_parallel", json!({ "urls": [url] })).await.refused("larger than 10 MiB");
     assert_eq!(names(&world.workspace()), [""; 0]);
 }
 

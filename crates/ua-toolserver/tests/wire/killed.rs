@@ -13,16 +13,22 @@ use ua_toolserver::IDEMPOTENCY_KEY;
 
 use super::{names, sha256};
 
-struct Process {
-    child: Child,
-    client: RunningService<RoleClient, ()>,
+pub(super) struct Process {
+    pub(super) child: Child,
+    pub(super) client: RunningService<RoleClient, ()>,
 }
 
 async fn start(workspace: &Path) -> Process {
+    start_with(workspace, &[]).await
+}
+
+/// As [`start`], with more flags.
+pub(super) async fn start_with(workspace: &Path, flags: &[&str]) -> Process {
     let program = std::env::current_exe().unwrap().with_file_name("../examples/stdio");
     let mut child = Command::new(&program)
         .arg("--workspace")
         .arg(workspace)
+        .args(flags)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -51,7 +57,7 @@ fn calls() -> Vec<(&'static str, Value)> {
 }
 
 /// The instant at which the server is killed: when this path has appeared.
-async fn appeared(path: PathBuf) {
+pub(super) async fn appeared(path: PathBuf) {
     while !path.exists() {
         tokio::task::yield_now().await;
     }

@@ -4,6 +4,8 @@
 mod append;
 mod command;
 mod crawl;
+mod crawl_manners;
+mod crawl_reuse;
 mod email;
 mod files;
 mod http;
@@ -54,9 +56,13 @@ impl World {
     }
 
     async fn in_directory(directory: TempDir, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::in_env(Env::simulated(7), directory, change).await
+    }
+
+    async fn in_env(env: Env, directory: TempDir, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::in_workspace(directory.path().join("w"));
         change(&mut settings);
-        let server = ToolServer::open(&settings, Env::simulated(7)).unwrap();
+        let server = ToolServer::open(&settings, env).unwrap();
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (read, write) = tokio::io::split(theirs);
         let server = tokio::spawn(server.serve(read, write));
@@ -98,10 +104,15 @@ impl World {
     }
 
     async fn send(&self, tool: &'static str, arguments: Value, key: Option<Value>) -> Came {
+        self.send_with(tool, arguments, key.map(|key| (IDEMPOTENCY_KEY, key))).await
+    }
+
+    /// A call with one `_meta` field, or none.
+    async fn send_with(&self, tool: &'static str, arguments: Value, field: Option<(&str, Value)>) -> Came {
         let mut request = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
-        if let Some(key) = key {
+        if let Some((name, value)) = field {
             let mut meta = MetaObject::new();
-            meta.insert(IDEMPOTENCY_KEY.to_owned(), key);
+            meta.insert(name.to_owned(), value);
             request.set_meta(RequestMetaObject(meta));
         }
         match self.client.call_tool(request).await {

@@ -1,81 +1,243 @@
-//! Pages from the network: checked at each hop, bounded in time and size.
+//! Pages from the network: asked for as the site allows, checked at each hop, bounded in time and size.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use encoding_rs::{Encoding, UTF_8};
 use futures_util::StreamExt;
+use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, LOCATION};
+use tokio::sync::OnceCell;
+use ua_core::Env;
 use url::Url;
 
 use super::address::{PublicResolver, check_literal};
+use super::robots::{self, Rules};
+use super::slots::{Slot, Slots};
 use super::{Document, Kind};
 use crate::answer::Failure;
 use crate::error::ToolServerError;
 
 const MAX_REDIRECTS: usize = 5;
-const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// After decompression.
+const MAX_BYTES: usize = 10 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// For one hop, from the request to the last byte.
-const HOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// For one page with all its hops, from each request to the last byte; waiting for a turn does not count.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 const ACCEPTED: &str = "text/html,application/xhtml+xml,text/markdown;q=0.9,text/plain;q=0.8";
-const USER_AGENT: &str =
-    concat!("ua-toolserver/", env!("CARGO_PKG_VERSION"), " (+https://github.com/universal-agent/ua)");
+/// Its first word is [`robots::TOKEN`].
+const USER_AGENT: &str = concat!("ua/", env!("CARGO_PKG_VERSION"), " (+durable job runner)");
 
 /// The HTTP client of the crawler.
 #[derive(Debug)]
 pub(super) struct Fetcher {
     client: reqwest::Client,
     allow_private_addresses: bool,
+    slots: Slots,
+    env: Env,
+    page_timeout: Duration,
+}
+
+/// What one call has learnt about the sites it asks: the robots.txt of each origin, fetched once.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    origins: Mutex<HashMap<String, Arc<OnceCell<Permission>>>>,
+}
+
+/// What an origin's robots.txt came to; else the problem and the hint of the refusal.
+type Permission = Result<Rules, (String, String)>;
+
+impl Sites {
+    fn of(&self, url: &Url) -> Arc<OnceCell<Permission>> {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(origins.entry(url.origin().ascii_serialization()).or_default())
+    }
+}
+
+/// What one request led to.
+#[derive(Debug)]
+enum Hop<T> {
+    Arrived(T),
+    Redirected(Url),
 }
 
 impl Fetcher {
-    pub(super) fn new(allow_private_addresses: bool) -> Result<Self, ToolServerError> {
+    pub(super) fn new(allow_private_addresses: bool, env: Env) -> Result<Self, ToolServerError> {
         // A proxy would connect for us, out of reach of the address check.
         let mut builder = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(HOP_TIMEOUT)
             .user_agent(USER_AGENT);
         if !allow_private_addresses {
             builder = builder.dns_resolver(Arc::new(PublicResolver));
         }
         let client = builder.build().map_err(|source| ToolServerError::Http { source })?;
-        Ok(Self { client, allow_private_addresses })
+        let slots = Slots::new(env.clone());
+        Ok(Self { client, allow_private_addresses, slots, env, page_timeout: PAGE_TIMEOUT })
     }
 
-    pub(super) async fn fetch(&self, url: Url) -> Result<Document, Failure> {
+    /// The limits on requests; whoever reads pages from elsewhere keeps to them too.
+    pub(super) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// Fetches a page if its site allows it. The slot is kept by the one who reads the document, so that no more
+    /// documents wait in memory than may be fetched at once.
+    pub(super) async fn fetch(&self, url: Url, sites: &Sites) -> Result<(Document, Slot), Failure> {
+        let mut left = self.page_timeout;
         let mut here = url;
+        let mut been = Vec::new();
         for _ in 0..=MAX_REDIRECTS {
-            if !self.allow_private_addresses {
-                check_literal(&here).map_err(|error| refused_address(&error))?;
+            self.check(&here)?;
+            let rules = self.permission(&here, sites).await?;
+            if !rules.allow(&here) {
+                return Err(Failure::refused(
+                    format!("the site's robots.txt does not allow programs to fetch {here}"),
+                    "try another page",
+                ));
             }
-            // Credentials in a URL are not for pages that someone else chose.
-            if !here.username().is_empty() || here.password().is_some() {
-                return Err(Failure::refused("the address has a user name in it", "give the address without it"));
+            let slot = self.slots.take(here.host_str().unwrap_or_default(), rules.delay()).await;
+            let began = self.env.now();
+            let hop = self.within(left, async {
+                let response = self.ask(&here).await?;
+                match target(&here, &response)? {
+                    Some(next) => Ok(Hop::Redirected(next)),
+                    None => Ok(Hop::Arrived(read(here.clone(), response).await?)),
+                }
+            });
+            match hop.await? {
+                Hop::Arrived(document) => return Ok((document, slot)),
+                Hop::Redirected(next) => {
+                    been.push(std::mem::replace(&mut here, next));
+                    if been.contains(&here) {
+                        let problem = format!("the page redirects in a loop that leads back to {here}");
+                        return Err(Failure::refused(problem, "try another page"));
+                    }
+                }
             }
-            let request = self.client.get(here.clone()).header(ACCEPT, ACCEPTED);
-            let response = request.send().await.map_err(|error| unreachable_page(&error))?;
-            let status = response.status();
-            if !status.is_redirection() {
-                return read(here, response).await;
-            }
-            let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-            let next = target.and_then(|target| here.join(target).ok()).ok_or_else(|| {
-                Failure::refused(format!("the server answered {status} without saying where to go"), "try another page")
-            })?;
-            if !matches!(next.scheme(), "http" | "https") {
-                let problem = format!("the server redirected to a {}:// address", next.scheme());
-                return Err(Failure::refused(problem, "try another page"));
-            }
-            here = next;
+            left = left.saturating_sub(self.env.now().since(began));
         }
         Err(Failure::refused(format!("the page redirected more than {MAX_REDIRECTS} times"), "try another page"))
     }
+
+    /// The rules of the page's origin, asked for once per call.
+    async fn permission(&self, url: &Url, sites: &Sites) -> Result<Rules, Failure> {
+        let cell = sites.of(url);
+        let permission = cell
+            .get_or_init(async || {
+                self.robots(url).await.map_err(|failure| match failure {
+                    Failure::Refused { problem, hint } => (problem, hint),
+                    Failure::Unclear(problem) => (problem, "try again".to_owned()),
+                })
+            })
+            .await;
+        permission.clone().map_err(|(problem, hint)| Failure::refused(problem, hint))
+    }
+
+    /// Fetches the robots.txt of an origin (RFC 9309 §2.3.1): one that is not there forbids nothing; while it can not
+    /// be had, everything is forbidden.
+    async fn robots(&self, url: &Url) -> Result<Rules, Failure> {
+        let mut here = url.clone();
+        here.set_path("/robots.txt");
+        here.set_query(None);
+        here.set_fragment(None);
+        let robots = here.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let hop = async {
+                self.check(&here)?;
+                let _slot = self.slots.take(here.host_str().unwrap_or_default(), None).await;
+                self.within(self.page_timeout, async {
+                    let response = self.ask(&here).await?;
+                    let status = response.status();
+                    if let Some(next) = target(&here, &response)? {
+                        return Ok(Hop::Redirected(next));
+                    }
+                    if status.is_server_error() {
+                        let problem = format!("the server answered {status}");
+                        return Err(Failure::refused(problem, "try again later or try another site"));
+                    }
+                    if !status.is_success() {
+                        return Ok(Hop::Arrived(Rules::default()));
+                    }
+                    let body = beginning(response).await.map_err(|error| unreachable_page(&error))?;
+                    Ok(Hop::Arrived(Rules::parse(&String::from_utf8_lossy(&body))))
+                })
+                .await
+            };
+            match hop.await {
+                Ok(Hop::Arrived(rules)) => return Ok(rules),
+                Ok(Hop::Redirected(next)) => here = next,
+                Err(Failure::Refused { problem, hint }) => {
+                    let problem = format!("{robots}, which says what programs may fetch, could not be read: {problem}");
+                    return Err(Failure::refused(problem, hint));
+                }
+                Err(unclear @ Failure::Unclear(_)) => return Err(unclear),
+            }
+        }
+        tracing::debug!(%robots, "redirected too often, taken as missing");
+        Ok(Rules::default())
+    }
+
+    /// Checks what can be seen in the address itself.
+    fn check(&self, url: &Url) -> Result<(), Failure> {
+        if !self.allow_private_addresses {
+            check_literal(url).map_err(|error| refused_address(&error))?;
+        }
+        // Credentials in a URL are not for pages that someone else chose.
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Failure::refused("the address has a user name in it", "give the address without it"));
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, url: &Url) -> Result<Response, Failure> {
+        let request = self.client.get(url.clone()).header(ACCEPT, ACCEPTED);
+        request.send().await.map_err(|error| unreachable_page(&error))
+    }
+
+    async fn within<T>(&self, limit: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+            let problem = format!("the server took too long, more than {:?} in all", self.page_timeout);
+            Err(Failure::refused(problem, "try again later or try another page"))
+        })
+    }
 }
 
-async fn read(source: Url, response: reqwest::Response) -> Result<Document, Failure> {
+/// Where the response sends us; `None` when it is the page itself.
+fn target(here: &Url, response: &Response) -> Result<Option<Url>, Failure> {
+    let status = response.status();
+    if !status.is_redirection() {
+        return Ok(None);
+    }
+    let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+    let next = location.and_then(|location| here.join(location).ok()).ok_or_else(|| {
+        Failure::refused(format!("the server answered {status} without saying where to go"), "try another page")
+    })?;
+    if !matches!(next.scheme(), "http" | "https") {
+        let problem = format!("the server redirected to a {}:// address", next.scheme());
+        return Err(Failure::refused(problem, "try another page"));
+    }
+    Ok(Some(next))
+}
+
+/// As much of a robots.txt as counts. A line that is cut in two is left out: half of it could forbid too much.
+async fn beginning(response: Response) -> Result<Vec<u8>, reqwest::Error> {
+    let mut body = Vec::new();
+    let mut stream = response.bytes_stream();
+    while let Some(chunk) = stream.next().await {
+        body.extend_from_slice(&chunk?);
+        if body.len() > robots::MAX_BYTES {
+            body.truncate(robots::MAX_BYTES);
+            body.truncate(body.iter().rposition(|byte| *byte == b'\n').unwrap_or(0));
+            break;
+        }
+    }
+    Ok(body)
+}
+
+async fn read(source: Url, response: Response) -> Result<Document, Failure> {
     let status = response.status();
     if !status.is_success() {
         return Err(Failure::refused(format!("the server answered {status}"), "check the address or try another page"));
@@ -97,9 +259,34 @@ async fn read(source: Url, response: reqwest::Response) -> Result<Document, Fail
         }
         body.extend_from_slice(&chunk);
     }
+    if let Some(binary) = binary(&body, charset) {
+        return Err(Failure::refused(
+            format!("the page is called text but is {binary}"),
+            "look for an HTML version of it",
+        ));
+    }
     let declared = charset.or_else(|| (kind == Kind::Html).then(|| declared_in(&body)).flatten());
     let (text, ..) = declared.unwrap_or(UTF_8).decode(&body);
     Ok(Document { source, http_status: Some(status.as_u16()), kind, text: text.into_owned() })
+}
+
+/// What kind of binary file the bytes are, if they are one: servers call anything text/html.
+fn binary(body: &[u8], charset: Option<&'static Encoding>) -> Option<&'static str> {
+    const BEGINNINGS: [(&[u8], &str); 8] = [
+        (b"%PDF-", "application/pdf"),
+        (b"\x89PNG", "image/png"),
+        (b"\xff\xd8\xff", "image/jpeg"),
+        (b"GIF8", "image/gif"),
+        (b"PK\x03\x04", "application/zip"),
+        (b"\x1f\x8b", "application/gzip"),
+        (b"\x7fELF", "an ELF program"),
+        (b"OggS", "application/ogg"),
+    ];
+    let known = BEGINNINGS.iter().find(|(beginning, _)| body.starts_with(beginning)).map(|(_, name)| *name);
+    // Text has no zero bytes unless each of its characters takes two, which a mark or the server says.
+    let wide = charset.is_some() || Encoding::for_bom(body).is_some();
+    let zeros = !wide && body.iter().take(1024).any(|byte| *byte == 0);
+    known.or(zeros.then_some("application/octet-stream"))
 }
 
 /// What the headers say the page is; an error for everything that is not text to read.
@@ -150,4 +337,36 @@ fn unreachable_page(error: &reqwest::Error) -> Failure {
         return refused_address(deepest);
     }
     Failure::refused(format!("the page could not be fetched: {deepest}"), "check the address or try another page")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::{Body, Bytes};
+    use axum::http::header::CONTENT_TYPE;
+    use axum::response::IntoResponse;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_page_that_drips_without_end_is_given_up() {
+        // Bytes keep coming, so no timeout between two of them would help.
+        let page = async || {
+            let drip = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"x")));
+            let drip = drip.then(|byte| async {
+                tokio::task::yield_now().await;
+                byte
+            });
+            ([(CONTENT_TYPE, "text/html")], Body::from_stream(drip)).into_response()
+        };
+        let router = Router::new().route("/drip", axum::routing::get(page));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/drip", listener.local_addr().unwrap())).unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+
+        let mut fetcher = Fetcher::new(true, ua_core::system::env()).unwrap();
+        fetcher.page_timeout = Duration::from_millis(300);
+        let failure = fetcher.fetch(url, &Sites::default()).await.unwrap_err();
+        assert!(failure.text().contains("took too long, more than 300ms"), "{}", failure.text());
+    }
 }

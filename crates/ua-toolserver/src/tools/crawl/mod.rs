@@ -2,24 +2,32 @@
 //!
 //! Each page becomes `search_results/<slug>-<first 12 digits of the SHA-256 of its URL>.md`, so fetching it again
 //! replaces its own copy and nothing else. One page that fails does not fail the others.
+//!
+//! A page that the same run has stored before is taken from its copy: a call that was killed halfway and is made again
+//! (Durable Jobs v1 spec §8.3) fetches only what is missing. Sites are treated as they ask in their robots.txt, with at
+//! most 8 requests at once and 2 per host.
 
 mod address;
 mod fetch;
 mod local;
 mod page;
+mod robots;
+mod slots;
+mod stored;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use ua_core::Env;
 use url::Url;
 
-use self::fetch::Fetcher;
+use self::fetch::{Fetcher, Sites};
 use self::local::Roots;
 use self::page::Page;
+use self::stored::Origin;
 use super::blocking;
 use crate::answer::{Answer, Failure, success};
 use crate::digest::sha256_hex;
@@ -31,7 +39,6 @@ use crate::workspace::Workspace;
 pub(super) const NAME: &str = "crawl_parallel";
 const DIRECTORY: &str = "search_results";
 const MAX_URLS: usize = 50;
-const AT_ONCE: usize = 8;
 const DEFAULT_MAX_CHARS: u32 = 4000;
 const MAX_CHARS: u32 = 200_000;
 
@@ -44,6 +51,9 @@ pub(super) struct Arguments {
     /// How much text of each page the result shows; 4000 characters when left out. The stored file has all of it.
     #[schemars(range(min = 0, max = 200_000))]
     max_chars_per_page: Option<u32>,
+    /// Fetch pages again that this run has stored before. Without it they come from their stored copy.
+    #[serde(default)]
+    refresh: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -75,6 +85,8 @@ struct Kept {
     words: usize,
     text: String,
     truncated: bool,
+    /// Whether this is the copy that the same run has stored before.
+    reused: bool,
 }
 
 /// What was fetched, before it is read.
@@ -113,15 +125,16 @@ pub(super) struct Crawler {
 }
 
 impl Crawler {
-    pub(super) fn new(workspace: Arc<Workspace>, settings: &Settings) -> Result<Self, ToolServerError> {
+    pub(super) fn new(workspace: Arc<Workspace>, settings: &Settings, env: Env) -> Result<Self, ToolServerError> {
         Ok(Self {
-            fetcher: Fetcher::new(settings.allow_private_addresses)?,
+            fetcher: Fetcher::new(settings.allow_private_addresses, env)?,
             roots: Arc::new(Roots::open(Arc::clone(&workspace), &settings.allow_roots)?),
             workspace,
         })
     }
 
-    pub(super) async fn run(&self, given: Arguments) -> Answer {
+    /// Fetches the pages for `run`, the id of the run that asks, if it said so.
+    pub(super) async fn run(&self, given: Arguments, run: Option<&str>) -> Answer {
         if given.urls.is_empty() || given.urls.len() > MAX_URLS {
             return Err(Failure::refused(
                 format!("{} URLs were given", given.urls.len()),
@@ -135,16 +148,15 @@ impl Crawler {
                 urls.push(url);
             }
         }
-        let pages: Vec<Outcome> = futures_util::stream::iter(urls)
-            .map(|url| async move {
-                match self.crawl(&url, shown as usize).await {
-                    Ok(kept) => Outcome::Ok(Box::new(kept)),
-                    Err(failure) => Outcome::Error { url, error: failure.text() },
-                }
-            })
-            .buffered(AT_ONCE)
-            .collect()
-            .await;
+        let sites = Sites::default();
+        let known = run.filter(|_| !given.refresh);
+        // All at once: the slots keep order, and a slow host holds up only its own pages.
+        let pages =
+            urls.into_iter().map(async |url| match self.crawl(&url, shown as usize, run, known, &sites).await {
+                Ok(kept) => Outcome::Ok(Box::new(kept)),
+                Err(failure) => Outcome::Error { url, error: failure.text() },
+            });
+        let pages: Vec<Outcome> = futures_util::future::join_all(pages).await;
         let failed = pages.iter().filter(|page| matches!(page, Outcome::Error { .. })).count();
         let ok = pages.len() - failed;
         if ok == 0 {
@@ -163,18 +175,37 @@ impl Crawler {
         success(format!("{ok} pages fetched, {failed} failed"), &Crawled { ok, failed, pages })
     }
 
-    async fn crawl(&self, text: &str, shown: usize) -> Result<Kept, Failure> {
+    /// Makes one page of the workspace: from the copy that the run `known` made of it, else by fetching it for `run`.
+    async fn crawl(
+        &self,
+        text: &str,
+        shown: usize,
+        run: Option<&str>,
+        known: Option<&str>,
+        sites: &Sites,
+    ) -> Result<Kept, Failure> {
         let url = Url::parse(text).map_err(|error| {
             Failure::refused(
                 format!("this is not a URL: {error}"),
                 "give a full address such as https://example.org/page",
             )
         })?;
-        let document = match url.scheme() {
-            "http" | "https" => self.fetcher.fetch(url.clone()).await?,
+        let path = PathBuf::from(DIRECTORY).join(file_name(&url));
+        let (document, slot) = match url.scheme() {
+            "http" | "https" => {
+                if let Some(run) = known.map(str::to_owned) {
+                    let (workspace, copy, url) = (Arc::clone(&self.workspace), path.clone(), url.clone());
+                    let found = blocking(move || Ok(stored::find(&workspace, &copy, &url, &run))).await?;
+                    if let Some(page) = found {
+                        return Ok(Kept::new(text.to_owned(), page, &path, shown, true));
+                    }
+                }
+                self.fetcher.fetch(url.clone(), sites).await?
+            }
             "file" => {
+                let slot = self.fetcher.slots().any().await;
                 let (roots, url) = (Arc::clone(&self.roots), url.clone());
-                blocking(move || roots.read(&url)).await?
+                (blocking(move || roots.read(&url)).await?, slot)
             }
             scheme => {
                 return Err(Failure::refused(
@@ -184,38 +215,34 @@ impl Crawler {
             }
         };
         let workspace = Arc::clone(&self.workspace);
-        let asked = text.to_owned();
+        let (asked, run) = (text.to_owned(), run.map(str::to_owned));
         blocking(move || {
             let http_status = document.http_status;
             let page = Page::read(document)?;
-            let path = PathBuf::from(DIRECTORY).join(file_name(&url));
-            keep(&workspace, &path, &page, http_status)?;
-            let beginning: String = page.markdown.chars().take(shown).collect();
-            Ok(Kept {
-                url: asked,
-                source: page.source.to_string(),
-                path: path.display().to_string(),
-                words: page.words,
-                truncated: beginning.len() < page.markdown.len(),
-                text: beginning,
-                title: page.title,
-                author: page.author,
-                published: page.published,
-            })
+            stored::keep(&workspace, &path, &page, &Origin { asked: &url, http_status, run: run.as_deref() })?;
+            drop(slot);
+            Ok(Kept::new(asked, page, &path, shown, false))
         })
         .await
     }
 }
 
-/// Stores the page with what is known about it in front.
-fn keep(workspace: &Workspace, path: &std::path::Path, page: &Page, http_status: Option<u16>) -> Result<(), Failure> {
-    let path = workspace.writable(&path.to_string_lossy())?;
-    let front = page.front_matter(http_status);
-    let _lock = workspace.exclusive()?;
-    workspace
-        .area()
-        .replace(&path, format!("{front}\n{}\n", page.markdown).as_bytes())
-        .map_err(|error| error.into_failure("store the page"))
+impl Kept {
+    fn new(url: String, page: Page, path: &Path, shown: usize, reused: bool) -> Self {
+        let beginning: String = page.markdown.chars().take(shown).collect();
+        Self {
+            url,
+            source: page.source.to_string(),
+            path: path.display().to_string(),
+            words: page.words,
+            truncated: beginning.len() < page.markdown.len(),
+            text: beginning,
+            title: page.title,
+            author: page.author,
+            published: page.published,
+            reused,
+        }
+    }
 }
 
 /// The name of the copy: readable, and unlike that of every other URL.

@@ -1,7 +1,5 @@
 //! From a document to what is worth reading in it.
 
-use std::fmt::Write as _;
-
 use dom_smoothie::Readability;
 use htmd::HtmlToMarkdown;
 use url::Url;
@@ -33,31 +31,6 @@ impl Page {
         let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
         let title = if title.is_empty() { source.to_string() } else { title };
         Ok(Self { source, title, author, published, words: markdown.split_whitespace().count(), markdown })
-    }
-
-    /// The lines in front of the stored page. JSON strings are YAML strings, so any text is safe in them.
-    pub(super) fn front_matter(&self, http_status: Option<u16>) -> String {
-        let mut front = String::from("---\n");
-        let mut line = |name: &str, value: &dyn std::fmt::Display| {
-            // Writing into a `String` can not fail.
-            writeln!(front, "{name}: {value}").ok();
-        };
-        let quoted = |text: &str| serde_json::Value::from(text);
-        line("title", &quoted(&self.title));
-        line("source", &quoted(self.source.as_str()));
-        if let Some(author) = &self.author {
-            line("author", &quoted(author));
-        }
-        if let Some(published) = &self.published {
-            line("published", &quoted(published));
-        }
-        match http_status {
-            Some(status) => line("status", &status),
-            None => line("status", &"file"),
-        }
-        line("words", &self.words);
-        front.push_str("---\n");
-        front
     }
 }
 

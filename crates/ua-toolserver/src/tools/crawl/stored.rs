@@ -1,0 +1,105 @@
+//! The stored copy of a page: how it is written, and how a later attempt of the same run reads it back.
+//!
+//! A call that was killed halfway is made again by its runner (Durable Jobs v1 spec §8.3: reads are repeated). The
+//! pages that the first attempt stored carry the run's id, and are taken from there instead of from the network.
+
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use url::Url;
+
+use super::page::Page;
+use crate::answer::Failure;
+use crate::digest::sha256_hex;
+use crate::workspace::Workspace;
+
+/// The largest copy that is read back, in bytes; a larger one is fetched again.
+const MAX_BYTES: u64 = 32 * 1024 * 1024;
+const FENCE: &str = "---\n";
+
+/// Where a copy came from, apart from what the page itself says.
+#[derive(Debug)]
+pub(super) struct Origin<'a> {
+    /// The address that was asked for.
+    pub(super) asked: &'a Url,
+    /// The HTTP status; `None` for a file.
+    pub(super) http_status: Option<u16>,
+    /// The run that fetched it; `None` when the caller named none.
+    pub(super) run: Option<&'a str>,
+}
+
+/// Stores the page with what is known about it in front.
+pub(super) fn keep(workspace: &Workspace, path: &Path, page: &Page, origin: &Origin<'_>) -> Result<(), Failure> {
+    let path = workspace.writable(&path.to_string_lossy())?;
+    let text = format!("{}\n{}\n", front_matter(page, origin), page.markdown);
+    let _lock = workspace.exclusive()?;
+    workspace.area().replace(&path, text.as_bytes()).map_err(|error| error.into_failure("store the page"))
+}
+
+/// The copy that `run` made of `asked`, if there is one and it can be read. Anything doubtful is fetched again.
+pub(super) fn find(workspace: &Workspace, path: &Path, asked: &Url, run: &str) -> Option<Page> {
+    let path = workspace.readable(&path.to_string_lossy()).ok()?;
+    let file = workspace.area().dir().open(&path).ok()?;
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_BYTES {
+        return None;
+    }
+    let mut text = String::new();
+    file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    let (front, body) = text.strip_prefix(FENCE)?.split_once(&format!("\n{FENCE}\n"))?;
+    let source: String = value(front, "source")?;
+    let asked_then: Option<String> = value(front, "asked");
+    let run_then: String = value(front, "run")?;
+    if run_then != run || asked_then.as_ref().unwrap_or(&source) != asked.as_str() {
+        return None;
+    }
+    let page = Page {
+        source: Url::parse(&source).ok()?,
+        title: value(front, "title")?,
+        author: value(front, "author"),
+        published: value(front, "published"),
+        words: value(front, "words")?,
+        markdown: body.strip_suffix('\n')?.to_owned(),
+    };
+    // A copy that was edited since is no longer what the page said.
+    let digest: String = value(front, "sha256")?;
+    (digest == sha256_hex(&page.markdown)).then_some(page)
+}
+
+/// The lines in front of a copy. JSON strings are YAML strings, so any text is safe in them.
+fn front_matter(page: &Page, origin: &Origin<'_>) -> String {
+    let mut front = String::from(FENCE);
+    let mut line = |name: &str, value: serde_json::Value| {
+        // Writing into a `String` can not fail.
+        writeln!(front, "{name}: {value}").ok();
+    };
+    line("title", page.title.as_str().into());
+    line("source", page.source.as_str().into());
+    if *origin.asked != page.source {
+        line("asked", origin.asked.as_str().into());
+    }
+    if let Some(author) = &page.author {
+        line("author", author.as_str().into());
+    }
+    if let Some(published) = &page.published {
+        line("published", published.as_str().into());
+    }
+    match origin.http_status {
+        Some(status) => line("status", status.into()),
+        None => line("status", "file".into()),
+    }
+    line("words", page.words.into());
+    if let Some(run) = origin.run {
+        line("run", run.into());
+        line("sha256", sha256_hex(&page.markdown).into());
+    }
+    front.push_str(FENCE);
+    front
+}
+
+fn value<T: DeserializeOwned>(front: &str, name: &str) -> Option<T> {
+    let line = front.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))?;
+    serde_json::from_str(line).ok()
+}
