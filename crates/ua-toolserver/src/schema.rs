@@ -20,7 +20,7 @@ pub(crate) enum Effect {
     Fetches,
     /// Creates something outside; twice is not once.
     Creates,
-    /// Creates something outside that is named by its content; once or twice makes no difference.
+    /// Creates something outside once per key or content; once or twice makes no difference.
     CreatesOnce,
     /// Anything.
     Anything,

@@ -20,6 +20,13 @@ use crate::tools::{self, Toolbox};
 /// The request `_meta` field in which an idempotency key arrives (Durable Jobs v1 spec §8.2).
 pub const IDEMPOTENCY_KEY: &str = "dev.universal-agent/idempotency-key";
 
+/// The request `_meta` field that counts the attempts at one call, from 1. A durable runner holds a call whose transport
+/// cannot repeat it safely, so there a later attempt means that a person ordered it.
+pub const ATTEMPT: &str = "dev.universal-agent/attempt";
+
+/// The `_meta` field of a tool in `tools/list` that says for how many seconds an idempotency key is honoured.
+pub const KEY_TTL_SECONDS: &str = "dev.universal-agent/key-ttl-seconds";
+
 const MAX_KEY_BYTES: usize = 1024;
 
 /// The names of all tools this server knows, in the order it lists them; `run_command` only where it is enabled.
@@ -89,9 +96,10 @@ impl ServerHandler for ToolServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let key = idempotency_key(&context.meta)?;
+        let attempt = attempt(&context.meta)?;
         let arguments = request.arguments.unwrap_or_default();
         tracing::debug!(tool = %request.name, keyed = key.is_some(), "call");
-        let call = self.toolbox.call(&request.name, arguments, key);
+        let call = self.toolbox.call(&request.name, arguments, key, attempt);
         let answer = if Toolbox::may_drop(&request.name) {
             tokio::select! {
                 answer = call => answer,
@@ -122,6 +130,13 @@ fn idempotency_key(meta: &RequestMetaObject) -> Result<Option<String>, ErrorData
             None,
         )),
     }
+}
+
+fn attempt(meta: &RequestMetaObject) -> Result<u64, ErrorData> {
+    let number = meta.get(ATTEMPT).map_or(Some(1), serde_json::Value::as_u64);
+    number
+        .filter(|number| *number > 0)
+        .ok_or_else(|| ErrorData::invalid_params(format!("_meta[{ATTEMPT:?}] must be a whole number, 1 or more"), None))
 }
 
 fn is_key(key: &str) -> bool {

@@ -8,8 +8,10 @@ mod email;
 mod files;
 mod killed;
 mod listing;
+mod mail;
 mod notify;
 mod render;
+mod s3;
 mod upload;
 
 use std::path::Path;
@@ -97,12 +99,18 @@ impl World {
     }
 
     async fn send(&self, tool: &'static str, arguments: Value, key: Option<Value>) -> Came {
+        let meta = key.map_or_else(|| json!({}), |key| json!({ IDEMPOTENCY_KEY: key }));
+        self.send_with(tool, arguments, meta).await
+    }
+
+    /// A call with these fields in its `_meta`.
+    async fn send_with(&self, tool: &'static str, arguments: Value, meta: Value) -> Came {
         let mut request = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
-        if let Some(key) = key {
-            let mut meta = MetaObject::new();
-            meta.insert(IDEMPOTENCY_KEY.to_owned(), key);
-            request.set_meta(RequestMetaObject(meta));
+        let mut object = MetaObject::new();
+        for (name, value) in meta.as_object().unwrap() {
+            object.insert(name.clone(), value.clone());
         }
+        request.set_meta(RequestMetaObject(object));
         match self.client.call_tool(request).await {
             Ok(result) if result.is_error == Some(true) => {
                 let text = result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.clone());
