@@ -99,7 +99,7 @@ impl ServerHandler for ToolServer {
         let attempt = attempt(&context.meta)?;
         let arguments = request.arguments.unwrap_or_default();
         tracing::debug!(tool = %request.name, keyed = key.is_some(), "call");
-        let call = self.toolbox.call(&request.name, arguments, key, attempt);
+        let call = Box::pin(self.toolbox.call(&request.name, arguments, key, attempt));
         let answer = if Toolbox::may_drop(&request.name) {
             tokio::select! {
                 answer = call => answer,

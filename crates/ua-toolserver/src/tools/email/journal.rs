@@ -89,12 +89,10 @@ impl Journal {
 
     /// Takes back the latest attempt: it was refused, and what was known before is all that is known.
     pub(super) fn withdraw(&self) -> std::io::Result<()> {
-        match &self.earlier {
-            Some(entry) => self.write(entry).map_err(|failure| std::io::Error::other(failure.text())),
-            None => {
-                self.workspace.area().discard(&self.path)?;
-                self.workspace.area().sync(parent_of(&self.path))
-            }
+        if let Some(entry) = &self.earlier {
+            return self.write(entry).map_err(|failure| std::io::Error::other(failure.text()));
         }
+        self.workspace.area().discard(&self.path)?;
+        self.workspace.area().sync(parent_of(&self.path))
     }
 }

@@ -90,15 +90,15 @@ impl Remote {
             }
         };
         // Asked before anything can be refused: what was sent stays sent when an attachment is gone by now.
-        if let Some(journal) = &journal {
-            if let Standing::Sent { reference, evidence } = self.standing(journal, order.attempt, env).await? {
-                return Ok(Receipt {
-                    already_sent: true,
-                    provider_reference: reference,
-                    evidence: Some(evidence),
-                    ..receipt
-                });
-            }
+        if let Some(journal) = &journal
+            && let Standing::Sent { reference, evidence } = self.standing(journal, order.attempt, env).await?
+        {
+            return Ok(Receipt {
+                already_sent: true,
+                provider_reference: reference,
+                evidence: Some(evidence),
+                ..receipt
+            });
         }
         let letter = {
             let (workspace, from, id) = (Arc::clone(workspace), from.clone(), id.clone());

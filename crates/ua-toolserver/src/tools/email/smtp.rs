@@ -20,9 +20,9 @@ use crate::answer::Failure;
 use crate::web::root_cause;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-const STEP_TIMEOUT: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long RFC 5321 §4.5.3.2.6 tells a client to wait for the answer to the last line.
-const LAST_LINE_TIMEOUT: Duration = Duration::from_secs(600);
+const LAST_LINE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// "Service not available, closing transmission channel": may come at any moment, so it answers nothing.
 const CLOSING: u16 = 421;
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Smtp {
 
 impl Smtp {
     pub(super) fn new(
-        host: String,
+        host: &str,
         port: u16,
         security: Security,
         credentials: Option<(String, String)>,

@@ -80,7 +80,7 @@ fn wire(text: &str, settings: &Settings) -> Result<Result<Wire, ToolServerError>
     if !url.username().is_empty() || url.password().is_some() {
         return Err("credentials do not belong on a command line: set UA_MAIL_USER and UA_MAIL_PASSWORD".to_owned());
     }
-    let host = url.host_str().filter(|host| !host.is_empty()).ok_or("it names no host")?.to_owned();
+    let host = url.host_str().filter(|host| !host.is_empty()).ok_or("it names no host")?;
     match url.scheme() {
         "smtp" | "smtps" => {
             let security = security(&url)?;

@@ -26,7 +26,7 @@ use crate::web::{means_not_done, root_cause};
 /// The largest file that is uploaded: it is put in one request, from memory.
 pub(super) const MAX_BYTES: u64 = 256 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
 const HASH: &str = "sha256";
 
 /// A bucket and the place in it below which objects go.
@@ -192,10 +192,14 @@ fn locate(text: &str) -> Result<(String, Path), String> {
 
 /// Whether the error says that nothing was stored: the request never left, or the store said no.
 fn was_refused(error: &Error) -> bool {
-    match error {
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } | Error::NotFound { .. } => true,
-        other => never_left(other) || status(other).is_some_and(means_not_stored),
-    }
+    let is_no = matches!(
+        error,
+        Error::PermissionDenied { .. }
+            | Error::Unauthenticated { .. }
+            | Error::NotFound { .. }
+            | Error::InvalidPath { .. }
+    );
+    is_no || never_left(error) || status(error).is_some_and(means_not_stored)
 }
 
 /// 301 is S3's "this bucket is elsewhere".
@@ -212,6 +216,9 @@ fn never_left(error: &Error) -> bool {
 fn status(error: &Error) -> Option<StatusCode> {
     causes(error).find_map(|cause| {
         let text = cause.to_string();
+        if text.starts_with("Received redirect without LOCATION") {
+            return Some(StatusCode::MOVED_PERMANENTLY);
+        }
         let code = text.strip_prefix("Server returned non-2xx status code: ")?.get(..3)?;
         code.parse::<u16>().ok().and_then(|code| StatusCode::from_u16(code).ok())
     })
