@@ -286,6 +286,11 @@ fn own_program() -> Result<PathBuf, CliError> {
     std::env::current_exe().map_err(|e| CliError::new(1, format!("cannot find this program's own file: {e}")))
 }
 
+/// What our own tool server signs in to a mail server with, and no other server sees.
+const MAIL_CREDENTIALS: [&str; 3] = ["UA_MAIL_USER", "UA_MAIL_PASSWORD", "UA_MAIL_API_KEY"];
+/// The same for an object store.
+const S3_CREDENTIALS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+
 /// Our own tool server, as a process like any other.
 pub(crate) fn builtin_server(
     root: &Path,
@@ -297,13 +302,28 @@ pub(crate) fn builtin_server(
     let setting = |name: &str, default: String| crate::env::var(name).unwrap_or(default);
     let mut args = vec!["toolserver".to_owned(), "--workspace".to_owned(), text(workspace)];
     args.extend(["--allow-root".to_owned(), text(&launch.job_dir)]);
-    args.extend(["--outbox".to_owned(), setting("UA_OUTBOX", text(&root.join("outbox")))]);
+    if let Some(mail) = crate::env::var("UA_MAIL") {
+        args.extend(["--mail".to_owned(), mail]);
+    } else {
+        args.extend(["--outbox".to_owned(), setting("UA_OUTBOX", text(&root.join("outbox")))]);
+    }
     args.extend(["--objects".to_owned(), setting("UA_OBJECTS", file_url(&root.join("objects"))?)]);
     args.extend(["--notifications".to_owned(), setting("UA_NOTIFICATIONS", text(&root.join("notifications")))]);
-    for (flag, name) in [("--notify-webhook", "UA_NOTIFY_WEBHOOK"), ("--mail-from", "UA_MAIL_FROM")] {
+    let optional = [
+        ("--mail-from", "UA_MAIL_FROM"),
+        ("--mail-probe", "UA_MAIL_PROBE"),
+        ("--mail-settle-seconds", "UA_MAIL_SETTLE_SECONDS"),
+        ("--s3-endpoint", "UA_S3_ENDPOINT"),
+        ("--s3-region", "UA_S3_REGION"),
+        ("--notify-webhook", "UA_NOTIFY_WEBHOOK"),
+    ];
+    for (flag, name) in optional {
         if let Some(value) = crate::env::var(name) {
             args.extend([flag.to_owned(), value]);
         }
+    }
+    if crate::env::var("UA_NOTIFY_WEBHOOK_HONOURS_KEYS").is_some_and(|value| value != "0") {
+        args.push("--notify-webhook-honours-keys".to_owned());
     }
     if let Some(path) = crate::env::var("PATH") {
         args.extend(["--command-path".to_owned(), path]);
@@ -314,12 +334,13 @@ pub(crate) fn builtin_server(
     if launch.allow_private_addresses {
         args.push("--allow-private-addresses".to_owned());
     }
-    let reach = Reach::Stdio {
-        command: text(&own_program()?),
-        args,
-        env: crate::env::for_tool_servers(),
-        cwd: Some(workspace.to_path_buf()),
-    };
+    let mut env = crate::env::for_tool_servers();
+    let needs_s3 = crate::env::var("UA_OBJECTS").is_some_and(|objects| objects.starts_with("s3:"));
+    let needs = [(crate::env::var("UA_MAIL").is_some(), MAIL_CREDENTIALS), (needs_s3, S3_CREDENTIALS)];
+    for name in needs.into_iter().filter(|(needed, _)| *needed).flat_map(|(_, names)| names) {
+        env.extend(crate::env::var(name).map(|value| (name.to_owned(), value)));
+    }
+    let reach = Reach::Stdio { command: text(&own_program()?), args, env, cwd: Some(workspace.to_path_buf()) };
     Ok(ServerSpec { name: BUILTIN.to_owned(), namespace: ToolNamespace::Local, reach })
 }
 

@@ -22,6 +22,7 @@ mod model_server;
 mod opaque_server;
 mod program;
 mod seams;
+mod servers;
 mod world;
 
 pub use broken::RunningAfterDispatch;
@@ -30,4 +31,8 @@ pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, Request
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque};
 pub use program::{ua_program, workspace_root};
 pub use seams::{Crossing, LedgerWrites, Plan, Seam};
+pub use servers::{
+    HttpFault, MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SmtpFault, SmtpSink, SmtpSinkConfig, Webhook,
+    WebhookConfig,
+};
 pub use world::{Delivery, Honours, World, foreign_tool, own_tool};

@@ -11,9 +11,14 @@
 //! | `write_local_file`, `render_html`, `crawl_parallel` | replaces files in the workspace | replaces them again |
 //! | `append_to_file` | adds to a file | completes the first append, once |
 //! | `upload` | creates an object named by its content | finds it already there |
-//! | `send_email` | puts one message into a Maildir outbox | finds it already there |
+//! | `send_email` | sends one message: Maildir, SMTP, or a Resend-like API | what the transport can promise, see below |
 //! | `notify` | creates one notification, or posts it with an `Idempotency-Key` | finds it there; the receiver decides |
 //! | `run_command` | whatever the program does | runs it again; listed only when enabled |
+//!
+//! Not every transport can make an effect once. What the chosen one promises is declared in `tools/list`: the annotation
+//! `idempotentHint` is true when a call may be sent again under its key, and `_meta["dev.universal-agent/key-ttl-seconds"]`
+//! says for how long when the provider forgets keys. Bare SMTP (without `--mail-probe`) and a webhook that is not known
+//! to honour keys declare false, and a durable runner holds such a call when its outcome is unknown.
 //!
 //! An answer with `isError: true` means that the effect did not happen. What can not be told (a full disk at the
 //! wrong moment, a cut connection after a request left) is a JSON-RPC error −32603, which a durable runner reads as
@@ -50,12 +55,17 @@ mod error;
 mod http;
 mod media;
 mod schema;
+mod secrets;
 mod server;
 mod settings;
 mod tools;
+mod web;
 mod workspace;
 
 pub use error::ToolServerError;
 pub use http::HttpServer;
-pub use server::{IDEMPOTENCY_KEY, RUN_ID, ToolServer, serve, serve_stdio, tool_names};
+pub use secrets::Secrets;
+pub use server::{
+    ATTEMPT, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID, ToolServer, serve, serve_stdio, tool_names,
+};
 pub use settings::Settings;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
+
+use crate::server::HONOURS_KEYS;
 
 /// What a tool does to the world, as MCP's annotations say it.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +22,9 @@ pub(crate) enum Effect {
     Fetches,
     /// Creates something outside; twice is not once.
     Creates,
-    /// Creates something outside that is named by its content; once or twice makes no difference.
+    /// Creates something outside; twice is not once, but twice under one idempotency key is.
+    CreatesPerKey,
+    /// Creates something outside once per content; once or twice makes no difference.
     CreatesOnce,
     /// Anything.
     Anything,
@@ -33,7 +37,7 @@ pub(crate) fn tool<A: JsonSchema>(name: &'static str, title: &str, description: 
         Effect::Reads => (true, false, true, false),
         Effect::Replaces => (false, true, true, false),
         Effect::Adds => (false, false, false, false),
-        Effect::Creates => (false, false, false, true),
+        Effect::Creates | Effect::CreatesPerKey => (false, false, false, true),
         Effect::Fetches | Effect::CreatesOnce => (false, false, true, true),
         Effect::Anything => (false, true, false, true),
     };
@@ -42,7 +46,20 @@ pub(crate) fn tool<A: JsonSchema>(name: &'static str, title: &str, description: 
         .destructive(destructive)
         .idempotent(idempotent)
         .open_world(open_world);
-    Tool::new(name, description, Arc::new(arguments::<A>())).with_title(title).with_annotations(annotations)
+    let mut tool =
+        Tool::new(name, description, Arc::new(arguments::<A>())).with_title(title).with_annotations(annotations);
+    // What the hints of the protocol cannot say: whether a durable runner may repeat a lost call under its key.
+    let honours_keys = match effect {
+        Effect::Creates => Some(false),
+        Effect::CreatesPerKey | Effect::CreatesOnce => Some(true),
+        Effect::Reads | Effect::Replaces | Effect::Adds | Effect::Fetches | Effect::Anything => None,
+    };
+    if let Some(honours_keys) = honours_keys {
+        let mut meta = MetaObject::new();
+        meta.insert(HONOURS_KEYS.to_owned(), honours_keys.into());
+        tool.meta = Some(meta);
+    }
+    tool
 }
 
 /// The schema of `A`, without what only Rust readers care about.

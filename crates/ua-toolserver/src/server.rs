@@ -25,6 +25,15 @@ pub const IDEMPOTENCY_KEY: &str = "dev.universal-agent/idempotency-key";
 /// The request `_meta` field that names the run a call belongs to (Durable Jobs v1 spec §8.2). `crawl_parallel` takes
 /// pages that the same run has stored before from their copies.
 pub const RUN_ID: &str = "dev.universal-agent/run-id";
+/// The request `_meta` field that counts the attempts at one call, from 1. A durable runner holds a call whose transport
+/// cannot repeat it safely, so there a later attempt means that a person ordered it.
+pub const ATTEMPT: &str = "dev.universal-agent/attempt";
+
+/// The `_meta` field of a tool in `tools/list` that says whether two calls under one idempotency key are one effect.
+pub const HONOURS_KEYS: &str = "dev.universal-agent/honours-keys";
+
+/// The `_meta` field of a tool in `tools/list` that says for how many seconds an idempotency key is honoured.
+pub const KEY_TTL_SECONDS: &str = "dev.universal-agent/key-ttl-seconds";
 
 const MAX_KEY_BYTES: usize = 1024;
 
@@ -109,11 +118,12 @@ impl ServerHandler for ToolServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let key = idempotency_key(&context.meta)?;
+        let attempt = attempt(&context.meta)?;
         let arguments = request.arguments.unwrap_or_default();
         tracing::debug!(tool = %request.name, keyed = key.is_some(), "call");
         // Without a run id pages are fetched anew, which is always right; so an odd one is as good as none.
         let run = context.meta.get(RUN_ID).and_then(serde_json::Value::as_str).filter(|run| is_key(run));
-        let call = self.toolbox.call(&request.name, arguments, key, run);
+        let call = Box::pin(self.toolbox.call(&request.name, arguments, key, attempt, run));
         let answer = if Toolbox::may_drop(&request.name) {
             tokio::select! {
                 answer = call => answer,
@@ -144,6 +154,13 @@ fn idempotency_key(meta: &RequestMetaObject) -> Result<Option<String>, ErrorData
             None,
         )),
     }
+}
+
+fn attempt(meta: &RequestMetaObject) -> Result<u64, ErrorData> {
+    let number = meta.get(ATTEMPT).map_or(Some(1), serde_json::Value::as_u64);
+    number
+        .filter(|number| *number > 0)
+        .ok_or_else(|| ErrorData::invalid_params(format!("_meta[{ATTEMPT:?}] must be a whole number, 1 or more"), None))
 }
 
 fn is_key(key: &str) -> bool {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
+use crate::secrets::Secrets;
+
 /// The settings of one tool server: the flags of `ua toolserver`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Settings {
@@ -20,10 +22,34 @@ pub struct Settings {
     #[arg(long, value_name = "DIR")]
     pub outbox: Option<PathBuf>,
 
-    /// The object store that `upload` creates objects in: the file:// URL of a directory;
-    /// objects in the workspace when left out.
+    /// How `send_email` sends: `maildir:PATH`, `smtp://HOST[:PORT]?starttls=required` (or `never`),
+    /// `smtps://HOST[:PORT]`, or `resend+https://HOST` for an API like Resend's. A Maildir when left out. Credentials
+    /// come from the environment: `UA_MAIL_USER` and `UA_MAIL_PASSWORD`, or `UA_MAIL_API_KEY`.
+    #[arg(long, value_name = "URL", conflicts_with = "outbox")]
+    pub mail: Option<String>,
+
+    /// Where to ask whether an SMTP message arrived: an http(s) address in which `{message_id}` stands for the
+    /// Message-ID, without its angle brackets. 200 means it did, 404 that it did not.
+    #[arg(long, value_name = "URL")]
+    pub mail_probe: Option<String>,
+
+    /// How many seconds after an attempt the probe's "not there" can be believed.
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SETTLE_SECONDS)]
+    pub mail_settle_seconds: u32,
+
+    /// The object store that `upload` creates objects in: the file:// URL of a directory, or `s3://BUCKET/PREFIX`;
+    /// objects in the workspace when left out. S3 credentials come from the environment: `AWS_ACCESS_KEY_ID`,
+    /// `AWS_SECRET_ACCESS_KEY` and, where there is one, `AWS_SESSION_TOKEN`.
     #[arg(long, value_name = "URL")]
     pub objects: Option<String>,
+
+    /// The http(s) address of a store that speaks S3's protocol; Amazon's own when left out.
+    #[arg(long, value_name = "URL")]
+    pub s3_endpoint: Option<String>,
+
+    /// The region that S3 requests are signed for.
+    #[arg(long, value_name = "REGION", default_value = DEFAULT_REGION)]
+    pub s3_region: String,
 
     /// The directory that `notify` writes into; notifications in the workspace when left out.
     #[arg(long, value_name = "DIR")]
@@ -32,6 +58,11 @@ pub struct Settings {
     /// An http(s) address that `notify` posts to, instead of writing into a directory.
     #[arg(long, value_name = "URL")]
     pub notify_webhook: Option<String>,
+
+    /// Declares that the receiver of `--notify-webhook` acts once per `Idempotency-Key`, so that a notification may be
+    /// posted again under its key.
+    #[arg(long, requires = "notify_webhook")]
+    pub notify_webhook_honours_keys: bool,
 
     /// The sender of every message of `send_email`.
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_SENDER)]
@@ -68,6 +99,10 @@ pub struct Settings {
         value_parser = token
     )]
     pub http_token: Option<SecretString>,
+
+    /// What only the environment gives.
+    #[command(flatten)]
+    pub secrets: Secrets,
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape of a parser")]
@@ -76,6 +111,8 @@ fn token(text: &str) -> Result<SecretString, std::convert::Infallible> {
 }
 
 const DEFAULT_SENDER: &str = "ua@localhost";
+const DEFAULT_SETTLE_SECONDS: u32 = 10;
+const DEFAULT_REGION: &str = "us-east-1";
 const DEFAULT_COMMAND_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Settings {
@@ -85,9 +122,15 @@ impl Settings {
             workspace: workspace.into(),
             allow_roots: Vec::new(),
             outbox: None,
+            mail: None,
+            mail_probe: None,
+            mail_settle_seconds: DEFAULT_SETTLE_SECONDS,
             objects: None,
+            s3_endpoint: None,
+            s3_region: DEFAULT_REGION.to_owned(),
             notifications: None,
             notify_webhook: None,
+            notify_webhook_honours_keys: false,
             mail_from: DEFAULT_SENDER.to_owned(),
             enable_command: false,
             command_path: DEFAULT_COMMAND_PATH.to_owned(),
@@ -95,6 +138,7 @@ impl Settings {
             http: None,
             http_allow_remote: false,
             http_token: None,
+            secrets: Secrets::default(),
         }
     }
 

@@ -42,8 +42,8 @@ pub(crate) const NAMES: [&str; 10] = [
 pub(crate) struct Toolbox {
     workspace: Arc<Workspace>,
     crawler: crawl::Crawler,
-    outbox: Arc<email::Outbox>,
-    store: Arc<upload::ObjectStore>,
+    mailer: email::Mailer,
+    store: upload::ObjectStore,
     notifier: notify::Notifier,
     command: Option<command::Launcher>,
     env: Env,
@@ -58,19 +58,20 @@ impl Toolbox {
             source,
         })?;
         let root = workspace.area().path().to_path_buf();
-        let outbox = email::Outbox::new(&Settings::directory(&root, settings.outbox.as_ref(), "outbox"), settings)?;
-        let store = upload::ObjectStore::new(&root, settings.objects.as_deref())?;
+        let mailer = email::Mailer::new(&root, settings)?;
+        let store = upload::ObjectStore::new(&root, settings)?;
         let notifier = notify::Notifier::new(&root, settings)?;
-        workspace.reserve(outbox.path(), email::NAME);
-        workspace.reserve(store.path(), upload::NAME);
-        if let Some(directory) = notifier.path() {
-            workspace.reserve(directory, notify::NAME);
+        let directories = [(mailer.path(), email::NAME), (store.path(), upload::NAME), (notifier.path(), notify::NAME)];
+        for (directory, tool) in directories {
+            if let Some(directory) = directory {
+                workspace.reserve(directory, tool);
+            }
         }
         let workspace = Arc::new(workspace);
         Ok(Self {
             crawler: crawl::Crawler::new(Arc::clone(&workspace), settings, env.clone())?,
-            outbox: Arc::new(outbox),
-            store: Arc::new(store),
+            mailer,
+            store,
             notifier,
             command: settings.enable_command.then(|| command::Launcher::new(&settings.command_path)),
             workspace,
@@ -88,8 +89,8 @@ impl Toolbox {
             crawl::describe(),
             render::describe(),
             upload::describe(),
-            email::describe(),
-            notify::describe(),
+            self.mailer.describe(),
+            self.notifier.describe(),
         ];
         if self.command.is_some() {
             tools.push(command::describe());
@@ -102,12 +103,13 @@ impl Toolbox {
         matches!(name, crawl::NAME | command::NAME)
     }
 
-    /// Runs one call; `None` when no tool has that name.
+    /// Runs one call, the `attempt`-th at it; `None` when no tool has that name.
     pub(crate) async fn call(
         &self,
         name: &str,
         arguments: JsonObject,
         key: Option<String>,
+        attempt: u64,
         run: Option<&str>,
     ) -> Option<Answer> {
         let key = key.as_deref();
@@ -120,8 +122,8 @@ impl Toolbox {
             render::NAME => with(arguments, async |given| render::run(&self.workspace, given).await).await,
             upload::NAME => with(arguments, async |given| upload::run(&self.workspace, &self.store, given).await).await,
             email::NAME => {
-                let send = async |given| email::run(&self.workspace, &self.outbox, given, key, &self.env).await;
-                with(arguments, send).await
+                let order = email::Order { key, attempt };
+                with(arguments, async |given| self.mailer.run(&self.workspace, given, order, &self.env).await).await
             }
             notify::NAME => with(arguments, async |given| self.notifier.run(given, key, &self.env).await).await,
             command::NAME => match &self.command {

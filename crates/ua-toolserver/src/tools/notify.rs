@@ -4,9 +4,7 @@
 //! nothing is retried here, because one retry layer is enough and it belongs to the caller's ledger.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use reqwest::StatusCode;
 use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +17,7 @@ use crate::area::{Area, Created};
 use crate::error::ToolServerError;
 use crate::schema::{self, Effect};
 use crate::settings::Settings;
+use crate::web::{self, means_not_done, root_cause};
 
 pub(super) const NAME: &str = "notify";
 const LOCK: &str = ".lock";
@@ -66,20 +65,16 @@ struct Notified {
     already_sent: bool,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Notify a person",
-        "Sends a short notification to the people behind this job. With an idempotency key in _meta it is sent once.",
-        Effect::Creates,
-    )
-}
-
 /// Where notifications go.
 #[derive(Debug)]
 pub(super) enum Notifier {
     Directory(PathBuf),
-    Webhook { client: reqwest::Client, url: Url },
+    Webhook {
+        client: reqwest::Client,
+        url: Url,
+        /// Whether the receiver acts once per key.
+        honours_keys: bool,
+    },
 }
 
 impl Notifier {
@@ -99,14 +94,22 @@ impl Notifier {
                 scheme => Err(format!("{scheme}:// can not be posted to; give an http:// or https:// address")),
             })
             .map_err(|why| ToolServerError::Setting { flag: "notify-webhook", value: text.clone(), why })?;
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .connect_timeout(Duration::from_secs(10))
-            .timeout(Duration::from_secs(30))
-            .build()
-            .map_err(|source| ToolServerError::Http { source })?;
-        Ok(Self::Webhook { client, url })
+        let honours_keys = settings.notify_webhook_honours_keys;
+        Ok(Self::Webhook { client: web::client()?, url, honours_keys })
+    }
+
+    /// The tool as this notifier can keep its word.
+    pub(super) fn describe(&self) -> Tool {
+        let (description, effect) = match self {
+            Self::Directory(_) | Self::Webhook { honours_keys: true, .. } => (
+                "Sends a short notification to the people behind this job. With an idempotency key in _meta it is sent once.",
+                Effect::CreatesPerKey,
+            ),
+            Self::Webhook { honours_keys: false, .. } => {
+                ("Sends a short notification to the people behind this job. Every call sends one.", Effect::Creates)
+            }
+        };
+        schema::tool::<Arguments>(NAME, "Notify a person", description, effect)
     }
 
     /// The directory, if that is where notifications go.
@@ -137,7 +140,7 @@ impl Notifier {
                 let (directory, id) = (directory.clone(), id.clone());
                 blocking(move || store(&directory, id, &body)).await?
             }
-            Self::Webhook { client, url } => post(client, url, key.unwrap_or(&id), &id, body).await?,
+            Self::Webhook { client, url, .. } => post(client, url, key.unwrap_or(&id), &id, body).await?,
         };
         let what = if notified.already_sent { "already sent" } else { "sent" };
         success(format!("{what}: notification {}", notified.id), &notified)
@@ -165,7 +168,7 @@ async fn post(client: &reqwest::Client, url: &Url, key: &str, id: &str, body: Ve
     let response = request.send().await.map_err(|error| {
         // The address may carry a token: it is left out of what the model reads.
         let error = error.without_url();
-        if error.is_connect() || error.is_builder() {
+        if web::never_left(&error) {
             let problem = format!("could not reach {host}, nothing was sent: {}", root_cause(&error));
             Failure::refused(problem, "try again later, or ask a person to check --notify-webhook")
         } else {
@@ -185,17 +188,4 @@ async fn post(client: &reqwest::Client, url: &Url, key: &str, id: &str, body: Ve
     Err(Failure::Unclear(format!(
         "{host} answered with status {status}, which does not say whether the notification arrived"
     )))
-}
-
-/// Whether an HTTP status says that the request had no effect. Others may come from a proxy behind which it was done.
-fn means_not_done(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 307 | 308 | 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429)
-}
-
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
 }

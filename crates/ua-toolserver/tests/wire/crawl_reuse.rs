@@ -69,7 +69,7 @@ async fn a_run_fetches_a_page_once_and_others_fetch_their_own() {
     let world = World::with(|settings| settings.allow_private_addresses = true).await;
     let arguments = json!({ "urls": [site.url("/one"), site.url("/moved")] });
     let crawl = async |run: Option<&str>, arguments: &Value| {
-        let field = run.map(|run| (RUN_ID, json!(run)));
+        let field = run.map_or_else(|| json!({}), |run| json!({ RUN_ID: run }));
         split(&world.send_with("crawl_parallel", arguments.clone(), field).await.back())
     };
 
@@ -98,7 +98,7 @@ async fn a_copy_that_was_changed_is_fetched_again() {
     let world = World::with(|settings| settings.allow_private_addresses = true).await;
     let arguments = json!({ "urls": [site.url("/one")] });
     let crawl = async || {
-        let field = Some((RUN_ID, json!("run_a")));
+        let field = json!({ RUN_ID: "run_a" });
         split(&world.send_with("crawl_parallel", arguments.clone(), field).await.back())
     };
     let (first, _) = crawl().await;

@@ -45,8 +45,8 @@ async fn annotations_tell_the_truth_about_effects() {
         ("crawl_parallel", [false, false, true, true]),
         ("render_html", [false, true, true, false]),
         ("upload", [false, false, true, true]),
-        ("send_email", [false, false, false, true]),
-        ("notify", [false, false, false, true]),
+        ("send_email", [false, false, true, true]),
+        ("notify", [false, false, true, true]),
         ("run_command", [false, true, false, true]),
     ];
     assert_eq!(hints, expected.map(|(name, hints)| (name.to_owned(), hints)));
@@ -106,7 +106,7 @@ fn settings_that_can_not_work_are_named_at_the_start() {
         change(&mut settings);
         ua_toolserver::ToolServer::open(&settings, ua_core::Env::simulated(1)).unwrap_err().to_string()
     };
-    assert!(problem(&|s| s.objects = Some("s3://bucket".into())).contains("not supported by this build"));
+    assert!(problem(&|s| s.objects = Some("s3://bucket".into())).contains("AWS_ACCESS_KEY_ID is not set"));
     assert!(problem(&|s| s.mail_from = "nobody".into()).starts_with("use --mail-from \"nobody\""));
     assert!(problem(&|s| s.notify_webhook = Some("ftp://x".into())).contains("can not be posted to"));
     assert!(problem(&|s| s.allow_roots = vec!["/no/such".into()]).starts_with("open the allowed directory"));

@@ -11,8 +11,10 @@ mod files;
 mod http;
 mod killed;
 mod listing;
+mod mail;
 mod notify;
 mod render;
+mod s3;
 mod upload;
 
 use std::path::Path;
@@ -104,17 +106,18 @@ impl World {
     }
 
     async fn send(&self, tool: &'static str, arguments: Value, key: Option<Value>) -> Came {
-        self.send_with(tool, arguments, key.map(|key| (IDEMPOTENCY_KEY, key))).await
+        let meta = key.map_or_else(|| json!({}), |key| json!({ IDEMPOTENCY_KEY: key }));
+        self.send_with(tool, arguments, meta).await
     }
 
-    /// A call with one `_meta` field, or none.
-    async fn send_with(&self, tool: &'static str, arguments: Value, field: Option<(&str, Value)>) -> Came {
+    /// A call with these fields in its `_meta`.
+    async fn send_with(&self, tool: &'static str, arguments: Value, meta: Value) -> Came {
         let mut request = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
-        if let Some((name, value)) = field {
-            let mut meta = MetaObject::new();
-            meta.insert(name.to_owned(), value);
-            request.set_meta(RequestMetaObject(meta));
+        let mut object = MetaObject::new();
+        for (name, value) in meta.as_object().unwrap() {
+            object.insert(name.clone(), value.clone());
         }
+        request.set_meta(RequestMetaObject(object));
         match self.client.call_tool(request).await {
             Ok(result) if result.is_error == Some(true) => {
                 let text = result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.clone());

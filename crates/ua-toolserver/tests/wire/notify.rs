@@ -6,6 +6,7 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use serde_json::{Value, json};
+use ua_testkit::{HttpFault, Webhook, WebhookConfig};
 
 use super::{World, names, sha256};
 
@@ -104,4 +105,28 @@ async fn a_connection_cut_after_the_request_leaves_it_unclear() {
     let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
     world.call("notify", json!({ "message": "done" })).await.unclear("may have reached");
     assert!(server.await.unwrap() > 0);
+}
+
+#[tokio::test]
+async fn a_webhook_that_honours_keys_acts_once_and_that_is_declared() {
+    let kept = tempfile::TempDir::new().unwrap();
+    for honours_keys in [true, false] {
+        let config = WebhookConfig {
+            log: kept.path().join(format!("{honours_keys}.log")),
+            honours_keys,
+            faults: [(1, HttpFault::CutAfter)].into(),
+        };
+        let hook = Webhook::start(config).await.unwrap();
+        let world = World::with(|settings| {
+            settings.notify_webhook = Some(hook.url.clone());
+            settings.notify_webhook_honours_keys = honours_keys;
+        })
+        .await;
+        let tool = world.tools().await.into_iter().find(|tool| tool.name == "notify").unwrap();
+        assert_eq!(tool.annotations.unwrap().idempotent_hint, Some(honours_keys));
+        world.keyed("notify", "k", json!({ "message": "done" })).await.unclear("may have reached");
+        world.keyed("notify", "k", json!({ "message": "done" })).await.back();
+        let expected = if honours_keys { 1 } else { 2 };
+        assert_eq!((hook.effects().unwrap().len(), hook.posts()), (expected, 2));
+    }
 }

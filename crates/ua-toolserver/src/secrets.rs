@@ -1,0 +1,101 @@
+//! Credentials: read from the environment, never from the command line, where every process of the machine sees them.
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+use secrecy::SecretString;
+
+/// What the transports of the tools sign in with. Printing it shows no secret.
+#[derive(Debug, Clone, Default)]
+pub struct Secrets {
+    /// `UA_MAIL_USER`: whom SMTP signs in as; nobody when left out.
+    pub mail_user: Option<String>,
+    /// `UA_MAIL_PASSWORD`: the password that belongs to it.
+    pub mail_password: Option<SecretString>,
+    /// `UA_MAIL_API_KEY`: the bearer token of a mail API.
+    pub mail_api_key: Option<SecretString>,
+    /// `AWS_ACCESS_KEY_ID`: the public half of the object store's key.
+    pub s3_access_key_id: Option<String>,
+    /// `AWS_SECRET_ACCESS_KEY`: its secret half.
+    pub s3_secret_access_key: Option<SecretString>,
+    /// `AWS_SESSION_TOKEN`: what goes with temporary keys.
+    pub s3_session_token: Option<SecretString>,
+}
+
+const VARIABLES: [&str; 6] = [
+    "UA_MAIL_USER",
+    "UA_MAIL_PASSWORD",
+    "UA_MAIL_API_KEY",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+];
+
+impl Secrets {
+    fn read(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        if let Some(name) = VARIABLES.iter().find(|name| matches.value_source(name) == Some(ValueSource::CommandLine)) {
+            let why = format!("{name} is a credential: put it into the environment, not on the command line\n");
+            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+        }
+        let plain = |name: &str| matches.get_one::<String>(name).filter(|value| !value.is_empty()).cloned();
+        let secret = |name: &str| plain(name).map(SecretString::from);
+        Ok(Self {
+            mail_user: plain("UA_MAIL_USER"),
+            mail_password: secret("UA_MAIL_PASSWORD"),
+            mail_api_key: secret("UA_MAIL_API_KEY"),
+            s3_access_key_id: plain("AWS_ACCESS_KEY_ID"),
+            s3_secret_access_key: secret("AWS_SECRET_ACCESS_KEY"),
+            s3_session_token: secret("AWS_SESSION_TOKEN"),
+        })
+    }
+}
+
+impl clap::FromArgMatches for Secrets {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Self::read(matches)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::read(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for Secrets {
+    fn augment_args(command: Command) -> Command {
+        // An argument needs a flag, or it would be positional; these flags are hidden and refused.
+        let arguments =
+            VARIABLES.iter().map(|name| Arg::new(*name).long(*name).env(*name).hide(true).hide_env_values(true));
+        command.args(arguments)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        secrets: Secrets,
+    }
+
+    #[test]
+    fn a_credential_on_the_command_line_is_refused() {
+        let error = Program::try_parse_from(["toolserver", "--UA_MAIL_PASSWORD", "hunter2"]).unwrap_err().to_string();
+        assert!(error.contains("UA_MAIL_PASSWORD") && error.contains("environment"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let secrets = Secrets { mail_password: Some("hunter2".into()), ..Secrets::default() };
+        assert!(!format!("{secrets:?}").contains("hunter2"));
+    }
+}

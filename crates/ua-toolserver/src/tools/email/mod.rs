@@ -1,0 +1,180 @@
+//! `send_email`: sends one message, through a Maildir outbox, an SMTP server or an HTTP API.
+//!
+//! File name and Message-ID come from the idempotency key (Durable Jobs v1 spec §8.2). What a second call under the same
+//! key does is the transport's promise, and `tools/list` declares it:
+//!
+//! | transport | promise | a second call under the same key |
+//! |---|---|---|
+//! | `maildir:` | once per key | finds the message in the outbox |
+//! | `resend+http(s):` | once per key, for a day | is sent again with the same `Idempotency-Key`: the provider knows it |
+//! | `smtp(s):` with `--mail-probe` | once per key | asks by Message-ID, and sends only what has not arrived |
+//! | `smtp(s):` alone | none | is not sent; see below |
+//!
+//! SMTP has a moment in which nobody can tell: the message is out, and the server's answer to its last line is not in.
+//! So a record of the attempt is on stable storage before the message leaves (see [`journal`]). A record without an
+//! outcome means that the message may have arrived: a first attempt that finds one is answered with "the outcome is not
+//! known". A later attempt is something else. The durable runner never repeats a call by itself whose tool says
+//! `honours-keys: false` in its `_meta`; it holds the run and asks. So when bare SMTP sees a higher attempt number under a
+//! recorded key, a person has looked and ordered it (`ua answer … execute`), and the message is sent. Transports that
+//! promise more are repeated by the runner itself: their attempt number says nothing, and they rely on provider or probe.
+//!
+//! A message whose acceptance was recorded is never sent again under its key, whoever asks.
+
+mod api;
+mod journal;
+mod letter;
+mod maildir;
+mod probe;
+mod remote;
+mod smtp;
+mod transport;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rmcp::model::{MetaObject, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use ua_core::Env;
+
+use self::letter::Sender;
+use self::maildir::Outbox;
+use self::transport::Transport;
+use super::{blocking, effect_id};
+use crate::answer::{Answer, success};
+use crate::error::ToolServerError;
+use crate::schema::{self, Effect};
+use crate::server::KEY_TTL_SECONDS;
+use crate::settings::Settings;
+use crate::workspace::Workspace;
+
+pub(super) const NAME: &str = "send_email";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    /// Who gets the message: addresses, each with a name in front or without, as in `Ada <ada@example.org>`.
+    #[schemars(length(min = 1))]
+    to: Vec<String>,
+    /// Who gets a copy.
+    #[serde(default)]
+    cc: Vec<String>,
+    /// Who gets a copy without the others seeing it.
+    #[serde(default)]
+    bcc: Vec<String>,
+    /// The subject, in one line.
+    subject: String,
+    /// The message as plain text.
+    body: String,
+    /// The same message as HTML, for readers that show it.
+    html: Option<String>,
+    /// Files to attach, relative to the workspace; 25 MiB in all.
+    #[serde(default)]
+    attachments: Vec<String>,
+}
+
+/// What was done, for the caller's records.
+#[derive(Debug, Serialize)]
+struct Receipt {
+    message_id: String,
+    /// The message's file, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// The server it was given to, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    via: Option<String>,
+    recipients: Vec<String>,
+    already_sent: bool,
+    /// The provider's own name for the message, or the server's last words about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider_reference: Option<String>,
+    /// How it is known that the message was sent, when this call did not send it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence: Option<&'static str>,
+}
+
+/// Under which key a call comes, and how often it has been tried.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order<'a> {
+    pub(super) key: Option<&'a str>,
+    /// From 1.
+    pub(super) attempt: u64,
+}
+
+/// The sender and the way out.
+#[derive(Debug)]
+pub(super) struct Mailer {
+    from: Sender,
+    transport: Transport,
+}
+
+impl Mailer {
+    pub(super) fn new(workspace: &Path, settings: &Settings) -> Result<Self, ToolServerError> {
+        Ok(Self { from: Sender::new(&settings.mail_from)?, transport: Transport::new(workspace, settings)? })
+    }
+
+    /// The Maildir, if that is the way out.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match &self.transport {
+            Transport::Maildir(outbox) => Some(outbox.path()),
+            Transport::Remote(_) => None,
+        }
+    }
+
+    /// The tool as its transport can keep its word.
+    pub(super) fn describe(&self) -> Tool {
+        let (is_keyed, ttl_seconds) = match &self.transport {
+            Transport::Maildir(_) => (true, None),
+            Transport::Remote(remote) => (remote.is_keyed(), remote.key_ttl_seconds()),
+        };
+        let (description, effect) = if is_keyed {
+            ("Sends an e-mail. With an idempotency key in _meta it is sent exactly once.", Effect::CreatesPerKey)
+        } else {
+            (
+                "Sends an e-mail. Nobody can tell afterwards whether it was sent when the answer is lost.",
+                Effect::Creates,
+            )
+        };
+        let mut tool = schema::tool::<Arguments>(NAME, "Send an e-mail", description, effect);
+        if let Some(seconds) = ttl_seconds {
+            let meta = tool.meta.get_or_insert_with(MetaObject::new);
+            meta.insert(KEY_TTL_SECONDS.to_owned(), seconds.into());
+        }
+        tool
+    }
+
+    pub(super) async fn run(
+        &self,
+        workspace: &Arc<Workspace>,
+        given: Arguments,
+        order: Order<'_>,
+        env: &Env,
+    ) -> Answer {
+        let id = effect_id(order.key, env);
+        let receipt = match &self.transport {
+            Transport::Maildir(outbox) => self.put_into(outbox, workspace, given, id, env).await?,
+            Transport::Remote(remote) => remote.send(workspace, &self.from, given, id, order, env).await?,
+        };
+        let what = if receipt.already_sent { "already sent" } else { "sent" };
+        let whom = receipt.recipients.join(", ");
+        success(format!("{what}: {} to {whom}", receipt.message_id), &receipt)
+    }
+
+    async fn put_into(
+        &self,
+        outbox: &Arc<Outbox>,
+        workspace: &Arc<Workspace>,
+        given: Arguments,
+        id: String,
+        env: &Env,
+    ) -> Result<Receipt, crate::answer::Failure> {
+        let (outbox, workspace, from) = (Arc::clone(outbox), Arc::clone(workspace), self.from.clone());
+        let now = env.now();
+        blocking(move || outbox.send(&workspace, &from, given, &id, now)).await
+    }
+}
+
+/// The Message-ID that belongs to an effect.
+fn message_id(id: &str) -> String {
+    format!("<{id}@ua.invalid>")
+}

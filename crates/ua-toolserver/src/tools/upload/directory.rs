@@ -1,0 +1,84 @@
+//! Objects in a directory of this machine.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use url::Url;
+
+use super::{Uploaded, object_name};
+use crate::answer::Failure;
+use crate::area::{Area, Created, STAGED};
+use crate::digest::copy_hashing;
+
+const LOCK: &str = ".lock";
+
+pub(super) fn put(
+    root: &Path,
+    name: &str,
+    file: &mut impl Read,
+    destination: Option<&str>,
+) -> Result<Uploaded, Failure> {
+    let could_not = |error: &std::io::Error| Failure::io("write to the object store", error);
+    let below = destination.map_or_else(|| Ok(PathBuf::new()), |text| below(root, text))?;
+    let area = Area::open(root).map_err(|error| could_not(&error))?;
+    let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
+    area.create_dirs(&below).map_err(|error| could_not(&error))?;
+
+    // The name depends on the content, so the content is staged under a name of its own and hashed on the way.
+    let (staged, (sha256, bytes)) = area
+        .stage(below.join(format!("{STAGED}upload")), |temp| copy_hashing(file, temp))
+        .map_err(|error| error.into_failure("write to the object store"))?;
+    let object = below.join(object_name(&sha256, name));
+    let created = staged.create(&object).map_err(|error| error.into_failure("name the object"))?;
+    if created == Created::Before {
+        let (theirs, _) = area
+            .dir()
+            .open(&object)
+            .and_then(|mut found| copy_hashing(&mut found, &mut std::io::sink()))
+            .map_err(|error| could_not(&error))?;
+        if theirs != sha256 {
+            return Err(Failure::refused(
+                format!("an object with other content has the name {}", object.display()),
+                "objects are never replaced: rename the file, or ask a person to look at the store",
+            ));
+        }
+    }
+    let path = area.path().join(&object);
+    let url = Url::from_file_path(&path)
+        .map_err(|()| Failure::Unclear(format!("{} was written but has no URL", path.display())))?;
+    Ok(Uploaded { url: url.into(), sha256, bytes, already_present: created == Created::Before })
+}
+
+/// The path below the store that `destination` names.
+fn below(root: &Path, destination: &str) -> Result<PathBuf, Failure> {
+    let asked = directory_of(destination)?;
+    let resolved = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+    let relative = [root, &resolved].iter().find_map(|root| asked.strip_prefix(root).ok().map(Path::to_path_buf));
+    relative.filter(|path| path.components().all(|part| matches!(part, std::path::Component::Normal(_)))).ok_or_else(
+        || {
+            Failure::refused(
+                format!("{destination:?} is not inside the object store"),
+                format!(
+                    "leave destination out, or name a directory below {}",
+                    Url::from_directory_path(&resolved).map_or_else(|()| "it".to_owned(), String::from)
+                ),
+            )
+        },
+    )
+}
+
+/// The directory that a file:// URL names.
+pub(super) fn directory_of(text: &str) -> Result<PathBuf, Failure> {
+    let url = Url::parse(text).map_err(|error| {
+        Failure::refused(format!("{text:?} is not a URL: {error}"), "give the file:// URL of a directory")
+    })?;
+    match url.scheme() {
+        "file" => url.to_file_path().map_err(|()| {
+            Failure::refused(format!("{text:?} names no directory of this machine"), "give file:///path/to/directory")
+        }),
+        scheme => Err(Failure::refused(
+            format!("{scheme}:// names no directory of this machine"),
+            "give the file:// URL of a directory",
+        )),
+    }
+}

@@ -1,0 +1,230 @@
+//! Objects in a store that speaks S3's protocol.
+//!
+//! An object is put with `If-None-Match: *`, so the store itself refuses to replace one. Its SHA-256 is stored beside it.
+//! When the name was taken, or the store's answer got lost, a look at the object by name decides: the same hash means
+//! that the file is there, whoever put it; another one is a refusal. Nothing is retried here.
+
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::client::{HttpError, HttpErrorKind};
+use object_store::path::{Path, PathPart};
+use object_store::{
+    Attribute, Attributes, ClientOptions, Error, GetOptions, ObjectStore as _, PutMode, PutOptions, RetryConfig,
+};
+use reqwest::StatusCode;
+use secrecy::ExposeSecret as _;
+use url::Url;
+
+use super::{Uploaded, object_name};
+use crate::answer::Failure;
+use crate::digest::sha256_hex;
+use crate::error::ToolServerError;
+use crate::settings::Settings;
+use crate::web::{means_not_done, root_cause};
+
+/// The largest file that is uploaded: it is put in one request, from memory.
+pub(super) const MAX_BYTES: u64 = 256 * 1024 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
+const HASH: &str = "sha256";
+
+/// A bucket and the place in it below which objects go.
+#[derive(Debug)]
+pub(in crate::tools) struct Bucket {
+    store: AmazonS3,
+    name: String,
+    prefix: Path,
+}
+
+/// What a look at an object found.
+enum Look {
+    /// The same content.
+    Same,
+    /// Something else; why we think so.
+    Other(String),
+    Absent,
+}
+
+impl Bucket {
+    pub(super) fn new(text: &str, settings: &Settings) -> Result<Self, ToolServerError> {
+        let setting = |flag, value: &str, why: String| ToolServerError::Setting { flag, value: value.to_owned(), why };
+        let (name, prefix) = locate(text).map_err(|why| setting("objects", text, why))?;
+        let missing = |variable| setting("objects", text, format!("{variable} is not set"));
+        let id = settings.secrets.s3_access_key_id.as_ref().ok_or_else(|| missing("AWS_ACCESS_KEY_ID"))?;
+        let secret = settings.secrets.s3_secret_access_key.as_ref().ok_or_else(|| missing("AWS_SECRET_ACCESS_KEY"))?;
+        let mut options = ClientOptions::new().with_connect_timeout(CONNECT_TIMEOUT).with_timeout(REQUEST_TIMEOUT);
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(&name)
+            .with_region(&settings.s3_region)
+            .with_access_key_id(id)
+            .with_secret_access_key(secret.expose_secret())
+            .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() });
+        if let Some(token) = &settings.secrets.s3_session_token {
+            builder = builder.with_token(token.expose_secret());
+        }
+        if let Some(endpoint) = &settings.s3_endpoint {
+            let url = Url::parse(endpoint).map_err(|error| setting("s3-endpoint", endpoint, error.to_string()))?;
+            match url.scheme() {
+                "https" => {}
+                // Only where somebody wrote it down.
+                "http" => options = options.with_allow_http(true),
+                other => {
+                    let why = format!("{other}:// is not spoken; give an http:// or https:// address");
+                    return Err(setting("s3-endpoint", endpoint, why));
+                }
+            }
+            builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
+        }
+        let store = builder
+            .with_client_options(options)
+            .build()
+            .map_err(|error| setting("objects", text, error.to_string()))?;
+        Ok(Self { store, name, prefix })
+    }
+
+    /// The place that `destination` names; the bucket's own when it names none.
+    pub(super) fn place(&self, destination: Option<&str>) -> Result<Path, Failure> {
+        let Some(text) = destination else { return Ok(self.prefix.clone()) };
+        let hint = format!("leave destination out, or name a place below {}", self.url(&self.prefix));
+        let (name, place) = locate(text)
+            .map_err(|why| Failure::refused(format!("{text:?} is not a place in the object store: {why}"), &hint))?;
+        if name == self.name && place.prefix_matches(&self.prefix) {
+            Ok(place)
+        } else {
+            Err(Failure::refused(format!("{text:?} is not inside the object store"), hint))
+        }
+    }
+
+    pub(super) async fn put(
+        &self,
+        place: &Path,
+        file: &str,
+        media: &'static str,
+        content: Vec<u8>,
+    ) -> Result<Uploaded, Failure> {
+        let bytes = content.len() as u64;
+        if bytes > MAX_BYTES {
+            return Err(Failure::refused(
+                format!("{file:?} is larger than {} MiB", MAX_BYTES >> 20),
+                "split or compress the file",
+            ));
+        }
+        let sha256 = sha256_hex(&content);
+        let object = place.clone().join(PathPart::from(object_name(&sha256, file)));
+        let mut attributes = Attributes::new();
+        attributes.insert(Attribute::ContentType, media.into());
+        attributes.insert(Attribute::Metadata(HASH.into()), sha256.clone().into());
+        let options = PutOptions { mode: PutMode::Create, attributes, ..PutOptions::default() };
+        let done =
+            |already_present| Uploaded { url: self.url(&object), sha256: sha256.clone(), bytes, already_present };
+        let Err(error) = self.store.put_opts(&object, content.into(), options).await else {
+            return Ok(done(false));
+        };
+        let taken = matches!(error, Error::AlreadyExists { .. });
+        if !taken && was_refused(&error) {
+            return Err(Failure::refused(
+                format!("the object store refused the file, nothing was uploaded: {}", root_cause(&error)),
+                "ask a person to check --objects, --s3-endpoint, --s3-region and the credentials",
+            ));
+        }
+        match self.look(&object, &sha256, bytes).await {
+            Ok(Look::Same) => Ok(done(taken)),
+            Ok(Look::Other(why)) => Err(Failure::refused(
+                format!("an object with other content has the name {object}: {why}"),
+                "objects are never replaced: rename the file, or ask a person to look at the store",
+            )),
+            Ok(Look::Absent) => Err(Failure::Unclear(format!(
+                "the object store did not confirm {object}, and it is not there yet: {}",
+                root_cause(&error)
+            ))),
+            Err(second) => Err(Failure::Unclear(format!(
+                "the object store did not confirm {object} ({}), and can not be asked about it: {}",
+                root_cause(&error),
+                root_cause(&second)
+            ))),
+        }
+    }
+
+    /// Compares the object of that name with a file by length and stored hash, or by content where no hash is stored.
+    async fn look(&self, object: &Path, sha256: &str, bytes: u64) -> Result<Look, Error> {
+        let head = GetOptions { head: true, ..GetOptions::default() };
+        let found = match self.store.get_opts(object, head).await {
+            Ok(found) => found,
+            Err(Error::NotFound { .. }) => return Ok(Look::Absent),
+            Err(error) => return Err(error),
+        };
+        if found.meta.size != bytes {
+            return Ok(Look::Other(format!("it has {} bytes, the file has {bytes}", found.meta.size)));
+        }
+        // The length is the file's, so reading it costs no more than uploading did.
+        let theirs = match found.attributes.get(&Attribute::Metadata(HASH.into())) {
+            Some(stored) => stored.to_string(),
+            None => sha256_hex(self.store.get_opts(object, GetOptions::default()).await?.bytes().await?),
+        };
+        Ok(if theirs == sha256 { Look::Same } else { Look::Other(format!("its SHA-256 is {theirs}")) })
+    }
+
+    fn url(&self, object: &Path) -> String {
+        let mut url = format!("s3://{}", self.name);
+        if let Ok(mut parsed) = Url::parse(&url) {
+            if let Ok(mut segments) = parsed.path_segments_mut() {
+                segments.extend(object.parts().map(|part| part.as_ref().to_owned()));
+            }
+            url = parsed.into();
+        }
+        url
+    }
+}
+
+/// Bucket and path of an s3:// URL.
+fn locate(text: &str) -> Result<(String, Path), String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let name = url.host_str().filter(|name| !name.is_empty());
+    match (url.scheme(), name) {
+        ("s3", Some(name)) => {
+            let path = Path::from_url_path(url.path()).map_err(|error| error.to_string())?;
+            Ok((name.to_owned(), path))
+        }
+        _ => Err("give s3://BUCKET or s3://BUCKET/PREFIX".to_owned()),
+    }
+}
+
+/// Whether the error says that nothing was stored: the request never left, or the store said no.
+fn was_refused(error: &Error) -> bool {
+    let is_no = matches!(
+        error,
+        Error::PermissionDenied { .. }
+            | Error::Unauthenticated { .. }
+            | Error::NotFound { .. }
+            | Error::InvalidPath { .. }
+    );
+    is_no || never_left(error) || status(error).is_some_and(means_not_stored)
+}
+
+/// 301 is S3's "this bucket is elsewhere".
+fn means_not_stored(status: StatusCode) -> bool {
+    status == StatusCode::MOVED_PERMANENTLY || means_not_done(status)
+}
+
+fn never_left(error: &Error) -> bool {
+    causes(error).any(|cause| cause.downcast_ref::<HttpError>().is_some_and(|e| e.kind() == HttpErrorKind::Connect))
+}
+
+/// The status of the store's answer. The library keeps it in a private type, so it is read from the type's sentence; when
+/// that changes there is no status, and the outcome counts as unknown.
+fn status(error: &Error) -> Option<StatusCode> {
+    causes(error).find_map(|cause| {
+        let text = cause.to_string();
+        if text.starts_with("Received redirect without LOCATION") {
+            return Some(StatusCode::MOVED_PERMANENTLY);
+        }
+        let code = text.strip_prefix("Server returned non-2xx status code: ")?.get(..3)?;
+        code.parse::<u16>().ok().and_then(|code| StatusCode::from_u16(code).ok())
+    })
+}
+
+fn causes<'a>(error: &'a Error) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    let first: &'a (dyn std::error::Error + 'static) = error;
+    std::iter::successors(Some(first), |cause| cause.source())
+}
