@@ -24,7 +24,7 @@ const MAX_REDIRECTS: usize = 5;
 const MAX_BYTES: usize = 10 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one page with all its hops, from each request to the last byte; waiting for a turn does not count.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
 const ACCEPTED: &str = "text/html,application/xhtml+xml,text/markdown;q=0.9,text/plain;q=0.8";
 /// Its first word is [`robots::TOKEN`].
 const USER_AGENT: &str = concat!("ua/", env!("CARGO_PKG_VERSION"), " (+durable job runner)");
