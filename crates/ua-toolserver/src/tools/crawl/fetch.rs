@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use encoding_rs::{Encoding, UTF_8};
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use futures_util::StreamExt;
 use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, LOCATION};
@@ -24,7 +24,7 @@ const MAX_REDIRECTS: usize = 5;
 const MAX_BYTES: usize = 10 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one page with all its hops, from each request to the last byte; waiting for a turn does not count.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
 const ACCEPTED: &str = "text/html,application/xhtml+xml,text/markdown;q=0.9,text/plain;q=0.8";
 /// Its first word is [`robots::TOKEN`].
 const USER_AGENT: &str = concat!("ua/", env!("CARGO_PKG_VERSION"), " (+durable job runner)");
@@ -284,7 +284,8 @@ fn binary(body: &[u8], charset: Option<&'static Encoding>) -> Option<&'static st
     ];
     let known = BEGINNINGS.iter().find(|(beginning, _)| body.starts_with(beginning)).map(|(_, name)| *name);
     // Text has no zero bytes unless each of its characters takes two, which a mark or the server says.
-    let wide = charset.is_some() || Encoding::for_bom(body).is_some();
+    let wide =
+        charset.is_some_and(|charset| charset == UTF_16LE || charset == UTF_16BE) || Encoding::for_bom(body).is_some();
     let zeros = !wide && body.iter().take(1024).any(|byte| *byte == 0);
     known.or(zeros.then_some("application/octet-stream"))
 }
