@@ -147,7 +147,9 @@ impl<'a> Reader<'a> {
             Tag::HtmlBlock => {
                 let html = self.verbatim();
                 let html = html.trim();
-                if !(html.starts_with("<!--") && html.ends_with("-->")) {
+                if !is_html(html) {
+                    pending.push(line, BlockKind::Paragraph(vec![Inline::Text(html.to_owned())]));
+                } else if !(html.starts_with("<!--") && html.ends_with("-->")) {
                     self.document.warnings.push(format!("line {line}: HTML is left out"));
                 }
             }
@@ -347,16 +349,29 @@ fn push_leaf(event: Event<'_>, content: &mut Vec<Inline>) {
         Event::FootnoteReference(label) => content.push(Inline::Footnote(label.into_string())),
         Event::TaskListMarker(is_done) => content.push(Inline::Task(is_done)),
         Event::HardBreak => content.push(Inline::Break),
-        // Tags are left out, what is between them stays; a line break is the one tag that is missed.
-        Event::InlineHtml(tag) if is_break(&tag) => content.push(Inline::Break),
+        // HTML's tags are left out and what is between them stays; a line break is the one tag that is missed.
+        Event::InlineHtml(tag) if tag_name(&tag).eq_ignore_ascii_case("br") => content.push(Inline::Break),
+        Event::InlineHtml(tag) if !is_html(&tag) => push_text(&tag),
         Event::InlineHtml(_) | Event::Html(_) | Event::Rule | Event::Start(_) | Event::End(_) => {}
     }
 }
 
-/// Whether `tag` is `<br>` in one of its spellings.
-fn is_break(tag: &str) -> bool {
-    let name = tag.trim_start_matches('<').trim_end_matches('>').trim_end_matches('/').trim();
-    name.eq_ignore_ascii_case("br")
+/// The name of the tag that `html` begins with.
+fn tag_name(html: &str) -> &str {
+    let name = html.trim_start_matches(['<', '/']);
+    name.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != ':').next().unwrap_or_default()
+}
+
+/// Whether `html` begins with something that HTML knows. `<your name>` and `Vec<u8>` only look like tags: they are text.
+fn is_html(html: &str) -> bool {
+    const NAMES: &str = "a abbr address article aside audio b base bdi bdo big blockquote body br button canvas caption center \
+        cite code col colgroup data datalist dd del details dfn dialog div dl dt em embed fieldset figcaption figure font \
+        footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html i iframe img input ins kbd label legend li \
+        link main map mark math menu meta meter nav nobr noframes noscript object ol optgroup option output p param picture \
+        pre progress q rp rt ruby s samp script search section select slot small source span strike strong style sub \
+        summary sup svg table tbody td template textarea tfoot th thead time title tr track tt u ul var video wbr";
+    let name = tag_name(html);
+    name.is_empty() || NAMES.split_whitespace().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Reads `key: value` lines; those with other keys or without a value are passed over.
@@ -409,12 +424,13 @@ mod tests {
 
     #[test]
     fn raw_html_is_left_out_and_said_so() {
-        let document = read("a <b onclick=x>bold</b><br/>c\n\n<script>alert(1)</script>\n\n<!-- note -->\n").unwrap();
+        let markdown = "a <b onclick=x>bold</b><br/>c, dear <your name>\n\n<script>alert(1)</script>\n\n<!-- note -->\n";
+        let document = read(markdown).unwrap();
         assert_eq!(document.warnings, ["line 3: HTML is left out"]);
         let [Block { kind: BlockKind::Paragraph(content), .. }] = document.blocks.as_slice() else {
             panic!("{:?}", document.blocks);
         };
-        assert_eq!(plain(content), "a bold c");
+        assert_eq!(plain(content), "a bold c, dear <your name>");
     }
 
     #[test]

@@ -272,7 +272,7 @@ impl<'a> Writer<'a> {
         for c in text.chars() {
             word = if c.is_whitespace() { 0 } else { word + 1 };
             if word > limit {
-                write_to(&mut self.out, format_args!("#{};#h(0pt);", literal(&piece)));
+                write_to(&mut self.out, format_args!("#{};#gap;", literal(&piece)));
                 piece.clear();
                 word = 1;
             }
