@@ -3,6 +3,7 @@
 
 mod append;
 mod command;
+mod compress;
 mod crawl;
 mod email;
 mod files;
@@ -10,6 +11,8 @@ mod killed;
 mod listing;
 mod notify;
 mod render;
+#[cfg(feature = "pdf")]
+mod render_pdf;
 mod upload;
 
 use std::path::Path;
