@@ -97,7 +97,10 @@ fn push_plain(content: &[Inline], text: &mut String) {
     for part in content {
         match part {
             Inline::Text(part) | Inline::Code(part) | Inline::Image { alt: part, .. } => text.push_str(part),
-            Inline::Emphasis(parts) | Inline::Strong(parts) | Inline::Strike(parts) | Inline::Link { content: parts, .. } => {
+            Inline::Emphasis(parts)
+            | Inline::Strong(parts)
+            | Inline::Strike(parts)
+            | Inline::Link { content: parts, .. } => {
                 push_plain(parts, text);
             }
             Inline::Break => text.push(' '),

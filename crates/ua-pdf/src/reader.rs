@@ -216,7 +216,13 @@ impl<'a> Reader<'a> {
         Ok(content)
     }
 
-    fn span(&mut self, tag: Tag<'a>, range: &Range<usize>, line: usize, content: &mut Vec<Inline>) -> Result<(), PdfError> {
+    fn span(
+        &mut self,
+        tag: Tag<'a>,
+        range: &Range<usize>,
+        line: usize,
+        content: &mut Vec<Inline>,
+    ) -> Result<(), PdfError> {
         let inner = self.inline()?;
         content.push(match tag {
             Tag::Emphasis => Inline::Emphasis(inner),
@@ -271,7 +277,9 @@ impl<'a> Reader<'a> {
         for (event, _) in self.events.by_ref() {
             match event {
                 Event::End(_) => break,
-                Event::Text(part) | Event::Html(part) | Event::InlineHtml(part) | Event::Code(part) => text.push_str(&part),
+                Event::Text(part) | Event::Html(part) | Event::InlineHtml(part) | Event::Code(part) => {
+                    text.push_str(&part)
+                }
                 Event::SoftBreak | Event::HardBreak => text.push('\n'),
                 Event::Start(_)
                 | Event::InlineMath(_)
@@ -424,7 +432,8 @@ mod tests {
 
     #[test]
     fn raw_html_is_left_out_and_said_so() {
-        let markdown = "a <b onclick=x>bold</b><br/>c, dear <your name>\n\n<script>alert(1)</script>\n\n<!-- note -->\n";
+        let markdown =
+            "a <b onclick=x>bold</b><br/>c, dear <your name>\n\n<script>alert(1)</script>\n\n<!-- note -->\n";
         let document = read(markdown).unwrap();
         assert_eq!(document.warnings, ["line 3: HTML is left out"]);
         let [Block { kind: BlockKind::Paragraph(content), .. }] = document.blocks.as_slice() else {

@@ -96,7 +96,8 @@ impl<'a> Writer<'a> {
     pub(crate) fn finish(mut self) -> Program<'a> {
         for (label, footnote) in self.footnotes {
             if !self.noted.contains_key(label.as_str()) {
-                self.warnings.push(format!("line {}: nothing refers to the footnote {label:?}, it is left out", footnote.line));
+                self.warnings
+                    .push(format!("line {}: nothing refers to the footnote {label:?}, it is left out", footnote.line));
             }
         }
         Program { text: self.out, marks: self.marks, lines: self.lines, warnings: self.warnings, images: self.images }

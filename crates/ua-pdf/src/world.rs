@@ -123,7 +123,8 @@ impl World for PrivateWorld {
 }
 
 fn id(path: &str) -> Result<FileId, PdfError> {
-    let path = VirtualPath::new(path).map_err(|error| PdfError::Renderer { problem: format!("name {path}: {error:?}") })?;
+    let path =
+        VirtualPath::new(path).map_err(|error| PdfError::Renderer { problem: format!("name {path}: {error:?}") })?;
     Ok(RootedPath::new(VirtualRoot::Project, path).intern())
 }
 

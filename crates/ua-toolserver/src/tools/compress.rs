@@ -85,14 +85,7 @@ fn compress(workspace: &Workspace, given: &Arguments) -> Result<Compressed, Fail
             Ok((sha256, bytes, input_bytes))
         })
         .map_err(|error| error.into_failure(&format!("write {:?}", given.output)))?;
-    Ok(Compressed {
-        path: output.display().to_string(),
-        bytes,
-        sha256,
-        entries: entries.len(),
-        input_bytes,
-        skipped,
-    })
+    Ok(Compressed { path: output.display().to_string(), bytes, sha256, entries: entries.len(), input_bytes, skipped })
 }
 
 /// What an entry of the archive is.

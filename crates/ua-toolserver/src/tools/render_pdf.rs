@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ua_pdf::{Paper, PdfError, PdfOptions, limits};
 
-use super::render::beside;
 use super::blocking;
+use super::render::beside;
 use crate::answer::{Answer, Failure, success};
 use crate::digest::sha256_hex;
 use crate::schema::{self, Effect};
@@ -105,9 +105,8 @@ fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure>
         },
         images: &images,
     };
-    let done = ua_pdf::render(&markdown, &options).map_err(|error| {
-        Failure::refused(format!("could not render {:?}: {error}", given.source), hint(&error))
-    })?;
+    let done = ua_pdf::render(&markdown, &options)
+        .map_err(|error| Failure::refused(format!("could not render {:?}: {error}", given.source), hint(&error)))?;
     let mut warnings = done.warnings;
     if !done.missing_glyphs.is_empty() {
         let shown: String = done.missing_glyphs.iter().take(40).collect();

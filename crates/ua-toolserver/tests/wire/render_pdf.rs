@@ -9,9 +9,13 @@ const DOT: &[u8] = include_bytes!("../../../../fixtures/pdf/dot.png");
 #[tokio::test]
 async fn a_report_is_a_pdf_that_is_always_the_same() {
     let world = World::new().await;
-    world.put("docs/report.md", "# A *fine* <report>\n\nText.\n\n![dot](../img/my%20dot.png)\n\n<div>gone</div>\n\n漢 é 漢\n");
+    world.put(
+        "docs/report.md",
+        "# A *fine* <report>\n\nText.\n\n![dot](../img/my%20dot.png)\n\n<div>gone</div>\n\n漢 é 漢\n",
+    );
     world.put("img/my dot.png", DOT);
-    let arguments = json!({ "source": "docs/report.md", "output": "out/report.pdf", "author": "Ann", "date": "2026-11-21" });
+    let arguments =
+        json!({ "source": "docs/report.md", "output": "out/report.pdf", "author": "Ann", "date": "2026-11-21" });
     let rendered = world.call("render_pdf", arguments.clone()).await.back();
     let pdf = std::fs::read(world.workspace().join("out/report.pdf")).unwrap();
     assert!(pdf.starts_with(b"%PDF-"));
