@@ -7,8 +7,9 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 /// The layer of each crate; arrows point down, to a lower number.
-const LAYERS: [(&str, u8); 15] = [
+const LAYERS: [(&str, u8); 16] = [
     ("ua-core", 0),
+    ("ua-pdf", 0),
     ("ua-toolserver", 0),
     ("ua-store", 1),
     ("ua-classify", 1),
@@ -26,9 +27,10 @@ const LAYERS: [(&str, u8); 15] = [
 ];
 
 /// Arrows within a layer that the map names.
-const SIDEWAYS: [(&str, &str); 5] = [
+const SIDEWAYS: [(&str, &str); 6] = [
     ("ua-mcp", "ua-gateway"),
     ("ua-toolserver", "ua-core"),
+    ("ua-toolserver", "ua-pdf"),
     ("xtask", "ua-testkit"),
     ("ua-cli", "ua-testkit"), // feature `crash-points` only
     ("ua-e2e", "ua-testkit"),

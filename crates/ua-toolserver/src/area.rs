@@ -136,7 +136,7 @@ impl Area {
         self.discard(&temp).map_err(WriteError::Untouched)?;
         let mut file = self
             .dir
-            .open_with(&temp, OpenOptions::new().write(true).create_new(true))
+            .open_with(&temp, OpenOptions::new().read(true).write(true).create_new(true))
             .map_err(WriteError::Untouched)?;
         let staged = Staged { area: self, temp };
         let value = fill(&mut file).map_err(WriteError::Untouched)?;
@@ -146,13 +146,23 @@ impl Area {
 
     /// Puts `bytes` in the place of `target`, whose directory is created. The caller holds the area's lock.
     pub(crate) fn replace(&self, target: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+        self.replace_with(target, |file| file.write_all(bytes))
+    }
+
+    /// Puts what `fill` writes in the place of `target`, whose directory is created. The caller holds the area's lock.
+    pub(crate) fn replace_with<T>(
+        &self,
+        target: &Path,
+        fill: impl FnOnce(&mut File) -> io::Result<T>,
+    ) -> Result<T, WriteError> {
         let parent = parent_of(target);
         self.create_dirs(parent).map_err(WriteError::Untouched)?;
         if self.dir.is_dir(target) {
             return Err(WriteError::Untouched(io::Error::from(io::ErrorKind::IsADirectory)));
         }
-        let (staged, ()) = self.stage(temp_beside(target), |file| file.write_all(bytes))?;
-        staged.replace(target)
+        let (staged, value) = self.stage(temp_beside(target), fill)?;
+        staged.replace(target)?;
+        Ok(value)
     }
 
     /// Gives `bytes` the name `target` unless it is taken. The caller holds the area's lock.

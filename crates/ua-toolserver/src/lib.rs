@@ -8,7 +8,7 @@
 //! | tool | effect | asked again with the same key |
 //! |---|---|---|
 //! | `read_local_file`, `list_directory` | none | reads again |
-//! | `write_local_file`, `render_html`, `crawl_parallel` | replaces files in the workspace | replaces them again |
+//! | `write_local_file`, `render_html`, `render_pdf`, `compress_files`, `crawl_parallel` | replaces files in the workspace | replaces them again |
 //! | `append_to_file` | adds to a file | completes the first append, once |
 //! | `upload` | creates an object named by its content | finds it already there |
 //! | `send_email` | sends one message: Maildir, SMTP, or a Resend-like API | what the transport can promise, see below |

@@ -39,7 +39,7 @@ const MAX_KEY_BYTES: usize = 1024;
 
 /// The names of all tools this server knows, in the order it lists them; `run_command` only where it is enabled.
 pub fn tool_names() -> &'static [&'static str] {
-    &tools::NAMES
+    tools::NAMES
 }
 
 /// Serves as the settings say: over HTTP when they name an address, which is written to standard error once it listens;

@@ -70,7 +70,7 @@ fn the_known_tools_of_the_spec_have_their_classes() {
         (SideEffectClass::External, "workbench_upload upload_to_composio send_email upload notify"),
         (
             SideEffectClass::Local,
-            "write_local_file render_html append_to_file run_command compress_files finalize_research generate_image preview_image",
+            "write_local_file render_html render_pdf append_to_file run_command compress_files finalize_research generate_image preview_image",
         ),
         (SideEffectClass::Memory, "core_memory_replace core_memory_append archival_memory_insert"),
         (

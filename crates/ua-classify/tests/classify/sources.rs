@@ -238,7 +238,7 @@ fn our_own_tools_complete_exactly_once() {
         assert_eq!(policy.errors_without_effect, [".*"], "{name}");
         assert_eq!(policy.on_scope_conflict, OnScopeConflict::Ask);
     }
-    for name in ["write_local_file", "render_html"] {
+    for name in ["write_local_file", "render_html", "render_pdf", "compress_files"] {
         let policy = plain().classify(&own(name), None);
         assert_eq!((policy.class, policy.on_unknown), (SideEffectClass::Local, OnUnknown::Redo), "{name}");
     }

@@ -2,12 +2,15 @@
 
 mod append;
 mod command;
+mod compress;
 mod crawl;
 mod email;
 mod list;
 mod notify;
 mod read;
 mod render;
+#[cfg(feature = "pdf")]
+mod render_pdf;
 mod upload;
 mod write;
 
@@ -24,13 +27,16 @@ use crate::settings::Settings;
 use crate::workspace::Workspace;
 
 /// The names of all tools, in the order they are listed in.
-pub(crate) const NAMES: [&str; 10] = [
+pub(crate) const NAMES: &[&str] = &[
     read::NAME,
     write::NAME,
     append::NAME,
     list::NAME,
     crawl::NAME,
     render::NAME,
+    #[cfg(feature = "pdf")]
+    render_pdf::NAME,
+    compress::NAME,
     upload::NAME,
     email::NAME,
     notify::NAME,
@@ -88,6 +94,9 @@ impl Toolbox {
             list::describe(),
             crawl::describe(),
             render::describe(),
+            #[cfg(feature = "pdf")]
+            render_pdf::describe(),
+            compress::describe(),
             upload::describe(),
             self.mailer.describe(),
             self.notifier.describe(),
@@ -120,6 +129,9 @@ impl Toolbox {
             list::NAME => with(arguments, async |given| list::run(&self.workspace, given).await).await,
             crawl::NAME => with(arguments, async |given| self.crawler.run(given, run).await).await,
             render::NAME => with(arguments, async |given| render::run(&self.workspace, given).await).await,
+            #[cfg(feature = "pdf")]
+            render_pdf::NAME => with(arguments, async |given| render_pdf::run(&self.workspace, given).await).await,
+            compress::NAME => with(arguments, async |given| compress::run(&self.workspace, given).await).await,
             upload::NAME => with(arguments, async |given| upload::run(&self.workspace, &self.store, given).await).await,
             email::NAME => {
                 let order = email::Order { key, attempt };

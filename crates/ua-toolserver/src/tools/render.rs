@@ -182,7 +182,7 @@ impl Page<'_> {
 }
 
 /// The path that `reference` means in the file `source`; `None` when it leads out of the workspace.
-fn beside(source: &Path, reference: &str) -> Option<PathBuf> {
+pub(super) fn beside(source: &Path, reference: &str) -> Option<PathBuf> {
     if reference.is_empty() || reference.contains("://") || reference.starts_with("data:") {
         return None;
     }

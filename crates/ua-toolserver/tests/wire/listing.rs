@@ -44,6 +44,9 @@ async fn annotations_tell_the_truth_about_effects() {
         ("list_directory", [true, false, true, false]),
         ("crawl_parallel", [false, false, true, true]),
         ("render_html", [false, true, true, false]),
+        #[cfg(feature = "pdf")]
+        ("render_pdf", [false, true, true, false]),
+        ("compress_files", [false, true, true, false]),
         ("upload", [false, false, true, true]),
         ("send_email", [false, false, true, true]),
         ("notify", [false, false, true, true]),

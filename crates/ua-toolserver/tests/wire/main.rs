@@ -3,6 +3,7 @@
 
 mod append;
 mod command;
+mod compress;
 mod crawl;
 mod crawl_manners;
 mod crawl_reuse;
@@ -14,6 +15,8 @@ mod listing;
 mod mail;
 mod notify;
 mod render;
+#[cfg(feature = "pdf")]
+mod render_pdf;
 mod s3;
 mod upload;
 

@@ -1,0 +1,20 @@
+//! What is refused because it is too much.
+
+/// The most Markdown, in bytes.
+pub const MARKDOWN_BYTES: usize = 4 << 20;
+/// The most bytes of one image.
+pub const IMAGE_BYTES: usize = 20 << 20;
+/// The most bytes of all images of a document.
+pub const ALL_IMAGE_BYTES: usize = 200 << 20;
+/// The most pixels of one image.
+pub const IMAGE_PIXELS: usize = 50_000_000;
+/// The most pixels of all images of a document.
+pub const ALL_IMAGE_PIXELS: usize = 200_000_000;
+/// The most images of a document.
+pub const IMAGES: usize = 1000;
+/// How deep lists, quotes, emphasis and links may be nested in each other.
+pub const NESTING: usize = 16;
+/// The most pages.
+pub const PAGES: usize = 2000;
+/// More lines of text than a page of any paper has; tells before the layout that a document is too long.
+pub(crate) const LINES_PER_PAGE: usize = 100;

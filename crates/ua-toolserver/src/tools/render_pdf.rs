@@ -1,0 +1,158 @@
+//! `render_pdf`: a Markdown file as a PDF.
+//!
+//! The layout is `ua-pdf`'s. The same source and images give the same bytes, so a lost call is simply run again. Images
+//! come from the workspace only; those of the network become links, and nothing is fetched.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use rmcp::model::Tool;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use ua_pdf::{Paper, PdfError, PdfOptions, limits};
+
+use super::blocking;
+use super::render::beside;
+use crate::answer::{Answer, Failure, success};
+use crate::digest::sha256_hex;
+use crate::schema::{self, Effect};
+use crate::workspace::Workspace;
+
+pub(super) const NAME: &str = "render_pdf";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    /// The Markdown file, relative to the workspace.
+    source: String,
+    /// The PDF file to write, relative to the workspace.
+    output: String,
+    /// The title; that of the front matter or the first heading when left out.
+    title: Option<String>,
+    /// The author to name below the title; the front matter's when left out.
+    author: Option<String>,
+    /// The date to show below the title, best as 2026-11-21; the front matter's when left out.
+    date: Option<String>,
+    /// The size of the pages; a4 when left out.
+    #[serde(default)]
+    paper: Size,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Size {
+    #[default]
+    A4,
+    Letter,
+}
+
+#[derive(Debug, Serialize)]
+struct Rendered {
+    path: String,
+    title: Option<String>,
+    bytes: usize,
+    sha256: String,
+    pages: usize,
+    images: usize,
+    missing_glyphs: Vec<char>,
+    warnings: Vec<String>,
+}
+
+pub(super) fn describe() -> Tool {
+    schema::tool::<Arguments>(
+        NAME,
+        "Render Markdown as PDF",
+        "Renders a Markdown file of the workspace (title block, tables, footnotes, task lists, code, images of the workspace) as a PDF with page numbers. Characters that no font has, such as Chinese ones and emoji, are shown as boxes and reported.",
+        Effect::Replaces,
+    )
+}
+
+pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
+    let workspace = Arc::clone(workspace);
+    let rendered = blocking(move || render(&workspace, &given)).await?;
+    let pages = if rendered.pages == 1 { "page" } else { "pages" };
+    let mut summary = format!("rendered {} with {} {pages}", rendered.path, rendered.pages);
+    for warning in &rendered.warnings {
+        summary.push_str("\nwarning: ");
+        summary.push_str(warning);
+    }
+    success(summary, &rendered)
+}
+
+fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure> {
+    let source = workspace.readable(&given.source)?;
+    let output = workspace.writable(&given.output)?;
+    if source == output {
+        let hint = "give another output, such as report.pdf";
+        return Err(Failure::refused("source and output are the same file", hint));
+    }
+    let bytes = read_up_to(workspace, &source, limits::MARKDOWN_BYTES)
+        .map_err(|error| Failure::io(format_args!("read {:?}", given.source), &error))?;
+    let markdown = String::from_utf8(bytes).map_err(|error| {
+        let problem = format!("{:?} is not UTF-8 text at byte {}", given.source, error.utf8_error().valid_up_to());
+        Failure::refused(problem, "give a Markdown file")
+    })?;
+
+    let images = |reference: &str| image(workspace, &source, reference);
+    let options = PdfOptions {
+        title: given.title.clone(),
+        author: given.author.clone(),
+        date: given.date.clone(),
+        paper: match given.paper {
+            Size::A4 => Paper::A4,
+            Size::Letter => Paper::Letter,
+        },
+        images: &images,
+    };
+    let done = ua_pdf::render(&markdown, &options)
+        .map_err(|error| Failure::refused(format!("could not render {:?}: {error}", given.source), hint(&error)))?;
+    let mut warnings = done.warnings;
+    if !done.missing_glyphs.is_empty() {
+        let shown: String = done.missing_glyphs.iter().take(40).collect();
+        let count = done.missing_glyphs.len();
+        warnings.push(format!("no font has these {count} characters, they are shown as boxes: {shown}"));
+    }
+
+    let _lock = workspace.exclusive()?;
+    workspace
+        .area()
+        .replace(&output, &done.pdf)
+        .map_err(|error| error.into_failure(&format!("write {:?}", given.output)))?;
+    Ok(Rendered {
+        path: output.display().to_string(),
+        title: done.title,
+        bytes: done.pdf.len(),
+        sha256: sha256_hex(&done.pdf),
+        pages: done.pages,
+        images: done.images,
+        missing_glyphs: done.missing_glyphs,
+        warnings,
+    })
+}
+
+/// What to do about Markdown that is not rendered.
+fn hint(error: &PdfError) -> &'static str {
+    match error {
+        PdfError::Empty => "write some text into the file first",
+        PdfError::TooLarge { .. } | PdfError::TooLong { .. } => "split the document",
+        PdfError::TooDeep { .. } => "flatten the lists, quotes or emphasis there",
+        PdfError::Image { .. } => "name an image file of the workspace, relative to the Markdown file, or take it out",
+        PdfError::Layout { .. } => "change what is there and try again",
+        _ => "try again with a simpler document, or use render_html",
+    }
+}
+
+/// The bytes of the image that the Markdown file `source` calls `reference`.
+fn image(workspace: &Workspace, source: &Path, reference: &str) -> Result<Vec<u8>, String> {
+    let path = beside(source, reference).ok_or("it is not in the workspace")?;
+    let path = workspace.readable(&path.to_string_lossy()).map_err(|failure| failure.text())?;
+    read_up_to(workspace, &path, limits::IMAGE_BYTES).map_err(|error| error.to_string())
+}
+
+/// Reads a file, and no more than one byte above `limit`, which is enough to see that it is too large.
+fn read_up_to(workspace: &Workspace, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    workspace.area().dir().open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
