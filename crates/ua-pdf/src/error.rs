@@ -2,7 +2,6 @@
 
 /// Why Markdown could not be rendered. Lines are those of the Markdown, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum PdfError {
     /// There is nothing to show.
     #[error("the Markdown has no content")]

@@ -28,19 +28,15 @@ impl<'a> Images<'a> {
 
     /// The path of the image for the layout.
     pub(crate) fn path(&mut self, reference: &str, line: usize) -> Result<&str, PdfError> {
-        let index = match self.known.get(reference) {
-            Some(index) => *index,
-            None => {
-                let file = self.load(reference).map_err(|problem| PdfError::Image {
-                    reference: reference.to_owned(),
-                    line,
-                    problem,
-                })?;
-                self.files.push(file);
-                let index = self.files.len() - 1;
-                self.known.insert(reference.to_owned(), index);
-                index
-            }
+        let index = if let Some(index) = self.known.get(reference) {
+            *index
+        } else {
+            let failed = |problem| PdfError::Image { reference: reference.to_owned(), line, problem };
+            let file = self.load(reference).map_err(failed)?;
+            self.files.push(file);
+            let index = self.files.len() - 1;
+            self.known.insert(reference.to_owned(), index);
+            index
         };
         Ok(&self.files[index].0)
     }

@@ -27,8 +27,9 @@ impl Outline {
         collect(&document.blocks, &mut headings);
         for (number, (_, text)) in headings.iter().enumerate() {
             let slug = slug(text);
+            // There are fewer anchors than headings before this one, so one of these names is free.
             let free = std::iter::once(slug.clone())
-                .chain((1..).map(|count| format!("{slug}-{count}")))
+                .chain((1..=number).map(|count| format!("{slug}-{count}")))
                 .find(|slug| !anchors.contains_key(slug));
             anchors.extend(free.map(|slug| (slug, number)));
         }
@@ -47,10 +48,8 @@ impl Outline {
 
         let has_lead = lead.is_some() && lead == title;
         let mut shown_title: Vec<Inline> = given.map(Inline::Text).into_iter().collect();
-        if has_lead {
-            if let BlockKind::Heading(_, content) = document.blocks.remove(0).kind {
-                shown_title = content;
-            }
+        if has_lead && let BlockKind::Heading(_, content) = document.blocks.remove(0).kind {
+            shown_title = content;
         }
         let body = headings.iter().skip(usize::from(has_lead));
         let rise = body.map(|(level, _)| *level).min().unwrap_or(1) - 1;

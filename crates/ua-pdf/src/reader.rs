@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
             match event {
                 Event::End(_) => break,
                 Event::Text(part) | Event::Html(part) | Event::InlineHtml(part) | Event::Code(part) => {
-                    text.push_str(&part)
+                    text.push_str(&part);
                 }
                 Event::SoftBreak | Event::HardBreak => text.push('\n'),
                 Event::Start(_)

@@ -139,7 +139,7 @@ fn hint(error: &PdfError) -> &'static str {
         PdfError::TooDeep { .. } => "flatten the lists, quotes or emphasis there",
         PdfError::Image { .. } => "name an image file of the workspace, relative to the Markdown file, or take it out",
         PdfError::Layout { .. } => "change what is there and try again",
-        _ => "try again with a simpler document, or use render_html",
+        PdfError::Renderer { .. } => "try again with a simpler document, or use render_html",
     }
 }
 
