@@ -2,7 +2,7 @@
 //!
 //! Durable Jobs v1 spec §3. Whoever reaches the address uses the tools, so it is one of this machine unless the settings say
 //! otherwise *and* a token is set; web pages are kept out by their `Host` and `Origin`. A call goes on when its client is
-//! cut off: the answer can be fetched again by the id of the stream's last event.
+//! cut off.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
