@@ -40,7 +40,11 @@ const SIDEWAYS: [(&str, &str); 6] = [
 const FORBIDDEN: [(&str, &str, &str); 4] = [
     ("rusqlite", "ua-store-sqlite", "only the store knows the runtime database's SQL"),
     ("rmcp", "ua-mcp, ua-toolserver", "only ua-mcp knows the client side of MCP"),
-    ("reqwest", "ua-llm, ua-mcp, ua-toolserver", "only ua-llm knows model wire formats, only ua-mcp reaches remote tool servers"),
+    (
+        "reqwest",
+        "ua-llm, ua-mcp, ua-toolserver",
+        "only ua-llm knows model wire formats, only ua-mcp reaches remote tool servers",
+    ),
     ("clap", "ua-cli, ua-toolserver, xtask", "only programs read arguments"),
 ];
 
