@@ -121,7 +121,7 @@ fn characters_that_no_font_has_are_reported() {
 
 #[test]
 fn a_long_table_repeats_its_header_on_every_page() {
-    let rows: String = (0..150).map(|row| format!("| row {row} | value |\n")).collect();
+    let rows = (0..150).map(|row| format!("| row {row} | value |\n")).collect::<Vec<_>>().concat();
     let rendered = render(&format!("| Name of it | Value |\n|---|--:|\n{rows}"), &PdfOptions::default()).unwrap();
     assert!(rendered.pages >= 3, "{} pages", rendered.pages);
     let Some(pages) = text_of(&rendered) else { return };
@@ -167,7 +167,7 @@ fn images_that_can_not_be_shown_are_named() {
 fn a_document_may_be_as_deep_as_the_limit_says() {
     let quotes = format!("{}x\n", "> ".repeat(limits::NESTING - 1));
     assert_eq!(render(&quotes, &PdfOptions::default()).unwrap().pages, 1);
-    let lists: String = (0..limits::NESTING).map(|depth| format!("{}- x\n", "  ".repeat(depth))).collect();
+    let lists = (0..limits::NESTING).map(|depth| "  ".repeat(depth) + "- x\n").collect::<Vec<_>>().concat();
     assert_eq!(render(&lists, &PdfOptions { paper: Paper::Letter, ..PdfOptions::default() }).unwrap().pages, 1);
     let deeper = format!("> {quotes}");
     assert!(matches!(render(&deeper, &PdfOptions::default()), Err(PdfError::TooDeep { line: 1, .. })));
