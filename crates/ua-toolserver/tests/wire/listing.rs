@@ -48,8 +48,8 @@ async fn annotations_tell_the_truth_about_effects() {
         ("render_pdf", [false, true, true, false]),
         ("compress_files", [false, true, true, false]),
         ("upload", [false, false, true, true]),
-        ("send_email", [false, false, true, true]),
-        ("notify", [false, false, true, true]),
+        ("send_email", [false, false, false, true]),
+        ("notify", [false, false, false, true]),
         ("run_command", [false, true, false, true]),
     ];
     assert_eq!(hints, expected.map(|(name, hints)| (name.to_owned(), hints)));

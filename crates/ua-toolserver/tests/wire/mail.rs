@@ -324,12 +324,12 @@ async fn each_transport_declares_what_it_can_promise() {
             Some(86_400),
         ),
     ];
-    for (change, is_idempotent, ttl) in cases {
+    for (change, honours_keys, ttl) in cases {
         let world = World::with(change).await;
         let tool = world.tools().await.into_iter().find(|tool| tool.name == "send_email").unwrap();
-        assert_eq!(tool.annotations.unwrap().idempotent_hint, Some(is_idempotent));
-        let declared = tool.meta.and_then(|meta| meta.get(ua_toolserver::KEY_TTL_SECONDS).and_then(Value::as_u64));
-        assert_eq!(declared, ttl);
+        let says = |name: &str| tool.meta.as_ref().and_then(|meta| meta.get(name).cloned());
+        assert_eq!(says(ua_toolserver::HONOURS_KEYS), Some(json!(honours_keys)));
+        assert_eq!(says(ua_toolserver::KEY_TTL_SECONDS).and_then(|seconds| seconds.as_u64()), ttl);
     }
 }
 

@@ -123,7 +123,8 @@ async fn a_webhook_that_honours_keys_acts_once_and_that_is_declared() {
         })
         .await;
         let tool = world.tools().await.into_iter().find(|tool| tool.name == "notify").unwrap();
-        assert_eq!(tool.annotations.unwrap().idempotent_hint, Some(honours_keys));
+        let declared = tool.meta.and_then(|meta| meta.get(ua_toolserver::HONOURS_KEYS).cloned());
+        assert_eq!(declared, Some(json!(honours_keys)));
         world.keyed("notify", "k", json!({ "message": "done" })).await.unclear("may have reached");
         world.keyed("notify", "k", json!({ "message": "done" })).await.back();
         let expected = if honours_keys { 1 } else { 2 };
