@@ -350,7 +350,7 @@ fn our_own_server_may_take_a_promise_back_and_never_add_one() {
     };
     assert_eq!(says(&mail(Some(true), None)), (OnUnknown::RedoKeyed, None));
     assert_eq!(says(&mail(Some(false), None)), (OnUnknown::Hold, None));
-    let day = std::time::Duration::from_secs(86_400);
+    let day = std::time::Duration::from_hours(24);
     assert_eq!(says(&mail(Some(true), Some(86_400))), (OnUnknown::RedoKeyed, Some(day)));
     // A foreign server's word changes nothing about a tool that takes no key.
     let foreign = ToolSpec {
