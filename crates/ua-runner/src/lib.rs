@@ -1,7 +1,7 @@
 //! What a run does next, and the short loop that does it.
 //!
 //! Durable Jobs v1 spec §8–§11; Durable runner, current state. [`RunMachine`] is pure: no `async`, no clock, no I/O; it is fed
-//! events and answers with commands. [`drive`] carries them out through the ports. A turn goes one way only:
+//! events and answers with commands. [`drive()`] carries them out through the ports. A turn goes one way only:
 //! reserve → think → record (reply and planned calls in one write) → dispatch → commit. Whatever a crash leaves behind is
 //! the machine's first phase, fed with the open turn's calls: the same dispatch, the same commit, no second thought.
 //!
