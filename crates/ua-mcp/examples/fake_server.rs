@@ -141,7 +141,10 @@ fn call(id: &Value, params: &Value) -> Fallible<Option<ExitCode>> {
         "echo" => send(&json!({"jsonrpc": "2.0", "id": id, "result": {
             "content": [], "structuredContent": {"arguments": arguments, "meta": params["_meta"]}, "unheardOf": 1}}))?,
         "whoami" => {
-            let session = rustix::process::getsid(None)?.as_raw_nonzero().get();
+            let stat = std::fs::read_to_string("/proc/self/stat")?;
+            // Field 6 of the line; the program's name, which may hold spaces, ends with the last parenthesis.
+            let session: Option<i32> =
+                stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(3)?.parse().ok());
             let variables: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
             text(json!({"pid": std::process::id(), "session": session, "variables": variables}).to_string())?;
         }

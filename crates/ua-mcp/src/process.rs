@@ -89,6 +89,12 @@ pub(crate) fn below_shim(session: Option<i32>, lock: &Path) -> Vec<Process> {
     others().into_iter().filter(|process| session == Some(process.session) || process.was_started_with(&mark)).collect()
 }
 
+/// Whether this process already is the leader of its session.
+pub(crate) fn leads_its_session() -> bool {
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    Process::find(me).is_some_and(|process| process.session == me)
+}
+
 /// The identity of this boot of the machine.
 pub(crate) fn boot_id() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())

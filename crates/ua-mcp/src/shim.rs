@@ -137,11 +137,13 @@ fn run(args: &ShimArgs) -> Result<i32, Failed> {
 
 /// Makes this process the leader of a session of its own.
 fn detach() -> Result<(), Failed> {
-    let me = rustix::process::getpid();
-    if rustix::process::getsid(None).is_ok_and(|session| session == me) {
-        return Ok(());
+    // The current session is not asked for first: its leader may be outside this PID namespace, where `getsid` answers 0,
+    // which `rustix` takes for impossible.
+    match rustix::process::setsid() {
+        Ok(_) => Ok(()),
+        Err(rustix::io::Errno::PERM) if process::leads_its_session() => Ok(()),
+        Err(error) => Err(failed("make a session of its own")(error.into())),
     }
-    rustix::process::setsid().map(drop).map_err(|error| failed("make a session of its own")(error.into()))
 }
 
 fn take_lock(args: &ShimArgs) -> Result<File, Failed> {

@@ -11,6 +11,7 @@ use ua_core::RunId;
 use ua_gateway::Fence;
 
 use super::{DEAF, example, is_alive, is_locked, pid_in, wait_for};
+use crate::process::Process;
 use crate::{LockDir, LockRecord, ShimArgs};
 
 const GENERATION: &str = "00000000001deadbeef";
@@ -120,15 +121,12 @@ fn a_server_runs_in_the_shims_own_session() {
     let near = world.path("near.pid");
     let fake = example("fake_server");
     let mut shim = world.shim(200, fake.to_str().unwrap(), &["--spawn", &near]).stdin(Stdio::piped()).spawn().unwrap();
-    let session = |pid: i32| rustix::process::getsid(rustix::process::Pid::from_raw(pid)).unwrap();
+    let session = |pid: i32| Process::find(pid).unwrap().session;
     let below = session(pid_in(Path::new(&near)));
-    assert_eq!(below.as_raw_nonzero().get(), i32::try_from(shim.id()).unwrap());
-    assert_ne!(below, rustix::process::getsid(None).unwrap());
+    assert_eq!(below, i32::try_from(shim.id()).unwrap());
+    assert_ne!(below, session(i32::try_from(std::process::id()).unwrap()));
     let record = world.record();
-    assert_eq!(
-        (record.pid, record.server.as_deref(), record.command.as_str()),
-        (below.as_raw_nonzero().get(), Some("srv"), "fake_server")
-    );
+    assert_eq!((record.pid, record.server.as_deref(), record.command.as_str()), (below, Some("srv"), "fake_server"));
     drop(shim.stdin.take());
     shim.wait().unwrap();
 }
