@@ -1,0 +1,233 @@
+//! What surrounds the turns: markers, the resume packet, the evidence, and the end of a process's work.
+
+use std::collections::BTreeMap;
+
+use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
+use ua_core::{CallStatus, CheckpointId, Message, Origin, Resolution, RunStatus, RunStop, StepStatus};
+use ua_resume::{Decision, EvidenceReport, ResumePacket};
+use ua_store::{CallCancel, CheckpointKind, NewCheckpoint, ReplayStatus, RunRecord, RunRecords, StepEnd};
+
+use super::{Driver, held_for, run_end};
+use crate::error::RunError;
+use crate::files::{write_conclusion, write_packet};
+use crate::machine::{Conclusion, Event};
+use crate::recover::InFlight;
+
+impl Driver<'_> {
+    pub(super) fn marker(
+        &self,
+        kind: CheckpointKind,
+        turn_index: u32,
+        open_turn: Option<u32>,
+        artifacts: Vec<ArtifactRef>,
+    ) -> NewCheckpoint {
+        let snapshot = Snapshot {
+            status: RunStatus::Running,
+            phase: "main".to_owned(),
+            step_index: self.step_index,
+            turn_index,
+            tool_calls: BTreeMap::new(),
+            artifacts,
+            remaining_phases: Vec::new(),
+            budgets_used: BudgetsUsed {
+                tool_calls: self.machine.tool_calls(),
+                turns: turn_index,
+                tokens: self.tokens,
+                held_millis: self.run.held_millis + held_for(self.ports, self.counted_from),
+            },
+        };
+        let cursor = Cursor {
+            turn_index,
+            open_turn,
+            last_tool_call_id: self.last_call.clone(),
+            last_message_seq: self.last_seq,
+        };
+        let id = CheckpointId::new(&self.ports.env);
+        Checkpoint::marker(kind, id, self.step_id.clone(), self.ports.env.now(), &snapshot, &cursor)
+    }
+
+    pub(super) async fn checkpoint(
+        &self,
+        kind: CheckpointKind,
+        open_turn: Option<u32>,
+        artifacts: Vec<ArtifactRef>,
+    ) -> Result<(), RunError> {
+        let marker = self.marker(kind, self.machine.committed(), open_turn, artifacts);
+        self.ports.store.save_checkpoint(&self.ports.lease, marker).await.map_err(RunError::at("write a checkpoint"))
+    }
+
+    pub(super) fn artifact_refs(&self) -> Result<Vec<ArtifactRef>, RunError> {
+        Ok(self
+            .ports
+            .workspace
+            .artifacts()?
+            .into_iter()
+            .map(|a| ArtifactRef { path: a.path, sha256: a.sha256 })
+            .collect())
+    }
+
+    /// Writes the resume packet, marks the end of the replay, and tells the model what happened in between.
+    pub(super) async fn finish_replay(&mut self, note: bool) -> Result<Event, RunError> {
+        self.checkpoint(CheckpointKind::PostReplay, None, self.artifact_refs()?).await?;
+        let packet = self.write_packet().await?;
+        if note {
+            let message = Message::user(Origin::Resume, packet.replay_note());
+            self.ports
+                .store
+                .append_messages(&self.ports.lease, vec![message.clone()], self.ports.env.now())
+                .await
+                .map_err(RunError::at("append the resume note"))?;
+            self.last_seq += 1;
+            self.history.push(message);
+        }
+        Ok(Event::ReplayFinished)
+    }
+
+    pub(super) async fn write_packet(&self) -> Result<ResumePacket, RunError> {
+        let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+        let decisions: Vec<Decision> = self.in_flight.iter().filter_map(|flight| decision(&records, flight)).collect();
+        let packet = ResumePacket::new(&records, &decisions, &self.ports.workspace.artifacts()?);
+        write_packet(&self.ports.workspace, &self.run.run_id, &packet)?;
+        Ok(packet)
+    }
+
+    /// Checks stop conditions over receipts and files. The transcript is written first: it may be one of them.
+    pub(super) async fn check_evidence(&self) -> Result<Result<(), String>, RunError> {
+        let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+        self.ports.workspace.replace("transcript.md", ua_resume::transcript(&records))?;
+        let report = self.evidence(&records)?;
+        Ok(if report.all_met { Ok(()) } else { Err(report.missing_for_model()) })
+    }
+
+    pub(super) fn evidence(&self, records: &RunRecords) -> Result<EvidenceReport, RunError> {
+        let artifacts = self.ports.workspace.artifacts()?;
+        let media = |path: &str| self.ports.workspace.media_type(path);
+        Ok(ua_resume::evaluate(&records.run.spec, &records.calls, &records.receipts, &artifacts, &media))
+    }
+
+    /// Ends this process's work: one write for the run and its step, then the files a person reads.
+    pub(super) async fn conclude(&mut self, conclusion: &Conclusion) -> Result<RunRecord, RunError> {
+        let now = self.ports.env.now();
+        if matches!(conclusion, Conclusion::Stopped { reason: RunStop::Interrupt, .. }) {
+            self.checkpoint(CheckpointKind::Interrupt, None, self.artifact_refs()?).await?;
+        }
+        if matches!(conclusion, Conclusion::Cancelled) {
+            self.cancel_prepared().await?;
+        }
+        let mut end = run_end(RunStatus::Failed, None, held_for(self.ports, self.counted_from), now);
+        let step = |status, detail: Option<String>| StepEnd {
+            step_id: self.step_id.clone(),
+            status,
+            error_code: None,
+            error_detail: detail,
+            at: now,
+        };
+        match conclusion {
+            Conclusion::Succeeded { final_output } => {
+                end.status = RunStatus::Succeeded;
+                end.final_output = Some(final_output.clone());
+                end.final_artifact_ref = self.main_artifact()?;
+                end.step_end = Some(step(StepStatus::Succeeded, None));
+            }
+            Conclusion::Failed { why } => {
+                end.detail = Some(why.clone());
+                end.step_end = Some(step(StepStatus::Failed, Some(why.clone())));
+            }
+            Conclusion::Cancelled => {
+                end.status = RunStatus::Cancelled;
+                end.detail.clone_from(&self.run.cancel_reason);
+                end.step_end = Some(step(StepStatus::Skipped, Some("the run was cancelled".to_owned())));
+            }
+            Conclusion::Waiting { question } => {
+                end.status = RunStatus::WaitingForHuman;
+                end.detail = Some(question.text.clone());
+            }
+            Conclusion::Stopped { reason, detail } => {
+                end.status = RunStatus::Stopped;
+                end.stop_reason = Some(*reason);
+                end.detail = Some(detail.clone());
+            }
+        }
+        let run = self.ports.store.end_run(&self.ports.lease, end).await.map_err(RunError::at("end the run"))?;
+        let records = self.ports.store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
+        if !run.status.is_terminal() {
+            let decisions: Vec<Decision> =
+                self.in_flight.iter().filter_map(|flight| decision(&records, flight)).collect();
+            write_packet(
+                &self.ports.workspace,
+                &run.run_id,
+                &ResumePacket::new(&records, &decisions, &self.ports.workspace.artifacts()?),
+            )?;
+        }
+        write_conclusion(&self.ports.workspace, &records)?;
+        Ok(run)
+    }
+
+    pub(super) async fn cancel_prepared(&self) -> Result<(), RunError> {
+        let calls =
+            self.ports.store.calls(&self.run.run_id, None).await.map_err(RunError::at("read the run's calls"))?;
+        let cancels: Vec<CallCancel> = calls
+            .into_iter()
+            .filter(|call| call.status == CallStatus::Prepared)
+            .map(|call| CallCancel {
+                call_id: call.call_id,
+                resolution: Resolution::RunCancelled,
+                code: "run_cancelled".to_owned(),
+                message: "Not run: the run was cancelled.".to_owned(),
+            })
+            .collect();
+        if cancels.is_empty() {
+            return Ok(());
+        }
+        self.ports
+            .store
+            .cancel_calls(&self.ports.lease, cancels, self.ports.env.now())
+            .await
+            .map_err(RunError::at("cancel what was not sent"))
+    }
+
+    /// The artifact a person looks for first: an expected PDF, else an expected page, else the first expected output.
+    pub(super) fn main_artifact(&self) -> Result<Option<String>, RunError> {
+        let artifacts = self.ports.workspace.artifacts()?;
+        let expected = &self.run.spec.artifacts.expected_outputs;
+        let is_expected = |path: &str| expected.iter().any(|name| path == name || path.ends_with(&format!("/{name}")));
+        let rank = |path: &str| match path.rsplit('.').next() {
+            Some("pdf") => 0,
+            Some("html") => 1,
+            Some(_) | None => 2,
+        };
+        let mut named: Vec<String> =
+            artifacts.into_iter().map(|a| a.path).filter(|path| is_expected(path) && path != "transcript.md").collect();
+        named.sort_by_key(|path| rank(path));
+        Ok(named.into_iter().next())
+    }
+}
+
+/// What was decided about a call that was in flight, read from its row.
+fn decision(records: &RunRecords, flight: &InFlight) -> Option<Decision> {
+    let call = records.call(&flight.call_id)?;
+    let fallback = match (flight.was, call.status) {
+        (_, CallStatus::Cancelled) => ReplayStatus::Cancelled,
+        (CallStatus::Prepared, _) => ReplayStatus::Executed,
+        (_, CallStatus::Unknown) => ReplayStatus::Held,
+        (
+            _,
+            CallStatus::Prepared
+            | CallStatus::Running
+            | CallStatus::Succeeded
+            | CallStatus::FailedDefinite
+            | CallStatus::FailedReported,
+        ) => ReplayStatus::Reconciled,
+    };
+    let still_prepared = call.status == CallStatus::Prepared;
+    (!still_prepared).then(|| Decision {
+        call_id: call.call_id.clone(),
+        tool: call.name.raw.clone(),
+        was: flight.was,
+        action: call.replay_status.unwrap_or(fallback),
+        why: format!(
+            "policy `{}`: {}, when in doubt {}",
+            call.policy.rule_id, call.policy.class, call.policy.on_unknown
+        ),
+    })
+}

@@ -1,0 +1,252 @@
+//! One turn: reserve, think, record, dispatch, commit.
+
+use std::time::Duration;
+
+use ua_core::{Block, CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role};
+use ua_gateway::{Dispatched, GatewayError, answer_for};
+use ua_ledger::LedgerError;
+use ua_llm::{ModelRequest, StreamObserver, ToolOffer, check_history};
+use ua_store::{
+    CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, RequestId, RequestReservation,
+    TurnCommit, TurnDraft,
+};
+
+use super::{Driver, held_for, with_causes};
+use crate::error::RunError;
+use crate::machine::{Event, Guidance, OpenCall, ThinkFailure};
+use crate::watch::{Signal, Watcher};
+
+impl Driver<'_> {
+    pub(super) async fn reserve(&mut self, turn: u32) -> Result<Event, RunError> {
+        check_history(&self.history).map_err(|why| RunError::History { why })?;
+        let tools = self.ports.gateway.catalog().offers().map(|offer| ToolOffer {
+            name: offer.name.clone(),
+            description: offer.description.clone(),
+            input_schema: offer.input_schema.clone(),
+        });
+        let request = ModelRequest {
+            model: self.settings.model.clone(),
+            system: self.settings.system.clone(),
+            messages: self.history.clone(),
+            tools: tools.collect(),
+            max_output_tokens: self.settings.max_output_tokens,
+            temperature_milli: self.settings.temperature_milli,
+        };
+        let reservation = RequestReservation {
+            turn,
+            request_sha256: request.sha256(),
+            model: request.model.clone(),
+            // Four bytes a token: the local estimate that is charged when the provider never says what a request cost.
+            estimated_tokens: serde_json::to_string(&request).map_or(0, |text| text.len() as u64 / 4),
+            at: self.ports.env.now(),
+        };
+        let id = self
+            .ports
+            .store
+            .reserve_request(&self.ports.lease, reservation)
+            .await
+            .map_err(RunError::at("reserve a request to the model"))?;
+        self.request = Some((request, id));
+        Ok(Event::Reserved)
+    }
+
+    pub(super) async fn think(&mut self, turn: u32) -> Result<Event, RunError> {
+        let Some((request, id)) = &self.request else {
+            return Ok(Event::Thought(Err(ThinkFailure { message: "no request was reserved".to_owned() })));
+        };
+        (self.ports.watcher)(Signal::Thinking { turn });
+        let observer = Observer { watcher: self.ports.watcher.clone() };
+        let answer = tokio::select! {
+            biased;
+            answer = self.ports.llm.complete(request, &observer) => answer,
+            () = self.ports.stop.stopping() => {
+                self.close_request(*id, RequestEnd::Baseline).await?;
+                return Ok(Event::Interrupted);
+            }
+        };
+        match answer {
+            Ok(reply) => Ok(Event::Thought(Ok(Box::new(reply)))),
+            Err(error) => {
+                let end = if error.left_us() { RequestEnd::Baseline } else { RequestEnd::Zero };
+                self.close_request(*id, end).await?;
+                let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+                Ok(Event::Thought(Err(ThinkFailure { message: format!("{}{hint}", with_causes(&error)) })))
+            }
+        }
+    }
+
+    pub(super) async fn close_request(&self, id: RequestId, end: RequestEnd) -> Result<(), RunError> {
+        self.ports
+            .store
+            .close_request(&self.ports.lease, id, end, self.ports.env.now())
+            .await
+            .map_err(RunError::at("charge a request to the model"))
+    }
+
+    pub(super) async fn record(&mut self, turn: u32, reply: ModelTurn) -> Result<Event, RunError> {
+        let Some((request, request_id)) = self.request.take() else {
+            return Ok(Event::Recorded(Vec::new()));
+        };
+        let calls = self.ports.gateway.plan(&reply, turn);
+        let message = reply.clone().into_message();
+        self.tokens += reply.usage.unwrap_or_default().total();
+        let draft = TurnDraft {
+            turn,
+            step_id: self.step_id.clone(),
+            request_id,
+            request_sha256: request.sha256(),
+            reply,
+            calls,
+            at: self.ports.env.now(),
+        };
+        self.ports
+            .store
+            .record_turn(&self.ports.lease, draft)
+            .await
+            .map_err(RunError::at("record the model's reply"))?;
+        self.open_reply = Some(message);
+        self.last_seq += 1;
+        let calls = self.turn_calls(turn).await?;
+        self.last_call = calls.last().map(|call| call.call_id.clone()).or(self.last_call.take());
+        (self.ports.watcher)(Signal::Recorded {
+            turn,
+            calls: calls.len(),
+            tool_calls: self.machine.tool_calls() + u32::try_from(calls.len()).unwrap_or(u32::MAX),
+            max_tool_calls: Some(self.run.spec.budgets.max_tool_calls),
+        });
+        Ok(Event::Recorded(calls.iter().map(OpenCall::of).collect()))
+    }
+
+    pub(super) async fn turn_calls(&self, turn: u32) -> Result<Vec<CallRecord>, RunError> {
+        self.ports.store.calls(&self.run.run_id, Some(turn)).await.map_err(RunError::at("read the turn's calls"))
+    }
+
+    pub(super) async fn dispatch(&mut self, calls: &[CallId], has_effect: bool) -> Result<Event, RunError> {
+        let turn = self.machine.committed() + 1;
+        if has_effect && self.marked_effects_of != turn {
+            self.marked_effects_of = turn;
+            self.checkpoint(CheckpointKind::PreSideEffect, Some(turn), Vec::new()).await?;
+        }
+        let ended = match self.ports.gateway.dispatch_group(calls, &self.ports.stop).await {
+            Ok(ended) => ended,
+            Err(GatewayError::Ledger(LedgerError::Aborted { .. })) => return Ok(Event::Aborted),
+            Err(GatewayError::Transport(source)) => return Ok(Event::ToolServerDown { detail: with_causes(&source) }),
+            Err(GatewayError::OrphanAlive { server, detail }) => {
+                let text = format!(
+                    "An earlier process of the tool server `{server}` is still alive and could not be ended: {detail}. End it, then resume."
+                );
+                let question = self.ask(QuestionKind::OrphanAlive, &text).await?;
+                return Ok(Event::Dispatched(vec![Dispatched::Held(Box::new(question)); calls.len()]));
+            }
+            Err(source) => return Err(RunError::Gateway { turn, source }),
+        };
+        self.note_first_runs(&ended).await?;
+        Ok(Event::Dispatched(ended))
+    }
+
+    /// Notes calls that a crash had left unsent and that this resume ran for the first time.
+    pub(super) async fn note_first_runs(&self, ended: &[Dispatched]) -> Result<(), RunError> {
+        for dispatched in ended {
+            let Dispatched::Settled(call) = dispatched else { continue };
+            let was_prepared = self
+                .in_flight
+                .iter()
+                .any(|flight| flight.call_id == call.call_id && flight.was == CallStatus::Prepared);
+            if was_prepared && call.attempt > 0 && call.replay_status.is_none() {
+                self.ports
+                    .store
+                    .note_replay(&self.ports.lease, &call.call_id, ReplayStatus::Executed, self.ports.env.now())
+                    .await
+                    .map_err(RunError::at("note what the resume did"))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn cancel_after_failure(&self, calls: &[CallId], failed: &CallId) -> Result<Event, RunError> {
+        let failed = self.ports.store.call(failed).await.map_err(RunError::at("read a call"))?;
+        let message = format!(
+            "Not run: the earlier call `{}` of this turn did not succeed. Decide again with its result in view.",
+            failed.name.tool
+        );
+        let cancels = calls.iter().map(|call| CallCancel {
+            call_id: call.clone(),
+            resolution: Resolution::AfterFailure,
+            code: "after_failure".to_owned(),
+            message: message.clone(),
+        });
+        self.ports
+            .store
+            .cancel_calls(&self.ports.lease, cancels.collect(), self.ports.env.now())
+            .await
+            .map_err(RunError::at("cancel calls after a failure"))?;
+        Ok(Event::Cancelled)
+    }
+
+    /// Appends the results and commits the turn. The results are a pure function of the ledger, so a turn that is finished
+    /// after a crash reads as it would have without one.
+    pub(super) async fn commit(&mut self, turn: u32) -> Result<Event, RunError> {
+        let mut blocks = Vec::new();
+        for call in self.turn_calls(turn).await? {
+            let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
+            let receipt = self.ports.store.receipt(source).await.map_err(RunError::at("read a receipt"))?;
+            if let Some(content) = answer_for(&call, receipt.as_ref()) {
+                blocks.push(Block::ToolResult {
+                    tool_use_id: call.tool_use_id,
+                    content: content.text,
+                    is_error: content.is_error,
+                });
+            }
+        }
+        let results = Message { role: Role::User, origin: Origin::Tools, blocks };
+        let messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
+        let now = self.ports.env.now();
+        let commit = TurnCommit {
+            turn,
+            checkpoint: self.marker(CheckpointKind::StepBoundary, turn, None, Vec::new()),
+            messages: messages.clone(),
+            held_millis: held_for(self.ports, self.counted_from),
+            at: now,
+        };
+        self.run =
+            self.ports.store.commit_turn(&self.ports.lease, commit).await.map_err(RunError::at("commit the turn"))?;
+        self.counted_from = now;
+        self.history.extend(self.open_reply.take());
+        self.last_seq += messages.len() as u64;
+        self.history.extend(messages);
+        (self.ports.watcher)(Signal::Committed { turn });
+        Ok(Event::Committed { held_millis: self.run.held_millis })
+    }
+
+    pub(super) async fn guide(&mut self, text: &Guidance) -> Result<Event, RunError> {
+        let text = match text {
+            Guidance::Continue => "Your reply was cut at its length limit. Continue, in smaller pieces.".to_owned(),
+            Guidance::Missing(missing) => missing.clone(),
+        };
+        (self.ports.watcher)(Signal::Guided { text: text.clone() });
+        let message = Message::user(Origin::Guidance, text);
+        self.ports
+            .store
+            .append_messages(&self.ports.lease, vec![message.clone()], self.ports.env.now())
+            .await
+            .map_err(RunError::at("append guidance"))?;
+        self.last_seq += 1;
+        self.history.push(message);
+        Ok(Event::Guided)
+    }
+}
+
+struct Observer {
+    watcher: Watcher,
+}
+
+impl StreamObserver for Observer {
+    fn text(&self, delta: &str) {
+        (self.watcher)(Signal::Text { delta: delta.to_owned() });
+    }
+
+    fn retrying(&self, attempt: u32, why: &str, wait: Duration) {
+        let wait_millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        (self.watcher)(Signal::Retrying { attempt, why: why.to_owned(), wait_millis });
+    }
+}
