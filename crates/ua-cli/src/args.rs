@@ -47,6 +47,9 @@ pub enum Command {
     /// Explain tools
     #[command(subcommand)]
     Tools(ToolsCommand),
+    /// Look after the runtime database: check it, copy it, put a copy back
+    #[command(subcommand)]
+    Db(DbCommand),
     /// Run the built-in MCP tool server on standard input and output
     #[cfg(feature = "toolserver")]
     Toolserver(Box<ua_toolserver::Settings>),
@@ -264,6 +267,45 @@ pub enum ToolsCommand {
         /// Policy file (TOML), laid over all others; may be repeated
         #[arg(long, value_name = "FILE")]
         policy: Vec<PathBuf>,
+    },
+}
+
+/// `ua db …`.
+#[derive(Debug, Subcommand)]
+pub enum DbCommand {
+    /// Examine the database, page by page; exit code 74 when something is wrong
+    #[command(after_help = "\
+Examples:
+  ua db check
+  ua db check --invariants      ask of every run what must hold, too
+  ua db check --json | jq .forgotten")]
+    Check {
+        /// Also check what must hold of every stored run: transitions, attempts, receipts, keys, turns, history, charges
+        #[arg(long)]
+        invariants: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Bring the database up to this program's schema
+    Migrate,
+    /// Copy the database to a new file, as of one moment; runs may go on meanwhile
+    Backup {
+        /// The file to make
+        file: PathBuf,
+    },
+    /// Put a copy made by `ua db backup` in the place of the database; what was there is kept beside it
+    #[command(after_help = "\
+A copy does not know what was sent after it was made. effects.log beside the database does: a run of which it knows more
+than the copy is not driven on, so that nothing is sent twice, until `ua db accept RUN` says that you looked.")]
+    Restore {
+        /// The copy
+        file: PathBuf,
+    },
+    /// Let a run go on although effects.log knows attempts of it that the database does not
+    Accept {
+        /// A run id, the beginning of one, or `last`
+        run: String,
     },
 }
 

@@ -45,6 +45,11 @@ impl Home {
         &self.root
     }
 
+    /// The runtime database.
+    pub(crate) fn database(&self) -> &Path {
+        &self.database
+    }
+
     /// The folder of the lock files.
     pub(crate) fn locks(&self) -> PathBuf {
         self.state().join("locks")

@@ -78,6 +78,13 @@ impl RunLock {
         let Ok(text) = std::fs::read_to_string(dir.join(format!("{run}.run"))) else { return false };
         serde_json::from_str::<OwnerStamp>(&text).is_ok_and(|owner| crate::host::process_is_alive(&owner))
     }
+
+    /// The runs in `dir` that a living process drives right now.
+    pub fn held_in(dir: &Path) -> Vec<RunId> {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let runs = entries.filter_map(|entry| RunId::parse(entry.file_name().to_str()?.strip_suffix(".run")?).ok());
+        runs.filter(|run| Self::is_held(dir, run)).collect()
+    }
 }
 
 #[cfg(test)]

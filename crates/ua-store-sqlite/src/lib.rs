@@ -30,6 +30,8 @@ mod error;
 mod filesystem;
 mod ledger_rows;
 mod ledger_store;
+mod maintenance;
+mod mirror;
 mod open;
 mod pragma;
 mod readers;
@@ -39,5 +41,7 @@ mod store;
 mod writer;
 
 pub use config::SqliteConfig;
+pub use maintenance::{Health, backup, restore};
+pub use mirror::ForgottenAttempt;
 pub use store::SqliteStore;
 pub use writer::Batches;

@@ -133,6 +133,14 @@ fn recognise(connection: &Connection, path: &Path) -> Result<Found, StoreError> 
     Ok(Found::Schema(version))
 }
 
+/// Refuses a file that is not one of our databases, or of a newer schema.
+pub(crate) fn recognise_ours(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    match recognise(connection, path)? {
+        Found::Schema(_) => Ok(()),
+        Found::Empty => Err(refused(format!("{} is empty", path.display()))),
+    }
+}
+
 fn quick_check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let finding: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sql_error)?;
     if finding == "ok" {

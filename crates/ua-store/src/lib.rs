@@ -18,6 +18,7 @@ mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+pub mod invariants;
 mod ledger_store;
 mod mem;
 mod record;

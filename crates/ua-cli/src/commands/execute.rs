@@ -38,6 +38,10 @@ pub(crate) async fn execute(
         Interrupts::listen().map_err(|e| CliError::new(FAILED, format!("cannot listen for signals: {e}")))?;
     tokio::spawn(interrupts.watch(stop.clone(), DrainTimes::default(), env.clone(), end_at_once));
 
+    // A cancelled run sends nothing more, so it may end whatever the database forgot.
+    if run.cancel_requested_at.is_none() {
+        super::db::refuse_forgotten(&store, &run.run_id).await?;
+    }
     let store: Arc<SqliteStore> = Arc::new(store);
     let port = seams.store(store.clone());
     // Before the run is taken: one that was never taken may not have its folder yet.

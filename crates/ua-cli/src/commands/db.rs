@@ -1,0 +1,203 @@
+//! `ua db`: look after the runtime database.
+
+use std::path::Path;
+
+use serde_json::json;
+use ua_core::RunId;
+use ua_store::invariants::{self, Violation};
+use ua_store::{LedgerStore as _, RunStore as _};
+use ua_store_sqlite::{ForgottenAttempt, SqliteStore};
+
+use crate::args::DbCommand;
+use crate::error::{CliError, OK, STORAGE};
+use crate::find;
+use crate::home::Home;
+use crate::output::{print, print_json, tell};
+
+pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, CliError> {
+    match command {
+        DbCommand::Check { invariants, json } => check(home, invariants, json).await,
+        DbCommand::Migrate => migrate(home).await,
+        DbCommand::Backup { file } => backup(home, &file),
+        DbCommand::Restore { file } => restore(home, &file).await,
+        DbCommand::Accept { run } => accept(home, &run).await,
+    }
+}
+
+/// A statement that does not hold, and of which run.
+struct OfRun {
+    run: RunId,
+    violation: Violation,
+}
+
+async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, CliError> {
+    let store = home.open_read_only()?;
+    let health = store.examine().await.map_err(|e| CliError::store("examine the database", &e))?;
+    let (runs, violations) = if invariants { violations(&store).await? } else { (0, Vec::new()) };
+    let is_well = health.findings.is_empty() && health.forgotten.is_empty() && violations.is_empty();
+    if json {
+        let mut page = serde_json::to_value(&health)
+            .map_err(|e| CliError::new(crate::error::FAILED, format!("cannot write JSON: {e}")))?;
+        page["ok"] = json!(is_well);
+        if invariants {
+            page["checked_runs"] = json!(runs);
+            page["violations"] = violations
+                .iter()
+                .map(|v| json!({"run_id": v.run, "invariant": v.violation.invariant, "row": v.violation.row, "why": v.violation.why}))
+                .collect();
+        }
+        print_json(&page)?;
+        return Ok(if is_well { OK } else { STORAGE });
+    }
+    let mut page = format!(
+        "Database       {}\nId             {}\nSchema         {}\nSQLite         {}\nSize           {} bytes\n",
+        health.path.display(),
+        health.db_uuid,
+        health.schema,
+        health.sqlite_version,
+        health.bytes
+    );
+    let whole = if health.findings.is_empty() { "whole".to_owned() } else { health.findings.join("\n               ") };
+    page.push_str(&format!("Pages          {whole}\n"));
+    let mirror = match (health.mirror_lines, health.forgotten.len()) {
+        (0, _) => "none yet".to_owned(),
+        (lines, 0) => format!("{lines} line(s), none that the database does not know"),
+        (lines, forgotten) => format!("{lines} line(s), {forgotten} attempt(s) that the database does not know"),
+    };
+    page.push_str(&format!("effects.log    {mirror}\n"));
+    if invariants {
+        page.push_str(&format!("Invariants     {runs} run(s), {} violation(s)\n", violations.len()));
+    }
+    print(&page)?;
+    for OfRun { run, violation } in &violations {
+        print(&crate::output::plain(&format!("  {run}: {violation}\n")))?;
+    }
+    for attempt in &health.forgotten {
+        print(&crate::output::plain(&format!("  {}\n", shown(attempt))))?;
+    }
+    if !health.forgotten.is_empty() {
+        tell(
+            "hint: the database went back in time: these were sent and it does not know them. Restore a newer copy; or look \
+             what became of them, then `ua db accept RUN`",
+        );
+    }
+    Ok(if is_well { OK } else { STORAGE })
+}
+
+/// What does not hold, over all runs, and how many there are.
+async fn violations(store: &SqliteStore) -> Result<(usize, Vec<OfRun>), CliError> {
+    let fail = |error: &ua_store::StoreError| CliError::store("check the runs", error);
+    let runs = store.runs(u32::MAX).await.map_err(|e| fail(&e))?;
+    let mut found = Vec::new();
+    for run in &runs {
+        let records = store.load(&run.run_id).await.map_err(|e| fail(&e))?;
+        let mut events = Vec::new();
+        for call in &records.calls {
+            events.extend(store.events(&call.call_id).await.map_err(|e| fail(&e))?);
+        }
+        let violations = invariants::check(&records, &events).into_iter();
+        found.extend(violations.map(|violation| OfRun { run: run.run_id.clone(), violation }));
+    }
+    Ok((runs.len(), found))
+}
+
+/// One forgotten attempt on one line.
+fn shown(attempt: &ForgottenAttempt) -> String {
+    let ForgottenAttempt { at, run_id, tool_call_id, attempt: number, tool, .. } = attempt;
+    format!("{at}  run {run_id}: `{tool}` was sent (call {tool_call_id}, attempt {number})")
+}
+
+/// Refuses to drive a run of which more was sent than the database knows.
+pub(crate) async fn refuse_forgotten(store: &SqliteStore, run: &RunId) -> Result<(), CliError> {
+    let forgotten = store
+        .forgotten_attempts(run)
+        .await
+        .map_err(|e| CliError::store("compare the database with effects.log", &e))?;
+    let Some(first) = forgotten.first() else { return Ok(()) };
+    Err(CliError::storage(format!(
+        "the database went back in time: effects.log knows {} attempt(s) of run {run} that it does not; {}",
+        forgotten.len(),
+        shown(first)
+    ))
+    .hint(format!(
+        "nothing was sent; restore a newer copy of the database, or look what became of them, then `ua db accept {run}`"
+    )))
+}
+
+async fn accept(home: &Home, name: &str) -> Result<u8, CliError> {
+    let store = home.open_read_only()?;
+    let run = find::run(&store, name).await?;
+    let forgotten = store
+        .forgotten_attempts(&run.run_id)
+        .await
+        .map_err(|e| CliError::store("compare the database with effects.log", &e))?;
+    if forgotten.is_empty() {
+        tell(&format!("run {}: the database knows everything that effects.log does; nothing to accept", run.run_id));
+        return Ok(OK);
+    }
+    let now = ua_core::system::env().now();
+    store.accept_forgotten(&run.run_id, now).map_err(|e| CliError::store("write effects.log", &e))?;
+    for attempt in &forgotten {
+        tell(&format!("accepted: {}", shown(attempt)));
+    }
+    tell(&format!("run {} may go on: `ua resume {}`", run.run_id, run.run_id));
+    Ok(OK)
+}
+
+async fn migrate(home: &Home) -> Result<u8, CliError> {
+    // Looking first: a typing error in --root must not make a database.
+    if !home.database().exists() {
+        return Err(no_database(home));
+    }
+    let store = home.open()?;
+    let health = store.examine().await.map_err(|e| CliError::store("examine the database", &e))?;
+    crate::home::close(store);
+    print(&format!("{} has schema {}\n", home.database().display(), health.schema))?;
+    Ok(OK)
+}
+
+fn backup(home: &Home, file: &Path) -> Result<u8, CliError> {
+    if !home.database().exists() {
+        return Err(no_database(home));
+    }
+    let to = std::path::absolute(file).map_err(|e| CliError::usage(format!("cannot use {}: {e}", file.display())))?;
+    if to.exists() {
+        return Err(
+            CliError::usage(format!("{} exists already", to.display())).hint("name a new file; nothing is overwritten")
+        );
+    }
+    let bytes = ua_store_sqlite::backup(home.database(), &to)
+        .map_err(|e| CliError::store("copy the database", &e).hint("the database itself was not touched"))?;
+    print(&format!("{bytes} bytes in {}\n", to.display()))?;
+    Ok(OK)
+}
+
+async fn restore(home: &Home, file: &Path) -> Result<u8, CliError> {
+    if !file.exists() {
+        return Err(CliError::usage(format!("there is no file {}", file.display()))
+            .hint("name a file that `ua db backup` made"));
+    }
+    let busy = ua_runner::RunLock::held_in(&home.locks());
+    if let Some(run) = busy.first() {
+        return Err(CliError::usage(format!("a process drives run {run}")).hint("end it first; nothing was changed"));
+    }
+    let kept = ua_store_sqlite::restore(file, home.database(), ua_core::system::env().now())
+        .map_err(|e| CliError::store("put the copy in place", &e).hint("name a file that `ua db backup` made"))?;
+    print(&format!("{} is in place of {}\n", file.display(), home.database().display()))?;
+    if let Some(kept) = kept {
+        tell(&format!("what was there is kept as {}", kept.display()));
+    }
+    let health = home.open_read_only()?.examine().await.map_err(|e| CliError::store("examine the database", &e))?;
+    for attempt in &health.forgotten {
+        tell(&format!("sent after the copy was made: {}", shown(attempt)));
+    }
+    if !health.forgotten.is_empty() {
+        tell("these runs are not driven on until you looked and said so with `ua db accept RUN`");
+    }
+    Ok(OK)
+}
+
+fn no_database(home: &Home) -> CliError {
+    CliError::usage(format!("there is no runtime database at {}", home.database().display()))
+        .hint("no job was run here yet; name another folder with --root")
+}

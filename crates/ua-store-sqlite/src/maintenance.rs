@@ -1,0 +1,203 @@
+//! Looking after the file: examine it, copy it while it is in use, put a copy back.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+use serde::Serialize;
+use ua_core::{RunId, Timestamp};
+use ua_store::StoreError;
+
+use crate::error::{DbError, refused, refused_because, sql_error};
+use crate::mirror::{self, ForgottenAttempt};
+use crate::{SqliteStore, open};
+
+/// How the file is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Health {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Tells it from every other database.
+    pub db_uuid: String,
+    /// Its schema.
+    pub schema: i64,
+    /// The SQLite library that reads it.
+    pub sqlite_version: String,
+    /// How it is journaled; anything but `wal` is a finding.
+    pub journal_mode: String,
+    /// Its size in bytes, without its log.
+    pub bytes: u64,
+    /// What is wrong with it; empty when it is whole.
+    pub findings: Vec<String>,
+    /// Lines of `effects.log`.
+    pub mirror_lines: usize,
+    /// Those of another database, or cut ones.
+    pub mirror_foreign_lines: usize,
+    /// Attempts that `effects.log` knows and the database does not: it went back in time.
+    pub forgotten: Vec<ForgottenAttempt>,
+}
+
+impl SqliteStore {
+    /// Examines every page, every reference and `effects.log`. Reads the whole file.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when it cannot be read at all; what is wrong with it otherwise is in the findings.
+    pub async fn examine(&self) -> Result<Health, StoreError> {
+        let (path, db_uuid) = (self.path().to_path_buf(), self.db_uuid().to_owned());
+        let log = mirror::read(&self.effects_log(), &db_uuid, None)?;
+        self.read(move |db| {
+            let connection = db.connection;
+            let mut findings = lines(connection, "PRAGMA integrity_check(20)")?;
+            findings.retain(|finding| finding != "ok");
+            for reference in lines(connection, "SELECT \"table\" || ' row ' || rowid || ' refers to a missing row of ' || parent FROM pragma_foreign_key_check")? {
+                findings.push(reference);
+            }
+            let journal_mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+            if !journal_mode.eq_ignore_ascii_case("wal") {
+                findings.push(format!("its journal mode is {journal_mode}, not wal"));
+            }
+            let schema = connection.query_row("SELECT max(version) FROM refinery_schema_history", [], |row| row.get(0))?;
+            Ok(Health {
+                bytes: fs::metadata(&path).map_or(0, |file| file.len()),
+                path,
+                db_uuid,
+                schema,
+                sqlite_version: rusqlite::version().to_owned(),
+                journal_mode,
+                findings,
+                mirror_lines: log.lines,
+                mirror_foreign_lines: log.foreign,
+                forgotten: log.unknown_to(db)?,
+            })
+        })
+        .await
+    }
+
+    /// Attempts of `run` that `effects.log` knows and this database does not. While there are any, driving the run could
+    /// repeat them.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when the log or the database cannot be read.
+    pub async fn forgotten_attempts(&self, run: &RunId) -> Result<Vec<ForgottenAttempt>, StoreError> {
+        let log = mirror::read(&self.effects_log(), self.db_uuid(), Some(run))?;
+        self.read(move |db| log.unknown_to(db)).await
+    }
+
+    /// Notes in `effects.log` that a person looked at what it knows about `run` and accepts it: those attempts no longer
+    /// count as forgotten.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when the log cannot be written.
+    pub fn accept_forgotten(&self, run: &RunId, at: Timestamp) -> Result<(), StoreError> {
+        mirror::accept(&self.effects_log(), self.db_uuid(), run, at)
+    }
+
+    fn effects_log(&self) -> PathBuf {
+        open::folder_of(self.path()).join("effects.log")
+    }
+}
+
+fn lines(connection: &Connection, sql: &str) -> Result<Vec<String>, DbError> {
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Copies the database at `path` to `to` as of one moment, while other processes may go on writing. The copy is whole: it
+/// needs no log beside it. Returns its size in bytes.
+///
+/// # Errors
+///
+/// `Unavailable` when `to` exists, when the source is none of ours or damaged, or when the copy cannot be written; nothing is
+/// left at `to` then.
+pub fn backup(path: &Path, to: &Path) -> Result<u64, StoreError> {
+    drop(open::inspector(path)?);
+    let failed = |error| refused_because(format!("{} cannot be written", to.display()), error);
+    // Made first, and empty: SQLite fills an empty file, and its permissions are ours.
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed)?;
+    let copied = copy(path, to).and_then(|()| {
+        let file = File::open(to).map_err(failed)?;
+        file.sync_all().and_then(|()| sync_folder(to)).map_err(failed)?;
+        whole(to)?;
+        file.metadata().map(|file| file.len()).map_err(failed)
+    });
+    if copied.is_err() {
+        fs::remove_file(to).ok();
+    }
+    copied
+}
+
+fn copy(path: &Path, to: &Path) -> Result<(), StoreError> {
+    let Some(target) = to.to_str() else { return Err(refused(format!("{} is no UTF-8 text", to.display()))) };
+    let source = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sql_error)?;
+    source.busy_timeout(std::time::Duration::from_secs(5)).map_err(sql_error)?;
+    source.execute("VACUUM INTO ?1", [target]).map_err(sql_error)?;
+    Ok(())
+}
+
+/// Refuses a copy that is not one of ours, or not whole. It has no log yet and is opened as it is.
+fn whole(copy: &Path) -> Result<(), StoreError> {
+    let connection = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sql_error)?;
+    open::recognise_ours(&connection, copy)?;
+    let findings = lines(&connection, "PRAGMA integrity_check(1)").map_err(DbError::into_store)?;
+    if findings == ["ok"] {
+        return Ok(());
+    }
+    Err(refused(format!("{} is damaged ({})", copy.display(), findings.join("; "))))
+}
+
+/// Puts the copy `from` in the place of the database at `path`. What was there is kept beside it, log and all, and its new
+/// name is returned; `None` when nothing was there. Nobody may be using the database.
+///
+/// # Errors
+///
+/// `Unavailable` when `from` is none of ours, damaged or of a newer schema; the database is left as it was then.
+pub fn restore(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBuf>, StoreError> {
+    whole(from)?;
+    let failed = |what: &Path| {
+        let why = format!("{} cannot be put in place", what.display());
+        move |error: io::Error| refused_because(why, error)
+    };
+    let beside = |suffix: &str| {
+        let mut name = OsString::from(path);
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    // The copy is complete beside the old file before anything old is touched.
+    let fresh = beside(".restoring");
+    fs::remove_file(&fresh).or_else(missing_is_fine).map_err(failed(&fresh))?;
+    let mut target =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(failed(&fresh))?;
+    let mut source = File::open(from).map_err(failed(from))?;
+    io::copy(&mut source, &mut target).and_then(|_| target.sync_all()).map_err(failed(&fresh))?;
+    whole(&fresh)?;
+
+    // The database first: killed between the renames, it is missing, which every command refuses; a database that lost
+    // its log would only look older. The log may not stay: it would be replayed into the copy.
+    let aside = beside(&format!(".before-{}", at.compact()));
+    let mut kept = None;
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = aside.clone().into_os_string();
+        name.push(suffix);
+        match fs::rename(beside(suffix), &name) {
+            Ok(()) => kept = kept.or(Some(PathBuf::from(name))),
+            Err(error) => missing_is_fine(error).map_err(failed(path))?,
+        }
+    }
+    fs::rename(&fresh, path).and_then(|()| sync_folder(path)).map_err(failed(path))?;
+    Ok(kept)
+}
+
+fn missing_is_fine(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+fn sync_folder(file: &Path) -> io::Result<()> {
+    File::open(open::folder_of(file))?.sync_all()
+}

@@ -1,0 +1,124 @@
+//! What `effects.log` knows and the database does not: the sign that the database went back in time.
+//!
+//! A backup that was put back, a copy without its write-ahead log or a disk that lied about a sync loses receipts, and lost
+//! receipts are effects that would happen again. The log is written after the commit, so each attempt in it was in the
+//! database once.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use ua_core::{RunId, Timestamp};
+use ua_store::StoreError;
+
+use crate::db::Db;
+use crate::error::{DbError, refused_because};
+
+/// An attempt that `effects.log` knows and the database does not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgottenAttempt {
+    /// When it was sent, as the log has it.
+    pub at: String,
+    /// Its run.
+    pub run_id: String,
+    /// Its call.
+    pub tool_call_id: String,
+    /// Its number.
+    pub attempt: u32,
+    /// The tool, as the model named it.
+    pub tool: String,
+    /// The key it was sent under.
+    pub idempotency_key: Option<String>,
+    /// The last status that the log has for it.
+    pub status: String,
+}
+
+/// What every line has; the rest of one about an attempt is a [`ForgottenAttempt`].
+#[derive(Deserialize)]
+struct Line {
+    event: String,
+    db_uuid: String,
+    run_id: String,
+}
+
+/// What a log says about one database.
+#[derive(Debug, Default)]
+pub(crate) struct Mirror {
+    /// By call and attempt, the newest line.
+    attempts: BTreeMap<(String, u32), ForgottenAttempt>,
+    /// How many lines there are.
+    pub(crate) lines: usize,
+    /// Those among them that are another database's, or cut.
+    pub(crate) foreign: usize,
+}
+
+const ACCEPTED: &str = "accepted";
+
+/// Reads the log beside the database; a missing one is empty. With `run`, only what is about that run.
+pub(crate) fn read(path: &Path, db_uuid: &str, run: Option<&RunId>) -> Result<Mirror, StoreError> {
+    let failed = |error| refused_because(format!("{} cannot be read", path.display()), error);
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Mirror::default()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut mirror = Mirror::default();
+    let mut reader = BufReader::new(file);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        if reader.read_until(b'\n', &mut bytes).map_err(failed)? == 0 {
+            break;
+        }
+        mirror.lines += 1;
+        // A line that a full disk or a kill cut in half is no line.
+        let Ok(line) = serde_json::from_slice::<Line>(&bytes) else {
+            mirror.foreign += 1;
+            continue;
+        };
+        if line.db_uuid != db_uuid {
+            mirror.foreign += 1;
+            continue;
+        }
+        if run.is_some_and(|run| line.run_id != run.as_str()) {
+            continue;
+        }
+        if line.event == ACCEPTED {
+            mirror.attempts.retain(|_, attempt| attempt.run_id != line.run_id);
+        } else if let Ok(attempt) = serde_json::from_slice::<ForgottenAttempt>(&bytes)
+            && attempt.attempt > 0
+        {
+            mirror.attempts.insert((attempt.tool_call_id.clone(), attempt.attempt), attempt);
+        }
+    }
+    Ok(mirror)
+}
+
+impl Mirror {
+    /// Those that the database does not know.
+    pub(crate) fn unknown_to(self, db: &Db<'_>) -> Result<Vec<ForgottenAttempt>, DbError> {
+        let mut known =
+            db.connection.prepare_cached("SELECT max(attempt) FROM tool_attempts WHERE tool_call_id = ?1")?;
+        let mut forgotten = Vec::new();
+        for ((call, number), attempt) in self.attempts {
+            let newest: Option<u32> = known.query_row([&call], |row| row.get(0))?;
+            if newest.is_none_or(|newest| newest < number) {
+                forgotten.push(attempt);
+            }
+        }
+        forgotten.sort_by(|a, b| a.at.cmp(&b.at));
+        Ok(forgotten)
+    }
+}
+
+/// Notes that a person accepted what the log knew about `run` until now.
+pub(crate) fn accept(path: &Path, db_uuid: &str, run: &RunId, at: Timestamp) -> Result<(), StoreError> {
+    let failed = |error| refused_because(format!("{} cannot be written", path.display()), error);
+    let line = json!({"event": ACCEPTED, "db_uuid": db_uuid, "run_id": run, "at": at});
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+    file.write_all(format!("{line}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+}

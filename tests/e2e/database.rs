@@ -1,0 +1,142 @@
+//! `ua db`: the database is examined, copied and put back, and one that went back in time sends nothing.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+fn comment_job(env: &TestEnv) -> String {
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "first"}}]}, {"text": "Posted."}]);
+    env.job(&json!({"tools": {"builtin": false}}), &turns)
+}
+
+/// A run that stopped before it sent anything, and what resumes it.
+fn stopped_run(env: &TestEnv) -> String {
+    let broken = env.mcp_config("work/broken.json", &json!({"forum": {"command": "no-such-program"}}));
+    env.run(&["job", &comment_job(env), "--run-id", "r", "--mcp-config", &broken]).code(75);
+    env.mcp_config("work/good.json", &json!({"forum": env.forum_entry(&[])}))
+}
+
+fn checked(env: &TestEnv, code: i32) -> Value {
+    env.run(&["db", "check", "--invariants", "--json"]).code(code).json()
+}
+
+#[test]
+fn a_whole_database_is_said_to_be_whole() {
+    let env = env().with_forum();
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
+    let page = checked(&env, 0);
+    assert_eq!(
+        (&page["ok"], &page["findings"], &page["violations"], &page["forgotten"], &page["checked_runs"]),
+        (&json!(true), &json!([]), &json!([]), &json!([]), &json!(1))
+    );
+    assert_eq!(page["mirror_lines"], json!(2));
+    env.run(&["db", "check"]).code(0).shows(&["Pages          whole", "none that the database does not know"]);
+    env.run(&["db", "migrate"]).code(0).shows(&["has schema"]);
+}
+
+#[test]
+fn a_row_that_was_changed_by_hand_is_found() {
+    let env = env().with_forum();
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    assert_eq!(database.execute("UPDATE runs SET turn_index = turn_index + 1", []).unwrap(), 1);
+    drop(database);
+    let page = checked(&env, 74);
+    assert_eq!(page["violations"][0]["invariant"], json!("turns_are_counted"), "{page}");
+    env.run(&["db", "check", "--invariants"]).code(74).shows(&["1 run(s)", "turns_are_counted"]);
+}
+
+#[test]
+fn a_copy_is_put_back_and_what_was_there_is_kept() {
+    let env = env();
+    let good = stopped_run(&env);
+    env.run(&["db", "backup", &env.arg("copy.db")]).code(0).shows(&["copy.db"]);
+    env.run(&["db", "backup", &env.arg("copy.db")]).refused(2, &["exists already", "nothing is overwritten"]);
+    let now = fs::read(env.database_path()).unwrap();
+    env.run(&["db", "restore", &env.arg("copy.db")]).code(0).says(&["kept as"]);
+    let kept = fs::read_dir(env.root()).unwrap().flatten().map(|entry| entry.path());
+    let kept: Vec<_> = kept
+        .filter(|path| {
+            let name = path.to_string_lossy().into_owned();
+            name.contains("runtime_state.db.before-") && !name.ends_with("-wal") && !name.ends_with("-shm")
+        })
+        .collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(fs::read(&kept[0]).unwrap(), now);
+    env.run(&["resume", "r", "--mcp-config", &good]).code(0);
+    assert_eq!((env.comments().len(), checked(&env, 0)["ok"].clone()), (1, json!(true)));
+}
+
+#[test]
+fn a_file_that_is_no_copy_of_ours_is_not_put_in_place() {
+    let env = env();
+    stopped_run(&env);
+    let before = fs::read(env.database_path()).unwrap();
+    let letter =
+        env.write("letter.db", "This is no database, but a letter that is long enough to look like one. ".repeat(100));
+    env.run(&["db", "restore", &letter]).refused(74, &["not a database", "ua db backup"]);
+    let foreign = rusqlite::Connection::open(env.path("foreign.db")).unwrap();
+    foreign.execute_batch("PRAGMA application_id = 77; CREATE TABLE notes (text TEXT);").unwrap();
+    drop(foreign);
+    env.run(&["db", "restore", &env.arg("foreign.db")]).refused(74, &["another program"]);
+    env.run(&["db", "backup", &env.arg("whole.db")]).code(0);
+    let mut bytes = fs::read(env.path("whole.db")).unwrap();
+    let end = bytes.len() - 4096;
+    bytes[3 * 4096..end].fill(0x5a);
+    fs::write(env.path("whole.db"), bytes).unwrap();
+    env.run(&["db", "restore", &env.arg("whole.db")]).refused(74, &["damaged"]);
+    env.run(&["db", "restore", &env.arg("nothing.db")]).refused(2, &["there is no file"]);
+    assert_eq!(fs::read(env.database_path()).unwrap(), before);
+}
+
+/// The copy does not know that the comment was posted; driving the run on would post it again.
+#[test]
+fn a_database_that_went_back_in_time_sends_nothing_until_a_person_looked() {
+    let env = env();
+    let good = stopped_run(&env);
+    env.run(&["db", "backup", &env.arg("copy.db")]).code(0);
+    env.run(&["resume", "r", "--mcp-config", &good]).code(0);
+    assert_eq!(env.comments().len(), 1);
+    env.run(&["db", "restore", &env.arg("copy.db")]).code(0).says(&[
+        "sent after the copy was made",
+        "post_comment",
+        "ua db accept",
+    ]);
+
+    env.run(&["resume", "r", "--mcp-config", &good])
+        .refused(74, &["went back in time", "post_comment", "ua db accept r"]);
+    assert_eq!((env.comments().len(), env.run_status()), (1, "stopped".to_owned()));
+    let page = checked(&env, 74);
+    assert_eq!((page["ok"].clone(), page["forgotten"][0]["run_id"].clone()), (json!(false), json!("r")));
+
+    env.run(&["db", "accept", "r"]).code(0).says(&["accepted", "post_comment"]);
+    env.run(&["db", "accept", "r"]).code(0).says(&["nothing to accept"]);
+    assert_eq!(checked(&env, 0)["ok"], json!(true));
+    env.run(&["resume", "r", "--mcp-config", &good]).code(0);
+    assert_eq!(env.comments().len(), 2, "the person took it on");
+}
+
+#[test]
+fn a_run_that_the_database_forgot_may_still_be_cancelled() {
+    let env = env();
+    let good = stopped_run(&env);
+    env.run(&["db", "backup", &env.arg("copy.db")]).code(0);
+    env.run(&["resume", "r", "--mcp-config", &good]).code(0);
+    env.run(&["db", "restore", &env.arg("copy.db")]).code(0);
+    env.run(&["runs", "cancel", "r"]).code(0);
+    env.run(&["resume", "r", "--mcp-config", &good]).code(1);
+    assert_eq!((env.comments().len(), env.run_status()), (1, "cancelled".to_owned()));
+}
+
+#[test]
+fn looking_after_a_database_that_is_not_there_makes_none() {
+    let env = env();
+    for command in [&["db", "check"][..], &["db", "migrate"], &["db", "backup", "copy.db"]] {
+        env.run(command).refused(2, &["no runtime database"]);
+    }
+    assert!(!env.root().exists());
+}
