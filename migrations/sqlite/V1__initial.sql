@@ -43,6 +43,7 @@ CREATE TABLE runs (
   max_iterations               INTEGER,
   completion_promise           TEXT,
   held_millis                  INTEGER NOT NULL DEFAULT 0 CHECK (held_millis >= 0),
+  unclean_ends_json            TEXT NOT NULL DEFAULT '[]',
   traces_json                  TEXT NOT NULL DEFAULT '[]'
 ) STRICT;
 

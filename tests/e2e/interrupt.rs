@@ -127,3 +127,17 @@ fn a_signal_while_a_tool_server_starts_ends_at_once() {
     env.run(&["resume", "r", "--mcp-config", &good]).code(0);
     assert_eq!(env.comments().len(), 1);
 }
+
+/// The process hangs in a call with an effect: it is asked to end, waits for the call, and is killed; the call is in doubt.
+#[test]
+fn a_process_that_hangs_is_taken_over() {
+    let env = env().with_forum();
+    let mut process = at_the_gate(&env, "post_comment");
+    process.signal(rustix::process::Signal::STOP);
+    env.run(&["resume", "r"]).refused(75, &["--take-over"]);
+    let taken = env.run(&["resume", "r", "--take-over"]);
+    assert!(process.has_ended());
+    taken.code(75).shows(&["waiting for a person", "post_comment"]);
+    assert_eq!(env.calls(), ["post_comment unknown"]);
+    env.run(&["resume", "r", "--take-over"]).code(75);
+}

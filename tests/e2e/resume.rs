@@ -267,3 +267,19 @@ fn a_kill_after_the_last_write_loses_no_file() {
     assert!(env.read("root/RESTART.md").contains("nothing to resume"));
     assert_eq!(env.effects(), [0, 0, 1, 1]);
 }
+
+/// Whatever kills the process again and again is not fed for ever: after twenty deaths within an hour a person is asked.
+#[test]
+fn a_run_that_kills_its_process_again_and_again_asks_a_person() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Nothing to do."}]));
+    env.run_killed_at("before:model.complete", &["job", &job, "--run-id", "r"]);
+    for _ in 0..19 {
+        env.run_killed_at("before:model.complete", &["resume", "r"]);
+    }
+    env.run(&["resume", "r"]).code(75).shows(&["died 20 times within an hour"]);
+    env.run(&["resume", "r"]).code(75);
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &question, "continue"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+}

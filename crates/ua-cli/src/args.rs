@@ -118,6 +118,9 @@ pub struct ResumeArgs {
     /// File with an `mcpServers` object [default: the one the run was started with]
     #[arg(long, value_name = "FILE")]
     pub mcp_config: Option<PathBuf>,
+    /// End the process that drives the run now, if there is one, and go on in its place
+    #[arg(long)]
+    pub take_over: bool,
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
     pub quiet: bool,

@@ -139,7 +139,7 @@ impl From<LockError> for CliError {
         let message = chain(&error);
         match error {
             LockError::Held { .. } => Self::new(WAITING, message)
-                .hint("wait for it, or end that process and run `ua resume` again; nothing was changed"),
+                .hint("wait for it, or let `ua resume --take-over` end that process and go on in its place; nothing was changed"),
             LockError::Io { .. } => {
                 Self::storage(message).hint("make that folder writable, then `ua resume last`; nothing was sent")
             }

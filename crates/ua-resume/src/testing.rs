@@ -152,6 +152,7 @@ impl Story {
             max_iterations: None,
             completion_promise: None,
             held_millis: 0,
+            unclean_ends: Vec::new(),
             traces: vec![Trace::new(&env)],
         };
         let step = StepRecord {

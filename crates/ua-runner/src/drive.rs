@@ -133,7 +133,7 @@ pub async fn park_for_tool_server(
     Ok((Conclusion::Stopped { reason: RunStop::ToolServer, detail: detail.to_owned() }, run))
 }
 
-async fn raise_run_question(
+pub(crate) async fn raise_run_question(
     store: &dyn Store,
     lease: &RunLease,
     env: &Env,

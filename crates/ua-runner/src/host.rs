@@ -27,7 +27,7 @@ pub fn process_is_alive(stamp: &OwnerStamp) -> bool {
 
 /// When the process started, in clock ticks since boot (field 22 of its `stat`); `None` when it is gone, a process that
 /// ended and was not waited for included.
-fn start_ticks(pid: u32) -> Option<u64> {
+pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the program's name in parentheses and may hold anything.
     let after_name = &stat[stat.rfind(')')? + 1..];

@@ -22,6 +22,7 @@ mod machine;
 #[cfg(test)]
 mod machine_tests;
 mod recover;
+mod take_over;
 mod watch;
 mod workspace;
 

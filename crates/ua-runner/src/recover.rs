@@ -3,10 +3,12 @@
 //! Durable Jobs v1 spec §9.2; Durable runner, current state §6. Order: earlier tool servers are gone → lost requests are charged →
 //! stored replies are interpreted → what was sent and not answered is unknown → the machine starts where the records say.
 
-use ua_core::{CallId, CallStatus, Role, StopReason};
+use std::time::Duration;
+
+use ua_core::{CallId, CallStatus, Role, StopReason, Timestamp};
 use ua_store::{Choice, QuestionKind, QuestionRecord, QuestionStatus, RequestStatus, RunRecords};
 
-use crate::drive::Ports;
+use crate::drive::{Ports, raise_run_question};
 use crate::error::RunError;
 use crate::machine::{OpenCall, OpenTurn, Start};
 
@@ -52,7 +54,10 @@ pub(crate) async fn recover(ports: &Ports) -> Result<Recovered, RunError> {
         .await
         .map_err(|source| RunError::Gateway { turn, source: source.into() })?;
 
-    let (waiting_for, aborted) = run_questions(ports, &before).await?;
+    let (mut waiting_for, aborted) = run_questions(ports, &before).await?;
+    if waiting_for.is_none() && !aborted {
+        waiting_for = crash_loop(ports, &before).await?;
+    }
     let records = ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?;
     let start = start_of(&records);
     Ok(Recovered { records, in_flight, start, waiting_for, aborted })
@@ -76,6 +81,29 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<(Option<Qu
             .map_err(RunError::at("close a question"))?;
     }
     Ok((None, aborted))
+}
+
+/// How often the process that drives a run may die within [`CRASH_WINDOW`] before a person is asked.
+const MAX_CRASHES: usize = 20;
+/// The span in which deaths are counted.
+const CRASH_WINDOW: Duration = Duration::from_hours(1);
+
+/// Asks a person whether to go on when the run's process died again and again: what kills it may be the run itself, and each
+/// resume pays for a request to the model. Deaths before the last such question do not count again.
+async fn crash_loop(ports: &Ports, records: &RunRecords) -> Result<Option<QuestionRecord>, RunError> {
+    let now = ports.env.now();
+    let asked = records.questions.iter().filter(|q| q.kind == QuestionKind::CrashLoop).map(|q| q.created_at).max();
+    let counts = |end: &&Timestamp| now.since(**end) <= CRASH_WINDOW && asked.is_none_or(|asked| **end > asked);
+    let deaths = records.run.unclean_ends.iter().filter(counts).count();
+    if deaths < MAX_CRASHES {
+        return Ok(None);
+    }
+    let text = format!(
+        "The process that drives this run died {deaths} times within an hour. Look into run.log and the tool servers' logs for what \
+         kills it, then answer `continue` or `abort`."
+    );
+    let port = ports.store.as_ref();
+    raise_run_question(port, &ports.lease, &ports.env, QuestionKind::CrashLoop, &text).await.map(Some)
 }
 
 /// Where the records say the run stands.

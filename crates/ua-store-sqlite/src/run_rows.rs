@@ -100,7 +100,8 @@ impl Db<'_> {
                    last_checkpoint_id = :checkpoint, final_artifact_ref = :artifact, final_output = :output, \
                    turn_index = :turn_index, lease_epoch = :epoch, owner_json = :owner, cancel_requested_at = :cancel_at, \
                    cancel_reason = :cancel_reason, iteration_count = :iterations, max_iterations = :max_iterations, \
-                   completion_promise = :promise, held_millis = :held, traces_json = :traces WHERE run_id = :id";
+                   completion_promise = :promise, held_millis = :held, \
+                   unclean_ends_json = :unclean, traces_json = :traces WHERE run_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": run.run_id.as_str(),
             ":updated": text(&run.updated_at),
@@ -121,6 +122,7 @@ impl Db<'_> {
             ":max_iterations": run.max_iterations,
             ":promise": run.completion_promise,
             ":held": int(run.held_millis),
+            ":unclean": json(&run.unclean_ends)?,
             ":traces": json(&run.traces)?,
         })?;
         Ok(())
@@ -435,6 +437,7 @@ fn run_record(row: &Row<'_>) -> Found<RunRecord> {
         max_iterations: column.opt_int("max_iterations")?,
         completion_promise: column.get("completion_promise")?,
         held_millis: column.int("held_millis")?,
+        unclean_ends: column.json("unclean_ends_json")?,
         traces: column.json("traces_json")?,
     })
 }

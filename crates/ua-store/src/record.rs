@@ -99,6 +99,8 @@ pub struct RunRecord {
     pub completion_promise: Option<String>,
     /// Milliseconds in which a process held the run.
     pub held_millis: u64,
+    /// When the run was taken from a process that had died while driving it; the newest ones, oldest first.
+    pub unclean_ends: Vec<Timestamp>,
     /// One trace per process that drove the run, oldest first.
     pub traces: Vec<Trace>,
 }
@@ -352,6 +354,8 @@ pub enum QuestionKind {
     MissingEvidence,
     /// A tool server of an earlier process is still alive.
     OrphanAlive,
+    /// The process that drives the run died again and again.
+    CrashLoop,
     /// The model asks.
     AskUser,
     /// The credentials were refused.

@@ -9,7 +9,7 @@ use ua_runner::{
     Conclusion, DrainTimes, Interrupts, RunError, RunLock, Workspace, drive, owner_stamp, park_for_orphan,
     park_for_tool_server,
 };
-use ua_store::{RunEnd, RunLease, RunRecord, Store};
+use ua_store::{RunEnd, RunLease, RunRecord, RunStore as _, Store};
 use ua_store_sqlite::SqliteStore;
 
 use crate::compose::{self, Launch};
@@ -20,19 +20,38 @@ use crate::progress;
 
 use super::summary;
 
+/// How a person wants it done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    /// Print nothing but errors and the final summary.
+    pub(crate) quiet: bool,
+    /// End a living process that drives the run.
+    pub(crate) take_over: bool,
+}
+
 /// Takes the run and drives it to a conclusion of this process. Returns the exit code.
 pub(crate) async fn execute(
     home: &Home,
     store: SqliteStore,
     run: RunRecord,
     launch: &Launch,
-    quiet: bool,
+    how: How,
 ) -> Result<u8, CliError> {
     let seams = Seams::open();
     let env = ua_core::system::env();
     let trace = Trace::new(&env);
     let owner = owner_stamp(trace.clone());
-    let _lock = RunLock::take(&home.locks(), &run.run_id, &owner)?;
+    let _lock = if how.take_over {
+        RunLock::take_over(&home.locks(), &run.run_id, &owner, &env).await?
+    } else {
+        RunLock::take(&home.locks(), &run.run_id, &owner)?
+    };
+    // A process that was asked to end may have ended the run.
+    let run = if how.take_over {
+        store.run(&run.run_id).await.map_err(|e| CliError::store("read the run", &e))?
+    } else {
+        run
+    };
     let stop = StopSignal::default();
     let interrupts =
         Interrupts::listen().map_err(|e| CliError::new(FAILED, format!("cannot listen for signals: {e}")))?;
@@ -69,7 +88,7 @@ pub(crate) async fn execute(
                     trace,
                     transport: transport.clone(),
                     specs,
-                    watcher: progress::watcher(workspace.clone(), env.clone(), quiet),
+                    watcher: progress::watcher(workspace.clone(), env.clone(), how.quiet),
                     workspace: workspace.clone(),
                     env: env.clone(),
                     stop,

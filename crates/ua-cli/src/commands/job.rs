@@ -11,7 +11,7 @@ use crate::compose::{Launch, job_dir, json_fragment};
 use crate::error::CliError;
 use crate::home::Home;
 
-use super::execute;
+use super::execute::{self, How};
 
 pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     let wanted = args.run_id.as_deref().map(RunId::parse).transpose();
@@ -19,10 +19,11 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         CliError::usage(format!("cannot use --run-id: {e}"))
             .hint("leave --run-id out, and the run gets a name of its own")
     })?;
+    let how = How { quiet: args.launch.quiet, take_over: false };
     let Some(file) = &args.file else {
         // `--resume` without a file: clap made sure that a run is named.
         let name = args.run_id.as_deref().unwrap_or("last");
-        return super::resume::by_name(home, name, args.launch.mcp_config.as_deref(), args.launch.quiet).await;
+        return super::resume::by_name(home, name, args.launch.mcp_config.as_deref(), how).await;
     };
     let spec = read_job(file)?;
     let env = ua_core::system::env();
@@ -33,7 +34,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     let store = home.open()?;
     if let Some(id) = &wanted {
         match store.run(id).await {
-            Ok(existing) => return resume_existing(home, store, existing, &spec, args.launch.quiet).await,
+            Ok(existing) => return resume_existing(home, store, existing, &spec, how).await,
             Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(CliError::store("look for the run", &error)),
         }
@@ -59,7 +60,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         spec,
     };
     let run = store.submit_run(run).await.map_err(|e| CliError::store("store the run", &e))?;
-    execute::execute(home, store, run, &launch, args.launch.quiet).await
+    execute::execute(home, store, run, &launch, how).await
 }
 
 async fn resume_existing(
@@ -67,13 +68,13 @@ async fn resume_existing(
     store: ua_store_sqlite::SqliteStore,
     existing: RunRecord,
     spec: &RunSpec,
-    quiet: bool,
+    how: How,
 ) -> Result<u8, CliError> {
     if existing.spec != *spec {
         return Err(CliError::usage(format!("run {} exists and was made of another job", existing.run_id))
             .hint("a run's job never changes: choose another --run-id, or resume it with `ua resume`"));
     }
-    super::resume::resume(home, store, existing, None, quiet).await
+    super::resume::resume(home, store, existing, None, how).await
 }
 
 fn taken_key(key: &str, earlier: &RunRecord) -> CliError {

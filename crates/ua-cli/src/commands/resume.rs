@@ -13,14 +13,16 @@ use crate::error::{CliError, FAILED, OK};
 use crate::find;
 use crate::home::Home;
 
+use super::execute::How;
 use super::{execute, summary};
 
 pub(crate) async fn run(home: &Home, args: ResumeArgs) -> Result<u8, CliError> {
-    by_name(home, &args.run, args.mcp_config.as_deref(), args.quiet).await
+    let how = How { quiet: args.quiet, take_over: args.take_over };
+    by_name(home, &args.run, args.mcp_config.as_deref(), how).await
 }
 
 /// Resumes the run that a person named.
-pub(crate) async fn by_name(home: &Home, name: &str, mcp_config: Option<&Path>, quiet: bool) -> Result<u8, CliError> {
+pub(crate) async fn by_name(home: &Home, name: &str, mcp_config: Option<&Path>, how: How) -> Result<u8, CliError> {
     // Looked up without touching anything first, so that a typing error changes nothing.
     let found = find::run(&home.open_read_only()?, name).await?;
     if found.status.is_terminal() {
@@ -28,7 +30,7 @@ pub(crate) async fn by_name(home: &Home, name: &str, mcp_config: Option<&Path>, 
     }
     let store = home.open()?;
     let run = store.run(&found.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
-    resume(home, store, run, mcp_config, quiet).await
+    resume(home, store, run, mcp_config, how).await
 }
 
 /// Resumes a run, or says how it ended.
@@ -37,7 +39,7 @@ pub(crate) async fn resume(
     store: SqliteStore,
     run: RunRecord,
     mcp_config: Option<&Path>,
-    quiet: bool,
+    how: How,
 ) -> Result<u8, CliError> {
     if run.status.is_terminal() {
         crate::home::close(store);
@@ -57,7 +59,7 @@ pub(crate) async fn resume(
         );
     }
     launch.check(&run.spec)?;
-    execute::execute(home, store, run, &launch, quiet).await
+    execute::execute(home, store, run, &launch, how).await
 }
 
 /// Says how a finished run ended; its files are written again if somebody removed them.

@@ -9,6 +9,9 @@ use crate::record::{
     CheckpointRecord, MessageRecord, OwnerStamp, RequestRecord, RequestStatus, RunLease, RunRecord, StepRecord,
 };
 
+/// How many unclean ends of a run are remembered.
+const KEPT_UNCLEAN_ENDS: usize = 32;
+
 /// Refuses a lease that is not the newest, or whose run is not running any more.
 pub fn check_lease(run: &RunRecord, lease: &RunLease) -> Result<(), StoreError> {
     if run.lease_epoch != lease.epoch {
@@ -59,6 +62,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         max_iterations: None,
         completion_promise: None,
         held_millis: 0,
+        unclean_ends: Vec::new(),
         traces: Vec::new(),
     };
     (record, opening)
@@ -85,6 +89,12 @@ pub fn run_acquired(
 ) -> Result<(RunLease, RunRecord), StoreError> {
     if run.status.is_terminal() {
         return Err(conflict("runs", &run.run_id, format!("it is {}: nothing is left to do", run.status)));
+    }
+    if run.status == RunStatus::Running {
+        // Nobody ended it: its process died. The newest are enough to tell a loop.
+        run.unclean_ends.push(at);
+        let surplus = run.unclean_ends.len().saturating_sub(KEPT_UNCLEAN_ENDS);
+        run.unclean_ends.drain(..surplus);
     }
     run.lease_epoch += 1;
     run.status = RunStatus::Running;

@@ -1,0 +1,88 @@
+//! Taking a run from a process that is alive: it is asked to end, and killed if it does not.
+//!
+//! Meant for a process that hangs. The process is the one that wrote its stamp into the lock file, told from a later one of
+//! its number by start time and boot; the signal goes through a handle on that process, so it cannot reach another. A call
+//! that was in flight is unknown afterwards, like after any kill.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use ua_core::{Env, RunId};
+use ua_store::OwnerStamp;
+
+use crate::host::process_is_alive;
+use crate::lock::{LockError, RunLock};
+
+/// How long the process may take to end by itself; it lets calls with an effect finish meanwhile.
+const GRACE: Duration = Duration::from_secs(12);
+/// How long the lock may take to become free once the process is gone.
+const SETTLE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl RunLock {
+    /// Takes the lock; a living process that holds it is ended first. Takes up to some twenty seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Held`] when the holder is on another machine, cannot be told, or may not be signalled by this user.
+    pub async fn take_over(dir: &Path, run: &RunId, owner: &OwnerStamp, env: &Env) -> Result<Self, LockError> {
+        let holder = match Self::take(dir, run, owner) {
+            Err(LockError::Held { owner: Some(holder), .. }) => holder,
+            other => return other,
+        };
+        end(&holder, env).await;
+        let until = env.now().plus(SETTLE);
+        loop {
+            match Self::take(dir, run, owner) {
+                Err(LockError::Held { .. }) if env.now() < until => env.clock.sleep(PAUSE).await,
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Ends the stamped process: asked first, killed when the grace is over.
+async fn end(holder: &OwnerStamp, env: &Env) {
+    let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw);
+    let Some(Ok(process)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
+    // Looked at through the handle's lifetime: what has this number now is what the handle refers to.
+    if !process_is_alive(holder) {
+        return;
+    }
+    for (signal, patience) in [(Signal::TERM, GRACE), (Signal::KILL, SETTLE)] {
+        if let Err(error) = pidfd_send_signal(&process, signal) {
+            tracing::warn!(pid = holder.pid, %error, "the process that drives the run could not be signalled");
+            return;
+        }
+        let until = env.now().plus(patience);
+        while process_is_alive(holder) && env.now() < until {
+            env.clock.sleep(PAUSE).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use ua_core::Trace;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_stamped_process_is_ended() {
+        let env = ua_core::system::env();
+        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        let own = crate::host::owner_stamp(Trace::new(&env));
+        let start_ticks = crate::host::start_ticks(child.id()).unwrap();
+        let stamp = OwnerStamp { pid: child.id(), start_ticks, ..own };
+        end(&OwnerStamp { start_ticks: start_ticks + 1, ..stamp.clone() }, &env).await;
+        assert!(child.try_wait().unwrap().is_none(), "another start time is another process");
+        let other_boot = OwnerStamp { boot_id: "other".to_owned(), ..stamp.clone() };
+        end(&other_boot, &env).await;
+        assert!(child.try_wait().unwrap().is_none(), "another boot is another process");
+        end(&stamp, &env).await;
+        assert!(!child.wait().unwrap().success());
+    }
+}
