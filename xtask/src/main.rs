@@ -5,6 +5,8 @@
 
 mod acceptance;
 mod arrows;
+mod random;
+mod storage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +27,10 @@ enum Task {
     Acceptance(acceptance::Options),
     /// Compares the dependencies between crates with the map in docs/architecture.md
     Arrows,
+    /// Cuts the power of a traced run at every sync and every effect, resumes each disk, and counts the effects
+    PowerCut(storage::power_cut::Options),
+    /// Makes each write, sync and truncation of the database fail once, goes on with a healthy disk, and counts the effects
+    IoFaults(storage::io_faults::Options),
     /// Serves the opaque tool server of the acceptance run (internal)
     #[command(hide = true)]
     OpaqueServer {
@@ -38,6 +44,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Acceptance(options) => acceptance::run(&options),
         Task::Arrows => arrows::run(),
+        Task::PowerCut(options) => storage::power_cut::run(&options),
+        Task::IoFaults(options) => storage::io_faults::run(&options),
         Task::OpaqueServer { log } => ua_testkit::serve_opaque(&log).map_err(anyhow::Error::from),
     };
     match done {

@@ -1,0 +1,19 @@
+//! Lanes about the disk under the database: power cuts and failing system calls. Both need `strace`, and say so where it is
+//! missing or not allowed.
+
+mod comments;
+mod disk;
+pub(crate) mod io_faults;
+pub(crate) mod power_cut;
+
+use std::process::{Command, Stdio};
+
+/// Whether processes can be traced here; says so if not.
+fn can_trace() -> bool {
+    let traced = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
+    let can = traced.is_ok_and(|status| status.success());
+    if !can {
+        println!("skipped: strace is not installed, or tracing is not allowed here");
+    }
+    can
+}
