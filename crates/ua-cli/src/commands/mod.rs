@@ -2,6 +2,7 @@
 
 mod answer;
 mod calls;
+mod db;
 mod execute;
 mod job;
 mod resume;
@@ -26,6 +27,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
         Command::Questions(args) => answer::list(&home, args).await,
         Command::Answer(args) => answer::run(&home, args).await,
         Command::Tools(command) => tools::run(command).await,
+        Command::Db(command) => db::run(&home, command).await,
         #[cfg(feature = "toolserver")]
         Command::Toolserver(settings) => match ua_toolserver::serve(*settings).await {
             Ok(()) => Ok(crate::error::OK),
