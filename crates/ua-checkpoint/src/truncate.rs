@@ -38,7 +38,8 @@ pub struct MeasuredHistory {
     messages: Vec<Message>,
     /// `tokens[n]`: what the first n messages cost.
     tokens: Vec<u64>,
-    /// Messages before which nothing is open: a history may be cut in front of them.
+    /// Replies before which nothing is open: a history may be cut in front of them, so that the newest turn always stays whole,
+    /// with whatever was said after it.
     boundaries: Vec<usize>,
     /// Tool uses without a result so far.
     open: HashSet<String>,
@@ -74,7 +75,7 @@ impl MeasuredHistory {
 
     /// Appends a message.
     pub fn push(&mut self, message: Message) {
-        if self.open.is_empty() {
+        if self.open.is_empty() && message.role == Role::Assistant {
             self.boundaries.push(self.messages.len());
         }
         for block in &message.blocks {

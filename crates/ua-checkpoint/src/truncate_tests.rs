@@ -24,7 +24,8 @@ fn reply(text: &str, uses: &[String]) -> Message {
 }
 
 fn results(ids: &[String], content: &ToolText) -> Message {
-    let answered = |id: &String| Block::ToolResult { tool_use_id: id.clone(), content: content.clone(), is_error: false };
+    let answered =
+        |id: &String| Block::ToolResult { tool_use_id: id.clone(), content: content.clone(), is_error: false };
     Message { role: Role::User, origin: Origin::Tools, blocks: ids.iter().map(answered).collect() }
 }
 
@@ -87,6 +88,10 @@ fn the_newest_messages_stay_even_if_they_alone_do_not_fit() {
     let history = measured(&messages);
     let view = history.view(window(1_000));
     assert_eq!((view.head.len(), view.omitted, view.tail, view.fits), (1, 6, &messages[7..], false));
+    // A note that comes after them does not push them out.
+    messages.push(Message::user(Origin::Resume, "you were interrupted"));
+    let history = measured(&messages);
+    assert_eq!(history.view(window(1_000)).tail, &messages[7..]);
     // A single turn leaves nothing to leave out.
     let first = [messages[0].clone(), messages[7].clone(), messages[8].clone()];
     let history = measured(&first);
@@ -116,8 +121,11 @@ fn histories() -> impl Strategy<Value = Vec<Message>> {
             if flags[0] {
                 messages.push(Message::user(Origin::Resume, "you were interrupted"));
             }
-            let content: ToolText =
-                if flags[1] { ToolText::by_reference(BlobRef::of(&"x".repeat(answered))) } else { "y".repeat(answered).as_str().into() };
+            let content: ToolText = if flags[1] {
+                ToolText::by_reference(BlobRef::of(&"x".repeat(answered)))
+            } else {
+                "y".repeat(answered).as_str().into()
+            };
             if flags[2] {
                 messages.extend(ids.iter().map(|id| results(std::slice::from_ref(id), &content)));
             } else if !ids.is_empty() {

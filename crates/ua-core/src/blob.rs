@@ -217,8 +217,7 @@ mod tests {
     #[test]
     fn a_golden_marker_never_changes() {
         let blob = BlobRef::of("abc");
-        let marker =
-            "<<UA_BLOB_REF:blob_ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad:size=3>>";
+        let marker = "<<UA_BLOB_REF:blob_ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad:size=3>>";
         assert_eq!(blob.marker(), marker);
         assert!(blob.vouches_for("abc") && !blob.vouches_for("abd") && !blob.vouches_for("abcd"));
     }

@@ -348,7 +348,10 @@ impl RunSpec {
             return invalid("job_key", "is empty");
         }
         if self.settings.blob_threshold_bytes < 256 {
-            return invalid("settings.blob_threshold_bytes", "is below 256: a reference would be as long as the result");
+            return invalid(
+                "settings.blob_threshold_bytes",
+                "is below 256: a reference would be as long as the result",
+            );
         }
         if self.settings.history_max_tokens < 1_000 {
             return invalid("settings.history_max_tokens", "is below 1000: the job and one turn would not fit");

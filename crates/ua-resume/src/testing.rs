@@ -418,7 +418,8 @@ impl Story {
             .map(|call| {
                 let receipt = self.records.receipt(&call.call_id);
                 let content = receipt.and_then(|r| r.settlement.as_ref()).and_then(|s| s.content.clone());
-                let fallback = || ToolContent { text: call.error_detail.clone().unwrap_or_default().into(), is_error: true };
+                let fallback =
+                    || ToolContent { text: call.error_detail.clone().unwrap_or_default().into(), is_error: true };
                 let content = content.unwrap_or_else(fallback);
                 Block::ToolResult {
                     tool_use_id: call.tool_use_id.clone(),

@@ -60,7 +60,10 @@ fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord) 
                 write_result(page, name, content, *is_error);
                 if let (Some(blob), Some(call)) = (content.blob(), call) {
                     let id = &call.call_id;
-                    page.block(&format!("The whole result has {} bytes: `ua calls show {id} --full` prints it.", blob.size));
+                    page.block(&format!(
+                        "The whole result has {} bytes: `ua calls show {id} --full` prints it.",
+                        blob.size
+                    ));
                 }
             }
             Block::Opaque { provider, value } => {

@@ -5,7 +5,7 @@
 //! kind, and the next resume may find it mended.
 
 use ua_checkpoint::{MeasuredHistory, Window};
-use ua_core::{Block, BlobRef, Message, OnUnknown, SideEffectClass, Timestamp, ToolText};
+use ua_core::{BlobRef, Block, Message, OnUnknown, SideEffectClass, Timestamp, ToolText};
 use ua_llm::check_history;
 use ua_store::{Blob, CallRecord, RunRecord, Store};
 
@@ -67,7 +67,9 @@ async fn stand_in(
 fn advice(call: &CallRecord) -> Option<&'static str> {
     match (call.policy.class, call.policy.on_unknown) {
         (SideEffectClass::ReadOnly, _) => Some("It only reads: call it again if you need the result."),
-        (_, OnUnknown::Redo | OnUnknown::RedoKeyed) => Some("What it did stands; do not repeat it only to see the result."),
+        (_, OnUnknown::Redo | OnUnknown::RedoKeyed) => {
+            Some("What it did stands; do not repeat it only to see the result.")
+        }
         (_, OnUnknown::Probe | OnUnknown::Hold | OnUnknown::Continue) => None,
     }
 }

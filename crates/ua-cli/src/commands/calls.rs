@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 use ua_core::{CallStatus, Resolution};
-use ua_store::{
-    CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store, blobs_of, whole_reply, whole_text,
-};
+use ua_store::{CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store, blobs_of, whole_reply, whole_text};
 
 use crate::args::{CallsCommand, ResolveArgs};
 use crate::error::{CliError, OK};

@@ -39,7 +39,11 @@ async fn prune(home: &Home, args: &PruneArgs) -> Result<u8, CliError> {
         pruned = store.prune_blobs(prune.clone()).await.map_err(|e| fail(&e))?;
         crate::home::close(store);
     }
-    if args.json { print_json(&as_json(&pruned, &prune))? } else { print(&in_words(&pruned, &prune))? }
+    if args.json {
+        print_json(&as_json(&pruned, &prune))?
+    } else {
+        print(&in_words(&pruned, &prune))?
+    }
     Ok(OK)
 }
 

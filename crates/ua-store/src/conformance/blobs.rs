@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use ua_core::{
-    Block, BlobRef, CallStatus, EvidenceLevel, Message, Origin, RawReply, Role, RunId, RunStatus, Settlement,
+    BlobRef, Block, CallStatus, EvidenceLevel, Message, Origin, RawReply, Role, RunId, RunStatus, Settlement,
     ToolContent, ToolText,
 };
 
@@ -171,8 +171,7 @@ pub async fn a_prune_never_touches_what_an_unfinished_lineage_refers_to(store: &
     let freed = store.prune_blobs(BlobPrune { dry_run: false, ..prune.clone() }).await.unwrap();
     assert_eq!(would, freed);
     let kept_bytes = [&shared, &parents, &waiting].map(|text| text.len() as u64).iter().sum();
-    let expected =
-        BlobPruned { freed: vec![BlobRef::of(&own)], kept: 3, kept_bytes, live: 3, live_bytes: kept_bytes };
+    let expected = BlobPruned { freed: vec![BlobRef::of(&own)], kept: 3, kept_bytes, live: 3, live_bytes: kept_bytes };
     assert_eq!(freed, expected);
     for text in [shared, parents, waiting] {
         assert_eq!(store.blob(&BlobRef::of(&text)).await.unwrap(), Blob::Here(text));
@@ -188,7 +187,8 @@ pub async fn a_pruned_blob_comes_back_with_its_content(store: &dyn Store) {
     let blob = BlobRef::of(&text);
     run_with(store, samples::new_run("run_1"), &text, RunStatus::Succeeded).await;
     let used_at = store.run(&samples::run_id("run_1")).await.unwrap().updated_at;
-    let prune = |used_before| BlobPrune { used_before: Some(used_before), max_bytes: None, dry_run: false, at: at(300) };
+    let prune =
+        |used_before| BlobPrune { used_before: Some(used_before), max_bytes: None, dry_run: false, at: at(300) };
     assert_eq!(store.prune_blobs(prune(used_at)).await.unwrap().freed, []);
     let later = ua_core::Timestamp::from_millis(used_at.as_millis() + 1);
     assert_eq!(store.prune_blobs(prune(later)).await.unwrap().freed, [blob.clone()]);

@@ -62,9 +62,8 @@ impl Model {
     fn blob_uses(&self) -> Vec<BlobUse> {
         let present = self.blobs.iter().filter(|stored| stored.content.is_some());
         let uses = present.map(|stored| {
-            let refers = |run: &&crate::RunRecord| {
-                self.blob_refs.contains(&(run.run_id.clone(), stored.blob.blob_id.clone()))
-            };
+            let refers =
+                |run: &&crate::RunRecord| self.blob_refs.contains(&(run.run_id.clone(), stored.blob.blob_id.clone()));
             let users: Vec<_> = self.runs.iter().filter(refers).collect();
             let is_live_member = |root: &RunId| {
                 self.runs.iter().any(|member| member.root_run_id == *root && !member.status.is_terminal())

@@ -141,8 +141,7 @@ impl LedgerStore for MemStore {
         }
         let (call, receipt, blobs) = match resolution {
             UnknownResolution::Happened { raw, settlement, evidence } => {
-                let (call, receipt, blobs) =
-                    rules::call_vouched_for(call, raw, settlement, evidence, threshold, at)?;
+                let (call, receipt, blobs) = rules::call_vouched_for(call, raw, settlement, evidence, threshold, at)?;
                 (call, Some(receipt), blobs)
             }
             UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None, Vec::new()),
