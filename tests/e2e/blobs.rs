@@ -30,25 +30,21 @@ fn job(env: &TestEnv, settings: &Value) -> String {
     env.job(&fields, &json!([]))
 }
 
+/// How often `needle` occurs in the strings of a value.
 fn times_in(haystack: &Value, needle: &str) -> usize {
-    let mut texts = Vec::new();
-    collect(haystack, &mut texts);
-    texts.iter().map(|text| text.matches(needle).count()).sum()
-}
-
-fn collect<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
-    match value {
-        Value::String(text) => texts.push(text),
-        Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
-        Value::Object(map) => map.values().for_each(|item| collect(item, texts)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    match haystack {
+        Value::String(text) => text.matches(needle).count(),
+        Value::Array(items) => items.iter().map(|item| times_in(item, needle)).sum(),
+        Value::Object(map) => map.values().map(|item| times_in(item, needle)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
 
 /// A writable connection from outside, while no `ua` runs.
 fn tamper(env: &TestEnv, sql: &str) {
-    let database = Connection::open(env.database_path()).unwrap();
-    database.execute_batch(&format!("PRAGMA foreign_keys = OFF; {sql}")).unwrap();
+    let changed = Connection::open(env.database_path())
+        .and_then(|database| database.execute_batch(&format!("PRAGMA foreign_keys = OFF; {sql}")));
+    changed.unwrap_or_else(|e| panic!("tamper with the database: {e}"));
 }
 
 fn large_call(env: &TestEnv) -> String {

@@ -80,8 +80,12 @@ impl MeasuredHistory {
         }
         for block in &message.blocks {
             match (message.role, block) {
-                (Role::Assistant, Block::ToolUse(tool_use)) => drop(self.open.insert(tool_use.id.clone())),
-                (Role::User, Block::ToolResult { tool_use_id, .. }) => drop(self.open.remove(tool_use_id)),
+                (Role::Assistant, Block::ToolUse(tool_use)) => {
+                    self.open.insert(tool_use.id.clone());
+                }
+                (Role::User, Block::ToolResult { tool_use_id, .. }) => {
+                    self.open.remove(tool_use_id);
+                }
                 (
                     Role::Assistant | Role::User,
                     Block::Text { .. } | Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. },
@@ -133,7 +137,9 @@ impl MeasuredHistory {
 
 impl Extend<Message> for MeasuredHistory {
     fn extend<I: IntoIterator<Item = Message>>(&mut self, messages: I) {
-        messages.into_iter().for_each(|message| self.push(message));
+        for message in messages {
+            self.push(message);
+        }
     }
 }
 

@@ -59,7 +59,9 @@ pub(crate) fn offload(text: &mut ToolText, threshold: u64) -> Option<NewBlob> {
 pub(crate) fn lift(raw: &mut RawReply, threshold: u64) -> (BTreeMap<String, Lifted>, Vec<NewBlob>) {
     let mut lifting = Lifting { threshold, lifted: BTreeMap::new(), blobs: Vec::new() };
     match raw {
-        RawReply::ToolResult { result } => drop(lifting.value(result, "", 0)),
+        RawReply::ToolResult { result } => {
+            lifting.value(result, "", 0);
+        }
         RawReply::RpcError { message: text, .. } | RawReply::HttpStatus { body: text, .. } => lifting.string(text, ""),
         RawReply::Statement { .. } => {}
     }

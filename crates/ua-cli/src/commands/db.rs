@@ -12,7 +12,7 @@ use crate::home::Home;
 use crate::output::{print, print_json};
 
 /// How long what finished runs refer to is kept, when nobody says otherwise.
-const KEPT_FOR: Duration = Duration::from_secs(30 * 86_400);
+const KEPT_FOR: Duration = Duration::from_hours(30 * 24);
 
 pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, CliError> {
     match command {
@@ -40,9 +40,9 @@ async fn prune(home: &Home, args: &PruneArgs) -> Result<u8, CliError> {
         crate::home::close(store);
     }
     if args.json {
-        print_json(&as_json(&pruned, &prune))?
+        print_json(&as_json(&pruned, &prune))?;
     } else {
-        print(&in_words(&pruned, &prune))?
+        print(&in_words(&pruned, &prune))?;
     }
     Ok(OK)
 }

@@ -191,7 +191,7 @@ pub async fn a_pruned_blob_comes_back_with_its_content(store: &dyn Store) {
         |used_before| BlobPrune { used_before: Some(used_before), max_bytes: None, dry_run: false, at: at(300) };
     assert_eq!(store.prune_blobs(prune(used_at)).await.unwrap().freed, []);
     let later = ua_core::Timestamp::from_millis(used_at.as_millis() + 1);
-    assert_eq!(store.prune_blobs(prune(later)).await.unwrap().freed, [blob.clone()]);
+    assert_eq!(store.prune_blobs(prune(later)).await.unwrap().freed, std::slice::from_ref(&blob));
     let receipt = store.receipt(&call_id("call_of_run_1")).await.unwrap().unwrap();
     let gone = whole_reply(store, &receipt).await;
     assert!(matches!(&gone, Err(StoreError::Corrupt { why, .. }) if why.contains("pruned")), "{gone:?}");

@@ -209,7 +209,9 @@ impl RunStore for MemStore {
         model.put_turn(committed.turn);
         model.put_step(committed.step);
         let run_id = &committed.run.run_id;
-        committed.messages.iter().for_each(|record| model.refer(run_id, record.message.blobs()));
+        for record in &committed.messages {
+            model.refer(run_id, record.message.blobs());
+        }
         model.messages.extend(committed.messages.into_iter().map(|message| (run_id.clone(), message)));
         model.put_run(committed.run.clone());
         Ok(committed.run)
@@ -222,7 +224,9 @@ impl RunStore for MemStore {
         let tail: Vec<MessageRecord> = model.messages_of(&run.run_id).cloned().collect();
         let notes = rules::notes_appended(&run, is_open, &tail, messages, at)?;
         notes.iter().try_for_each(|record| model.check_blobs(record.message.blobs()))?;
-        notes.iter().for_each(|record| model.refer(&run.run_id, record.message.blobs()));
+        for record in &notes {
+            model.refer(&run.run_id, record.message.blobs());
+        }
         model.messages.extend(notes.into_iter().map(|message| (run.run_id.clone(), message)));
         Ok(())
     }
