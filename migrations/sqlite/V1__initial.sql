@@ -171,6 +171,7 @@ CREATE TABLE tool_receipts (
   attempt         INTEGER NOT NULL,
   received_at     TEXT NOT NULL,
   raw_json        TEXT NOT NULL,
+  lifted_json     TEXT NOT NULL DEFAULT '{}',
   settlement_json TEXT,
   evidence        TEXT NOT NULL CHECK (evidence IN ('reported', 'reconciled', 'verified')),
   FOREIGN KEY (tool_call_id, attempt) REFERENCES tool_attempts (tool_call_id, attempt)
@@ -264,14 +265,24 @@ CREATE TABLE overrides (
 
 CREATE INDEX idx_overrides_run ON overrides (run_id, seq);
 
--- Large texts, stored once per content.
+-- Large texts, stored once per content: the name is their SHA-256. A pruned one keeps its name and loses its content.
 CREATE TABLE blobs (
   blob_id    TEXT PRIMARY KEY NOT NULL,
-  sha256     TEXT NOT NULL UNIQUE,
   size_bytes INTEGER NOT NULL CHECK (size_bytes >= 0),
   created_at TEXT NOT NULL,
-  content    BLOB NOT NULL
+  pruned_at  TEXT,
+  content    BLOB,
+  CHECK ((content IS NULL) = (pruned_at IS NOT NULL))
 ) STRICT;
+
+-- Which runs refer to a blob, from receipts and from the history.
+CREATE TABLE blob_refs (
+  run_id  TEXT NOT NULL REFERENCES runs (run_id),
+  blob_id TEXT NOT NULL REFERENCES blobs (blob_id),
+  PRIMARY KEY (run_id, blob_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX idx_blob_refs_blob ON blob_refs (blob_id);
 
 -- Runs: the contract is immutable, counters only rise, and nothing leaves a terminal status.
 
@@ -375,9 +386,17 @@ CREATE TRIGGER tool_receipts_are_immutable
 BEFORE UPDATE ON tool_receipts
 WHEN OLD.settlement_json IS NOT NULL OR NEW.receipt_seq <> OLD.receipt_seq OR NEW.tool_call_id <> OLD.tool_call_id
   OR NEW.attempt <> OLD.attempt OR NEW.received_at <> OLD.received_at OR NEW.raw_json <> OLD.raw_json
-  OR NEW.evidence <> OLD.evidence
+  OR NEW.lifted_json <> OLD.lifted_json OR NEW.evidence <> OLD.evidence
 BEGIN
   SELECT RAISE(ABORT, 'a receipt is immutable; only a missing meaning is filled in, once');
+END;
+
+CREATE TRIGGER blobs_are_immutable
+BEFORE UPDATE ON blobs
+WHEN NEW.blob_id <> OLD.blob_id OR NEW.size_bytes <> OLD.size_bytes
+  OR (NEW.content IS NOT NULL AND OLD.content IS NOT NULL AND NEW.content <> OLD.content)
+BEGIN
+  SELECT RAISE(ABORT, 'a blob is immutable; its content may go, or come back');
 END;
 
 CREATE TRIGGER tool_receipts_note_response

@@ -4,6 +4,7 @@
 mod bad_input;
 mod bad_storage;
 mod database;
+mod blobs;
 mod inspect;
 mod interrupt;
 mod job;

@@ -1,4 +1,5 @@
-//! Checkpoint markers: where a run stood at a boundary, in a form that later builds can still read.
+//! Checkpoint markers: where a run stood at a boundary, in a form that later builds can still read. And the view of a history that
+//! fits into a request ([`MeasuredHistory`]).
 //!
 //! A checkpoint is not a second truth. Resume derives the run's state from its records; the marker says when a boundary was
 //! reached and what could be seen there (Durable Jobs v1 spec §9, Durable runner, current state §4). Both of its parts, the
@@ -33,8 +34,10 @@ mod cursor;
 mod error;
 mod snapshot;
 mod stored;
+mod truncate;
 
 pub use checkpoint::Checkpoint;
 pub use cursor::Cursor;
 pub use error::CheckpointError;
 pub use snapshot::{ArtifactRef, BudgetsUsed, Snapshot};
+pub use truncate::{Estimate, MeasuredHistory, View, Window, estimate_tokens};

@@ -47,7 +47,7 @@ pub enum Command {
     /// Explain tools
     #[command(subcommand)]
     Tools(ToolsCommand),
-    /// Look after the runtime database: check it, copy it, put a copy back
+    /// Look after the runtime database: check it, copy it, put a copy back, let go of what nobody needs
     #[command(subcommand)]
     Db(DbCommand),
     /// Run the built-in MCP tool server on standard input and output
@@ -175,6 +175,9 @@ pub enum CallsCommand {
     Show {
         /// A call id, or the beginning of one
         call: String,
+        /// The whole answer and nothing else; with --json, the answer as it came
+        #[arg(long)]
+        full: bool,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -310,6 +313,48 @@ than the copy is not driven on, so that nothing is sent twice, until `ua db acce
         /// A run id, the beginning of one, or `last`
         run: String,
     },
+    /// Let go of large results that only finished runs refer to
+    Prune(PruneArgs),
+}
+
+/// `ua db prune`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua db prune --dry-run                         what would go?
+  ua db prune --older-than 7d --max-bytes 1000000000
+
+Nothing goes that a run refers to which is not finished, or a run of its lineage. Without --older-than and --max-bytes, what
+finished runs have not used for 30 days goes. The receipts stay; only the text of large results is let go, and its place in the
+database is used again.")]
+pub struct PruneArgs {
+    /// What finished runs have not used for this long: a number and d, h, m or s, for example 30d
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    pub older_than: Option<std::time::Duration>,
+    /// The longest unused, until the rest has no more than this many bytes
+    #[arg(long, value_name = "N")]
+    pub max_bytes: Option<u64>,
+    /// Only say what would go
+    #[arg(long)]
+    pub dry_run: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads `30d`, `12h`, `90m` or `10s`.
+fn parse_span(text: &str) -> Result<std::time::Duration, String> {
+    let wrong = || format!("`{text}` is no time; write a number and d, h, m or s, for example 30d");
+    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let seconds: u64 = match unit {
+        'd' => 86_400,
+        'h' => 3_600,
+        'm' => 60,
+        's' => 1,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    Ok(std::time::Duration::from_secs(seconds * u64::from(number)))
 }
 
 /// `ua __shim`.

@@ -73,6 +73,20 @@ impl CliError {
         }
     }
 
+    /// A large result that the run needs and that is gone or damaged.
+    fn lost_result(error: &RunError) -> Self {
+        let failure = Self::storage(format!("the run stopped: {}", chain(error)));
+        let call = if let RunError::BlobMissing { call: Some(call), .. } = error {
+            format!("it is the result of call {call}; ")
+        } else {
+            String::new()
+        };
+        failure.hint(format!(
+            "{call}nothing was sent; put back a copy of the database that has it and resume, or start the job anew (with \
+             `settings.degraded_replay` a run goes on without the results of reads)"
+        ))
+    }
+
     /// An error of the store, with its exit code and what to do.
     pub(crate) fn store(doing: &str, error: &StoreError) -> Self {
         let message = format!("cannot {doing}: {}", chain(error));
@@ -118,6 +132,9 @@ fn store_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a S
 
 impl From<RunError> for CliError {
     fn from(error: RunError) -> Self {
+        if let RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } = &error {
+            return Self::lost_result(&error);
+        }
         if let Some(store) = store_cause(&error) {
             return Self {
                 message: format!("the run stopped: {}", chain(&error)),
@@ -128,6 +145,7 @@ impl From<RunError> for CliError {
         match &error {
             RunError::Workspace(_) => Self::storage(message).hint("make the workspace writable, then `ua resume last`"),
             RunError::Gateway { .. } => Self::usage(message),
+            RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } => Self::lost_result(&error),
             RunError::Store { .. } | RunError::History { .. } | RunError::Machine(_) => Self::new(FAILED, message)
                 .hint("this looks like a bug in ua; the run is unharmed and can be looked at with `ua runs show`"),
         }

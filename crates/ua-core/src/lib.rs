@@ -12,6 +12,7 @@
 //! assert!(CallStatus::Succeeded.on(CallEvent::Started).is_err());
 //! ```
 
+mod blob;
 mod call;
 mod canonical;
 mod env;
@@ -27,19 +28,20 @@ mod status;
 pub mod system;
 mod tool;
 
+pub use blob::{BlobId, BlobRef, ToolText};
 pub use call::{PlannedCall, Position, Refusal};
 pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Sha256, parse_strict, sha256};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
 pub use failure::FailureClass;
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
-pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage};
+pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
 pub use policy::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
 };
 pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent};
 pub use spec::{
-    Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, SpecError, StopCondition, ToolsSpec,
+    Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,
 };
 pub use status::{
     CallEvent, CallStatus, FailureKind, IllegalTransition, Resolution, RunStatus, StepStatus, StopReason as RunStop,

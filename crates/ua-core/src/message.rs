@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::blob::{BlobRef, ToolText};
 use crate::status::text_enum;
 use crate::tool::ToolUse;
 
@@ -29,6 +30,8 @@ text_enum! {
         Guidance = "guidance",
         /// The note after a resume; left out when histories are compared.
         Resume = "resume",
+        /// Stands for messages that are left out of a request; never stored.
+        Omission = "omission",
     }
 }
 
@@ -47,8 +50,8 @@ pub enum Block {
     ToolResult {
         /// The tool use's id.
         tool_use_id: String,
-        /// What the model reads.
-        content: String,
+        /// What the model reads; a large one is a reference until the request is composed.
+        content: ToolText,
         /// Whether it is to be read as an error.
         is_error: bool,
     },
@@ -94,6 +97,28 @@ impl Message {
     pub fn tool_uses(&self) -> impl Iterator<Item = &ToolUse> {
         tool_uses(&self.blocks)
     }
+
+    /// The blobs that its tool results refer to.
+    pub fn blobs(&self) -> impl Iterator<Item = &BlobRef> {
+        self.blocks.iter().filter_map(|block| match block {
+            Block::ToolResult { content, .. } => content.blob(),
+            Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => None,
+        })
+    }
+}
+
+const OMISSION: (&str, &str) = ("... [Context Truncated: ", " messages omitted] ...");
+
+/// The message that stands for `count` messages which a request leaves out (Granular Execution PRD §8.2). It is the user's, since
+/// providers refuse a system message in the middle of a history.
+pub fn omission(count: usize) -> Message {
+    Message::user(Origin::Omission, format!("{}{count}{}", OMISSION.0, OMISSION.1))
+}
+
+/// Whether `text` reads like that of an [`omission`].
+pub fn is_omission(text: &str) -> bool {
+    let count = text.strip_prefix(OMISSION.0).and_then(|rest| rest.strip_suffix(OMISSION.1));
+    count.is_some_and(|count| !count.is_empty() && count.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 fn joined_text(blocks: &[Block]) -> String {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::blob::ToolText;
 use crate::status::CallStatus;
 
 /// How one dispatch ended, as the transport saw it. The ledger alone decides what that means.
@@ -79,8 +80,8 @@ pub enum PossibleEffect {
 /// What the model is given for a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolContent {
-    /// The text.
-    pub text: String,
+    /// The text; a large one is a reference.
+    pub text: ToolText,
     /// Whether the tool called it an error.
     pub is_error: bool,
 }

@@ -60,6 +60,9 @@ pub struct RunSpec {
     /// Which tools it may use.
     #[serde(default)]
     pub tools: ToolsSpec,
+    /// How its history is kept and sent.
+    #[serde(default)]
+    pub settings: Settings,
     /// Policy files, relative to the job file, laid over the user's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<String>,
@@ -283,6 +286,24 @@ impl Default for ToolsSpec {
     }
 }
 
+/// How a run's history is kept and sent (Granular Execution PRD §8 and §10).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Results over this many bytes are kept as blobs; the history refers to them. At least 256.
+    pub blob_threshold_bytes: u64,
+    /// The most tokens of history, system prompt included, that a request carries; beyond it the middle is left out. At least 1000.
+    pub history_max_tokens: u64,
+    /// Go on when the blob of a call that may be repeated is gone, with a note in its place; otherwise the run stops there.
+    pub degraded_replay: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { blob_threshold_bytes: 20_000, history_max_tokens: 128_000, degraded_replay: false }
+    }
+}
+
 /// The largest job file that is read.
 const MAX_BYTES: usize = 256 * 1024;
 
@@ -325,6 +346,15 @@ impl RunSpec {
         }
         if self.job_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
             return invalid("job_key", "is empty");
+        }
+        if self.settings.blob_threshold_bytes < 256 {
+            return invalid(
+                "settings.blob_threshold_bytes",
+                "is below 256: a reference would be as long as the result",
+            );
+        }
+        if self.settings.history_max_tokens < 1_000 {
+            return invalid("settings.history_max_tokens", "is below 1000: the job and one turn would not fit");
         }
         if self.budgets.max_tool_calls == 0 {
             return invalid("budgets.max_tool_calls", "is 0: the run could do nothing");
@@ -417,6 +447,10 @@ const FIELDS: &Known = &Known(&[
             ("deny", None),
             ("allow_file_edit_tools", None),
         ])),
+    ),
+    (
+        "settings",
+        Some(&Known(&[("blob_threshold_bytes", None), ("history_max_tokens", None), ("degraded_replay", None)])),
     ),
     ("policies", None),
     ("job_key", None),
@@ -534,6 +568,8 @@ mod tests {
             r#"{"objective": "x", "stop_conditions": [{"effect": "email.send", "count": 2, "max": 1}]}"#,
             r#"{"objective": "x", "budgets": {"max_tool_calls": 0}}"#,
             r#"{"objective": "x", "budgets": []}"#,
+            r#"{"objective": "x", "settings": {"blob_threshold_bytes": 255}}"#,
+            r#"{"objective": "x", "settings": {"history_max_tokens": 999}}"#,
         ] {
             assert!(matches!(RunSpec::parse(bad), Err(SpecError::Invalid { .. })), "{bad}");
         }

@@ -9,24 +9,23 @@ use ua_store::{CallRecord, ReceiptRecord};
 /// `None` while the call is not settled.
 pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<ToolContent> {
     let settled = receipt.and_then(|r| r.settlement.as_ref()).and_then(|s| s.content.clone());
-    let error = |text: String| Some(ToolContent { text, is_error: true });
+    let error = |text: String| Some(ToolContent { text: text.into(), is_error: true });
     match call.status {
         CallStatus::Succeeded => {
-            let content = settled.unwrap_or_else(|| ToolContent { text: "Done.".to_owned(), is_error: false });
+            let content = settled.unwrap_or_else(|| ToolContent { text: "Done.".into(), is_error: false });
             if call.deduplicated_from.is_none() {
                 return Some(content);
             }
             Some(ToolContent {
-                text: format!(
+                text: content.text.after(
                     "[deduplicated] This exact effect already happened in this job; it was not repeated. A repeat on purpose needs \
-                     the job's `no_duplicate_external_actions: false` or a person's approval. The stored answer was:\n\n{}",
-                    content.text
+                     the job's `no_duplicate_external_actions: false` or a person's approval. The stored answer was:\n\n",
                 ),
                 is_error: false,
             })
         }
         CallStatus::FailedReported => Some(settled.map_or_else(
-            || ToolContent { text: call.error_detail.clone().unwrap_or_default(), is_error: true },
+            || ToolContent { text: call.error_detail.clone().unwrap_or_default().into(), is_error: true },
             |content| ToolContent { is_error: true, ..content },
         )),
         CallStatus::FailedDefinite => error(format!(

@@ -17,6 +17,9 @@ use ua_core::{CallPolicy, CallStatus, OnUnknown, PossibleEffect, RawReply, Settl
 /// The most text of one result that a model is given; the receipt keeps all of it.
 const MAX_TEXT: usize = 200_000;
 
+/// The most of a failure's words that is kept with the call; the receipt keeps all of them.
+const MAX_DETAIL: usize = 2_000;
+
 /// Says what `raw` means for a call with this policy. Total: every reply means something.
 pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
     match raw {
@@ -43,8 +46,9 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
                 text: match proof {
                     Some(proof) => {
                         format!("{by} confirmed that this call happened; reference: {proof}. Its answer is not known.")
+                            .into()
                     }
-                    None => format!("{by} confirmed that this call happened. Its answer is not known."),
+                    None => format!("{by} confirmed that this call happened. Its answer is not known.").into(),
                 },
                 is_error: false,
             }),
@@ -60,11 +64,11 @@ fn failed(status: CallStatus, code: &str, detail: &str, possible_effect: Option<
     let text = format!("The tool call failed ({code}): {detail}");
     Settlement {
         status,
-        content: Some(ToolContent { text: shortened(&text), is_error: true }),
+        content: Some(ToolContent { text: shortened(&text, MAX_TEXT).into(), is_error: true }),
         external_correlation_id: None,
         possible_effect,
         error_code: Some(code.to_owned()),
-        error_detail: Some(shortened(detail)),
+        error_detail: Some(shortened(detail, MAX_DETAIL)),
     }
 }
 
@@ -77,7 +81,7 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
         let effect = possible_effect(policy, &text);
         return Settlement {
             status: CallStatus::FailedReported,
-            content: Some(ToolContent { text: shortened(&text), is_error: true }),
+            content: Some(ToolContent { text: shortened(&text, MAX_TEXT).into(), is_error: true }),
             external_correlation_id: None,
             possible_effect: Some(effect),
             error_code: Some("tool_error".to_owned()),
@@ -89,9 +93,9 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
         status: CallStatus::Succeeded,
         content: Some(ToolContent {
             text: if readable {
-                shortened(&text)
+                shortened(&text, MAX_TEXT).into()
             } else {
-                "The tool answered, but its answer could not be read.".to_owned()
+                "The tool answered, but its answer could not be read.".into()
             },
             is_error: false,
         }),
@@ -143,15 +147,15 @@ fn correlation_id(structured: &Value) -> Option<String> {
 }
 
 fn first_line(text: &str) -> String {
-    shortened(text.lines().next().unwrap_or_default())
+    shortened(text.lines().next().unwrap_or_default(), MAX_DETAIL)
 }
 
 /// Cuts text at a character boundary and says so.
-fn shortened(text: &str) -> String {
-    if text.len() <= MAX_TEXT {
+fn shortened(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
         return text.to_owned();
     }
-    let mut end = MAX_TEXT;
+    let mut end = limit;
     while !text.is_char_boundary(end) {
         end -= 1;
     }

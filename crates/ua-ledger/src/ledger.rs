@@ -10,7 +10,7 @@ use ua_core::{
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord,
     QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError,
-    UnknownResolution,
+    UnknownResolution, whole_reply,
 };
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
@@ -417,7 +417,10 @@ impl Ledger {
     }
 
     async fn interpret_stored(&self, call: &CallRecord, receipt: &ReceiptRecord) -> Result<CallRecord, LedgerError> {
-        let settlement = interpret(&receipt.raw, &call.policy);
+        let raw = whole_reply(self.store.as_ref(), receipt)
+            .await
+            .map_err(LedgerError::at("read the answer of", &call.call_id))?;
+        let settlement = interpret(&raw, &call.policy);
         let settled = self
             .store
             .interpret_receipt(&self.lease, &call.call_id, settlement, durability(call), self.env.now())

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use ua_core::{Block, Message, ModelTurn, Role, StopReason, ToolUse, Usage, parse_strict, sha256};
+use ua_core::{Block, Message, ModelTurn, Role, StopReason, ToolUse, Usage, is_omission, parse_strict, sha256};
 
 use self::template::Facts;
 use crate::ANTHROPIC;
@@ -151,10 +151,22 @@ impl Script {
 
     /// The turn that a request with these messages asks for, from 1: one more than the replies in it, as they are sent
     /// (an empty message is not sent, and neighbours of one role are one message).
+    ///
+    /// Where messages are left out of the request, the replies are counted on from the last one that has a tool use whose id
+    /// tells its turn (`toolu_TURN_N`).
     pub fn turn_of(messages: &[Message]) -> usize {
-        let sent: Vec<Role> =
-            messages.iter().filter(|message| message.blocks.iter().any(is_sent)).map(|message| message.role).collect();
-        1 + sent.chunk_by(|a, b| a == b).filter(|speech| speech[0] == Role::Assistant).count()
+        let sent: Vec<&Message> = messages.iter().filter(|message| message.blocks.iter().any(is_sent)).collect();
+        let replies: Vec<&[&Message]> =
+            sent.chunk_by(|a, b| a.role == b.role).filter(|speech| speech[0].role == Role::Assistant).collect();
+        let is_cut = messages.iter().flat_map(|message| &message.blocks).any(|block| match block {
+            Block::Text { text } => is_omission(text),
+            Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => false,
+        });
+        let told = || {
+            let turns = replies.iter().rev().map(|speech| speech.iter().find_map(|message| told_turn(message)));
+            turns.enumerate().find_map(|(after, turn)| Some(turn? + after))
+        };
+        1 + if is_cut { told().unwrap_or(replies.len()) } else { replies.len() }
     }
 
     /// Answers a request, as the provider's `request_number`-th (from 1). Depends on its arguments alone.
@@ -242,6 +254,11 @@ impl Expectation {
             (Some(true), None) | (Some(false), Some(_)) | (None, _) => Ok(()),
         }
     }
+}
+
+/// The turn that the id of a script's tool use tells.
+fn told_turn(message: &Message) -> Option<usize> {
+    message.tool_uses().find_map(|tool_use| tool_use.id.strip_prefix("toolu_")?.split_once('_')?.0.parse().ok())
 }
 
 fn spoken(block: &Block) -> Option<&str> {

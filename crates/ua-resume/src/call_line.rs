@@ -111,7 +111,7 @@ pub(crate) fn shown_error(call: &CallRecord) -> Option<String> {
 /// What a receipt says: the text the model is given, or the raw reply while nobody has interpreted it.
 pub(crate) fn reply_text(receipt: &ReceiptRecord) -> String {
     if let Some(content) = receipt.settlement.as_ref().and_then(|settlement| settlement.content.as_ref()) {
-        return content.text.clone();
+        return content.text.as_str().to_owned();
     }
     match &receipt.raw {
         RawReply::ToolResult { result } => result.to_string(),

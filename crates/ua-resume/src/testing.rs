@@ -320,6 +320,7 @@ impl Story {
             attempt,
             received_at: self.env.now(),
             raw: RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}]}) },
+            lifted: std::collections::BTreeMap::new(),
             settlement: None,
             evidence: EvidenceLevel::Reported,
         });
@@ -345,7 +346,7 @@ impl Story {
             id,
             Settlement {
                 status: CallStatus::Succeeded,
-                content: Some(ToolContent { text: text.to_owned(), is_error: false }),
+                content: Some(ToolContent { text: text.into(), is_error: false }),
                 external_correlation_id: external_id.map(str::to_owned),
                 possible_effect: None,
                 error_code: None,
@@ -359,7 +360,7 @@ impl Story {
             id,
             Settlement {
                 status: CallStatus::FailedReported,
-                content: Some(ToolContent { text: text.to_owned(), is_error: true }),
+                content: Some(ToolContent { text: text.into(), is_error: true }),
                 external_correlation_id: None,
                 possible_effect: Some(effect),
                 error_code: Some("tool_error".to_owned()),
@@ -418,7 +419,8 @@ impl Story {
             .map(|call| {
                 let receipt = self.records.receipt(&call.call_id);
                 let content = receipt.and_then(|r| r.settlement.as_ref()).and_then(|s| s.content.clone());
-                let fallback = || ToolContent { text: call.error_detail.clone().unwrap_or_default(), is_error: true };
+                let fallback =
+                    || ToolContent { text: call.error_detail.clone().unwrap_or_default().into(), is_error: true };
                 let content = content.unwrap_or_else(fallback);
                 Block::ToolResult {
                     tool_use_id: call.tool_use_id.clone(),
@@ -483,10 +485,11 @@ impl Story {
             attempt,
             received_at: now,
             raw: RawReply::Statement { by: "cli:ana".to_owned(), proof: Some(proof.to_owned()) },
+            lifted: std::collections::BTreeMap::new(),
             settlement: Some(Settlement {
                 status: CallStatus::Succeeded,
                 content: Some(ToolContent {
-                    text: "cli:ana confirmed that this call happened.".to_owned(),
+                    text: "cli:ana confirmed that this call happened.".into(),
                     is_error: false,
                 }),
                 external_correlation_id: Some(proof.to_owned()),

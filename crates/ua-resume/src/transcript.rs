@@ -58,6 +58,13 @@ fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord) 
                 let call = call_of(records, record.turn, tool_use_id);
                 let name = call.map_or(tool_use_id, |call| &call.name.raw);
                 write_result(page, name, content, *is_error);
+                if let (Some(blob), Some(call)) = (content.blob(), call) {
+                    let id = &call.call_id;
+                    page.block(&format!(
+                        "The whole result has {} bytes: `ua calls show {id} --full` prints it.",
+                        blob.size
+                    ));
+                }
             }
             Block::Opaque { provider, value } => {
                 let bytes = value.to_string().len();
@@ -74,6 +81,7 @@ const fn speaker(origin: Origin) -> &'static str {
         Origin::Tools => "Tools",
         Origin::Guidance => "Runner: what is missing",
         Origin::Resume => "Runner: note after a resume",
+        Origin::Omission => "Runner: messages left out",
     }
 }
 

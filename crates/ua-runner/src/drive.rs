@@ -6,6 +6,7 @@ mod turn;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{
     CallId, EffectKind, Env, Message, QuestionId, Role, RunStatus, RunStop, StepId, StopCondition, Timestamp,
 };
@@ -177,8 +178,8 @@ struct Driver<'a> {
     run: RunRecord,
     step_id: StepId,
     step_index: u32,
-    /// The history as a provider may see it: committed turns only.
-    history: Vec<Message>,
+    /// The history as it is stored: committed turns only, blobs as references. A request carries a view of it.
+    history: MeasuredHistory,
     last_seq: u64,
     /// The reply of the open turn.
     open_reply: Option<Message>,
@@ -214,13 +215,15 @@ impl<'a> Driver<'a> {
         };
         let committed = records.run.turn_index;
         let last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
-        let (history, open): (Vec<_>, Vec<_>) = records.messages.into_iter().partition(|m| m.turn <= committed);
+        let (committed, open): (Vec<_>, Vec<_>) = records.messages.into_iter().partition(|m| m.turn <= committed);
+        let mut history = MeasuredHistory::new(estimate_tokens);
+        history.extend(committed.into_iter().map(|m| m.message));
         Ok(Self {
             ports,
             settings,
             step_id,
             step_index,
-            history: history.into_iter().map(|m| m.message).collect(),
+            history,
             last_seq,
             open_reply: open.into_iter().map(|m| m.message).find(|m| m.role == Role::Assistant),
             in_flight,

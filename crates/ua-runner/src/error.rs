@@ -1,6 +1,6 @@
 //! What can end a drive without a conclusion.
 
-use ua_core::FailureClass;
+use ua_core::{BlobId, CallId, FailureClass, Timestamp};
 use ua_gateway::GatewayError;
 use ua_store::StoreError;
 
@@ -37,6 +37,24 @@ pub enum RunError {
         /// What is wrong with it.
         why: String,
     },
+    /// A result that the history refers to is gone. Irrecoverable for this turn, unless the job allows degraded replay.
+    #[error("send the history: the result {blob} is not stored any more{}", pruned_at.map_or(String::new(), |at| format!("; it was pruned at {at}")))]
+    BlobMissing {
+        /// Which result.
+        blob: BlobId,
+        /// The call it is the result of.
+        call: Option<CallId>,
+        /// When it was pruned, if that is why.
+        pruned_at: Option<Timestamp>,
+    },
+    /// A result that the history refers to is not what was stored. Irrecoverable.
+    #[error("send the history: the result {blob} is damaged: {why}")]
+    BlobCorrupt {
+        /// Which result.
+        blob: BlobId,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A bug in the driver.
     #[error("drive the run")]
     Machine(#[from] UnexpectedEvent),
@@ -52,7 +70,7 @@ impl RunError {
         match self {
             Self::Store { source, .. } => source.class(),
             Self::Gateway { source, .. } => source.class(),
-            Self::Workspace(_) => FailureClass::Operator,
+            Self::Workspace(_) | Self::BlobMissing { .. } | Self::BlobCorrupt { .. } => FailureClass::Operator,
             Self::History { .. } | Self::Machine(_) => FailureClass::Permanent,
         }
     }

@@ -12,6 +12,7 @@
 //! assert!(matches!(machine.command(), Command::Reserve { turn: 1 }));
 //! ```
 
+mod compose;
 mod drive;
 mod error;
 mod files;

@@ -10,7 +10,7 @@ use ua_core::Timestamp;
 use ua_store::CallRecord;
 
 /// A connection inside a transaction, and what is to be logged once that transaction is committed. The SQL is in
-/// `run_rows` and `ledger_rows`.
+/// `run_rows`, `ledger_rows` and `blob_rows`.
 pub(crate) struct Db<'c> {
     pub(crate) connection: &'c Connection,
     effects: RefCell<Vec<Value>>,

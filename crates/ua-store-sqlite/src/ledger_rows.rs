@@ -196,13 +196,14 @@ impl Db<'_> {
     }
 
     pub(crate) fn insert_receipt(&self, receipt: &ReceiptRecord) -> Found<()> {
-        let sql = "INSERT INTO tool_receipts (tool_call_id, attempt, received_at, raw_json, settlement_json, evidence) \
-                   VALUES (:call, :attempt, :received, :raw, :settlement, :evidence)";
+        let sql = "INSERT INTO tool_receipts (tool_call_id, attempt, received_at, raw_json, lifted_json, settlement_json, evidence) \
+                   VALUES (:call, :attempt, :received, :raw, :lifted, :settlement, :evidence)";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":call": receipt.call_id.as_str(),
             ":attempt": receipt.attempt,
             ":received": text(&receipt.received_at),
             ":raw": json(&receipt.raw)?,
+            ":lifted": json(&receipt.lifted)?,
             ":settlement": opt_json(receipt.settlement.as_ref())?,
             ":evidence": word(&receipt.evidence)?,
         })?;
@@ -287,6 +288,7 @@ fn receipt_record(row: &Row<'_>) -> Found<ReceiptRecord> {
         attempt: column.int("attempt")?,
         received_at: column.at("received_at")?,
         raw: column.json("raw_json")?,
+        lifted: column.json("lifted_json")?,
         settlement: column.opt_json("settlement_json")?,
         evidence: column.word("evidence")?,
     })

@@ -40,9 +40,11 @@ impl LedgerStore for SqliteStore {
     async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {
         let lease = lease.clone();
         self.write(settle.durability, move |db| {
-            let call = db.leased_call(&lease, &settle.call_id)?;
+            let threshold = db.leased_run(&lease)?.spec.settings.blob_threshold_bytes;
+            let call = rules::owned_call(db.call(&settle.call_id)?, &lease)?;
             let attempt = db.current_attempt(&call)?;
-            let settled = rules::call_settled(call, attempt, settle.attempt, settle.end, settle.at)?;
+            let settled = rules::call_settled(call, attempt, settle.attempt, settle.end, threshold, settle.at)?;
+            db.put_blobs(&lease.run_id, &settled.blobs, settle.at)?;
             db.update_call(&settled.call, lease.epoch)?;
             db.end_attempt(&settled.attempt)?;
             if let Some(receipt) = settled.receipt {
@@ -64,9 +66,11 @@ impl LedgerStore for SqliteStore {
     ) -> Result<CallRecord, StoreError> {
         let (lease, call) = (lease.clone(), call.clone());
         self.write(durability, move |db| {
-            let call = db.leased_call(&lease, &call)?;
+            let threshold = db.leased_run(&lease)?.spec.settings.blob_threshold_bytes;
+            let call = rules::owned_call(db.call(&call)?, &lease)?;
             let newest = db.newest_receipt(&call.call_id)?;
-            let (call, receipt) = rules::receipt_interpreted(call, newest, settlement, at)?;
+            let (call, receipt, blob) = rules::receipt_interpreted(call, newest, settlement, threshold, at)?;
+            db.put_blobs(&lease.run_id, blob.as_slice(), at)?;
             db.update_call(&call, lease.epoch)?;
             db.fill_newest_receipt(&receipt)?;
             Ok(call)
@@ -133,14 +137,17 @@ impl LedgerStore for SqliteStore {
     ) -> Result<CallRecord, StoreError> {
         let (lease, call, question) = (lease.clone(), call.clone(), question.cloned());
         self.write(Synced, move |db| {
-            let call = db.leased_call(&lease, &call)?;
+            let threshold = db.leased_run(&lease)?.spec.settings.blob_threshold_bytes;
+            let call = rules::owned_call(db.call(&call)?, &lease)?;
             let question = question.map(|question| db.question(&question)).transpose()?;
             if let Some(question) = &question {
                 rules::question_for_call(question, &call.call_id)?;
             }
             let (call, receipt) = match resolution {
                 UnknownResolution::Happened { raw, settlement, evidence } => {
-                    let (call, receipt) = rules::call_vouched_for(call, raw, settlement, evidence, at)?;
+                    let (call, receipt, blobs) =
+                        rules::call_vouched_for(call, raw, settlement, evidence, threshold, at)?;
+                    db.put_blobs(&lease.run_id, &blobs, at)?;
                     (call, Some(receipt))
                 }
                 UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None),

@@ -22,6 +22,8 @@
 //! # });
 //! ```
 
+mod blob_rows;
+mod blob_store;
 mod column;
 mod config;
 mod db;

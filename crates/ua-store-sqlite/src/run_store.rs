@@ -197,7 +197,10 @@ impl RunStore for SqliteStore {
             db.insert_checkpoint(&committed.checkpoint)?;
             db.update_turn(&committed.turn)?;
             db.update_step(&committed.step)?;
-            committed.messages.iter().try_for_each(|message| db.insert_message(&lease.run_id, message))?;
+            for message in &committed.messages {
+                db.refer_to_blobs(&lease.run_id, message.message.blobs())?;
+                db.insert_message(&lease.run_id, message)?;
+            }
             db.update_run(&committed.run)?;
             Ok(committed.run)
         })
@@ -211,7 +214,10 @@ impl RunStore for SqliteStore {
             let is_open = db.open_turn(&run.run_id)?.is_some();
             let tail = db.last_messages(&run.run_id, messages.len().max(1))?;
             let notes = rules::notes_appended(&run, is_open, &tail, messages, at)?;
-            notes.iter().try_for_each(|note| db.insert_message(&run.run_id, note))
+            notes.iter().try_for_each(|note| {
+                db.refer_to_blobs(&run.run_id, note.message.blobs())?;
+                db.insert_message(&run.run_id, note)
+            })
         })
         .await
     }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use ua_core::{CallEvent, CallStatus};
-use ua_store::LedgerStore as _;
+use ua_core::{CallEvent, CallStatus, RawReply};
 use ua_store::conformance::{Scene, samples};
+use ua_store::{AttemptEnd, Blob, BlobStore as _, LedgerStore as _};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 struct Database {
@@ -152,4 +152,27 @@ async fn the_response_names_its_receipt_and_the_file_is_ours() {
         )
         .unwrap();
     assert_eq!(loose, 0, "every table is STRICT");
+}
+
+#[tokio::test]
+async fn a_blob_keeps_its_content_until_it_is_let_go() {
+    let database = Database::fresh();
+    let scene = Scene::begin(&database.store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Running).await;
+    let text = "x".repeat(30_000);
+    let raw = RawReply::ToolResult { result: serde_json::json!({"content": [{"type": "text", "text": text}]}) };
+    let end = AttemptEnd::Replied { raw, settlement: None };
+    database.store.settle_attempt(&scene.lease, samples::ended("call_1", 1, end)).await.unwrap();
+    database.refuses("UPDATE blobs SET content = x'00'", "a blob is immutable");
+    database.refuses("UPDATE blobs SET size_bytes = 1", "a blob is immutable");
+    database.refuses("UPDATE blobs SET content = NULL", "CHECK");
+    database.refuses("DELETE FROM blobs", "FOREIGN KEY");
+    database.refuses("UPDATE tool_receipts SET lifted_json = '{}'", "a receipt is immutable");
+    let name = ua_core::BlobRef::of("nothing").blob_id;
+    database.refuses(&format!("INSERT INTO blob_refs VALUES ('run_1', '{name}')"), "FOREIGN KEY");
+    database.raw.execute_batch("UPDATE blobs SET content = NULL, pruned_at = '2026-01-01T00:00:00.000Z'").unwrap();
+    database.raw.execute_batch("UPDATE blobs SET content = x'00', pruned_at = NULL").unwrap();
+    // What came back is not what the name says, and that is seen.
+    let found = database.store.blob(&ua_core::BlobRef::of(&text)).await.unwrap();
+    assert!(matches!(&found, Blob::Corrupt { why } if why.contains("not the 30000 bytes")), "{found:?}");
 }

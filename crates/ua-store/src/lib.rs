@@ -14,23 +14,27 @@
 //! # });
 //! ```
 
+mod blob_store;
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
 pub mod invariants;
 mod ledger_store;
+mod lifted;
 mod mem;
 mod record;
 pub mod rules;
 mod run_store;
 
+pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
 pub use commit::{
     AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
     RunEnd, SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft, UnknownResolution,
 };
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;
+pub use lifted::{Lifted, NewBlob, blobs_of, whole_reply, whole_text};
 pub use mem::MemStore;
 pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, MessageRecord,
@@ -48,7 +52,7 @@ pub enum Durability {
     Synced,
 }
 
-/// The whole port: what a run's driver writes, and what its ledger writes.
-pub trait Store: RunStore + LedgerStore {}
+/// The whole port: what a run's driver writes, what its ledger writes, and the blobs that both refer to.
+pub trait Store: RunStore + LedgerStore + BlobStore {}
 
-impl<T: RunStore + LedgerStore + ?Sized> Store for T {}
+impl<T: RunStore + LedgerStore + BlobStore + ?Sized> Store for T {}

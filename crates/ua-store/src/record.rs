@@ -10,6 +10,8 @@ use ua_core::{
     Sha256, StepId, StepStatus, Timestamp, ToolName, Trace, Usage,
 };
 
+use crate::lifted::Lifted;
+
 /// Proof that a process owns a run: the run and the epoch under which it took it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunLease {
@@ -274,8 +276,11 @@ pub struct ReceiptRecord {
     pub attempt: u32,
     /// When the reply was stored.
     pub received_at: Timestamp,
-    /// The reply as it came.
+    /// The reply as it came, with markers in the place of large parts; [`whole_reply`](crate::whole_reply) puts them back.
     pub raw: RawReply,
+    /// Those parts, by JSON pointer into the result; the only pointer into an error or a body is the empty one.
+    #[serde(default)]
+    pub lifted: BTreeMap<String, Lifted>,
     /// What it means; `None` when the process died between storing and reading it.
     pub settlement: Option<Settlement>,
     /// How well it is vouched for.

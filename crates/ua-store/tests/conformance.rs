@@ -39,6 +39,7 @@ fn every_promise_is_listed() {
         ("turns", include_str!("../src/conformance/turns.rs")),
         ("calls", include_str!("../src/conformance/calls.rs")),
         ("questions", include_str!("../src/conformance/questions.rs")),
+        ("blobs", include_str!("../src/conformance/blobs.rs")),
         ("lost_answers", include_str!("../src/conformance/lost_answers.rs")),
     ];
     for (part, source) in parts {

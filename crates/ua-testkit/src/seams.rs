@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ua_core::{
-    CallId, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp, ToolSpec,
+    BlobRef, CallId, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp,
+    ToolSpec,
 };
 use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
-    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, LedgerStore, MessageRecord, NewAnswer,
-    NewCheckpoint, NewQuestion, NewRun, NewStep, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd,
-    RequestId, RequestReservation, RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt,
-    StepEnd, StepRecord, Store, StoreError, TurnCommit, TurnDraft, UnknownResolution,
+    AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallRecord, Durability, EventRecord,
+    LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, OwnerStamp, QuestionRecord,
+    ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord, RunRecords,
+    RunStore, SettleAttempt, StartAttempt, StepEnd, StepRecord, Store, StoreError, TurnCommit, TurnDraft,
+    UnknownResolution,
 };
 
 /// One crossing of a seam.
@@ -324,5 +326,15 @@ impl LedgerStore for Seam<dyn Store> {
     }
     async fn events(&self, call: &CallId) -> Result<Vec<EventRecord>, StoreError> {
         self.inner.events(call).await
+    }
+}
+
+#[async_trait]
+impl BlobStore for Seam<dyn Store> {
+    async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
+        self.inner.blob(blob).await
+    }
+    async fn prune_blobs(&self, prune: BlobPrune) -> Result<BlobPruned, StoreError> {
+        self.cross("store.prune_blobs", None, self.inner.prune_blobs(prune)).await
     }
 }

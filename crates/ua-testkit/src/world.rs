@@ -34,12 +34,20 @@ pub struct World {
     tools: Vec<(ToolName, Honours)>,
     deliveries: Mutex<Vec<Delivery>>,
     seen: Mutex<BTreeMap<String, Value>>,
+    padding: usize,
 }
 
 impl World {
     /// A world with these tools.
     pub fn new(tools: impl IntoIterator<Item = (ToolName, Honours)>) -> Self {
         Self { tools: tools.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The same world, with `bytes` of padding in each answer.
+    #[must_use]
+    pub fn padded(mut self, bytes: usize) -> Self {
+        self.padding = bytes;
+        self
     }
 
     /// What happened, in order.
@@ -64,7 +72,10 @@ impl World {
         let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         let arguments = Value::Object(permit.arguments());
         deliveries.push(Delivery { tool: tool.clone(), key: key.clone(), arguments });
-        let answer = json!({"id": format!("{tool}-{}", deliveries.len())});
+        let mut answer = json!({"id": format!("{tool}-{}", deliveries.len())});
+        if self.padding > 0 {
+            answer["padding"] = "x".repeat(self.padding).into();
+        }
         seen.insert(key, answer.clone());
         answer
     }

@@ -1,7 +1,7 @@
 //! A tool server that misbehaves on request; it speaks MCP over standard input and output, line by line.
 //!
 //! `post_comment` is an effect: each call appends its arguments to the file of `--log`. `get_page` is a read that answers with its
-//! `text`. Both take `until`, a file without which they do not answer, and `die_without`, a file that is made, whereupon the
+//! `text`. Both answer with `text` `repeat` times if that is given. Both take `until`, a file without which they do not answer, and `die_without`, a file that is made, whereupon the
 //! process dies, if it is not there yet; an effect is done before either. `--exit TEXT` writes TEXT to standard error and ends.
 
 use std::error::Error;
@@ -59,7 +59,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 fn tool(name: &str, description: &str) -> Value {
     let text = json!({"type": "string"});
     let schema = json!({
-        "type": "object", "properties": {"text": text, "until": text, "die_without": text}, "required": ["text"],
+        "type": "object", "properties": {"text": text, "repeat": {"type": "integer"}, "until": text, "die_without": text}, "required": ["text"],
         "additionalProperties": false,
     });
     json!({"name": name, "description": description, "inputSchema": schema})
@@ -81,6 +81,8 @@ fn call(params: &Value, log: &Path) -> Result<Option<String>, Box<dyn Error>> {
     if let Some(file) = file("until") {
         ua_e2e::until("the file of `until`", || file.exists());
     }
-    let text = if params["name"] == "get_page" { arguments["text"].as_str().unwrap_or_default() } else { "posted" };
-    Ok(Some(text.to_owned()))
+    let echoes = params["name"] == "get_page" || arguments["repeat"].is_u64();
+    let text = if echoes { arguments["text"].as_str().unwrap_or_default() } else { "posted" };
+    let times = arguments["repeat"].as_u64().and_then(|times| usize::try_from(times).ok()).unwrap_or(1);
+    Ok(Some(text.repeat(times)))
 }

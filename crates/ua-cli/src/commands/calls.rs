@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use ua_core::{CallStatus, Resolution};
-use ua_store::{CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store};
+use ua_store::{CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store, blobs_of, whole_reply, whole_text};
 
 use crate::args::{CallsCommand, ResolveArgs};
 use crate::error::{CliError, OK};
@@ -13,7 +13,8 @@ use crate::output::{line, print, print_json, print_table};
 pub(crate) async fn run(home: &Home, command: CallsCommand) -> Result<u8, CliError> {
     match command {
         CallsCommand::List { run, unknown, json } => list(home, run.as_deref(), unknown, json).await,
-        CallsCommand::Show { call, json } => show(home, &call, json).await,
+        CallsCommand::Show { call, full: true, json } => whole(home, &call, json).await,
+        CallsCommand::Show { call, full: false, json } => show(home, &call, json).await,
         CallsCommand::Resolve(args) => resolve(home, &args).await,
     }
 }
@@ -128,12 +129,49 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
             receipt.received_at,
             line(text, 400)
         ));
+        if blobs_of(receipt).next().is_some() {
+            out.push_str(&format!("  whole answer   ua calls show {} --full\n", call.call_id));
+        }
     }
     for event in &events {
         let from = event.from.map_or("planned", CallStatus::as_str);
         out.push_str(&format!("  event          {} {from} → {} (epoch {})\n", event.at, event.to, event.epoch));
     }
     print(&crate::output::plain(&out))?;
+    Ok(OK)
+}
+
+/// Prints the whole answer of a call, large parts included: what the model is given, or the reply as it came.
+async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
+    let store = home.open_read_only()?;
+    let call = find::call(&store, name).await?;
+    let fail = |error: &ua_store::StoreError| CliError::store("read the whole answer", error);
+    let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
+    let Some(mut receipt) = store.receipt(source).await.map_err(|e| fail(&e))? else {
+        return Err(CliError::usage(format!("call {} is {} and has no answer", call.call_id, call.status))
+            .hint(format!("`ua calls show {}` shows what is known about it", call.call_id)));
+    };
+    if json {
+        receipt.raw = whole_reply(&store, &receipt).await.map_err(|e| fail(&e))?;
+        receipt.lifted.clear();
+    }
+    let content = receipt.settlement.as_mut().and_then(|settlement| settlement.content.as_mut());
+    if let Some(content) = content
+        && let Some(blob) = content.text.blob()
+    {
+        let text = whole_text(&store, blob).await.map_err(|e| fail(&e))?;
+        content.text = content.text.filled(&text).into();
+    }
+    if json {
+        print_json(&receipt)?;
+    } else {
+        let understood = receipt.settlement.as_ref().and_then(|settlement| settlement.content.as_ref());
+        let text = match understood {
+            Some(content) => content.text.to_string(),
+            None => json!(whole_reply(&store, &receipt).await.map_err(|e| fail(&e))?).to_string(),
+        };
+        print(&format!("{}\n", crate::output::plain(&text)))?;
+    }
     Ok(OK)
 }
 

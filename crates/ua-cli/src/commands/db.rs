@@ -21,6 +21,7 @@ pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, CliError>
         DbCommand::Backup { file } => backup(home, &file),
         DbCommand::Restore { file } => restore(home, &file).await,
         DbCommand::Accept { run } => accept(home, &run).await,
+        DbCommand::Prune(args) => super::prune::run(home, &args).await,
     }
 }
 

@@ -5,6 +5,7 @@ mod calls;
 mod db;
 mod execute;
 mod job;
+mod prune;
 mod resume;
 mod runs;
 mod summary;

@@ -67,7 +67,7 @@ fn encode_block(block: &Block) -> Option<Value> {
             "input": wire_input(&tool_use.input),
         })),
         Block::ToolResult { tool_use_id, content, is_error } => {
-            let mut result = json!({"type": "tool_result", "tool_use_id": tool_use_id, "content": content});
+            let mut result = json!({"type": "tool_result", "tool_use_id": tool_use_id, "content": content.as_str()});
             if *is_error {
                 result["is_error"] = json!(true);
             }

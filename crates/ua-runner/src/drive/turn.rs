@@ -5,20 +5,21 @@ use std::time::Duration;
 use ua_core::{Block, CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role};
 use ua_gateway::{Dispatched, GatewayError, answer_for};
 use ua_ledger::LedgerError;
-use ua_llm::{ModelRequest, StreamObserver, ToolOffer, check_history};
+use ua_llm::{ModelRequest, StreamObserver, ToolOffer};
 use ua_store::{
     CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, RequestId, RequestReservation,
     TurnCommit, TurnDraft,
 };
 
 use super::{Driver, held_for, with_causes};
+use crate::compose::compose;
 use crate::error::RunError;
 use crate::machine::{Event, Guidance, OpenCall, ThinkFailure};
 use crate::watch::{Signal, Watcher};
 
 impl Driver<'_> {
     pub(super) async fn reserve(&mut self, turn: u32) -> Result<Event, RunError> {
-        check_history(&self.history).map_err(|why| RunError::History { why })?;
+        let messages = compose(&self.history, &self.run, &self.settings.system, self.ports.store.as_ref()).await?;
         let tools = self.ports.gateway.catalog().offers().map(|offer| ToolOffer {
             name: offer.name.clone(),
             description: offer.description.clone(),
@@ -27,7 +28,7 @@ impl Driver<'_> {
         let request = ModelRequest {
             model: self.settings.model.clone(),
             system: self.settings.system.clone(),
-            messages: self.history.clone(),
+            messages,
             tools: tools.collect(),
             max_output_tokens: self.settings.max_output_tokens,
             temperature_milli: self.settings.temperature_milli,

@@ -42,6 +42,21 @@ async fn every_effect_happens_once_wherever_we_die() {
 }
 
 #[tokio::test]
+async fn large_results_survive_wherever_we_die() {
+    for at in crash_points().await {
+        let scenario = Scenario::with_large_results();
+        scenario.crash(at).await;
+        let run = scenario.resume_to_the_end(Answers::Truth).await;
+        assert_eq!(run.status, RunStatus::Succeeded, "{at:?}: {:?}", run.status_detail);
+        for effect in EFFECTS {
+            assert_eq!(scenario.world.count(effect), 1, "{effect} at {at:?}");
+        }
+        scenario.check_records(&format!("{at:?}")).await;
+        scenario.check_blobs(&format!("{at:?}")).await;
+    }
+}
+
+#[tokio::test]
 async fn a_second_crash_during_the_recovery_changes_nothing() {
     let points = crash_points().await;
     // Every first crash with a handful of second ones, spread by the first one's number; together they cover the recovery.

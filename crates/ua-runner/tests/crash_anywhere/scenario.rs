@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens};
 use ua_classify::Classifier;
 use ua_core::{Block, Env, Message, Origin, RunId, RunSpec, RunStatus, Trace};
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
@@ -10,7 +11,8 @@ use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
 use ua_runner::{Conclusion, Ports, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
 use ua_store::{
-    CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord, RunStore as _, Store,
+    Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord,
+    RunStore as _, Store, whole_reply,
 };
 use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Seam, World, foreign_tool, own_tool};
 
@@ -39,8 +41,12 @@ const SCRIPT: &str = r#"{"turns": [
 const JOB: &str =
     r#"{"objective": "Do everything once.", "stop_conditions": ["email_sent_once", "final_notification_sent"]}"#;
 
+/// The bytes that each answer of a world with large results has more.
+const PADDING: usize = 1_500;
+
 pub(crate) struct Scenario {
     pub(crate) world: Arc<World>,
+    job: serde_json::Value,
     store: Arc<MemStore>,
     llm: Arc<dyn LlmProvider>,
     env: Env,
@@ -49,12 +55,27 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
+    /// The same job with answers that are kept as blobs, each of which the model has to see whole, and with a window that is too
+    /// small for all of its turns.
+    pub(crate) fn with_large_results() -> Self {
+        let mut script: serde_json::Value = serde_json::from_str(SCRIPT).unwrap();
+        for turn in script["turns"].as_array_mut().unwrap().iter_mut().skip(1) {
+            turn["expect"] = serde_json::json!({"contains": ["x".repeat(PADDING)]});
+        }
+        let mut scenario = Self::new();
+        scenario.job["settings"] = serde_json::json!({"blob_threshold_bytes": 400, "history_max_tokens": 1_500});
+        scenario.llm = Arc::new(ScriptedProvider::new(Script::parse(&script.to_string()).unwrap()));
+        scenario.world = Arc::new(Arc::into_inner(scenario.world).unwrap().padded(PADDING));
+        scenario
+    }
+
     pub(crate) fn new() -> Self {
         let own = ["write_local_file", "upload", "send_email", "notify"].map(|tool| (own_tool(tool), Honours::Keys));
         let reads = ["read_local_file", "list_directory"].map(|tool| (own_tool(tool), Honours::Nothing));
         let opaque = [(foreign_tool("forum", "post_comment"), Honours::Nothing)];
         Self {
             world: Arc::new(World::new(own.into_iter().chain(reads).chain(opaque))),
+            job: serde_json::from_str(JOB).unwrap(),
             store: Arc::new(MemStore::default()),
             llm: Arc::new(ScriptedProvider::new(Script::parse(SCRIPT).unwrap())),
             env: Env::simulated(42),
@@ -141,7 +162,7 @@ impl Scenario {
     async fn drive(&self, store: Arc<dyn Store>, plan: Arc<CrashPlan>) -> (Conclusion, RunRecord) {
         let folder = self.folder.path().join("ws");
         if self.store.run(&self.run_id).await.is_err() {
-            let spec = RunSpec::parse(JOB).unwrap();
+            let spec = RunSpec::parse(&self.job.to_string()).unwrap();
             let run = NewRun {
                 run_id: self.run_id.clone(),
                 created_at: self.env.now(),
@@ -210,7 +231,7 @@ impl Scenario {
             Block::ToolResult { tool_use_id, content, .. } if tool_use_id == call.tool_use_id => Some(content),
             Block::ToolResult { .. } | Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => None,
         });
-        told.collect::<Vec<_>>().join("\n")
+        told.map(|text| text.to_string()).collect::<Vec<_>>().join("\n")
     }
 
     /// What must hold of the records, wherever the process died: five turns, each call of each turn once, a history that a
@@ -224,5 +245,26 @@ impl Scenario {
         let history: Vec<Message> = records.messages.into_iter().map(|m| m.message).collect();
         assert_eq!(check_history(&history), Ok(()), "{at}");
         assert!(records.requests.iter().all(|request| request.status != ua_store::RequestStatus::Reserved), "{at}");
+    }
+
+    /// What must hold of large results: every result of the history is a reference, what it names is there, and receipts come back
+    /// whole. The requests were too small for all of them.
+    pub(crate) async fn check_blobs(&self, at: &str) {
+        let records = self.store.load(&self.run_id).await.unwrap();
+        let mut history = MeasuredHistory::new(estimate_tokens);
+        history.extend(records.messages.iter().map(|record| record.message.clone()));
+        assert!(history.view(Window { max_tokens: 1_500, system_tokens: 1 }).omitted > 0, "{at}");
+        let mut referred = 0;
+        for blob in records.messages.iter().flat_map(|record| record.message.blobs()) {
+            assert!(matches!(self.store.blob(blob).await.unwrap(), Blob::Here(_)), "{at}");
+            referred += 1;
+        }
+        assert!(referred >= 6, "{at}: {referred}");
+        for receipt in &records.receipts {
+            let whole = whole_reply(self.store.as_ref(), receipt).await.unwrap();
+            let is_statement = matches!(whole, ua_core::RawReply::Statement { .. });
+            assert!(is_statement || format!("{whole:?}").contains(&"x".repeat(PADDING)), "{at}");
+            assert!(format!("{receipt:?}").len() < PADDING, "{at}: the receipt holds what its blobs hold");
+        }
     }
 }

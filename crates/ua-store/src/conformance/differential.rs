@@ -1,12 +1,13 @@
 //! The same random writes for two stores: they answer alike, and their rows are equal.
 
 use ua_core::{
-    CallStatus, Entropy as _, EvidenceLevel, Message, Origin, QuestionId, Resolution, RunStatus, SeededEntropy,
-    StepStatus,
+    CallStatus, Entropy as _, EvidenceLevel, Message, Origin, QuestionId, RawReply, Resolution, RunStatus,
+    SeededEntropy, Settlement, StepStatus, ToolContent,
 };
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{Scene, cancel};
+use crate::blob_store::BlobPrune;
 use crate::commit::{AttemptEnd, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::record::{Choice, QuestionStatus, ReplayStatus, RequestStatus, RunLease, RunRecords};
 use crate::{Durability, Store};
@@ -35,6 +36,9 @@ pub async fn agree(model: &dyn Store, other: &dyn Store, seed: u64, writes: u32)
         assert_eq!(ours, theirs, "seed {seed}, write {number}: {write:?}");
     }
     same_reads(model, other, seed).await;
+    let look = BlobPrune { used_before: Some(at(99_999)), max_bytes: Some(1), dry_run: true, at: at(1) };
+    let (ours, theirs) = (model.prune_blobs(look.clone()).await, other.prune_blobs(look).await);
+    assert_eq!(ours.unwrap(), theirs.unwrap(), "seed {seed}");
     accepted
 }
 
@@ -159,8 +163,19 @@ fn end(dice: &Dice) -> AttemptEnd {
         0 => AttemptEnd::NotSent { why: "refused".to_owned() },
         1 => AttemptEnd::Lost { why: "cut".to_owned() },
         2 => AttemptEnd::Replied { raw: samples::raw(), settlement: None },
-        _ => AttemptEnd::Replied { raw: samples::raw(), settlement },
+        3 => AttemptEnd::Replied { raw: samples::raw(), settlement },
+        _ => large_reply(settlement),
     }
+}
+
+/// A reply that is kept as a blob, one of a few.
+fn large_reply(mut settlement: Option<Settlement>) -> AttemptEnd {
+    let text = format!("{settlement:?} {}", "x".repeat(20_000));
+    let raw = RawReply::ToolResult { result: serde_json::json!({"content": [{"type": "text", "text": text}]}) };
+    if let Some(settlement) = &mut settlement {
+        settlement.content = Some(ToolContent { text: text.into(), is_error: false });
+    }
+    AttemptEnd::Replied { raw, settlement }
 }
 
 fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use ua_core::{CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp};
+use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp};
 
+use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
     CallCancel, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd,
     SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft, UnknownResolution,
@@ -14,7 +15,7 @@ use crate::record::{
     AttemptRecord, CallRecord, EventRecord, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus,
     RequestId, RunLease, RunRecord, RunRecords, StepRecord,
 };
-use crate::{Durability, LedgerStore, RunStore, Store};
+use crate::{BlobStore, Durability, LedgerStore, RunStore, Store};
 
 /// Passes everything on to a store, and loses the answer of one write when it is told to.
 pub struct LoseAnswers<'s> {
@@ -254,5 +255,16 @@ impl LedgerStore for LoseAnswers<'_> {
 
     async fn events(&self, call: &CallId) -> Result<Vec<EventRecord>, StoreError> {
         self.store.events(call).await
+    }
+}
+
+#[async_trait]
+impl BlobStore for LoseAnswers<'_> {
+    async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
+        self.store.blob(blob).await
+    }
+
+    async fn prune_blobs(&self, prune: BlobPrune) -> Result<BlobPruned, StoreError> {
+        self.answered(self.store.prune_blobs(prune).await)
     }
 }

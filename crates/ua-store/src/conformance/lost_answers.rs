@@ -4,10 +4,11 @@ use ua_core::{CallStatus, EvidenceLevel, Message, Origin, RunStatus, StepStatus}
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{LoseAnswers, Scene, cancel};
+use crate::blob_store::BlobPrune;
 use crate::commit::{AttemptEnd, RequestEnd, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{Choice, ReplayStatus, RunLease, RunRecords};
-use crate::{Durability, LedgerStore, RunStore, Store};
+use crate::{BlobStore, Durability, LedgerStore, RunStore, Store};
 
 /// One write, its answer lost; then the same write again. The second changes nothing.
 macro_rules! twice {
@@ -85,6 +86,8 @@ pub async fn a_repeated_write_changes_nothing(store: &dyn Store) {
     twice!(lossy, records(), lossy.close_step(&lease, samples::step_end(step, StepStatus::Succeeded)));
     twice!(lossy, records(), lossy.request_cancel(&id, "enough", at(65)));
     twice!(lossy, records(), lossy.end_run(&lease, samples::run_end(RunStatus::Cancelled)));
+    let prune = || BlobPrune { used_before: None, max_bytes: Some(0), dry_run: false, at: at(99) };
+    twice!(lossy, records(), lossy.prune_blobs(prune()));
     assert_eq!(records().await.unwrap().messages.len(), 5);
 
     // The wrapper itself loses nothing it was not told to lose.

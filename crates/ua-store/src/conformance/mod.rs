@@ -10,6 +10,7 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a broken promise is a panic, as in any test")]
 
+pub mod blobs;
 pub mod calls;
 mod differential;
 mod lose_answers;
@@ -108,6 +109,12 @@ macro_rules! conformance_tests {
             questions::an_answer_is_one_of_the_choices_and_given_once,
             questions::a_closed_question_is_not_asked_any_more,
             questions::a_resolution_closes_its_question,
+            blobs::a_large_answer_is_stored_once_and_comes_back_whole,
+            blobs::whatever_stores_a_large_answer_refers_to_it,
+            blobs::a_message_refers_only_to_what_is_there,
+            blobs::a_refused_answer_leaves_no_blob,
+            blobs::a_prune_never_touches_what_an_unfinished_lineage_refers_to,
+            blobs::a_pruned_blob_comes_back_with_its_content,
             lost_answers::a_repeated_write_changes_nothing,
         );
     };

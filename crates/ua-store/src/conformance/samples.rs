@@ -203,7 +203,7 @@ pub fn checkpoint(id: &str, step: &str) -> NewCheckpoint {
 
 /// A turn's commit, with one result message.
 pub fn commit(step: &str, turn: u32, checkpoint_name: &str) -> TurnCommit {
-    let result = Block::ToolResult { tool_use_id: format!("toolu_{turn}"), content: "ok".to_owned(), is_error: false };
+    let result = Block::ToolResult { tool_use_id: format!("toolu_{turn}"), content: "ok".into(), is_error: false };
     TurnCommit {
         turn,
         messages: vec![Message { role: ua_core::Role::User, origin: Origin::Tools, blocks: vec![result] }],
@@ -254,7 +254,7 @@ pub fn settlement(status: CallStatus) -> Settlement {
     let failed = status != CallStatus::Succeeded;
     Settlement {
         status,
-        content: Some(ToolContent { text: "sent".to_owned(), is_error: failed }),
+        content: Some(ToolContent { text: "sent".into(), is_error: failed }),
         external_correlation_id: (!failed).then(|| "msg_1".to_owned()),
         possible_effect: None,
         error_code: failed.then(|| "tool_error".to_owned()),

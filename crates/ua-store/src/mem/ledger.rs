@@ -48,9 +48,11 @@ impl LedgerStore for MemStore {
 
     async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {
         let mut model = self.model();
+        let threshold = model.leased_run(lease)?.spec.settings.blob_threshold_bytes;
         let call = leased_call(&model, lease, &settle.call_id)?;
         let attempt = model.current_attempt(&call);
-        let settled = rules::call_settled(call, attempt, settle.attempt, settle.end, settle.at)?;
+        let settled = rules::call_settled(call, attempt, settle.attempt, settle.end, threshold, settle.at)?;
+        model.put_blobs(&lease.run_id, settled.blobs, settle.at);
         model.put_call(settled.call.clone(), lease.epoch);
         model.put_attempt(settled.attempt);
         model.receipts.extend(settled.receipt);
@@ -66,9 +68,11 @@ impl LedgerStore for MemStore {
         at: Timestamp,
     ) -> Result<CallRecord, StoreError> {
         let mut model = self.model();
+        let threshold = model.leased_run(lease)?.spec.settings.blob_threshold_bytes;
         let call = leased_call(&model, lease, call)?;
         let newest = model.receipts_of(&call.call_id).last().cloned();
-        let (call, receipt) = rules::receipt_interpreted(call, newest, settlement, at)?;
+        let (call, receipt, blob) = rules::receipt_interpreted(call, newest, settlement, threshold, at)?;
+        model.put_blobs(&lease.run_id, blob, at);
         model.put_call(call.clone(), lease.epoch);
         model.fill_newest_receipt(receipt);
         Ok(call)
@@ -129,20 +133,22 @@ impl LedgerStore for MemStore {
         at: Timestamp,
     ) -> Result<CallRecord, StoreError> {
         let mut model = self.model();
+        let threshold = model.leased_run(lease)?.spec.settings.blob_threshold_bytes;
         let call = leased_call(&model, lease, call)?;
         let question = question.map(|question| model.question(question)).transpose()?;
         if let Some(question) = &question {
             rules::question_for_call(question, &call.call_id)?;
         }
-        let (call, receipt) = match resolution {
+        let (call, receipt, blobs) = match resolution {
             UnknownResolution::Happened { raw, settlement, evidence } => {
-                let (call, receipt) = rules::call_vouched_for(call, raw, settlement, evidence, at)?;
-                (call, Some(receipt))
+                let (call, receipt, blobs) = rules::call_vouched_for(call, raw, settlement, evidence, threshold, at)?;
+                (call, Some(receipt), blobs)
             }
-            UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None),
+            UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None, Vec::new()),
         };
         let closed = question.map(|question| rules::question_closed(question, &lease.run_id, at)).transpose()?;
         model.put_call(call.clone(), lease.epoch);
+        model.put_blobs(&lease.run_id, blobs, at);
         model.receipts.extend(receipt);
         if let Some(question) = closed {
             model.put_question(question);

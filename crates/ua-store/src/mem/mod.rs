@@ -3,6 +3,7 @@
 //! It is the reference that the conformance suite compares other stores with, and what tests of other crates run on.
 //! A write looks rows up, applies a rule and stores what the rule returns; nothing is stored before everything is checked.
 
+mod blobs;
 mod ledger;
 mod model;
 
@@ -203,10 +204,14 @@ impl RunStore for MemStore {
             last_seq: model.last_seq(&run.run_id),
         };
         let committed = rules::turn_committed(run, context, commit)?;
+        committed.messages.iter().try_for_each(|record| model.check_blobs(record.message.blobs()))?;
         model.push_checkpoint(committed.checkpoint)?;
         model.put_turn(committed.turn);
         model.put_step(committed.step);
         let run_id = &committed.run.run_id;
+        for record in &committed.messages {
+            model.refer(run_id, record.message.blobs());
+        }
         model.messages.extend(committed.messages.into_iter().map(|message| (run_id.clone(), message)));
         model.put_run(committed.run.clone());
         Ok(committed.run)
@@ -218,6 +223,10 @@ impl RunStore for MemStore {
         let is_open = model.open_turn(&run.run_id).is_some();
         let tail: Vec<MessageRecord> = model.messages_of(&run.run_id).cloned().collect();
         let notes = rules::notes_appended(&run, is_open, &tail, messages, at)?;
+        notes.iter().try_for_each(|record| model.check_blobs(record.message.blobs()))?;
+        for record in &notes {
+            model.refer(&run.run_id, record.message.blobs());
+        }
         model.messages.extend(notes.into_iter().map(|message| (run.run_id.clone(), message)));
         Ok(())
     }

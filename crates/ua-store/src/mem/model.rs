@@ -1,7 +1,10 @@
 //! The model's rows and how they are found.
 
-use ua_core::{CallId, QuestionId, RunId, StepId};
+use std::collections::BTreeSet;
 
+use ua_core::{BlobId, CallId, QuestionId, RunId, StepId};
+
+use super::blobs::StoredBlob;
 use crate::error::{RowRef, StoreError};
 use crate::record::{
     AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RequestId,
@@ -23,6 +26,8 @@ pub(super) struct Model {
     pub(super) questions: Vec<QuestionRecord>,
     pub(super) checkpoints: Vec<CheckpointRecord>,
     pub(super) requests: Vec<(RunId, RequestRecord)>,
+    pub(super) blobs: Vec<StoredBlob>,
+    pub(super) blob_refs: BTreeSet<(RunId, BlobId)>,
 }
 
 /// Replaces the row that `is_it` finds, or appends `row`.

@@ -1,11 +1,14 @@
 //! Tool calls: what a start, an answer, a loss or a person's word makes of them.
 
+use std::collections::BTreeMap;
+
 use ua_core::{CallEvent, CallStatus, EvidenceLevel, IdempotencyKey, RawReply, Resolution, Settlement, Timestamp};
 
 use super::question::{question_closed, question_for_call};
 use super::{conflict, not_found};
 use crate::commit::{AttemptEnd, CallCancel, StartAttempt};
 use crate::error::StoreError;
+use crate::lifted::{NewBlob, lift, offload};
 use crate::record::{
     AttemptRecord, CallRecord, Choice, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, RunRecord,
 };
@@ -113,14 +116,18 @@ pub struct Settled {
     pub attempt: AttemptRecord,
     /// What came back.
     pub receipt: Option<ReceiptRecord>,
+    /// What of it is kept as blobs.
+    pub blobs: Vec<NewBlob>,
 }
 
-/// The end of the running attempt. `stored` is the attempt of that number; one whose reply is stored has ended already.
+/// The end of the running attempt. `stored` is the attempt of that number; one whose reply is stored has ended already. What is over
+/// `threshold` bytes becomes a blob.
 pub fn call_settled(
     call: CallRecord,
     stored: Option<AttemptRecord>,
     attempt: u32,
     end: AttemptEnd,
+    threshold: u64,
     at: Timestamp,
 ) -> Result<Settled, StoreError> {
     if call.status != CallStatus::Running || call.attempt != attempt {
@@ -131,6 +138,7 @@ pub fn call_settled(
     let mut stored =
         stored.ok_or_else(|| conflict("tool_calls", &call.call_id, "the reply of this attempt is stored already"))?;
     stored.ended_at = Some(at);
+    let mut blobs = Vec::new();
     let (call, outcome, detail, receipt) = match end {
         AttemptEnd::NotSent { why } => {
             (failing(moved(call, CallEvent::FailedDefinitely, at)?, "not_sent", &why), "not_sent", Some(why), None)
@@ -145,13 +153,28 @@ pub fn call_settled(
                 None => CallRecord { updated_at: at, ..call },
             };
             let evidence = EvidenceLevel::Reported;
-            let receipt = ReceiptRecord { call_id, attempt, received_at: at, raw, settlement, evidence };
+            let lifted = BTreeMap::new();
+            let whole = ReceiptRecord { call_id, attempt, received_at: at, raw, lifted, settlement, evidence };
+            let (receipt, new) = by_reference(whole, threshold);
+            blobs = new;
             (call, "replied", None, Some(receipt))
         }
     };
     stored.outcome = Some(outcome.to_owned());
     stored.detail = detail;
-    Ok(Settled { call, attempt: stored, receipt })
+    Ok(Settled { call, attempt: stored, receipt, blobs })
+}
+
+/// The receipt with what is large in it taken out.
+fn by_reference(mut receipt: ReceiptRecord, threshold: u64) -> (ReceiptRecord, Vec<NewBlob>) {
+    let (lifted, mut blobs) = lift(&mut receipt.raw, threshold);
+    receipt.lifted = lifted;
+    blobs.extend(receipt.settlement.as_mut().and_then(|settlement| understood_by_reference(settlement, threshold)));
+    (receipt, blobs)
+}
+
+fn understood_by_reference(settlement: &mut Settlement, threshold: u64) -> Option<NewBlob> {
+    settlement.content.as_mut().and_then(|content| offload(&mut content.text, threshold))
 }
 
 fn failing(mut call: CallRecord, code: &str, why: &str) -> CallRecord {
@@ -178,13 +201,14 @@ fn understood(call: CallRecord, settlement: &Settlement, at: Timestamp) -> Resul
     Ok(call)
 }
 
-/// The call and its newest receipt, once the receipt's meaning is known.
+/// The call and its newest receipt, once the receipt's meaning is known, and what of that is kept as a blob.
 pub fn receipt_interpreted(
     call: CallRecord,
     receipt: Option<ReceiptRecord>,
-    settlement: Settlement,
+    mut settlement: Settlement,
+    threshold: u64,
     at: Timestamp,
-) -> Result<(CallRecord, ReceiptRecord), StoreError> {
+) -> Result<(CallRecord, ReceiptRecord, Option<NewBlob>), StoreError> {
     let mut receipt = receipt.ok_or_else(|| not_found("tool_receipts", &call.call_id))?;
     if receipt.settlement.is_some() {
         return Err(conflict(
@@ -194,8 +218,9 @@ pub fn receipt_interpreted(
         ));
     }
     let call = understood(call, &settlement, at)?;
+    let blob = understood_by_reference(&mut settlement, threshold);
     receipt.settlement = Some(settlement);
-    Ok((call, receipt))
+    Ok((call, receipt, blob))
 }
 
 /// The call, answered by the receipt of `from`: a call of its lineage that succeeded under the same key.
@@ -236,12 +261,12 @@ pub fn call_lost(
     if call.status != CallStatus::Running || attempt.ended_at.is_some() {
         return None;
     }
-    let settled =
-        call_settled(call.clone(), Some(attempt.clone()), call.attempt, AttemptEnd::Lost { why: why.to_owned() }, at);
+    let end = AttemptEnd::Lost { why: why.to_owned() };
+    let settled = call_settled(call.clone(), Some(attempt.clone()), call.attempt, end, u64::MAX, at);
     settled.ok().map(|settled| (settled.call, settled.attempt))
 }
 
-/// An `unknown` call for which there is evidence, and that evidence as a receipt.
+/// An `unknown` call for which there is evidence, that evidence as a receipt, and what of it is kept as blobs.
 ///
 /// The receipt belongs to the attempt that was lost. When that attempt has a receipt (a reply that left the outcome open),
 /// the evidence is a second, newer one of the same attempt: attempts keep their meaning, one number per dispatch.
@@ -250,8 +275,9 @@ pub fn call_vouched_for(
     raw: RawReply,
     settlement: Settlement,
     evidence: EvidenceLevel,
+    threshold: u64,
     at: Timestamp,
-) -> Result<(CallRecord, ReceiptRecord), StoreError> {
+) -> Result<(CallRecord, ReceiptRecord, Vec<NewBlob>), StoreError> {
     check_unknown(&call)?;
     if settlement.status != CallStatus::Succeeded {
         return Err(conflict(
@@ -263,7 +289,10 @@ pub fn call_vouched_for(
     let mut call = understood(call, &settlement, at)?;
     call.resolution = Some(Resolution::Happened);
     let (call_id, attempt) = (call.call_id.clone(), call.attempt);
-    Ok((call, ReceiptRecord { call_id, attempt, received_at: at, raw, settlement: Some(settlement), evidence }))
+    let (lifted, settlement) = (BTreeMap::new(), Some(settlement));
+    let whole = ReceiptRecord { call_id, attempt, received_at: at, raw, lifted, settlement, evidence };
+    let (receipt, blobs) = by_reference(whole, threshold);
+    Ok((call, receipt, blobs))
 }
 
 /// An `unknown` call that a person gave up on; it stays `unknown`.

@@ -7,6 +7,7 @@
 //! Invariants: a stale epoch changes nothing; a call moves only along [`CallStatus::on`](ua_core::CallStatus::on); a turn
 //! is committed once, by number. Proved by: `conformance`.
 
+mod blob;
 mod call;
 mod question;
 mod run;
@@ -16,6 +17,7 @@ use std::fmt;
 
 use crate::error::{RowRef, StoreError};
 
+pub use blob::{blob_read, blobs_pruned};
 pub use call::{
     Settled, StartContext, Started, call_cancelled, call_deduplicated, call_lost, call_settled, call_skipped,
     call_started, call_vouched_for, owned_call, receipt_interpreted, replay_noted,

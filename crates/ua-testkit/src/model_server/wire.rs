@@ -146,7 +146,11 @@ fn decode_block(mut block: Value) -> Result<Block, String> {
         }
         Some("tool_result") => {
             let WireResult { tool_use_id, content, is_error } = serde_json::from_value(block).map_err(unreadable)?;
-            Ok(Block::ToolResult { tool_use_id, content: content.map(Text::joined).unwrap_or_default(), is_error })
+            Ok(Block::ToolResult {
+                tool_use_id,
+                content: content.map(Text::joined).unwrap_or_default().into(),
+                is_error,
+            })
         }
         Some("thinking" | "redacted_thinking") => {
             if block.get("cache_control").is_some() {

@@ -1,0 +1,74 @@
+//! `ua db prune`: let go of large results that only finished runs refer to.
+
+use std::time::Duration;
+
+use serde_json::json;
+use ua_core::Timestamp;
+use ua_store::{BlobPrune, BlobPruned, BlobStore};
+
+use crate::args::PruneArgs;
+use crate::error::{CliError, OK};
+use crate::home::Home;
+use crate::output::{print, print_json};
+
+/// How long what finished runs refer to is kept, when nobody says otherwise.
+const KEPT_FOR: Duration = Duration::from_hours(30 * 24);
+
+pub(crate) async fn run(home: &Home, args: &PruneArgs) -> Result<u8, CliError> {
+    let now = ua_core::system::env().now();
+    let older_than = args.older_than.or(args.max_bytes.is_none().then_some(KEPT_FOR));
+    let prune = BlobPrune {
+        used_before: older_than.map(|span| before(now, span)),
+        max_bytes: args.max_bytes,
+        dry_run: args.dry_run,
+        at: now,
+    };
+    // Looked at read-only first, which also refuses to make a database where there is none.
+    let look = home.open_read_only()?;
+    let fail = |error: &ua_store::StoreError| CliError::store("prune large results", error);
+    let mut pruned = look.prune_blobs(BlobPrune { dry_run: true, ..prune.clone() }).await.map_err(|e| fail(&e))?;
+    crate::home::close(look);
+    if !args.dry_run && !pruned.freed.is_empty() {
+        let store = home.open()?;
+        pruned = store.prune_blobs(prune.clone()).await.map_err(|e| fail(&e))?;
+        crate::home::close(store);
+    }
+    if args.json {
+        print_json(&as_json(&pruned, &prune))?;
+    } else {
+        print(&in_words(&pruned, &prune))?;
+    }
+    Ok(OK)
+}
+
+fn before(now: Timestamp, span: Duration) -> Timestamp {
+    let millis = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now.as_millis().saturating_sub(millis))
+}
+
+/// The stable JSON of a prune.
+fn as_json(pruned: &BlobPruned, prune: &BlobPrune) -> serde_json::Value {
+    let freed = pruned.freed.iter().map(|blob| json!({"blob_id": blob.blob_id, "size_bytes": blob.size}));
+    json!({
+        "dry_run": prune.dry_run, "used_before": prune.used_before, "max_bytes": prune.max_bytes,
+        "freed": freed.collect::<Vec<_>>(), "freed_bytes": pruned.freed_bytes(),
+        "kept": pruned.kept, "kept_bytes": pruned.kept_bytes, "live": pruned.live, "live_bytes": pruned.live_bytes,
+    })
+}
+
+fn in_words(pruned: &BlobPruned, prune: &BlobPrune) -> String {
+    let verb = if prune.dry_run { "would free" } else { "freed" };
+    let mut out = String::new();
+    for blob in &pruned.freed {
+        out.push_str(&format!("  {} {} bytes\n", blob.blob_id, blob.size));
+    }
+    out.push_str(&format!("{verb} {} large result(s), {} bytes\n", pruned.freed.len(), pruned.freed_bytes()));
+    out.push_str(&format!(
+        "kept {}, {} bytes; {} of them, {} bytes, belong to runs that are not finished\n",
+        pruned.kept, pruned.kept_bytes, pruned.live, pruned.live_bytes
+    ));
+    if let Some(max) = prune.max_bytes.filter(|max| pruned.kept_bytes > *max) {
+        out.push_str(&format!("that is more than {max} bytes: what unfinished runs refer to is never let go\n"));
+    }
+    out
+}

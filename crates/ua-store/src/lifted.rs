@@ -1,0 +1,237 @@
+//! Taking large parts out of a reply, and putting them back.
+//!
+//! Granular Execution PRD §8.1. What a tool answered is stored once: strings over the threshold, and lists or objects that are still
+//! over twice of it without them, become blobs. In the reply a marker stands in their place, and a map from JSON pointers to references,
+//! stored beside the reply, says which markers are real. The text that the model is given mostly is one of these strings, and so
+//! the same blob.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ua_core::{BlobRef, RawReply, ToolText};
+
+use crate::blob_store::{Blob, BlobStore};
+use crate::error::{RowRef, StoreError};
+use crate::record::ReceiptRecord;
+
+/// Beyond this depth nothing is lifted, so that what is lifted can be read back by any JSON reader.
+const MAX_DEPTH: usize = 100;
+
+/// A text that is to be stored as a blob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewBlob {
+    /// Its name and size.
+    pub blob: BlobRef,
+    /// The text.
+    pub content: String,
+}
+
+impl NewBlob {
+    /// Names `content`.
+    pub fn new(content: String) -> Self {
+        Self { blob: BlobRef::of(&content), content }
+    }
+}
+
+/// A part of a reply that is kept as a blob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifted {
+    /// Which blob.
+    #[serde(flatten)]
+    pub blob: BlobRef,
+    /// Whether the blob holds the JSON of the part; otherwise it is the string itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_json: bool,
+}
+
+/// Takes a text over `threshold` bytes out of its place. One that refers to a blob already is left as it is.
+pub(crate) fn offload(text: &mut ToolText, threshold: u64) -> Option<NewBlob> {
+    if text.blob().is_some() || text.len() as u64 <= threshold {
+        return None;
+    }
+    let blob = NewBlob::new(text.as_str().to_owned());
+    *text = ToolText::by_reference(blob.blob.clone());
+    Some(blob)
+}
+
+/// Takes what is over `threshold` bytes out of a reply.
+pub(crate) fn lift(raw: &mut RawReply, threshold: u64) -> (BTreeMap<String, Lifted>, Vec<NewBlob>) {
+    let mut lifting = Lifting { threshold, lifted: BTreeMap::new(), blobs: Vec::new() };
+    match raw {
+        RawReply::ToolResult { result } => {
+            lifting.value(result, "", 0);
+        }
+        RawReply::RpcError { message: text, .. } | RawReply::HttpStatus { body: text, .. } => lifting.string(text, ""),
+        RawReply::Statement { .. } => {}
+    }
+    (lifting.lifted, lifting.blobs)
+}
+
+struct Lifting {
+    threshold: u64,
+    lifted: BTreeMap<String, Lifted>,
+    blobs: Vec<NewBlob>,
+}
+
+/// What remains of a value: its bytes as JSON, roughly, and its depth.
+struct Rest {
+    bytes: u64,
+    depth: usize,
+}
+
+impl Lifting {
+    fn string(&mut self, text: &mut String, pointer: &str) {
+        if text.len() as u64 > self.threshold {
+            *text = self.take(NewBlob::new(std::mem::take(text)), pointer, false);
+        }
+    }
+
+    fn take(&mut self, blob: NewBlob, pointer: &str, is_json: bool) -> String {
+        let marker = blob.blob.marker();
+        self.lifted.insert(pointer.to_owned(), Lifted { blob: blob.blob.clone(), is_json });
+        self.blobs.push(blob);
+        marker
+    }
+
+    fn value(&mut self, value: &mut Value, pointer: &str, depth: usize) -> Rest {
+        let mut rest = Rest { bytes: 8, depth: 0 };
+        let mut add = |inner: Rest, name: usize| {
+            rest.bytes += inner.bytes + name as u64 + 4;
+            rest.depth = rest.depth.max(inner.depth + 1);
+        };
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => return rest,
+            Value::String(text) => {
+                self.string(text, pointer);
+                return Rest { bytes: text.len() as u64 + 2, depth: 0 };
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    add(self.value(item, &format!("{pointer}/{index}"), depth + 1), 0);
+                }
+            }
+            Value::Object(map) => {
+                for (name, item) in map {
+                    let escaped = name.replace('~', "~0").replace('/', "~1");
+                    add(self.value(item, &format!("{pointer}/{escaped}"), depth + 1), name.len());
+                }
+            }
+        }
+        // The reply itself and its list of content stay readable where they are.
+        if depth > 0 && rest.bytes > self.threshold.saturating_mul(2) && rest.depth + depth < MAX_DEPTH {
+            let marker = self.take(NewBlob::new(value.to_string()), pointer, true);
+            rest = Rest { bytes: marker.len() as u64 + 2, depth: 0 };
+            *value = Value::String(marker);
+        }
+        rest
+    }
+}
+
+/// The blobs that a receipt refers to.
+pub fn blobs_of(receipt: &ReceiptRecord) -> impl Iterator<Item = &BlobRef> {
+    let content = receipt.settlement.as_ref().and_then(|settlement| settlement.content.as_ref());
+    receipt.lifted.values().map(|lifted| &lifted.blob).chain(content.and_then(|content| content.text.blob()))
+}
+
+/// The reply of a receipt as it came, with everything that was taken out of it back in its place.
+///
+/// # Errors
+/// `Corrupt`, naming the blob, when one of them is gone or is not what was stored; `Unavailable` when the store cannot be read.
+pub async fn whole_reply(blobs: &dyn BlobStore, receipt: &ReceiptRecord) -> Result<RawReply, StoreError> {
+    let mut raw = receipt.raw.clone();
+    // An outer part comes before what lies in it: its pointer is the beginning of theirs.
+    for (pointer, lifted) in &receipt.lifted {
+        let text = whole_text(blobs, &lifted.blob).await?;
+        let corrupt = |why: String| StoreError::Corrupt { row: RowRef::new("blobs", &lifted.blob.blob_id), why };
+        match &mut raw {
+            RawReply::ToolResult { result } => {
+                let place = result
+                    .pointer_mut(pointer)
+                    .ok_or_else(|| corrupt(format!("the reply has no place {pointer:?} for it")))?;
+                *place = if lifted.is_json {
+                    serde_json::from_str(&text).map_err(|error| corrupt(format!("it is no JSON: {error}")))?
+                } else {
+                    Value::String(text)
+                };
+            }
+            RawReply::RpcError { message: place, .. } | RawReply::HttpStatus { body: place, .. } => *place = text,
+            RawReply::Statement { .. } => return Err(corrupt("a statement has no place for it".to_owned())),
+        }
+    }
+    Ok(raw)
+}
+
+/// The text that a reference names.
+///
+/// # Errors
+/// As [`whole_reply`].
+pub async fn whole_text(blobs: &dyn BlobStore, blob: &BlobRef) -> Result<String, StoreError> {
+    let why = match blobs.blob(blob).await? {
+        Blob::Here(text) => return Ok(text),
+        Blob::Missing { pruned_at: Some(at) } => format!("its content was pruned at {at}"),
+        Blob::Missing { pruned_at: None } => "its content is not there".to_owned(),
+        Blob::Corrupt { why } => why,
+    };
+    Err(StoreError::Corrupt { row: RowRef::new("blobs", &blob.blob_id), why })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Puts back what was lifted, from the blobs themselves.
+    fn restored(raw: &RawReply, lifted: &BTreeMap<String, Lifted>, blobs: &[NewBlob]) -> Value {
+        let RawReply::ToolResult { result } = raw else { panic!("{raw:?}") };
+        let mut result = result.clone();
+        for (pointer, part) in lifted {
+            let content = &blobs.iter().find(|new| new.blob == part.blob).unwrap().content;
+            *result.pointer_mut(pointer).unwrap() =
+                if part.is_json { serde_json::from_str(content).unwrap() } else { Value::String(content.clone()) };
+        }
+        result
+    }
+
+    #[test]
+    fn what_is_large_is_lifted_once_and_can_be_put_back() {
+        let large = "é".repeat(300);
+        let many: Vec<Value> = (0..200).map(|n| json!({"n": n, "a/b~c": "short"})).collect();
+        let cases = [
+            (json!({"content": [{"type": "text", "text": "small"}]}), 0),
+            (json!({"content": [{"type": "text", "text": large}]}), 1),
+            (json!({"content": [{"type": "text", "text": large}, {"type": "text", "text": large}]}), 2),
+            (json!({"content": [], "structuredContent": {"rows": many}}), 1),
+            (json!({"content": [], "structuredContent": {"a/b": [large], "rows": many}}), 2),
+            (json!({"text": BlobRef::of(&large).marker()}), 0),
+        ];
+        for (result, parts) in cases {
+            let mut raw = RawReply::ToolResult { result: result.clone() };
+            let (lifted, blobs) = lift(&mut raw, 500);
+            assert_eq!(lifted.len(), parts, "{lifted:?}");
+            assert_eq!(restored(&raw, &lifted, &blobs), result);
+            let RawReply::ToolResult { result: rest } = &raw else { unreachable!() };
+            assert!(rest.to_string().len() < 1_200 || parts == 0, "{rest}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_lifted_that_could_not_be_read_back() {
+        let mut deep = json!("x".repeat(300));
+        for _ in 0..150 {
+            deep = json!([deep, "y".repeat(200)]);
+        }
+        let mut raw = RawReply::ToolResult { result: deep.clone() };
+        let (lifted, blobs) = lift(&mut raw, 250);
+        assert_eq!(restored(&raw, &lifted, &blobs), deep);
+    }
+
+    #[test]
+    fn errors_and_bodies_are_lifted_too() {
+        let mut raw = RawReply::HttpStatus { status: 502, body: "x".repeat(300) };
+        let (lifted, blobs) = lift(&mut raw, 256);
+        assert_eq!((lifted.len(), blobs[0].content.len()), (1, 300));
+        assert_eq!(raw, RawReply::HttpStatus { status: 502, body: blobs[0].blob.marker() });
+    }
+}
