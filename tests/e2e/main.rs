@@ -3,8 +3,9 @@
 
 mod bad_input;
 mod bad_storage;
-mod database;
 mod blobs;
+mod database;
+mod enforcement;
 mod inspect;
 mod interrupt;
 mod job;

@@ -387,7 +387,8 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     let spec = &run.spec;
     let classifier = Arc::new(launch.classifier()?);
     let rules = Rules::of(spec).map_err(CliError::usage)?;
-    let catalog = Catalog::new(specs, &classifier, &rules).map_err(|e| CliError::usage(chain(&e)))?;
+    let catalog = Catalog::new(specs, &classifier, &rules)
+        .map_err(|e| CliError::usage(chain(&e)).hint("nothing was sent; correct it, then `ua resume last`"))?;
     let config = LedgerConfig {
         no_duplicate_external_actions: spec.constraints.no_duplicate_external_actions,
         max_retries: spec.budgets.max_retries_per_tool_call,

@@ -296,11 +296,18 @@ pub struct Settings {
     pub history_max_tokens: u64,
     /// Go on when the blob of a call that may be repeated is gone, with a note in its place; otherwise the run stops there.
     pub degraded_replay: bool,
+    /// Every tool that does harm when repeated has to take an idempotency key; a job with one that cannot does not start.
+    pub enforce_idempotency: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { blob_threshold_bytes: 20_000, history_max_tokens: 128_000, degraded_replay: false }
+        Self {
+            blob_threshold_bytes: 20_000,
+            history_max_tokens: 128_000,
+            degraded_replay: false,
+            enforce_idempotency: false,
+        }
     }
 }
 
@@ -450,7 +457,12 @@ const FIELDS: &Known = &Known(&[
     ),
     (
         "settings",
-        Some(&Known(&[("blob_threshold_bytes", None), ("history_max_tokens", None), ("degraded_replay", None)])),
+        Some(&Known(&[
+            ("blob_threshold_bytes", None),
+            ("history_max_tokens", None),
+            ("degraded_replay", None),
+            ("enforce_idempotency", None),
+        ])),
     ),
     ("policies", None),
     ("job_key", None),

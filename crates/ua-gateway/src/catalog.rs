@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use ua_classify::{Classifier, without_key_argument};
-use ua_core::{CallPolicy, Sha256, ToolSpec};
+use ua_core::{Sha256, ToolSpec};
 
+use crate::enforce::{self, enforced};
 use crate::error::GatewayError;
 use crate::guardrail::Rules;
 
@@ -39,8 +40,11 @@ impl Catalog {
         let mut entries = BTreeMap::new();
         for spec in specs {
             let raw = spec.name.raw.clone();
-            let policy = classifier.classify(&spec, None);
-            check_key_channel(&spec, &policy)?;
+            let policy = enforced(classifier.classify(&spec, None), rules.enforces_keys());
+            let denied = rules.denies(&spec.name, &policy);
+            if denied.is_none() {
+                enforce::check(&spec, &policy)?;
+            }
             let input_schema = match &policy.key_channel {
                 Some(channel) => without_key_argument(&spec.input_schema, channel),
                 None => spec.input_schema.clone(),
@@ -53,8 +57,7 @@ impl Catalog {
                 );
             }
             let offer = Offer { name: raw.clone(), description: spec.description.clone(), input_schema };
-            let entry =
-                Entry { digest: spec.digest(), denied: rules.denies(&spec.name, &policy), offer, validator, spec };
+            let entry = Entry { digest: spec.digest(), denied, offer, validator, spec };
             if entries.insert(raw.clone(), entry).is_some() {
                 return Err(GatewayError::Configuration {
                     tool: raw,
@@ -91,19 +94,4 @@ impl Catalog {
         scored.sort_by(|a, b| b.0.total_cmp(&a.0));
         scored.into_iter().take(2).filter(|(score, _)| *score > 0.8).map(|(_, name)| name).collect()
     }
-}
-
-/// A tool that insists on a key must be able to receive one (Granular Execution PRD §7).
-fn check_key_channel(spec: &ToolSpec, policy: &CallPolicy) -> Result<(), GatewayError> {
-    if policy.requires_idempotency_key && policy.key_channel.is_none() {
-        return Err(GatewayError::Configuration {
-            tool: spec.name.raw.clone(),
-            why: format!(
-                "the policy `{}` requires an idempotency key, but the tool has no way to receive one; give the rule a `key_channel` \
-                 (\"meta\", {{ argument = \"…\" }} or {{ header = \"…\" }}) or drop `requires_idempotency_key`",
-                policy.rule_id
-            ),
-        });
-    }
-    Ok(())
 }

@@ -19,6 +19,7 @@ pub struct Rules {
     forbidden: GlobSet,
     allowed_domains: Vec<String>,
     file_edit_tools: bool,
+    enforce_idempotency: bool,
 }
 
 fn globs(patterns: &[String], field: &str) -> Result<GlobSet, String> {
@@ -44,7 +45,13 @@ impl Rules {
                 .map(|d| d.trim_start_matches('.').to_lowercase())
                 .collect(),
             file_edit_tools: spec.tools.allow_file_edit_tools,
+            enforce_idempotency: spec.settings.enforce_idempotency,
         })
+    }
+
+    /// Whether every call that does harm when repeated needs an idempotency key.
+    pub(crate) fn enforces_keys(&self) -> bool {
+        self.enforce_idempotency
     }
 
     /// Why a tool is neither offered nor run, if it is not.

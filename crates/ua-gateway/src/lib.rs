@@ -31,6 +31,7 @@
 //! ```
 
 mod catalog;
+mod enforce;
 mod error;
 mod files;
 mod gateway;
@@ -40,6 +41,7 @@ mod stop;
 mod transport;
 
 pub use catalog::{Catalog, Offer};
+pub use enforce::{Payload, verify_key};
 pub use error::GatewayError;
 pub use files::WorkspaceFiles;
 pub use gateway::{Dispatched, Notice, ToolGateway};

@@ -8,6 +8,7 @@ use ua_core::{
 };
 
 use crate::catalog::{Catalog, Entry};
+use crate::enforce::{enforced, no_channel};
 use crate::guardrail::Rules;
 
 /// The largest arguments that are sent. MCP servers read requests line by line and give up on lines of some megabytes.
@@ -34,7 +35,7 @@ impl Planner<'_> {
     fn plan_one(&self, tool_use: &ToolUse, position: Position, counts: bool) -> PlannedCall {
         let entry = self.catalog.get(&tool_use.name);
         let policy = entry.map_or_else(CallPolicy::unclassified, |entry| {
-            self.classifier.classify(&entry.spec, Some(&tool_use.input))
+            enforced(self.classifier.classify(&entry.spec, Some(&tool_use.input)), self.rules.enforces_keys())
         });
         let canonical = CanonicalJson::of(&tool_use.input, &policy.volatile_fields);
         let args_hash = canonical.as_ref().map_or_else(|_| sha256(tool_use.input.to_string()), CanonicalJson::hash);
@@ -87,6 +88,9 @@ impl Planner<'_> {
                 "invalid_arguments",
                 format!("Not run: the arguments are larger than {limit} MiB. Send less at a time."),
             );
+        }
+        if policy.requires_idempotency_key && policy.key_channel.is_none() {
+            return refuse("no_key_channel", format!("Not run: {}. Go on without it.", no_channel(policy)));
         }
         if let Some(message) = spoofed_key(arguments, policy) {
             return refuse("spoofed_key", message);

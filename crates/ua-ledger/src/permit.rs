@@ -64,6 +64,11 @@ impl Permit {
         arguments
     }
 
+    /// The key in a request's `_meta`, where [`Permit::meta`] puts it.
+    pub fn key_in<'m>(&self, meta: &'m Map<String, Value>) -> Option<&'m str> {
+        meta.get(&format!("{META}/idempotency-key"))?.as_str()
+    }
+
     /// The request's `_meta`: key, run, step, call, attempt, epoch and W3C trace context. Servers that know none of it
     /// ignore it.
     pub fn meta(&self) -> Map<String, Value> {

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use rmcp::model::Implementation;
 use ua_core::{Env, KeyChannel, Outcome, RawReply, SideEffectClass, ToolSpec};
-use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
+use ua_gateway::{Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
 use crate::connection::Sending;
@@ -164,6 +164,10 @@ impl ToolTransport for McpTransport {
             Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
         };
         let (arguments, meta) = (permit.arguments(), permit.meta());
+        let header = key_header.as_ref().map(|(name, value)| (name.as_str(), value.as_str()));
+        if let Err(why) = verify_key(permit, Payload { arguments: &arguments, meta: &meta, header }) {
+            return Outcome::NotSent { why };
+        }
         let sending = Sending { tool: permit.name().tool.clone(), arguments, meta, key_header, timeout };
         let watch = self.shared.horizon.watch(permit.generation());
         let outcome = connection.call(sending, &self.shared.env).await;

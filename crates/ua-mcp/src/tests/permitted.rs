@@ -11,7 +11,7 @@ use ua_core::{
     Position, RawReply, RunId, RunSpec, SideEffectClass, Sleep, StepId, StopReason, Timestamp, ToolName, ToolNamespace,
     ToolUse, Trace, Usage, sha256,
 };
-use ua_gateway::{Fence, Permit, ToolTransport};
+use ua_gateway::{Fence, Payload, Permit, ToolTransport, verify_key};
 use ua_ledger::{Admission, Facts, Ledger, LedgerConfig};
 use ua_store::{MemStore, NewRun, NewStep, OwnerStamp, RequestReservation, RunStore, TurnDraft};
 
@@ -150,6 +150,31 @@ async fn the_key_travels_as_an_argument_and_in_meta() {
     meta.remove("progressToken");
     assert_eq!(meta.len(), permit.meta().len());
     assert_eq!(meta["dev.universal-agent/idempotency-key"], json!(permit.key().as_str()));
+    run.transport.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_leaves_carries_the_committed_key_or_does_not_leave() {
+    let run = Run::new();
+    let generation = run.transport.ready("fake").await.unwrap();
+    let with = |channel| CallPolicy { key_channel: Some(channel), ..CallPolicy::unclassified() };
+    for channel in [KeyChannel::Argument("k".into()), KeyChannel::Header("K".into()), KeyChannel::Meta] {
+        let permit = run.permit("echo", json!({}), with(channel.clone()), &generation).await;
+        let (key, none) = (permit.key().as_str().to_owned(), serde_json::Map::new());
+        let (arguments, meta) = (permit.arguments(), permit.meta());
+        let whole = Payload { arguments: &arguments, meta: &meta, header: Some(("k", &key)) };
+        assert_eq!(verify_key(&permit, whole), Ok(()), "{channel:?}");
+        let bare = Payload { arguments: &none, meta: &none, header: None };
+        assert!(verify_key(&permit, bare).unwrap_err().contains("does not carry"), "{channel:?}");
+        let (mut arguments, mut meta) = (arguments, meta);
+        arguments.insert("k".into(), json!("another"));
+        meta.insert("dev.universal-agent/idempotency-key".into(), json!("another"));
+        let swapped = Payload { arguments: &arguments, meta: &meta, header: Some(("k", "another")) };
+        assert!(verify_key(&permit, swapped).unwrap_err().contains("another idempotency key"), "{channel:?}");
+    }
+    let policy = CallPolicy { requires_idempotency_key: true, ..CallPolicy::unclassified() };
+    let why = run.invoke("echo", json!({}), policy).await;
+    assert!(matches!(&why, Outcome::NotSent { why } if why.contains("key_channel")), "{why:?}");
     run.transport.shutdown().await;
 }
 

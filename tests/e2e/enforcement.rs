@@ -1,0 +1,67 @@
+//! `settings.enforce_idempotency`: every tool that does harm when repeated takes a key, or the job does not start.
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+fn enforced(env: &TestEnv, tools: &Value, turns: &Value) -> String {
+    env.job(&json!({"settings": {"enforce_idempotency": true}, "tools": tools}), turns)
+}
+
+#[test]
+fn a_tool_that_cannot_take_a_key_stops_the_job_before_anything_is_sent() {
+    let env = env().with_forum();
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "first"}}]}, {"text": "Posted."}]);
+    let job = enforced(&env, &json!({"builtin": false}), &turns);
+    let words = ["mcp__forum__post_comment", "settings.enforce_idempotency", "key_channel", "tools.deny"];
+    env.run(&["job", &job, "--run-id", "r"]).refused(2, &words);
+    assert_eq!(env.comments(), [""; 0]);
+    // With a channel in a policy, the same run goes on; nothing else was wrong with it.
+    let policy = "[[rule]]\nid = \"forum\"\npatterns = [\"post_comment\", \"mcp__forum__*\"]\nkey_channel = \"meta\"\n";
+    let policy = env.write("work/keys.toml", policy);
+    env.run(&["job", &job, "--run-id", "keyed", "--policy", &policy]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn three_turns_of_one_run_carry_three_keys() {
+    let env = env();
+    let notify = |text: &str| json!({"tools": [{"name": "mcp__ua__notify", "input": {"message": text}}]});
+    let turns = json!([notify("one"), notify("two"), notify("three"), {"text": "Told."}]);
+    let job = enforced(&env, &json!({}), &turns);
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    let sent = "SELECT count(DISTINCT idempotency_key), count(*), min(json_extract(policy_json, '$.requires_idempotency_key')) FROM tool_calls";
+    assert_eq!(env.value(sent), "3 3 1");
+    assert_eq!(env.effects()[2], 3, "{:?}", env.effects());
+}
+
+#[test]
+fn two_equal_effects_of_one_turn_are_one_unless_the_job_says_otherwise() {
+    for (no_duplicates, wanted) in [(true, 1), (false, 2)] {
+        let env = env();
+        let notify = json!({"name": "mcp__ua__notify", "input": {"message": "The same."}});
+        let turns = json!([{"tools": [notify, notify]}, {"text": "Told."}]);
+        let fields = json!({"settings": {"enforce_idempotency": true}, "constraints": {"no_duplicate_external_actions": no_duplicates}});
+        env.run(&["job", &env.job(&fields, &turns), "--run-id", "r"]).code(0);
+        assert_eq!(env.effects()[2], wanted, "no_duplicate_external_actions = {no_duplicates}");
+    }
+}
+
+#[test]
+fn a_key_that_the_model_made_up_is_refused() {
+    let env = env().with_forum();
+    let policy = "[[rule]]\nid = \"forum\"\npatterns = [\"post_comment\"]\nkey_channel = { argument = \"token\" }\n";
+    let policy = env.write("work/keys.toml", policy);
+    let post = |input: Value| json!({"tools": [{"name": "mcp__forum__post_comment", "input": input}]});
+    let turns =
+        json!([post(json!({"text": "one", "token": "mine"})), post(json!({"text": "one"})), {"text": "Posted."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run(&["job", &job, "--run-id", "r", "--policy", &policy]).code(0);
+    assert_eq!(
+        env.rows("SELECT status, error_code FROM tool_calls ORDER BY turn"),
+        ["cancelled spoofed_key", "succeeded -"]
+    );
+    assert_eq!(env.comments().len(), 1);
+}
