@@ -5,6 +5,7 @@
 
 mod acceptance;
 mod arrows;
+mod serve;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +26,9 @@ enum Task {
     Acceptance(acceptance::Options),
     /// Compares the dependencies between crates with the map in docs/architecture.md
     Arrows,
+    /// Serves one receiver of the acceptance run (internal)
+    #[command(hide = true)]
+    Serve(serve::Options),
     /// Serves the opaque tool server of the acceptance run (internal)
     #[command(hide = true)]
     OpaqueServer {
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Acceptance(options) => acceptance::run(&options),
         Task::Arrows => arrows::run(),
+        Task::Serve(options) => serve::run(options),
         Task::OpaqueServer { log } => ua_testkit::serve_opaque(&log).map_err(anyhow::Error::from),
     };
     match done {
