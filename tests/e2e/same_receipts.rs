@@ -24,7 +24,8 @@ const FILES: [&str; 4] =
 fn turns(server: &str) -> Value {
     let tool = |name: &str, input: Value| json!({"name": format!("mcp__{server}__{name}"), "input": input});
     let report = "# Tides\n\nThey *turn*.[^1]\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n[^1]: A source\n";
-    let rendered = |format: &str| json!({"source": "work_products/report.md", "output": format!("work_products/report.{format}")});
+    let rendered =
+        |format: &str| json!({"source": "work_products/report.md", "output": format!("work_products/report.{format}")});
     let mail = json!({"to": ["team@example.test"], "subject": "Tides", "body": "Attached.", "attachments": ["work_products/report.pdf"]});
     json!([
         {"tools": [tool("write_local_file", json!({"path": "work_products/report.md", "content": report}))]},
@@ -65,7 +66,10 @@ fn left(env: &TestEnv, workspace: &Path) -> Left {
     );
     let here = env.path("").display().to_string();
     let calls = rows.iter().map(|row| without_ids(&row.replace(&here, "[here]/"))).collect();
-    let digest = |name: &str| std::fs::read(workspace.join(name)).map(|bytes| sha256(&bytes).to_string()).unwrap();
+    let digest = |name: &str| match std::fs::read(workspace.join(name)) {
+        Ok(bytes) => sha256(&bytes).to_string(),
+        Err(error) => panic!("{name}: {error}"),
+    };
     Left { calls, files: FILES.map(|name| (name, digest(name))).into() }
 }
 

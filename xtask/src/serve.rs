@@ -106,11 +106,8 @@ async fn serve(options: Options) -> anyhow::Result<()> {
             serve_site(listener, config).await?;
         }
         Kind::MailApi => {
-            let config = MailApiConfig {
-                directory: options.state.clone(),
-                api_key: MAIL_API_KEY.to_owned(),
-                faults: faults(),
-            };
+            let config =
+                MailApiConfig { directory: options.state.clone(), api_key: MAIL_API_KEY.to_owned(), faults: faults() };
             MailApi::serve(listener, config).await?;
         }
         Kind::S3 => {

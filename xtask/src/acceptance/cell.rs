@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::BrokenRule;
 use super::kill::{Doubt, Kill, Point};
 use super::lives::{End, Lives};
 use super::route::{Effect, Route};
@@ -41,12 +42,12 @@ impl Cell {
     /// The job on `route`, killed at `point`, resumed and answered until it ends.
     pub(super) fn run(
         program: &Path,
-        broken_rule: Option<&str>,
+        broken_rule: Option<BrokenRule>,
         route: Route,
         point: &Point,
     ) -> anyhow::Result<Self> {
-        let world = World::new(route, &point.kill)?;
-        let lives = Lives { program, broken_rule, world: &world };
+        let world = World::new(route, &point.kill, broken_rule)?;
+        let lives = Lives { program, world: &world };
         let started = Instant::now();
         let (mut kills, mut asked) = (0, Vec::new());
         let mut moments = match &point.kill {
@@ -161,8 +162,16 @@ impl Cell {
     /// What was asked, for the table.
     pub(super) fn questions(&self) -> String {
         let told = |doubt: &Doubt| {
-            format!("{}: {}", doubt.effect.name(), if doubt.happened { "had happened" } else { "had not, was executed" })
+            format!(
+                "{}: {}",
+                doubt.effect.name(),
+                if doubt.happened { "had happened" } else { "had not, was executed" }
+            )
         };
-        if self.asked.is_empty() { "–".to_owned() } else { self.asked.iter().map(told).collect::<Vec<_>>().join("; ") }
+        if self.asked.is_empty() {
+            "–".to_owned()
+        } else {
+            self.asked.iter().map(told).collect::<Vec<_>>().join("; ")
+        }
     }
 }

@@ -13,7 +13,11 @@ pub(super) enum Kill {
     /// The program kills itself at a crossing of a seam (`UA_KILL_AT`).
     Seam(String),
     /// From outside, while a server keeps these requests waiting.
-    Held { server: Kind, requests: Vec<u64>, has_effect: bool },
+    Held {
+        server: Kind,
+        requests: Vec<u64>,
+        has_effect: bool,
+    },
     /// From outside, at these moments of its first lives.
     Moments(Vec<Duration>),
 }
@@ -75,7 +79,9 @@ pub(super) fn points(route: Route) -> Vec<Point> {
 
 /// Moments that a seed decides, within the time that an undisturbed run takes.
 pub(super) fn random(random: &mut Random, count: u32, span: Duration) -> Vec<Point> {
-    (1..=count).map(|n| Point::new(format!("random moments {n}"), Kill::Moments(random.moments(span))).quick()).collect()
+    (1..=count)
+        .map(|n| Point::new(format!("random moments {n}"), Kill::Moments(random.moments(span))).quick())
+        .collect()
 }
 
 /// Two pages are stored, two are on their way.
@@ -103,8 +109,11 @@ fn around(route: Route, effect: Effect) -> Vec<Point> {
     let held = |has_effect| Kill::Held { server, requests: vec![1], has_effect };
     vec![
         Point::seam(format!("before {name}: planned"), &format!("before:store.start_attempt:{tool}")),
-        Point::seam(format!("before {name}: intent stored, nothing sent"), &format!("after:store.start_attempt:{tool}"))
-            .leaving(effect, false),
+        Point::seam(
+            format!("before {name}: intent stored, nothing sent"),
+            &format!("after:store.start_attempt:{tool}"),
+        )
+        .leaving(effect, false),
         Point::new(format!("during {name}: received, not acted on"), held(false)).leaving(effect, false).quick(),
         Point::new(format!("during {name}: accepted, answer withheld"), held(true)).leaving(effect, true).quick(),
         Point::seam(format!("after {name}: answer not stored"), &format!("after:tool.invoke:{tool}"))
@@ -142,7 +151,12 @@ fn seams() -> Vec<Point> {
         }
     }
     for tool in TOOLS {
-        for at in ["before:store.start_attempt", "after:store.start_attempt", "after:tool.invoke", "after:store.settle_attempt"] {
+        for at in [
+            "before:store.start_attempt",
+            "after:store.start_attempt",
+            "after:tool.invoke",
+            "after:store.settle_attempt",
+        ] {
             let mut point = Point::seam(format!("{at}:{tool}"), &format!("{at}:{tool}"));
             if let Some(effect) = Effect::of_tool(tool) {
                 match at {

@@ -35,7 +35,6 @@ pub(super) enum End<'a> {
 
 pub(super) struct Lives<'a> {
     pub(super) program: &'a Path,
-    pub(super) broken_rule: Option<&'a str>,
     pub(super) world: &'a World,
 }
 
@@ -66,9 +65,6 @@ impl Lives<'_> {
         ])?;
         if let End::Seam(point) = end {
             command.env("UA_KILL_AT", point);
-        }
-        if let Some(rule) = self.broken_rule {
-            command.env("UA_BROKEN_RULE", rule);
         }
         wait(&mut command.spawn().context("start ua")?, end)
     }

@@ -46,15 +46,24 @@ pub(crate) struct Options {
     /// How many cells run at once; two per core when missing, since they mostly wait for disks and each other
     #[arg(long)]
     jobs: Option<usize>,
-    /// Break a rule on purpose and expect duplicates: running-after-dispatch
+    /// Break a rule on purpose and expect duplicates
     #[arg(long, value_name = "RULE")]
-    broken_rule: Option<String>,
+    broken_rule: Option<BrokenRule>,
     /// Only kill points whose route and name, as in `mail API: during the e-mail`, contain this
     #[arg(long)]
     only: Option<String>,
     /// Write the tables to this file as well
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+}
+
+/// A rule that is broken on purpose, to show that the harness sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum BrokenRule {
+    /// RUNNING is stored only when the answer is in
+    RunningAfterDispatch,
+    /// The program is told that every webhook honours keys, whether it does or not
+    UnhonouredKeys,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
@@ -75,7 +84,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         .collect();
     ensure!(!routes.is_empty(), "no kill point is called like that");
 
-    let clean = bench.run(routes.iter().map(|route| (*route, kill::undisturbed())).collect(), "the job by itself")?;
+    let undisturbed: Vec<_> = routes.iter().map(|route| (*route, kill::undisturbed())).collect();
+    let clean = bench.run(&undisturbed, "the job by itself")?;
     if let Some(cell) = clean.iter().find(|cell| !cell.faults.is_empty()) {
         anyhow::bail!("the job does not work even without a kill ({}): {}", cell.route.name(), cell.faults.join("; "));
     }
@@ -83,12 +93,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut planned: Vec<(Route, Point)> = Vec::new();
     for cell in &clean {
         planned.extend(named(&cell.route));
-        planned.extend(
-            kill::random(&mut random, random_count, cell.took).into_iter().map(|point| (cell.route, point)),
-        );
+        planned.extend(kill::random(&mut random, random_count, cell.took).into_iter().map(|point| (cell.route, point)));
     }
     let mut cells = clean;
-    cells.extend(bench.run(planned, "killed")?);
+    cells.extend(bench.run(&planned, "killed")?);
     conclude(&cells, options, bench.started.elapsed())
 }
 
@@ -103,9 +111,9 @@ fn conclude(cells: &[Cell], options: &Options, took: Duration) -> anyhow::Result
         took.as_secs_f64(),
         wrong.len()
     );
-    if let Some(rule) = &options.broken_rule {
-        ensure!(duplicates > 0, "the broken rule `{rule}` went unnoticed");
-        println!("the broken rule `{rule}` was seen, as it must be");
+    if let Some(rule) = options.broken_rule {
+        ensure!(duplicates > 0, "the broken rule went unnoticed: {rule:?}");
+        println!("the broken rule was seen, as it must be: {rule:?}");
         return Ok(());
     }
     for cell in &wrong {
@@ -127,7 +135,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Runs cells side by side; the results are in their order.
-    fn run(&self, planned: Vec<(Route, Point)>, what: &str) -> anyhow::Result<Vec<Cell>> {
+    fn run(&self, planned: &[(Route, Point)], what: &str) -> anyhow::Result<Vec<Cell>> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.options.jobs.unwrap_or(2 * cores).max(1);
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -137,8 +145,10 @@ impl Bench<'_> {
                 scope.spawn(|| {
                     loop {
                         let index = next.fetch_add(1, Ordering::SeqCst);
-                        let (Some((route, point)), Some(slot)) = (planned.get(index), results.get(index)) else { break };
-                        let cell = Cell::run(self.program, self.options.broken_rule.as_deref(), *route, point);
+                        let (Some((route, point)), Some(slot)) = (planned.get(index), results.get(index)) else {
+                            break;
+                        };
+                        let cell = Cell::run(self.program, self.options.broken_rule, *route, point);
                         let number = done.fetch_add(1, Ordering::SeqCst) + 1;
                         self.say(&format!("{what} {number}/{}", planned.len()), *route, point, &cell);
                         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(cell);
@@ -146,7 +156,7 @@ impl Bench<'_> {
                 });
             }
         });
-        let cells = results.into_iter().zip(&planned).map(|(slot, (route, point))| {
+        let cells = results.into_iter().zip(planned).map(|(slot, (route, point))| {
             let cell = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
             let cell = cell.context("a cell was not run")?;
             cell.with_context(|| format!("{}: {}", route.name(), point.name))
@@ -158,7 +168,8 @@ impl Bench<'_> {
     fn say(&self, number: &str, route: Route, point: &Point, cell: &anyhow::Result<Cell>) {
         let result = match cell {
             Ok(cell) if cell.faults.is_empty() => {
-                let asked = if cell.asked.is_empty() { String::new() } else { format!(", asked: {}", cell.questions()) };
+                let asked =
+                    if cell.asked.is_empty() { String::new() } else { format!(", asked: {}", cell.questions()) };
                 format!("ok in {:.1} s{asked}", cell.took.as_secs_f64())
             }
             Ok(cell) if self.options.broken_rule.is_some() => cell.faults.join("; "),

@@ -32,7 +32,8 @@ pub(super) fn write_script(folder: &Path, site: &str, route: Route) -> anyhow::R
     mail["tools"][0]["input"]["body"] = json!(format!("{body}\n(request {{{{request}}}})"));
     if route.effects().contains(&Effect::Comment) {
         let comment = json!({"tools": [{"name": format!("mcp__forum__{OPAQUE_TOOL}"), "input": {"text": "The report is out (request {{request}})."}}]});
-        let before_notify = turns.len().checked_sub(2).context("the script ends with a notification and a last word")?;
+        let before_notify =
+            turns.len().checked_sub(2).context("the script ends with a notification and a last word")?;
         turns.insert(before_notify, comment);
     }
     Ok(fs::write(folder.join("script.json"), script.to_string())?)

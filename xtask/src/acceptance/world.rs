@@ -9,6 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use ua_testkit::workspace_root;
 
+use super::BrokenRule;
 use super::kill::Kill;
 use super::route::{Effect, Route};
 use super::script::{write_job, write_script};
@@ -20,12 +21,13 @@ const SETTLE_SECONDS: &str = "1";
 
 pub(super) struct World {
     pub(super) route: Route,
+    broken_rule: Option<BrokenRule>,
     folder: TempDir,
     servers: Vec<Server>,
 }
 
 impl World {
-    pub(super) fn new(route: Route, kill: &Kill) -> anyhow::Result<Self> {
+    pub(super) fn new(route: Route, kill: &Kill, broken_rule: Option<BrokenRule>) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("ua-acceptance-").tempdir()?;
         let path = folder.path();
         for name in ["work", "home", "state"] {
@@ -41,7 +43,7 @@ impl World {
         for kind in route.effects().iter().filter_map(|effect| route.server(*effect)) {
             servers.push(Server::start(kind, &state, None, route.asks_about(Effect::Notification), kill)?);
         }
-        let world = Self { route, folder, servers };
+        let world = Self { route, broken_rule, folder, servers };
         if route.effects().contains(&Effect::Comment) {
             let forum =
                 json!({"command": std::env::current_exe()?, "args": ["opaque-server", "--log", world.comments()]});
@@ -74,6 +76,9 @@ impl World {
             ("ANTHROPIC_API_KEY", "acceptance".to_owned()),
             ("HOME", self.path("home").display().to_string()),
         ];
+        if self.broken_rule == Some(BrokenRule::RunningAfterDispatch) {
+            all.push(("UA_BROKEN_RULE", "running-after-dispatch".to_owned()));
+        }
         if self.route == Route::Folders {
             return Ok(all);
         }
@@ -85,7 +90,7 @@ impl World {
             ("UA_NOTIFY_WEBHOOK", format!("{}/hook", self.server(Kind::Webhook)?.url)),
             ("UA_MAIL_FROM", "reports@example.test".to_owned()),
         ]);
-        if !self.route.asks_about(Effect::Notification) {
+        if !self.route.asks_about(Effect::Notification) || self.broken_rule == Some(BrokenRule::UnhonouredKeys) {
             all.push(("UA_NOTIFY_WEBHOOK_HONOURS_KEYS", "1".to_owned()));
         }
         if self.route == Route::MailApi {

@@ -50,7 +50,9 @@ async fn an_alert_is_marked_as_one() {
     world.put("a.md", "# T\n\n> [!WARNING]\n> The tide *turns*.\n\n> [!not one]\n");
     world.call("render_html", json!({ "source": "a.md", "output": "a.html" })).await.back();
     let page = world.text("a.html");
-    for part in ["<blockquote class=\"markdown-alert-warning\">\n<p>The tide <em>turns</em>.", "<blockquote>\n<p>[!not one]"] {
+    for part in
+        ["<blockquote class=\"markdown-alert-warning\">\n<p>The tide <em>turns</em>.", "<blockquote>\n<p>[!not one]"]
+    {
         assert!(page.contains(part), "{part} in\n{page}");
     }
 }
