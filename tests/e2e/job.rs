@@ -29,7 +29,10 @@ fn the_research_job_leaves_one_of_each_effect_and_a_receipt_for_each() {
     assert_eq!(env.effects(), [1, 1, 1, 0]);
     assert_eq!(env.run_status(), "succeeded");
     let workspace = env.workspace();
-    let report = fs::read(workspace.join("work_products/report.html")).unwrap();
+    let report = fs::read(workspace.join("work_products/report.pdf")).unwrap();
+    assert!(report.starts_with(b"%PDF-"));
+    let page = fs::read_to_string(workspace.join("work_products/report.html")).unwrap();
+    assert!(page.contains("<h1>Tide mills: power by appointment</h1>"), "{page}");
 
     let raw = fs::read(&env.mails()[0]).unwrap();
     let message = MessageParser::default().parse(&raw).unwrap();
@@ -38,7 +41,7 @@ fn the_research_job_leaves_one_of_each_effect_and_a_receipt_for_each() {
     assert!(message.body_text(0).unwrap().contains("the report about tide mills is done"));
     let attachments: Vec<_> = message.attachments().collect();
     assert_eq!(attachments.len(), 1);
-    assert_eq!(attachments[0].attachment_name(), Some("report.html"));
+    assert_eq!(attachments[0].attachment_name(), Some("report.pdf"));
     assert_eq!(sha256(attachments[0].contents()), sha256(&report));
     assert_eq!(fs::read(&env.objects()[0]).unwrap(), report);
     let notification: Value = serde_json::from_slice(&fs::read(&env.notifications()[0]).unwrap()).unwrap();
@@ -88,11 +91,11 @@ fn the_research_job_leaves_one_of_each_effect_and_a_receipt_for_each() {
           The report about tide mills is written, published and mailed to the team.
 
         Effects
-          upload                   succeeded       file://[root]/objects/[digest]-report.html
+          upload                   succeeded       file://[root]/objects/[digest]-report.pdf
           send_email               succeeded       <[id]@ua.invalid>
           notify                   succeeded       [id]
 
-        Main artifact  [root]/session_[time]_research/work_products/report.html
+        Main artifact  [root]/session_[time]_research/work_products/report.pdf
 
         Workspace      [root]/session_[time]_research
         Details        [root]/session_[time]_research/job_completion_research.md

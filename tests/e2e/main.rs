@@ -11,6 +11,7 @@ mod interrupt;
 mod job;
 mod model;
 mod resume;
+mod same_receipts;
 mod tool_server;
 
 use ua_e2e::TestEnv;

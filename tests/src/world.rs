@@ -207,8 +207,17 @@ impl TestEnv {
     ///
     /// When it cannot be started or does not end.
     pub fn run_bare(&self, args: &[&str]) -> Output {
+        self.start_bare(args).wait()
+    }
+
+    /// Starts `ua` with these arguments and no other, for commands that know no workspace root.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start_bare(&self, args: &[&str]) -> Live {
         let args = args.iter().map(OsString::from).collect();
-        self.spawn(&(ua_program().clone(), args), &[]).wait()
+        self.spawn(&(ua_program().clone(), args), &[])
     }
 
     /// Starts `ua` in a process group of its own.

@@ -6,6 +6,7 @@
 mod acceptance;
 mod arrows;
 mod random;
+mod serve;
 mod storage;
 
 use std::path::PathBuf;
@@ -31,6 +32,9 @@ enum Task {
     PowerCut(storage::power_cut::Options),
     /// Makes each write, sync and truncation of the database fail once, goes on with a healthy disk, and counts the effects
     IoFaults(storage::io_faults::Options),
+    /// Serves one receiver of the acceptance run (internal)
+    #[command(hide = true)]
+    Serve(serve::Options),
     /// Serves the opaque tool server of the acceptance run (internal)
     #[command(hide = true)]
     OpaqueServer {
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         Task::Arrows => arrows::run(),
         Task::PowerCut(options) => storage::power_cut::run(&options),
         Task::IoFaults(options) => storage::io_faults::run(&options),
+        Task::Serve(options) => serve::run(options),
         Task::OpaqueServer { log } => ua_testkit::serve_opaque(&log).map_err(anyhow::Error::from),
     };
     match done {

@@ -73,19 +73,32 @@ fn the_same_input_gives_the_same_bytes_in_any_process() {
         format!("digest {:016x}", hasher.finish())
     };
     let here = digest(&render(SAMPLE, &options()).unwrap().pdf);
-    assert_eq!(digest(&render(SAMPLE, &options()).unwrap().pdf), here);
     println!("{here}");
     let own_name = "the_same_input_gives_the_same_bytes_in_any_process";
     // The other process is told by its arguments that it is the other one.
     if std::env::args().any(|argument| argument == "--include-ignored") {
         return;
     }
-    let other = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", own_name, "--nocapture", "--include-ignored"])
-        .output()
-        .unwrap();
-    let other = String::from_utf8(other.stdout).unwrap();
-    assert!(other.contains(&here), "{here} in\n{other}");
+    assert_eq!(digest(&render(SAMPLE, &options()).unwrap().pdf), here);
+    let elsewhere = tempfile::TempDir::new().unwrap();
+    // What a renderer may be tempted to look at: the place, the language, the time zone, a clock that is told to it, the
+    // number of threads, the home with its fonts.
+    let surroundings: [&[(&str, &str)]; 3] = [
+        &[("TZ", "Pacific/Kiritimati"), ("LC_ALL", "de_DE.UTF-8"), ("RAYON_NUM_THREADS", "1")],
+        &[("TZ", "America/Los_Angeles"), ("LC_ALL", "C"), ("RAYON_NUM_THREADS", "7"), ("SOURCE_DATE_EPOCH", "1")],
+        &[("HOME", "/nonexistent"), ("XDG_DATA_HOME", "/nonexistent"), ("SOURCE_DATE_EPOCH", "4000000000")],
+    ];
+    for variables in surroundings {
+        let other = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", own_name, "--nocapture", "--include-ignored"])
+            .env_clear()
+            .envs(variables.iter().copied())
+            .current_dir(&elsewhere)
+            .output()
+            .unwrap();
+        let other = String::from_utf8(other.stdout).unwrap();
+        assert!(other.contains(&here), "{here} with {variables:?} in\n{other}");
+    }
 }
 
 #[test]

@@ -25,6 +25,10 @@ pub enum HttpFault {
     AnswerWrongly(u16),
     /// Does what is asked and answers after this time.
     Slow(Duration),
+    /// Reads the request and keeps the client waiting until it leaves; nothing happens.
+    HoldBefore,
+    /// Does what is asked and keeps the client waiting until it leaves.
+    HoldAfter,
 }
 
 /// A request, read whole.
@@ -52,6 +56,8 @@ pub(super) enum Reply {
     Answer(Answer),
     After(Duration, Answer),
     Cut,
+    /// Nothing, until the client leaves.
+    Hold,
 }
 
 impl Answer {
@@ -66,6 +72,11 @@ impl Answer {
 }
 
 impl HttpFault {
+    /// How many of the first `count` requests are kept waiting.
+    pub(super) fn held(faults: &BTreeMap<u64, Self>, count: u64) -> usize {
+        faults.range(..=count).filter(|(_, fault)| matches!(fault, Self::HoldBefore | Self::HoldAfter)).count()
+    }
+
     /// Plays the fault around `act`, which has the effect and says what to answer.
     pub(super) fn play(fault: Option<&Self>, act: impl FnOnce() -> Answer) -> Reply {
         match fault {
@@ -81,6 +92,11 @@ impl HttpFault {
                 Reply::Answer(Answer::empty(*status))
             }
             Some(Self::Slow(time)) => Reply::After(*time, act()),
+            Some(Self::HoldBefore) => Reply::Hold,
+            Some(Self::HoldAfter) => {
+                act();
+                Reply::Hold
+            }
         }
     }
 }
@@ -133,6 +149,7 @@ async fn converse(stream: TcpStream, handle: &(dyn Fn(&Request) -> Reply + Send 
     let request = read(&mut stream).await?;
     let answer = match handle(&request) {
         Reply::Cut => return Ok(()),
+        Reply::Hold => return wait_until_gone(&mut stream).await,
         Reply::Answer(answer) => answer,
         Reply::After(time, answer) => {
             system::env().clock.sleep(time).await;
@@ -152,6 +169,11 @@ async fn converse(stream: TcpStream, handle: &(dyn Fn(&Request) -> Reply + Send 
         stream.write_all(&answer.body).await?;
     }
     stream.shutdown().await
+}
+
+/// Reads and says nothing until the client closes the connection.
+pub(super) async fn wait_until_gone(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
+    tokio::io::copy(stream, &mut tokio::io::sink()).await.map(|_| ())
 }
 
 async fn read(stream: &mut BufReader<TcpStream>) -> std::io::Result<Request> {

@@ -88,10 +88,15 @@ impl State {
 
     fn answer(&self, request: &Request) -> Reply {
         match (request.method.as_str(), request.path.as_str()) {
-            ("GET", "/__log") => Reply::Answer(match messages(&self.config.directory) {
-                Ok(messages) => Answer::json(200, &json!({ "messages": messages })),
-                Err(error) => Answer::json(500, &json!({ "message": error.to_string() })),
-            }),
+            ("GET", "/__log") => {
+                // Under the lock of the posts, so that no file is half written.
+                let posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
+                let held = HttpFault::held(&self.config.faults, *posts);
+                Reply::Answer(match messages(&self.config.directory) {
+                    Ok(messages) => Answer::json(200, &json!({ "posts": *posts, "held": held, "messages": messages })),
+                    Err(error) => Answer::json(500, &json!({ "message": error.to_string() })),
+                })
+            }
             ("POST", "/emails") => {
                 // One at a time, so that two posts under a key are one after the other.
                 let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,18 +1,20 @@
-//! Servers that receive effects: mail, a mail API, objects, webhooks. Real protocols on 127.0.0.1, in this process
+//! Servers that receive effects: mail, a mail API, objects, webhooks; and a site whose pages are counted. Real protocols on 127.0.0.1, in this process
 //! (`start`) or in one that outlives the runner (`serve`), each with a log at `GET /__log`.
 //!
 //! They do what the real ones do to a client that dies or is left without an answer: refuse, take the effect and withhold
-//! the answer, cut the connection before it, answer late. What they took is in files, so that it can be counted from
+//! the answer, cut the connection before it, answer late, keep the client waiting until it dies. What they took is in files, so that it can be counted from
 //! outside, and is still there after a restart.
 
 mod http;
 mod mail_api;
 mod object_sink;
+mod site;
 mod smtp_sink;
 mod webhook;
 
 pub use http::HttpFault;
 pub use mail_api::{MailApi, MailApiConfig};
 pub use object_sink::{ObjectSink, ObjectSinkConfig};
+pub use site::{SiteConfig, serve_site};
 pub use smtp_sink::{SmtpFault, SmtpSink, SmtpSinkConfig};
 pub use webhook::{Webhook, WebhookConfig};

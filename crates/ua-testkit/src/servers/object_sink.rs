@@ -116,8 +116,11 @@ impl State {
 
     fn answer(&self, request: &Request) -> Reply {
         if (request.method.as_str(), request.path.as_str()) == ("GET", "/__log") {
+            // Under the lock of the puts, so that no file is half written.
+            let puts = self.puts.lock().unwrap_or_else(PoisonError::into_inner);
+            let held = HttpFault::held(&self.config.faults, *puts);
             return Reply::Answer(match self.objects() {
-                Ok(objects) => Answer::json(200, &json!({ "objects": objects })),
+                Ok(objects) => Answer::json(200, &json!({ "puts": *puts, "held": held, "objects": objects })),
                 Err(_) => Answer::empty(500),
             });
         }

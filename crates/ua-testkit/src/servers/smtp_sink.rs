@@ -45,6 +45,10 @@ pub enum SmtpFault {
     WithholdAnswer,
     /// Keeps the message and answers after this time.
     Slow(Duration),
+    /// Reads the text and keeps the client waiting until it leaves; nothing is kept.
+    HoldBefore,
+    /// Keeps the message and the client waiting until it leaves.
+    HoldAfter,
 }
 
 /// A running server; dropping it stops it.
@@ -63,6 +67,7 @@ pub struct SmtpSink {
 struct Sink {
     config: SmtpSinkConfig,
     connections: AtomicU64,
+    held: AtomicU64,
     /// Whether the page answers 503; the mail side does not care.
     is_blind: std::sync::atomic::AtomicBool,
     writing: Mutex<()>,
@@ -156,7 +161,13 @@ fn counts(directory: &Path) -> std::io::Result<BTreeMap<String, usize>> {
 impl Sink {
     fn new(config: SmtpSinkConfig) -> std::io::Result<Self> {
         fs::create_dir_all(&config.directory)?;
-        Ok(Self { config, connections: AtomicU64::new(0), is_blind: false.into(), writing: Mutex::default() })
+        Ok(Self {
+            config,
+            connections: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            is_blind: false.into(),
+            writing: Mutex::default(),
+        })
     }
 
     fn page(&self, request: &Request) -> Reply {
@@ -170,7 +181,8 @@ impl Sink {
             },
             None if request.path == "/__log" => {
                 let connections = self.connections.load(Ordering::SeqCst);
-                Answer::json(200, &json!({ "connections": connections, "messages": counts }))
+                let held = self.held.load(Ordering::SeqCst);
+                Answer::json(200, &json!({ "connections": connections, "held": held, "messages": counts }))
             }
             None => Answer::empty(404),
         })
@@ -270,6 +282,14 @@ async fn take(
             return Ok(true);
         }
         Some(SmtpFault::CutBefore) => return Ok(false),
+        Some(hold @ (SmtpFault::HoldBefore | SmtpFault::HoldAfter)) => {
+            if hold == SmtpFault::HoldAfter {
+                sink.keep(&from, &to, text)?;
+            }
+            sink.held.fetch_add(1, Ordering::SeqCst);
+            http::wait_until_gone(stream).await?;
+            return Ok(false);
+        }
         Some(SmtpFault::WithholdAnswer) => {
             sink.keep(&from, &to, text)?;
             return Ok(false);

@@ -83,10 +83,15 @@ impl State {
 
     fn answer(&self, request: &Request) -> Reply {
         match (request.method.as_str(), request.path.as_str()) {
-            ("GET", "/__log") => Reply::Answer(match self.effects() {
-                Ok(effects) => Answer::json(200, &json!({ "effects": effects })),
-                Err(_) => Answer::empty(500),
-            }),
+            ("GET", "/__log") => {
+                // Under the lock of the posts, so that a line is there whole or not at all.
+                let posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
+                let held = HttpFault::held(&self.config.faults, *posts);
+                Reply::Answer(match self.effects() {
+                    Ok(effects) => Answer::json(200, &json!({ "posts": *posts, "held": held, "effects": effects })),
+                    Err(_) => Answer::empty(500),
+                })
+            }
             ("POST", _) => {
                 let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
                 *posts += 1;

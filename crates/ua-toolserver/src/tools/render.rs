@@ -118,7 +118,8 @@ impl Page<'_> {
         let options = Options::ENABLE_TABLES
             | Options::ENABLE_FOOTNOTES
             | Options::ENABLE_STRIKETHROUGH
-            | Options::ENABLE_TASKLISTS;
+            | Options::ENABLE_TASKLISTS
+            | Options::ENABLE_GFM;
         let mut events = Vec::new();
         // Whether each image that is still open became a link.
         let mut linked = Vec::new();

@@ -45,6 +45,19 @@ async fn a_page_is_self_contained_and_safe() {
 }
 
 #[tokio::test]
+async fn an_alert_is_marked_as_one() {
+    let world = World::new().await;
+    world.put("a.md", "# T\n\n> [!WARNING]\n> The tide *turns*.\n\n> [!not one]\n");
+    world.call("render_html", json!({ "source": "a.md", "output": "a.html" })).await.back();
+    let page = world.text("a.html");
+    for part in
+        ["<blockquote class=\"markdown-alert-warning\">\n<p>The tide <em>turns</em>.", "<blockquote>\n<p>[!not one]"]
+    {
+        assert!(page.contains(part), "{part} in\n{page}");
+    }
+}
+
+#[tokio::test]
 async fn a_title_may_be_given_or_comes_from_the_file() {
     let world = World::new().await;
     world.put("plain.md", "no heading");
