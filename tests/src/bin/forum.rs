@@ -1,8 +1,9 @@
 //! A tool server that misbehaves on request; it speaks MCP over standard input and output, line by line.
 //!
 //! `post_comment` is an effect: each call appends its arguments to the file of `--log`. `get_page` is a read that answers with its
-//! `text`. Both answer with `text` `repeat` times if that is given. Both take `until`, a file without which they do not answer, and `die_without`, a file that is made, whereupon the
-//! process dies, if it is not there yet; an effect is done before either. `--exit TEXT` writes TEXT to standard error and ends.
+//! `text`. Given `repeat`, both answer with `text` that many times. Both take `until`, a file without which they do not answer, and
+//! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either.
+//! `--exit TEXT` writes TEXT to standard error and ends.
 
 use std::error::Error;
 use std::fs::OpenOptions;
