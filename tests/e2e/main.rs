@@ -9,6 +9,7 @@ mod job;
 mod model;
 mod resume;
 mod tool_server;
+mod usage;
 
 use ua_e2e::TestEnv;
 

@@ -87,8 +87,7 @@ mod tests {
             LlmError::Setup { .. }
             | LlmError::Unreachable { .. }
             | LlmError::Timeout { .. }
-            | LlmError::Cut { .. }
-            | LlmError::GaveUp { .. } => "no answer",
+            | LlmError::Cut { .. } => "no answer",
         };
         let cases = [
             (204, "protocol"),
