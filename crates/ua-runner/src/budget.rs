@@ -154,7 +154,7 @@ mod tests {
             match refusal {
                 None => assert_eq!(admitted, Ok(()), "{limits:?}"),
                 Some(words) => {
-                    assert!(admitted.as_ref().is_err_and(|why| why.contains(words)), "{limits:?}: {admitted:?}")
+                    assert!(admitted.as_ref().is_err_and(|why| why.contains(words)), "{limits:?}: {admitted:?}");
                 }
             }
         }
