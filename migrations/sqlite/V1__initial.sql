@@ -233,24 +233,34 @@ CREATE TABLE answers (
   applied_at  TEXT
 ) STRICT;
 
--- One request to a model; the row is there before the request leaves, hence network_attempted.
+-- One request to a model; the row is there before the request leaves, hence network_attempted. Money is in billionths of the
+-- currency, the price per million tokens.
 CREATE TABLE usage (
-  run_id             TEXT NOT NULL REFERENCES runs (run_id),
-  request_id         INTEGER NOT NULL CHECK (request_id > 0),
-  turn               INTEGER NOT NULL,
-  request_sha256     TEXT NOT NULL,
-  model              TEXT NOT NULL,
-  network_attempted  INTEGER NOT NULL DEFAULT 1 CHECK (network_attempted IN (0, 1)),
-  estimated_tokens   INTEGER NOT NULL,
-  status             TEXT NOT NULL CHECK (status IN ('reserved', 'actual', 'baseline', 'zero')),
-  input_tokens       INTEGER NOT NULL DEFAULT 0,
-  output_tokens      INTEGER NOT NULL DEFAULT 0,
-  cache_read_tokens  INTEGER NOT NULL DEFAULT 0,
-  cache_write_tokens INTEGER NOT NULL DEFAULT 0,
-  reserved_at        TEXT NOT NULL,
-  closed_at          TEXT,
+  run_id                 TEXT NOT NULL REFERENCES runs (run_id),
+  request_id             INTEGER NOT NULL CHECK (request_id > 0),
+  turn                   INTEGER NOT NULL,
+  request_sha256         TEXT NOT NULL,
+  provider               TEXT NOT NULL,
+  model                  TEXT NOT NULL,
+  network_attempted      INTEGER NOT NULL DEFAULT 1 CHECK (network_attempted IN (0, 1)),
+  estimator              TEXT NOT NULL,
+  estimated_tokens       INTEGER NOT NULL,
+  reserved_output_tokens INTEGER NOT NULL,
+  price_json             TEXT,
+  status                 TEXT NOT NULL CHECK (status IN ('reserved', 'actual', 'baseline', 'zero')),
+  input_tokens           INTEGER NOT NULL DEFAULT 0,
+  output_tokens          INTEGER NOT NULL DEFAULT 0,
+  cache_read_tokens      INTEGER NOT NULL DEFAULT 0,
+  cache_write_tokens     INTEGER NOT NULL DEFAULT 0,
+  cost_nanos             INTEGER,
+  currency               TEXT,
+  reserved_at            TEXT NOT NULL,
+  closed_at              TEXT,
   PRIMARY KEY (run_id, request_id),
-  CHECK ((status = 'reserved') = (closed_at IS NULL))
+  CHECK ((status = 'reserved') = (closed_at IS NULL)),
+  CHECK ((cost_nanos IS NULL) = (currency IS NULL)),
+  CHECK ((cost_nanos IS NOT NULL) = (price_json IS NOT NULL AND closed_at IS NOT NULL)),
+  CHECK (status = 'zero' OR network_attempted = 1)
 ) STRICT;
 
 -- What a person changed about a run after its start: raised budgets, accepted fingerprints. The contract itself stays.
@@ -369,6 +379,17 @@ CREATE TRIGGER tool_call_events_are_immutable
 BEFORE UPDATE ON tool_call_events
 BEGIN
   SELECT RAISE(ABORT, 'the history of a tool call never changes');
+END;
+
+-- A request is charged once, and what was reserved for it stays.
+
+CREATE TRIGGER usage_is_charged_once
+BEFORE UPDATE ON usage
+WHEN OLD.closed_at IS NOT NULL OR NEW.run_id <> OLD.run_id OR NEW.request_id <> OLD.request_id OR NEW.turn <> OLD.turn
+  OR NEW.request_sha256 <> OLD.request_sha256 OR NEW.model <> OLD.model OR NEW.provider <> OLD.provider
+  OR NEW.price_json IS NOT OLD.price_json OR NEW.estimated_tokens <> OLD.estimated_tokens
+BEGIN
+  SELECT RAISE(ABORT, 'a request is charged once, at the price it was reserved with');
 END;
 
 -- Attempts end once; receipts are immutable, but for a missing meaning that is filled in once.

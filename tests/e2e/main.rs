@@ -13,6 +13,7 @@ mod model;
 mod resume;
 mod same_receipts;
 mod tool_server;
+mod usage;
 
 use ua_e2e::TestEnv;
 

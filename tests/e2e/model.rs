@@ -46,7 +46,7 @@ fn a_provider_that_cannot_be_reached_stops_the_run_until_it_can() {
     output.shows(&["stopped (provider)", &nobody.to_string(), "ua resume r"]);
     assert_eq!((env.calls(), env.comments()), (Vec::new(), Vec::new()));
     // Nothing left, so nothing is charged.
-    assert_eq!(env.value("SELECT status, input_tokens FROM usage"), "zero 0");
+    assert_eq!(env.rows("SELECT status, network_attempted, input_tokens FROM usage"), ["zero 0 0"; 5]);
 
     let model = Model::start(&comment(), Vec::new());
     env.start_with(("ANTHROPIC_BASE_URL", model.base_url()), &["resume", "r"]).wait().code(0);

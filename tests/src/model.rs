@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+use ua_core::Usage;
 use ua_llm::Script;
 use ua_testkit::{Fault, ModelServer, ModelServerConfig, RequestRecord};
 
@@ -51,6 +52,11 @@ impl Model {
     /// What is known about each request.
     pub fn log(&self) -> Vec<RequestRecord> {
         self.server.log()
+    }
+
+    /// What the replies that were whole said they cost.
+    pub fn bill(&self) -> Vec<Usage> {
+        self.server.bill()
     }
 
     /// The latest request.

@@ -25,7 +25,8 @@ Examples:
   ua calls resolve call_01… --happened          settle one, then `ua resume last`
 
 Exit codes: 0 succeeded · 1 failed · 2 usage · 69 model provider · 74 storage · 75 waiting or stopped · 130 interrupted
-Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, UA_RUNTIME_DB_PATH, UA_LOG";
+Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, UA_MODEL_TIMEOUT, UA_PRICING,
+  UA_RUNTIME_DB_PATH, UA_LOG";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -101,6 +102,9 @@ pub struct LaunchArgs {
     /// Policy file (TOML), laid over all others; may be repeated
     #[arg(long, value_name = "FILE")]
     pub policy: Vec<PathBuf>,
+    /// File with what tokens cost, TOML or JSON [default: UA_PRICING, else pricing.toml in the user's configuration]
+    #[arg(long, value_name = "FILE")]
+    pub pricing: Option<PathBuf>,
     /// Let crawls reach loopback and private addresses
     #[arg(long)]
     pub allow_private_addresses: bool,
@@ -121,6 +125,9 @@ pub struct ResumeArgs {
     /// End the process that drives the run now, if there is one, and go on in its place
     #[arg(long)]
     pub take_over: bool,
+    /// File with what tokens cost [default: the one the run was started with]
+    #[arg(long, value_name = "FILE")]
+    pub pricing: Option<PathBuf>,
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
     pub quiet: bool,

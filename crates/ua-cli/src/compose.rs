@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,13 +14,14 @@ use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, Workspa
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{AnthropicConfig, AnthropicProvider, LlmProvider, Script, ScriptedProvider};
 use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand};
-use ua_runner::{Ports, RunSettings, Signal, Watcher, Workspace, effect_limits};
+use ua_runner::{Ports, RetryPolicy, RunSettings, Signal, Watcher, Workspace, effect_limits};
 use ua_store::{RunLease, RunRecord, Store};
 
 use crate::args::LaunchArgs;
 use crate::crash_points::Seams;
 use crate::error::{CliError, PROVIDER, chain};
 use crate::home::Home;
+use crate::pricing;
 
 /// The model that is asked when nobody names one.
 const DEFAULT_MODEL: &str = "claude-sonnet-4-5";
@@ -51,6 +53,9 @@ pub(crate) struct Launch {
     policies: Vec<PathBuf>,
     job_dir: PathBuf,
     allow_private_addresses: bool,
+    /// The price table, absolute.
+    #[serde(default)]
+    pub(crate) pricing: Option<PathBuf>,
 }
 
 impl Launch {
@@ -76,6 +81,7 @@ impl Launch {
             policies,
             job_dir,
             allow_private_addresses: args.allow_private_addresses,
+            pricing: pricing::file(args.pricing.as_deref())?,
             provider,
         })
     }
@@ -94,6 +100,7 @@ impl Launch {
     /// Finds everything that can be known to be wrong before anything is stored or started.
     pub(crate) fn check(&self, spec: &RunSpec) -> Result<(), CliError> {
         self.provider(&ua_core::system::env())?;
+        pricing::check(self.pricing.as_deref(), &self.provider, &self.model, spec)?;
         self.classifier()?;
         Rules::of(spec)
             .map_err(|why| CliError::usage(why).hint("correct the pattern in the job file; `*` stands for any text"))?;
@@ -117,6 +124,9 @@ impl Launch {
                 let mut config = AnthropicConfig::new(key.into());
                 if let Some(base_url) = crate::env::var("ANTHROPIC_BASE_URL") {
                     config.base_url = base_url;
+                }
+                if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
+                    config.idle_timeout = idle_timeout(&seconds)?;
                 }
                 let provider = AnthropicProvider::new(config, env.clone());
                 let provider = provider.map_err(|e| {
@@ -177,11 +187,20 @@ impl Launch {
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, CliError> {
+/// The longest silence of a model, from its text in seconds.
+fn idle_timeout(seconds: &str) -> Result<Duration, CliError> {
+    let read = seconds.trim().parse().ok().filter(|seconds| (1..=86_400_u64).contains(seconds));
+    read.map(Duration::from_secs).ok_or_else(|| {
+        CliError::usage(format!("cannot use UA_MODEL_TIMEOUT={seconds}"))
+            .hint("write whole seconds, from 1 to 86400; without it a model may be silent for 300")
+    })
+}
+
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, CliError> {
     std::path::absolute(path).map_err(|e| CliError::usage(format!("cannot use {}: {e}", path.display())))
 }
 
-fn read(file: &Path, what: &str) -> Result<String, CliError> {
+pub(crate) fn read(file: &Path, what: &str) -> Result<String, CliError> {
     fs::read_to_string(file).map_err(|e| {
         CliError::usage(format!("cannot read {what} {}: {e}", file.display()))
             .hint("correct the path, or leave it out; nothing was started")
@@ -203,10 +222,15 @@ pub(crate) fn json_fragment(path: &Path) -> String {
 
 /// The user's own policy file, if there is one.
 fn user_policy_file() -> Option<PathBuf> {
+    user_file("policy.toml")
+}
+
+/// A file of the user's own configuration, if there is one.
+pub(crate) fn user_file(name: &str) -> Option<PathBuf> {
     let config = crate::env::var("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(crate::env::var("HOME")?).join(".config")))?;
-    Some(config.join("ua/policy.toml")).filter(|file| file.exists())
+    Some(config.join("ua").join(name)).filter(|file| file.exists())
 }
 
 /// A classifier with these policy files over the shipped rules, the first one strongest.
@@ -361,6 +385,7 @@ impl Launch {
             policies: Vec::new(),
             job_dir: folder,
             allow_private_addresses: false,
+            pricing: None,
         }
     }
 }
@@ -407,6 +432,8 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         system: spec.model.system_prompt.clone().unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
         max_output_tokens: spec.model.max_output_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
         temperature_milli: spec.model.temperature_milli,
+        prices: pricing::table(launch.pricing.as_deref())?,
+        retry: RetryPolicy::default(),
     };
     Ok((Ports { store, llm, gateway, lease, workspace, env, watcher, stop }, settings))
 }

@@ -19,6 +19,7 @@ mod error;
 mod find;
 mod home;
 mod output;
+mod pricing;
 mod progress;
 mod telemetry;
 

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Env, Timestamp};
+use ua_core::{CallStatus, Env, Timestamp, Usage};
 use ua_gateway::Notice;
 use ua_runner::{Signal, Watcher, Workspace};
-use ua_store::CallRecord;
+use ua_store::{CallRecord, RequestStatus};
 
 use crate::output::line;
 
@@ -62,6 +62,21 @@ impl Progress {
                 let budget = max_tool_calls.map_or_else(|| tool_calls.to_string(), |max| format!("{tool_calls}/{max}"));
                 (*calls > 0).then(|| format!("turn {turn} · {calls} call(s) planned · {budget} calls used"))
             }
+            Signal::Charged { turn, status, charge, spent, max_tokens, max_cost } => {
+                let cost = charge.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
+                let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
+                let used = if spent.costs.is_empty() {
+                    String::new()
+                } else {
+                    format!(" · {}{}", spent.costs, of(max_cost.map(|max| max.to_string())))
+                };
+                let tokens = of(max_tokens.map(|max| max.to_string()));
+                Some(format!(
+                    "turn {turn} · {}{cost} · used so far: {}{tokens} tokens{used}",
+                    charged_tokens(*status, charge.usage),
+                    spent.tokens
+                ))
+            }
             Signal::Call(notice) => Some(self.call_line(notice)),
             Signal::Guided { text } => Some(format!("told the model to go on: {}", line(text, 120))),
             Signal::Text { .. } | Signal::Committed { .. } => None,
@@ -87,6 +102,16 @@ impl Progress {
             }
             Notice::Held { question } => format!("held · {}", line(&question.text, 200)),
         }
+    }
+}
+
+/// What one request was charged, in words.
+fn charged_tokens(status: RequestStatus, usage: Usage) -> String {
+    let (input, output) = (usage.total() - usage.output_tokens, usage.output_tokens);
+    match status {
+        RequestStatus::Actual | RequestStatus::Reserved => format!("{input} tokens in, {output} out"),
+        RequestStatus::Baseline => format!("no usage came back, charged {input} tokens as estimated"),
+        RequestStatus::Zero => "nothing was sent, nothing is charged".to_owned(),
     }
 }
 
@@ -123,6 +148,10 @@ fn event_for(signal: &Signal) -> Option<Value> {
         Signal::Recorded { turn, calls, tool_calls, .. } => {
             json!({"event": "turn_recorded", "turn": turn, "calls": calls, "tool_calls": tool_calls})
         }
+        Signal::Charged { turn, status, charge, spent, .. } => json!({
+            "event": "request_charged", "turn": turn, "status": status, "usage": charge.usage, "cost": charge.cost,
+            "total_tokens": spent.tokens, "total_cost": spent.costs,
+        }),
         Signal::Call(Notice::Sending { call }) => call_event("call_sending", call),
         Signal::Call(Notice::Settled { call }) => call_event("call_settled", call),
         Signal::Call(Notice::Retrying { call, .. }) => call_event("call_retrying", call),

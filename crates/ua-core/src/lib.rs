@@ -20,7 +20,9 @@ mod failure;
 mod id;
 mod key;
 mod message;
+mod money;
 mod policy;
+mod price;
 mod reply;
 mod spec;
 mod status;
@@ -36,9 +38,11 @@ pub use failure::FailureClass;
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
 pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
+pub use money::{Costs, Currency, Money};
 pub use policy::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
 };
+pub use price::{PriceError, PriceTable, TokenPrice};
 pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,

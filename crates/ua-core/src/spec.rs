@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::money::Money;
+
 /// A job file that cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
@@ -116,6 +118,9 @@ pub struct Budgets {
     /// Tokens of all requests; no limit when missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// Money for all requests (`"2.50 USD"`, or a number of dollars); needs a price of the model. No limit when missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<Money>,
 }
 
 impl Default for Budgets {
@@ -128,6 +133,7 @@ impl Default for Budgets {
             max_same_error_repeats: 3,
             max_turns: None,
             max_tokens: None,
+            max_cost: None,
         }
     }
 }
@@ -366,6 +372,12 @@ impl RunSpec {
         if self.budgets.max_tool_calls == 0 {
             return invalid("budgets.max_tool_calls", "is 0: the run could do nothing");
         }
+        if self.budgets.max_tokens == Some(0) {
+            return invalid("budgets.max_tokens", "is 0: the run could ask nothing");
+        }
+        if self.budgets.max_cost.is_some_and(|money| money.nanos() == 0) {
+            return invalid("budgets.max_cost", "is 0: the run could ask nothing");
+        }
         Ok(())
     }
 
@@ -421,6 +433,7 @@ const FIELDS: &Known = &Known(&[
             ("max_same_error_repeats", None),
             ("max_turns", None),
             ("max_tokens", None),
+            ("max_cost", None),
         ])),
     ),
     ("stop_conditions", None),
@@ -551,6 +564,7 @@ mod tests {
         full["tools"]["servers"] = serde_json::json!([]);
         full["budgets"]["max_turns"] = 1.into();
         full["budgets"]["max_tokens"] = 1.into();
+        full["budgets"]["max_cost"] = "2.50 USD".into();
         let parsed = RunSpec::parse(&full.to_string()).unwrap();
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let round_trip = serde_json::to_value(&parsed).unwrap();
@@ -582,6 +596,8 @@ mod tests {
             r#"{"objective": "x", "budgets": []}"#,
             r#"{"objective": "x", "settings": {"blob_threshold_bytes": 255}}"#,
             r#"{"objective": "x", "settings": {"history_max_tokens": 999}}"#,
+            r#"{"objective": "x", "budgets": {"max_tokens": 0}}"#,
+            r#"{"objective": "x", "budgets": {"max_cost": 0}}"#,
         ] {
             assert!(matches!(RunSpec::parse(bad), Err(SpecError::Invalid { .. })), "{bad}");
         }

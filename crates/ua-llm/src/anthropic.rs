@@ -1,7 +1,7 @@
 //! The client of the Anthropic Messages API.
 //!
-//! Every HTTP request is one attempt of [`RetryPolicy`]: the HTTP client itself repeats nothing and follows no redirect,
-//! so what the observer counts is what the provider may bill.
+//! One completion is one HTTP request: the HTTP client repeats nothing and follows no redirect, so what the observer counts
+//! is what the provider may bill.
 //!
 //! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
 
@@ -26,7 +26,6 @@ use crate::ANTHROPIC;
 use crate::error::LlmError;
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
-use crate::retry::RetryPolicy;
 
 /// The API version whose wire format this client speaks.
 const API_VERSION: &str = "2023-06-01";
@@ -46,8 +45,6 @@ pub struct AnthropicConfig {
     pub connect_timeout: Duration,
     /// The longest silence: before the first byte, and between two pieces of a stream. Pings count as sound.
     pub idle_timeout: Duration,
-    /// How often a request is repeated.
-    pub retry: RetryPolicy,
     /// Whether to mark the prompt's stable part as cacheable, which makes the turns of a long run much cheaper.
     pub cache_prompt: bool,
 }
@@ -60,7 +57,6 @@ impl AnthropicConfig {
             api_key,
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_mins(5),
-            retry: RetryPolicy::default(),
             cache_prompt: true,
         }
     }
@@ -80,7 +76,6 @@ pub struct AnthropicProvider {
 #[derive(Debug)]
 struct Settings {
     idle_timeout: Duration,
-    retry: RetryPolicy,
     cache_prompt: bool,
 }
 
@@ -107,13 +102,12 @@ impl AnthropicProvider {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| setup(error.to_string()))?;
-        let settings =
-            Settings { idle_timeout: config.idle_timeout, retry: config.retry, cache_prompt: config.cache_prompt };
+        let settings = Settings { idle_timeout: config.idle_timeout, cache_prompt: config.cache_prompt };
         Ok(Self { client, endpoint, api_key: config.api_key, key_header, config: settings, env })
     }
 
     /// One HTTP request and its reply.
-    async fn attempt(&self, body: Vec<u8>, model: &str, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+    async fn send(&self, body: Vec<u8>, model: &str, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let request = self
             .client
             .post(self.endpoint.clone())
@@ -183,27 +177,9 @@ impl LlmProvider for AnthropicProvider {
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let body = wire::encode_request(request, self.config.cache_prompt).to_string().into_bytes();
-        let mut any_left_us = false;
-        let mut attempt = 1;
-        loop {
-            let error = match self.attempt(body.clone(), &request.model, observer).await {
-                Ok(turn) => return Ok(turn),
-                // A server may echo what it was sent.
-                Err(error) => error.without(self.api_key.expose_secret().trim()),
-            };
-            any_left_us |= error.left_us();
-            let Some(wait) = self.config.retry.wait_after(attempt, &error, self.env.entropy.next_u64()) else {
-                return Err(match attempt {
-                    1 => error,
-                    attempts => LlmError::GaveUp { attempts, any_left_us, last: Box::new(error) },
-                });
-            };
-            let why = error.to_string();
-            tracing::warn!(attempt, why, wait_ms = wait.as_millis(), "model request failed, asking again");
-            observer.retrying(attempt, &why, wait);
-            self.env.clock.sleep(wait).await;
-            attempt += 1;
-        }
+        let answer = self.send(body, &request.model, observer).await;
+        // A server may echo what it was sent.
+        answer.map_err(|error| error.without(self.api_key.expose_secret().trim()))
     }
 }
 

@@ -96,17 +96,6 @@ pub enum LlmError {
         /// What was wrong with it.
         why: String,
     },
-    /// Several attempts failed; `last` says how the last one did.
-    #[error("get a reply in {attempts} attempts")]
-    GaveUp {
-        /// Attempts that were made.
-        attempts: u32,
-        /// Whether any of them may have reached the provider.
-        any_left_us: bool,
-        /// How the last attempt failed.
-        #[source]
-        last: Box<LlmError>,
-    },
 }
 
 fn asks_to_wait(retry_after: Option<Duration>) -> String {
@@ -129,11 +118,15 @@ impl LlmError {
             | Self::Cut { .. } => FailureClass::Transient,
             Self::InvalidRequest { .. } | Self::Protocol { .. } => FailureClass::Permanent,
             Self::Setup { .. } | Self::Unauthorized { .. } | Self::NotFound { .. } => FailureClass::Operator,
-            Self::GaveUp { last, .. } => last.class(),
         }
     }
 
-    /// Whether a request may have reached the provider, and so may be billed. An error status is an answer: it counts.
+    /// Whether the same request may bring a reply when it is made again.
+    pub fn may_retry(&self) -> bool {
+        self.class() == FailureClass::Transient
+    }
+
+    /// Whether a request may have reached the provider. An error status is an answer: it counts.
     pub fn left_us(&self) -> bool {
         match self {
             Self::Setup { .. } | Self::Unreachable { .. } => false,
@@ -146,8 +139,19 @@ impl LlmError {
             | Self::Timeout { .. }
             | Self::Cut { .. }
             | Self::Protocol { .. } => true,
-            Self::GaveUp { any_left_us, .. } => *any_left_us,
         }
+    }
+
+    /// Whether the provider refused the request before it began with it, and so bills nothing (401, 404, 429, 529, …).
+    pub fn was_refused(&self) -> bool {
+        matches!(
+            self,
+            Self::Unauthorized { .. }
+                | Self::InvalidRequest { .. }
+                | Self::NotFound { .. }
+                | Self::RateLimited { .. }
+                | Self::Overloaded { .. }
+        )
     }
 
     /// How long the provider asks to wait before the next request.
@@ -156,7 +160,6 @@ impl LlmError {
             Self::RateLimited { retry_after, .. }
             | Self::Overloaded { retry_after, .. }
             | Self::Server { retry_after, .. } => *retry_after,
-            Self::GaveUp { last, .. } => last.retry_after(),
             Self::Setup { .. }
             | Self::Unauthorized { .. }
             | Self::InvalidRequest { .. }
@@ -165,24 +168,6 @@ impl LlmError {
             | Self::Timeout { .. }
             | Self::Cut { .. }
             | Self::Protocol { .. } => None,
-        }
-    }
-
-    /// How the last attempt failed: the error itself, unless several attempts were made.
-    pub fn last(&self) -> &Self {
-        match self {
-            Self::GaveUp { last, .. } => last.last(),
-            Self::Setup { .. }
-            | Self::Unauthorized { .. }
-            | Self::InvalidRequest { .. }
-            | Self::NotFound { .. }
-            | Self::RateLimited { .. }
-            | Self::Overloaded { .. }
-            | Self::Server { .. }
-            | Self::Unreachable { .. }
-            | Self::Timeout { .. }
-            | Self::Cut { .. }
-            | Self::Protocol { .. } => self,
         }
     }
 
@@ -196,18 +181,14 @@ impl LlmError {
             | Self::Overloaded { message: text, .. }
             | Self::Server { message: text, .. }
             | Self::Protocol { why: text } => *text = text.replace(secret, "[key]"),
-            Self::GaveUp { .. }
-            | Self::Setup { .. }
-            | Self::Unreachable { .. }
-            | Self::Timeout { .. }
-            | Self::Cut { .. } => {}
+            Self::Setup { .. } | Self::Unreachable { .. } | Self::Timeout { .. } | Self::Cut { .. } => {}
         }
         self
     }
 
     /// What a person can try, for the line below the message.
     pub fn hint(&self) -> Option<&'static str> {
-        match self.last() {
+        match self {
             Self::Unauthorized { .. } => {
                 Some("check that ANTHROPIC_API_KEY is a valid key of an account in good standing")
             }
@@ -221,7 +202,7 @@ impl LlmError {
             }
             Self::Timeout { .. } | Self::Cut { .. } => Some("resume the run; nothing of the unfinished reply was used"),
             Self::Protocol { .. } => Some("check that ANTHROPIC_BASE_URL is an Anthropic Messages endpoint"),
-            Self::InvalidRequest { .. } | Self::GaveUp { .. } => None,
+            Self::InvalidRequest { .. } => None,
         }
     }
 }
@@ -231,14 +212,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn earlier_attempts_that_left_us_are_not_forgotten() {
+    fn only_what_never_left_is_free_and_only_what_may_pass_is_repeated() {
         let unreachable = LlmError::Unreachable { host: "localhost:1".into(), source: "connection refused".into() };
-        assert!(!unreachable.left_us());
-        let gave_up = LlmError::GaveUp { attempts: 2, any_left_us: true, last: Box::new(unreachable) };
-        assert!(gave_up.left_us());
-        assert_eq!(gave_up.class(), FailureClass::Transient);
-        assert_eq!(gave_up.to_string(), "get a reply in 2 attempts");
-        assert_eq!(gave_up.source().unwrap().to_string(), "reach the model provider at localhost:1");
+        assert!(!unreachable.left_us() && unreachable.may_retry());
+        let overloaded = LlmError::Overloaded { retry_after: Some(Duration::from_secs(3)), message: "busy".into() };
+        assert!(overloaded.left_us() && overloaded.may_retry() && overloaded.was_refused());
+        assert_eq!(overloaded.retry_after(), Some(Duration::from_secs(3)));
+        let refused = LlmError::InvalidRequest { status: 400, message: "no".into() };
+        assert!(refused.left_us() && !refused.may_retry());
+        let setup = LlmError::Setup { why: "no key".into() };
+        assert!(!setup.left_us() && !setup.may_retry());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! A [`LlmProvider`] turns a [`ModelRequest`] into one whole [`ModelTurn`](ua_core::ModelTurn) or an [`LlmError`].
 //! A reply that was cut is never a turn: tool uses count only when the provider said that the message ended.
+//! One call of [`complete`](LlmProvider::complete) is one request: whoever calls it reserves, charges and repeats.
 //! Only this crate knows a provider's wire format, and it reads no environment variables itself (the HTTP client
 //! honours the system's proxy settings).
 //!
@@ -32,19 +33,19 @@
 
 mod anthropic;
 mod error;
+mod estimate;
 mod history;
 mod provider;
 mod request;
-mod retry;
 mod script;
 mod scripted;
 
 pub use anthropic::{AnthropicConfig, AnthropicProvider};
 pub use error::LlmError;
+pub use estimate::{ESTIMATOR, estimate_input_tokens};
 pub use history::check_history;
 pub use provider::{LlmProvider, Silent, StreamObserver};
 pub use request::{ModelRequest, ToolOffer};
-pub use retry::RetryPolicy;
 pub use script::{Expectation, Script, ScriptError, ScriptTool, ScriptTurn};
 pub use scripted::ScriptedProvider;
 

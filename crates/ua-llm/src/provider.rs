@@ -1,7 +1,5 @@
 //! The provider port: the seam through which every model call passes.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use ua_core::ModelTurn;
 
@@ -16,15 +14,16 @@ pub trait LlmProvider: Send + Sync {
     /// The provider's name: `anthropic`, `scripted`.
     fn name(&self) -> &str;
 
-    /// Asks for one reply and returns it whole, or not at all.
+    /// Makes one request for one reply and returns it whole, or not at all.
     ///
-    /// May make several attempts; each is announced to `observer`, because each may be billed.
+    /// Nothing is repeated in here, because each request may be billed: the error says whether this one left us, whether
+    /// another may bring what it did not, and how long the provider asks to wait before.
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError>;
 }
 
 /// Who watches a reply arrive. Every method does nothing unless it is overridden.
 pub trait StreamObserver: Send + Sync {
-    /// An attempt is about to leave; called once per HTTP request, before its first byte.
+    /// The request is about to leave; called at most once, before its first byte.
     fn sent(&self) {}
     /// The provider named its response. Tentative until the turn is recorded.
     fn session(&self, response_id: &str) {
@@ -33,10 +32,6 @@ pub trait StreamObserver: Send + Sync {
     /// A piece of text arrived; it is part of no reply until [`LlmProvider::complete`] returns one.
     fn text(&self, delta: &str) {
         let _ = delta;
-    }
-    /// Attempt `attempt` failed because of `why`; the next one starts after `wait`. Text seen so far is void.
-    fn retrying(&self, attempt: u32, why: &str, wait: Duration) {
-        let _ = (attempt, why, wait);
     }
 }
 

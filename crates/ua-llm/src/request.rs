@@ -45,11 +45,16 @@ impl From<&ToolSpec> for ToolOffer {
 impl ModelRequest {
     /// The digest of the request's canonical JSON: equal digests mean that a model was asked the same thing.
     pub fn sha256(&self) -> Sha256 {
+        self.canonical().hash()
+    }
+
+    /// The canonical JSON of the request, in which it is hashed and measured.
+    pub(crate) fn canonical(&self) -> CanonicalJson {
         let canonical = serde_json::to_value(self)
             .map_err(|error| error.to_string())
             .and_then(|value| CanonicalJson::of(&value, &[]).map_err(|error| error.to_string()));
         match canonical {
-            Ok(json) => json.hash(),
+            Ok(json) => json,
             Err(why) => unreachable!("a request is made of strings, integers and JSON, which always serialise: {why}"),
         }
     }

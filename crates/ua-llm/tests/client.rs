@@ -11,7 +11,7 @@ use support::{KEY, Seen, Watch, config, failing, prompt, provider, request, rich
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use ua_core::{Block, Env, FailureClass, Message, Origin, Role};
-use ua_llm::{AnthropicProvider, LlmError, LlmProvider as _, RetryPolicy, ScriptedProvider, Silent};
+use ua_llm::{AnthropicProvider, LlmError, LlmProvider as _, ScriptedProvider, Silent};
 use ua_testkit::{Fault, FaultKind};
 
 /// The history after the first turn of the rich script.
@@ -42,7 +42,6 @@ async fn the_server_and_the_scripted_provider_play_the_same_turns() {
         sent: 1,
         sessions: vec!["msg_scripted_1_1".into()],
         text: "I will read the menu and tell everybody about it – in request 1.".into(),
-        waits: vec![],
     };
     assert_eq!(by_wire.seen(), expected);
 
@@ -88,7 +87,7 @@ async fn garbled_arguments_arrive_as_text_and_can_be_answered() {
 }
 
 #[tokio::test]
-async fn each_passing_failure_is_outlasted_and_every_attempt_is_announced() {
+async fn a_failure_that_may_pass_is_told_after_one_request() {
     let kinds = [
         (FaultKind::RateLimited { retry_after: None }, 429),
         (FaultKind::Overloaded529, 529),
@@ -103,34 +102,31 @@ async fn each_passing_failure_is_outlasted_and_every_attempt_is_announced() {
         (FaultKind::ErrorMidStream { error_type: "api_error".into() }, 200),
     ];
     for (kind, status) in kinds {
-        let server = failing(&kind, 2).await;
+        let server = failing(&kind, 1).await;
         let env = Env::simulated(1);
         let started = env.now();
         let watch = Watch::default();
-        let turn = provider(&server.base_url, &env).complete(&request(prompt()), &watch).await.unwrap();
-        // The model was asked a third time, so it may word things differently.
-        assert!(turn.text().ends_with("in request 3."), "{kind:?}");
-        assert_eq!(statuses(&server), [status, status, 200], "{kind:?}");
-        let seen = watch.seen();
-        assert_eq!((seen.sent, seen.waits.len()), (3, 2), "{kind:?}");
-        assert_eq!(env.now().since(started), seen.waits.iter().sum(), "{kind:?}");
-        let bodies: Vec<_> = server.log().iter().map(|record| record.sha256).collect();
-        assert!(bodies.iter().all(|body| *body == bodies[0]), "{kind:?}");
+        let client = provider(&server.base_url, &env);
+        let error = client.complete(&request(prompt()), &watch).await.unwrap_err();
+        assert!(error.may_retry() && error.left_us(), "{kind:?}: {error:?}");
+        assert_eq!((statuses(&server), watch.seen().sent, env.now()), (vec![status], 1, started), "{kind:?}");
+        // Asked again, with the same bytes, the model may word things differently.
+        let turn = client.complete(&request(prompt()), &watch).await.unwrap();
+        assert!(turn.text().ends_with("in request 2."), "{kind:?}");
+        assert_eq!(server.log()[0].sha256, server.log()[1].sha256, "{kind:?}");
     }
 }
 
 #[tokio::test]
 async fn the_text_of_a_cut_reply_is_seen_but_is_no_turn() {
-    let only_once = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
     for kind in [FaultKind::CutMidStream, FaultKind::EndWithoutStop] {
         let server = server(
             script(&json!({"turns": [{"text": "All of this text arrives in vain, since it is cut."}]})),
             vec![Fault::at(1, kind.clone())],
         )
         .await;
-        let config = ua_llm::AnthropicConfig { retry: only_once, ..config(&server.base_url) };
         let watch = Watch::default();
-        let client = AnthropicProvider::new(config, Env::simulated(1)).unwrap();
+        let client = provider(&server.base_url, &Env::simulated(1));
         let error = client.complete(&request(prompt()), &watch).await.unwrap_err();
         let LlmError::Cut { text_bytes, .. } = &error else { panic!("{kind:?} gave {error:?}") };
         assert_eq!(*text_bytes, watch.seen().text.len(), "{kind:?}");
@@ -140,44 +136,19 @@ async fn the_text_of_a_cut_reply_is_seen_but_is_no_turn() {
 }
 
 #[tokio::test]
-async fn a_failure_that_does_not_pass_is_given_up_after_five_attempts() {
-    for kind in [FaultKind::Overloaded529, FaultKind::CutMidStream] {
-        let server = failing(&kind, 99).await;
-        let watch = Watch::default();
-        let error =
-            provider(&server.base_url, &Env::simulated(1)).complete(&request(prompt()), &watch).await.unwrap_err();
-        assert!(matches!(error, LlmError::GaveUp { attempts: 5, any_left_us: true, .. }), "{error:?}");
-        assert_eq!((server.requests(), watch.seen().sent, watch.seen().waits.len()), (5, 5, 4));
-    }
-}
-
-#[tokio::test]
-async fn retry_after_is_waited_on_the_clock_in_both_forms() {
+async fn what_the_provider_asks_to_wait_is_told_in_both_forms() {
     // The simulated clock starts at 2026-01-02T03:04:05Z.
-    for (header, wait) in [("37", 37), ("Fri, 02 Jan 2026 03:04:50 GMT", 45)] {
+    for (header, wait) in [("37", 37), ("3600", 3600), ("Fri, 02 Jan 2026 03:04:50 GMT", 45)] {
         let server = failing(&FaultKind::RateLimited { retry_after: Some(header.into()) }, 1).await;
         let env = Env::simulated(1);
-        let started = env.now();
-        let watch = Watch::default();
-        provider(&server.base_url, &env).complete(&request(prompt()), &watch).await.unwrap();
-        assert_eq!(watch.seen().waits, [Duration::from_secs(wait)], "{header}");
-        assert_eq!(env.now().since(started), Duration::from_secs(wait), "{header}");
+        let error = provider(&server.base_url, &env).complete(&request(prompt()), &Silent).await.unwrap_err();
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(wait)), "{header}");
+        assert!(error.to_string().ends_with(&format!("(it asks to wait {wait} s)")), "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_retry_after_beyond_the_limit_is_told_instead_of_waited() {
-    let server = failing(&FaultKind::RateLimited { retry_after: Some("3600".into()) }, 1).await;
-    let env = Env::simulated(1);
-    let started = env.now();
-    let error = provider(&server.base_url, &env).complete(&request(prompt()), &Silent).await.unwrap_err();
-    assert_eq!(error.retry_after(), Some(Duration::from_hours(1)));
-    assert!(error.to_string().ends_with("(it asks to wait 3600 s)"), "{error}");
-    assert_eq!((server.requests(), env.now()), (1, started));
-}
-
-#[tokio::test]
-async fn a_refusal_is_not_repeated() {
+async fn a_refusal_is_not_to_be_repeated() {
     let cases = [
         (400, FailureClass::Permanent),
         (401, FailureClass::Operator),
@@ -193,6 +164,7 @@ async fn a_refusal_is_not_repeated() {
         let error =
             provider(&server.base_url, &Env::simulated(1)).complete(&request(prompt()), &watch).await.unwrap_err();
         assert_eq!(error.class(), class, "HTTP {status}: {error}");
+        assert!(!error.may_retry(), "HTTP {status}");
         assert!(error.to_string().contains("told to say so (request req_scripted_1)"), "{error}");
         assert_eq!((server.requests(), watch.seen().sent), (1, 1), "HTTP {status}");
     }
@@ -238,9 +210,12 @@ async fn silence_is_a_timeout_and_a_slow_stream_is_not() {
     let env = Env::simulated(1);
     let watch = Watch::default();
     // The slow stream takes longer in all than the longest silence, but is never silent for so long.
-    let turn = AnthropicProvider::new(config, env.clone()).unwrap().complete(&request(prompt()), &watch).await.unwrap();
+    let client = AnthropicProvider::new(config, env).unwrap();
+    let error = client.complete(&request(prompt()), &watch).await.unwrap_err();
+    assert!(matches!(error, LlmError::Timeout { idle } if idle == idle_timeout) && error.left_us());
+    let turn = client.complete(&request(prompt()), &watch).await.unwrap();
     assert!(turn.text().ends_with("in request 2."));
-    assert_eq!((watch.seen().sent, watch.seen().waits.len()), (2, 1));
+    assert_eq!(watch.seen().sent, 2);
     let log = server.log();
     assert_eq!((log[0].status, log[0].fault.clone()), (0, Some(FaultKind::Hang)));
 }
@@ -253,10 +228,9 @@ async fn a_server_that_is_not_there_is_unreachable_and_was_sent_nothing() {
     let watch = Watch::default();
     let client = provider(&format!("http://{address}"), &Env::simulated(1));
     let error = client.complete(&request(prompt()), &watch).await.unwrap_err();
-    let LlmError::GaveUp { attempts: 5, any_left_us: false, last } = &error else { panic!("{error:?}") };
-    assert!(matches!(&**last, LlmError::Unreachable { host, .. } if *host == address.to_string()));
+    assert!(matches!(&error, LlmError::Unreachable { host, .. } if *host == address.to_string()));
     assert!(!error.left_us() && error.class() == FailureClass::Transient);
-    assert_eq!(watch.seen().waits.len(), 4);
+    assert_eq!(watch.seen().sent, 1);
 }
 
 /// Answers every connection with `response` and closes it.
@@ -280,9 +254,7 @@ async fn canned(response: String) -> String {
 
 async fn canned_error(response: String) -> LlmError {
     let url = canned(response).await;
-    let once = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
-    let config = ua_llm::AnthropicConfig { retry: once, ..config(&url) };
-    let client = AnthropicProvider::new(config, Env::simulated(1)).unwrap();
+    let client = provider(&url, &Env::simulated(1));
     client.complete(&request(prompt()), &Silent).await.unwrap_err()
 }
 

@@ -1,10 +1,11 @@
 //! What a run used of its budgets (Durable Jobs v1 spec §6), from its rows.
 
 use serde::Serialize;
-use ua_core::Usage;
+use ua_core::{Currency, Money};
 use ua_store::RunRecords;
 
 use crate::quote::span;
+use crate::usage::UsageSummary;
 
 /// One budget: what was used, and the limit when there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -15,8 +16,11 @@ pub struct BudgetLine {
     pub used: u64,
     /// The job's limit; `None` means no limit.
     pub limit: Option<u64>,
-    /// `calls`, `turns`, `steps`, `tokens` or `milliseconds`.
+    /// `calls`, `turns`, `steps`, `tokens`, `milliseconds` or `nanos` (billionths of `currency`).
     pub unit: &'static str,
+    /// The currency of an amount of money.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub currency: Option<Currency>,
 }
 
 impl BudgetLine {
@@ -28,6 +32,11 @@ impl BudgetLine {
     /// The budget in words: `3 of 250 calls`.
     pub(crate) fn in_words(&self) -> String {
         let reached = if self.is_reached() { " (reached)" } else { "" };
+        if let Some(currency) = self.currency {
+            let money = |nanos| Money::from_nanos(nanos, currency);
+            let limit = self.limit.map_or_else(|| ", no limit".to_owned(), |limit| format!(" of {}", money(limit)));
+            return format!("{}{limit}{reached}", money(self.used));
+        }
         match (self.unit, self.limit) {
             ("milliseconds", Some(limit)) => format!("{} of {}{reached}", span(self.used), span(limit)),
             ("milliseconds", None) => span(self.used),
@@ -40,38 +49,52 @@ impl BudgetLine {
 /// All budgets, in the order of the job file.
 pub(crate) fn lines(records: &RunRecords) -> Vec<BudgetLine> {
     let budgets = &records.run.spec.budgets;
-    vec![
+    let usage = UsageSummary::of(records);
+    let mut lines = vec![
         BudgetLine {
             budget: "max_wallclock_minutes",
             used: records.run.held_millis,
             limit: Some(budgets.max_wallclock_minutes.saturating_mul(60_000)),
             unit: "milliseconds",
+            currency: None,
         },
         BudgetLine {
             budget: "max_steps",
             used: count(&records.steps),
             limit: Some(budgets.max_steps.into()),
             unit: "steps",
+            currency: None,
         },
         BudgetLine {
             budget: "max_tool_calls",
             used: count(&records.calls),
             limit: Some(budgets.max_tool_calls.into()),
             unit: "calls",
+            currency: None,
         },
         BudgetLine {
             budget: "max_turns",
             used: records.run.turn_index.into(),
             limit: budgets.max_turns.map(u64::from),
             unit: "turns",
+            currency: None,
         },
-        BudgetLine { budget: "max_tokens", used: tokens(records).total(), limit: budgets.max_tokens, unit: "tokens" },
-    ]
-}
-
-/// The tokens charged for all requests to models.
-pub(crate) fn tokens(records: &RunRecords) -> Usage {
-    records.requests.iter().fold(Usage::default(), |sum, request| sum.plus(request.usage))
+        BudgetLine {
+            budget: "max_tokens",
+            used: usage.total_tokens,
+            limit: budgets.max_tokens,
+            unit: "tokens",
+            currency: None,
+        },
+    ];
+    lines.extend(budgets.max_cost.map(|max| BudgetLine {
+        budget: "max_cost",
+        used: usage.cost.of(max.currency()).nanos(),
+        limit: Some(max.nanos()),
+        unit: "nanos",
+        currency: Some(max.currency()),
+    }));
+    lines
 }
 
 fn count<T>(rows: &[T]) -> u64 {

@@ -37,6 +37,7 @@ mod summary_render;
 mod testing;
 mod trace;
 mod transcript;
+mod usage;
 mod verdict;
 
 pub use artifact::{Artifact, ReadFirst};
@@ -45,7 +46,8 @@ pub use call_line::CallLine;
 pub use evidence::{ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, evaluate};
 pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine};
-pub use summary::{CompletionSummary, Replayed, SideEffect, UsageSummary};
+pub use summary::{CompletionSummary, Replayed, SideEffect};
 pub use trace::trace_json;
 pub use transcript::{session_summary, transcript};
+pub use usage::{ModelUsage, UsageSummary};
 pub use verdict::Verdict;

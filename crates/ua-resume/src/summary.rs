@@ -4,12 +4,10 @@
 //! Durability Architecture, "Evidence Summary"; Context Storage & Durability §6: external ids are shown.
 //! Invariant: a side effect is listed with its verdict, and a call that failed, was lost or was never sent cannot read as done.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use ua_core::{
     CallId, CallStatus, EvidenceLevel, Position, Resolution, RunId, RunStatus, RunStop, SideEffectClass, Timestamp,
-    Trace, Usage,
+    Trace,
 };
 use ua_store::{CallRecord, ReplayStatus, RunRecords};
 
@@ -18,7 +16,8 @@ use crate::budget::{self, BudgetLine};
 use crate::call_line::{external_id, own_success, shown_error};
 use crate::evidence::{ConditionResult, EvidenceReport};
 use crate::question::QuestionLine;
-use crate::quote::{clean, cut, word};
+use crate::quote::{clean, cut};
+use crate::usage::UsageSummary;
 use crate::verdict::Verdict;
 
 /// The most characters of the final output that the summary shows; the transcript has all of it.
@@ -74,17 +73,6 @@ pub struct Replayed {
     pub verdict: Verdict,
     /// Number of its last attempt.
     pub attempts: u32,
-}
-
-/// What the run's requests to models cost.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct UsageSummary {
-    /// How many requests were charged in which way: `actual`, `baseline`, `zero` or still `reserved`.
-    pub requests: BTreeMap<String, u32>,
-    /// The tokens charged.
-    pub tokens: Usage,
-    /// Their sum.
-    pub total_tokens: u64,
 }
 
 /// What a run came to.
@@ -161,7 +149,7 @@ impl CompletionSummary {
             side_effects: side_effects(records),
             replayed: records.calls.iter().filter_map(replayed).collect(),
             questions: records.questions.iter().map(QuestionLine::of).collect(),
-            usage: usage(records),
+            usage: UsageSummary::of(records),
             budgets: budget::lines(records),
             traces: run.traces.clone(),
             next: next(records),
@@ -202,15 +190,6 @@ fn replayed(call: &CallRecord) -> Option<Replayed> {
         verdict: Verdict::of(call),
         attempts: call.attempt,
     })
-}
-
-fn usage(records: &RunRecords) -> UsageSummary {
-    let mut requests = BTreeMap::new();
-    for request in &records.requests {
-        *requests.entry(word(&request.status)).or_insert(0) += 1;
-    }
-    let tokens = budget::tokens(records);
-    UsageSummary { requests, tokens, total_tokens: tokens.total() }
 }
 
 /// The commands that fit where the run stands.

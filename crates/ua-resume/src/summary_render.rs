@@ -109,10 +109,7 @@ impl CompletionSummary {
 
     fn write_cost(&self, page: &mut Page) {
         page.heading(2, "Cost");
-        let requests: Vec<String> =
-            self.usage.requests.iter().map(|(status, count)| format!("{count} {status}")).collect();
-        let requests = if requests.is_empty() { "none".to_owned() } else { requests.join(", ") };
-        page.item(&format!("requests to models: {requests}"));
+        page.item(&format!("requests to models: {}", self.usage.requests_in_words()));
         let tokens = self.usage.tokens;
         page.item(&format!(
             "tokens: {} in all — {} input, {} output, {} read from cache, {} written to cache",
@@ -122,6 +119,14 @@ impl CompletionSummary {
             tokens.cache_read_tokens,
             tokens.cache_write_tokens
         ));
+        page.item(&format!("cost: {}", self.usage.cost_in_words()));
+        for model in &self.usage.models {
+            let name = format!("{}/{}", model.provider, model.model);
+            page.item(&format!("{}: {}", code(&name, 200), model.in_words()));
+        }
+        if self.usage.overruns > 0 {
+            page.item(&format!("requests that used more than was reserved for them: {}", self.usage.overruns));
+        }
         for budget in &self.budgets {
             page.item(&format!("{}: {}", budget.budget, budget.in_words()));
         }

@@ -6,10 +6,10 @@
 use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolUse};
 use ua_store::{CallRecord, MessageRecord, QuestionStatus, RunRecords};
 
-use crate::budget;
 use crate::call_line::{external_id, last_receipt, own_success, reply_text};
 use crate::page::Page;
 use crate::quote::{code, fenced, line, span, word};
+use crate::usage::UsageSummary;
 use crate::verdict::Verdict;
 
 /// Writes the whole conversation: what was asked, what the model said, each tool call with its arguments and its result.
@@ -140,8 +140,10 @@ pub fn session_summary(records: &RunRecords) -> String {
     lines.push(format!("held       {} in {} process(es)", span(run.held_millis), run.traces.len()));
     lines.push(format!("turns      {} committed", run.turn_index));
     lines.push(format!("calls      {}", calls_by_status(records)));
-    let tokens = budget::tokens(records);
+    let usage = UsageSummary::of(records);
+    let tokens = usage.tokens;
     lines.push(format!("tokens     {} ({} in, {} out)", tokens.total(), tokens.input_tokens, tokens.output_tokens));
+    lines.push(format!("cost       {}", usage.cost_in_words()));
     let open = records.questions.iter().filter(|question| question.status == QuestionStatus::Open).count();
     lines.push(format!("questions  {} open of {}", open, records.questions.len()));
     lines.extend(outside_effects(records));

@@ -1,6 +1,7 @@
 //! The loop that carries out what the machine decides.
 
 mod conclude;
+mod think;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -8,15 +9,18 @@ use std::sync::Arc;
 
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{
-    CallId, EffectKind, Env, Message, QuestionId, Role, RunStatus, RunStop, StepId, StopCondition, Timestamp,
+    CallId, EffectKind, Env, Message, PriceTable, QuestionId, Role, RunStatus, RunStop, StepId, StopCondition,
+    Timestamp,
 };
 use ua_gateway::{StopSignal, ToolGateway};
 use ua_llm::{LlmProvider, ModelRequest};
 use ua_store::{Choice, NewQuestion, NewStep, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store};
 
+use crate::budget::Estimate;
 use crate::error::RunError;
 use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
 use crate::recover::{InFlight, Recovered, recover};
+use crate::retry::RetryPolicy;
 use crate::watch::{Signal, Watcher};
 use crate::workspace::Workspace;
 
@@ -51,6 +55,10 @@ pub struct RunSettings {
     pub max_output_tokens: u32,
     /// Sampling temperature, in thousandths.
     pub temperature_milli: Option<u32>,
+    /// What tokens cost.
+    pub prices: PriceTable,
+    /// How often the model is asked for one reply, and how patiently.
+    pub retry: RetryPolicy,
 }
 
 impl Limits {
@@ -61,6 +69,7 @@ impl Limits {
             max_tool_calls: Some(budgets.max_tool_calls),
             max_turns: budgets.max_turns,
             max_tokens: budgets.max_tokens,
+            max_cost: budgets.max_cost,
             max_held_millis: Some(budgets.max_wallclock_minutes.saturating_mul(60_000)),
             max_same_error_repeats: Some(budgets.max_same_error_repeats),
             ask_on_repeated_failures: spec.escalation.ask_human_on_repeated_failures,
@@ -90,7 +99,7 @@ pub async fn drive(
     if start.is_resume {
         (ports.watcher)(Signal::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
     }
-    let machine = RunMachine::new(Limits::of(&records.run.spec), start);
+    let machine = RunMachine::new(Limits::of(&records.run.spec), start).with_retry(settings.retry);
     let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at).await?;
     let conclusion = match (waiting_for, aborted) {
         (Some(question), _) => Conclusion::Waiting { question: Box::new(question) },
@@ -170,6 +179,13 @@ fn run_end(status: RunStatus, detail: Option<String>, held_millis: u64, at: Time
     }
 }
 
+/// A request that is reserved and not charged yet.
+struct Reserved {
+    request: ModelRequest,
+    id: RequestId,
+    estimate: Estimate,
+}
+
 /// One process's work on a run.
 struct Driver<'a> {
     ports: &'a Ports,
@@ -184,8 +200,7 @@ struct Driver<'a> {
     /// The reply of the open turn.
     open_reply: Option<Message>,
     in_flight: Vec<InFlight>,
-    request: Option<(ModelRequest, RequestId)>,
-    tokens: u64,
+    request: Option<Reserved>,
     counted_from: Timestamp,
     marked_effects_of: u32,
     last_call: Option<CallId>,
@@ -228,7 +243,6 @@ impl<'a> Driver<'a> {
             open_reply: open.into_iter().map(|m| m.message).find(|m| m.role == Role::Assistant),
             in_flight,
             request: None,
-            tokens: records.requests.iter().map(|r| r.usage.total()).sum(),
             counted_from: acquired_at,
             marked_effects_of: 0,
             last_call: records.calls.last().map(|call| call.call_id.clone()),
@@ -240,14 +254,14 @@ impl<'a> Driver<'a> {
     async fn run(&mut self) -> Result<Conclusion, RunError> {
         loop {
             let command = self.machine.command();
-            let starts_something =
-                matches!(command, Command::Reserve { .. } | Command::Think { .. } | Command::Dispatch { .. });
+            let starts_something = matches!(command, Command::Reserve { .. } | Command::Dispatch { .. });
             if starts_something && self.check_in().await? {
                 continue;
             }
             let event = match command {
                 Command::Reserve { turn } => self.reserve(turn).await?,
                 Command::Think { turn } => self.think(turn).await?,
+                Command::Wait { attempt, why, wait } => self.wait(attempt, why, wait).await?,
                 Command::Record { turn, reply } => self.record(turn, *reply).await?,
                 Command::Dispatch { calls, has_effect } => self.dispatch(&calls, has_effect).await?,
                 Command::CancelAfterFailure { calls, failed } => self.cancel_after_failure(&calls, &failed).await?,
@@ -272,12 +286,16 @@ impl<'a> Driver<'a> {
             self.machine.apply(Event::Interrupted)?;
             return Ok(true);
         }
-        let run = self.ports.store.run(&self.run.run_id).await.map_err(RunError::at("read the run"))?;
-        if run.cancel_requested_at.is_some() {
+        if self.is_cancel_asked().await? {
             self.machine.apply(Event::CancelAsked)?;
             return Ok(true);
         }
         Ok(false)
+    }
+
+    async fn is_cancel_asked(&self) -> Result<bool, RunError> {
+        let run = self.ports.store.run(&self.run.run_id).await.map_err(RunError::at("read the run"))?;
+        Ok(run.cancel_requested_at.is_some())
     }
 }
 

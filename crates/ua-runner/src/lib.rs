@@ -12,6 +12,7 @@
 //! assert!(matches!(machine.command(), Command::Reserve { turn: 1 }));
 //! ```
 
+mod budget;
 mod compose;
 mod drive;
 mod error;
@@ -23,10 +24,12 @@ mod machine;
 #[cfg(test)]
 mod machine_tests;
 mod recover;
+mod retry;
 mod take_over;
 mod watch;
 mod workspace;
 
+pub use budget::{Charge, Estimate, Spent};
 pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
 pub use error::RunError;
 pub use files::write_conclusion;
@@ -36,5 +39,7 @@ pub use lock::{LockError, RunLock};
 pub use machine::{
     Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure, UnexpectedEvent,
 };
+pub use retry::RetryPolicy;
+pub use ua_resume::{ModelUsage, UsageSummary};
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};

@@ -5,6 +5,8 @@
 //! | start, turn open | finish the open turn from the ledger; the model is not asked again |
 //! | start, last word was the model's | check the evidence |
 //! | start otherwise | reserve |
+//! | a request that does not fit the budget | stop |
+//! | no reply, and another request may bring one | wait, then reserve again, a few times |
 //! | a reply that asks for tools | dispatch, group by group: adjacent reads together, each call with an effect alone |
 //! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled |
 //! | a call that is held | wait for a person |
@@ -13,10 +15,14 @@
 //! | a budget reached, a signal, a cancel | stop at the next boundary |
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use ua_core::{CallId, CallStatus, ModelTurn, Resolution, RunStop, StopReason};
+use ua_core::{CallId, CallStatus, ModelTurn, Money, Resolution, RunStop, StopReason};
 use ua_gateway::Dispatched;
-use ua_store::{CallRecord, QuestionKind, QuestionRecord};
+use ua_store::{CallRecord, QuestionKind, QuestionRecord, RequestEnd};
+
+use crate::budget::{Estimate, Spent};
+use crate::retry::RetryPolicy;
 
 /// Where the run stops by itself. `None` means no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,6 +33,8 @@ pub struct Limits {
     pub max_turns: Option<u32>,
     /// Tokens of all requests.
     pub max_tokens: Option<u64>,
+    /// Money for all requests.
+    pub max_cost: Option<Money>,
     /// Milliseconds in which a process held the run.
     pub max_held_millis: Option<u64>,
     /// Equal errors in a row.
@@ -93,16 +101,24 @@ pub struct Start {
     pub is_resume: bool,
     /// Tool calls charged so far.
     pub tool_calls: u32,
-    /// Tokens charged so far.
-    pub tokens: u64,
+    /// What requests to models took so far.
+    pub spent: Spent,
     /// Milliseconds held so far.
     pub held_millis: u64,
 }
 
 impl Start {
     /// A run that never ran.
-    pub const fn fresh() -> Self {
-        Self { committed: 0, open: None, last_word: None, is_resume: false, tool_calls: 0, tokens: 0, held_millis: 0 }
+    pub fn fresh() -> Self {
+        Self {
+            committed: 0,
+            open: None,
+            last_word: None,
+            is_resume: false,
+            tool_calls: 0,
+            spent: Spent::default(),
+            held_millis: 0,
+        }
     }
 }
 
@@ -118,6 +134,15 @@ pub enum Command {
     Think {
         /// The turn.
         turn: u32,
+    },
+    /// Wait before the model is asked again; a signal or a cancel ends the wait.
+    Wait {
+        /// Which request of the turn failed, from 1.
+        attempt: u32,
+        /// Why.
+        why: String,
+        /// How long.
+        wait: Duration,
     },
     /// Record the reply and every call it asks for, in one write.
     Record {
@@ -209,17 +234,39 @@ pub enum Conclusion {
 /// Why there is no reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThinkFailure {
+    /// In a few words.
+    pub why: String,
     /// In words, with what to do.
     pub message: String,
+    /// How the request is charged: as estimated if it may have reached the provider, otherwise nothing.
+    pub end: RequestEnd,
+    /// Whether another request may bring a reply.
+    pub may_retry: bool,
+    /// How long the provider asks to wait before.
+    pub retry_after: Option<Duration>,
+    /// Random bits for the wait before the next request.
+    pub random: u64,
 }
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The request is reserved.
-    Reserved,
+    /// The request is reserved, with what it may take.
+    Reserved(Estimate),
+    /// The request does not fit the budget, and nothing was reserved ([`RunMachine::admit`] said so).
+    OverBudget {
+        /// In words.
+        detail: String,
+    },
     /// The model replied, or did not.
     Thought(Result<Box<ModelTurn>, ThinkFailure>),
+    /// A signal asked to stop while a request was reserved; it is charged like this.
+    ThinkingInterrupted {
+        /// Whether it may have reached the provider.
+        left_us: bool,
+    },
+    /// The wait is over.
+    Waited,
     /// The turn is recorded; these are its calls.
     Recorded(Vec<OpenCall>),
     /// The dispatched calls ended, in order.
@@ -268,6 +315,7 @@ enum State {
     Begin,
     Reserving,
     Thinking,
+    Waiting { why: String, wait: Duration },
     Recording { reply: Box<ModelTurn> },
     Dispatching,
     Cancelling { calls: Vec<CallId>, failed: CallId },
@@ -283,10 +331,15 @@ enum State {
 #[derive(Debug)]
 pub struct RunMachine {
     limits: Limits,
+    retry: RetryPolicy,
     state: State,
     committed: u32,
     tool_calls: u32,
-    tokens: u64,
+    spent: Spent,
+    /// What the request under way may take.
+    reserved: Estimate,
+    /// Requests for the next turn that brought no reply.
+    attempts: u32,
     held_millis: u64,
     replaying: bool,
     /// The open turn's calls that are still to be dispatched.
@@ -305,10 +358,13 @@ impl RunMachine {
     pub fn new(limits: Limits, start: Start) -> Self {
         let mut machine = Self {
             limits,
+            retry: RetryPolicy::default(),
             state: State::Begin,
             committed: start.committed,
             tool_calls: start.tool_calls,
-            tokens: start.tokens,
+            spent: start.spent,
+            reserved: Estimate::default(),
+            attempts: 0,
             held_millis: start.held_millis,
             replaying: start.is_resume,
             pending: VecDeque::new(),
@@ -330,6 +386,28 @@ impl RunMachine {
         machine
     }
 
+    /// The same machine with another patience towards the provider.
+    #[must_use]
+    pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Whether the next request may be reserved; in words, why not. The driver asks before it reserves.
+    pub fn admit(&self, estimate: &Estimate) -> Result<(), String> {
+        self.limits.admit(&self.spent, estimate)
+    }
+
+    /// Where the run stops by itself.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What requests to models took so far.
+    pub fn spent(&self) -> &Spent {
+        &self.spent
+    }
+
     /// Committed turns.
     pub fn committed(&self) -> u32 {
         self.committed
@@ -345,6 +423,7 @@ impl RunMachine {
         match &self.state {
             State::Begin | State::Reserving => Command::Reserve { turn: self.committed + 1 },
             State::Thinking => Command::Think { turn: self.committed + 1 },
+            State::Waiting { why, wait } => Command::Wait { attempt: self.attempts, why: why.clone(), wait: *wait },
             State::Recording { reply } => Command::Record { turn: self.committed + 1, reply: reply.clone() },
             State::Dispatching => self.next_group(),
             State::Cancelling { calls, failed } => {
@@ -385,11 +464,21 @@ impl RunMachine {
             (_, Event::CancelAsked) => State::Ended(Conclusion::Cancelled),
             (_, Event::Aborted) => State::Ended(Conclusion::Failed { why: "a person answered `abort`".to_owned() }),
             (_, Event::ToolServerDown { detail }) => stopped(RunStop::ToolServer, &detail),
-            (State::Begin | State::Reserving, Event::Reserved) => State::Thinking,
+            (State::Begin | State::Reserving, Event::Reserved(estimate)) => {
+                self.reserved = estimate;
+                State::Thinking
+            }
+            (State::Begin | State::Reserving, Event::OverBudget { detail }) => stopped(RunStop::Budget, &detail),
             (State::Thinking, Event::Thought(Ok(reply))) => State::Recording { reply },
-            (State::Thinking, Event::Thought(Err(failure))) => stopped(RunStop::Provider, &failure.message),
+            (State::Thinking, Event::Thought(Err(failure))) => self.after_failure(failure),
+            (State::Thinking, Event::ThinkingInterrupted { left_us }) => {
+                self.charge(if left_us { RequestEnd::Baseline } else { RequestEnd::Zero });
+                stopped(RunStop::Interrupt, "a signal asked the process to stop")
+            }
+            (State::Waiting { .. }, Event::Waited) => self.between_turns(),
             (State::Recording { reply }, Event::Recorded(calls)) => {
-                self.tokens += reply.usage.unwrap_or_default().total();
+                self.charge(reply.usage.map_or(RequestEnd::Baseline, RequestEnd::Actual));
+                self.attempts = 0;
                 self.tool_calls += u32::try_from(calls.len()).unwrap_or(u32::MAX);
                 self.open = Some((reply.stop_reason, reply.text(), !calls.is_empty()));
                 self.pending = calls.into();
@@ -421,6 +510,28 @@ impl RunMachine {
         Ok(())
     }
 
+    /// Charges the request under way, as the store does in the same moment.
+    fn charge(&mut self, end: RequestEnd) {
+        let reserved = std::mem::take(&mut self.reserved);
+        self.spent.add(reserved.charge(end));
+    }
+
+    /// No reply: another request if that may help, each with a reservation of its own.
+    fn after_failure(&mut self, failure: ThinkFailure) -> State {
+        self.charge(failure.end);
+        self.attempts += 1;
+        if let Some(wait) = self.retry.wait_after(self.attempts, &failure) {
+            return State::Waiting { why: failure.why, wait };
+        }
+        match self.attempts {
+            1 => stopped(RunStop::Provider, &failure.message),
+            attempts => stopped(
+                RunStop::Provider,
+                &format!("{attempts} requests brought no reply; the last one: {}", failure.message),
+            ),
+        }
+    }
+
     fn over_budget(what: &str, limit: impl std::fmt::Display) -> State {
         stopped(RunStop::Budget, &format!("the budget {what} ({limit}) is reached"))
     }
@@ -445,8 +556,11 @@ impl RunMachine {
         if let Some(max) = limits.max_turns.filter(|max| self.committed >= *max) {
             return Some(Self::over_budget("max_turns", max));
         }
-        if let Some(max) = limits.max_tokens.filter(|max| self.tokens >= *max) {
+        if let Some(max) = limits.max_tokens.filter(|max| self.spent.tokens >= *max) {
             return Some(Self::over_budget("max_tokens", max));
+        }
+        if let Some(max) = limits.max_cost.filter(|max| self.spent.costs.of(max.currency()).nanos() >= max.nanos()) {
+            return Some(Self::over_budget("max_cost", max));
         }
         let max = limits.max_held_millis.filter(|max| self.held_millis >= *max)?;
         Some(Self::over_budget("max_wallclock_minutes", max / 60_000))

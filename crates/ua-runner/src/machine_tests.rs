@@ -1,9 +1,14 @@
 //! The machine's table, by feeding it events.
 
-use ua_core::{Block, CallId, CallStatus, Env, ModelTurn, Resolution, RunStop, StopReason, ToolUse, Usage};
+use std::time::Duration;
+
+use ua_core::{
+    Block, CallId, CallStatus, Env, ModelTurn, Money, PriceTable, Resolution, RunStop, StopReason, ToolUse, Usage,
+};
 use ua_gateway::Dispatched;
 use ua_store::{CallRecord, QuestionKind};
 
+use crate::budget::{Estimate, Spent};
 use crate::machine::{
     Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure,
 };
@@ -62,6 +67,28 @@ fn settled(n: u32, status: CallStatus, has_effect: bool) -> Dispatched {
     }))
 }
 
+/// A reservation of 100 input and 50 output tokens at 2 and 10 dollars per million.
+fn estimate() -> Estimate {
+    let table = PriceTable::parse("f", "[providers.p.m]\ninput = 2\noutput = 10\n").unwrap();
+    Estimate { input_tokens: 100, output_tokens: 50, price: table.price("p", "m") }
+}
+
+fn reserved() -> Event {
+    Event::Reserved(estimate())
+}
+
+fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
+    let message = "busy (resume later)".to_owned();
+    ThinkFailure {
+        why: "busy".into(),
+        message,
+        end: if may_be_billed { ua_store::RequestEnd::Baseline } else { ua_store::RequestEnd::Zero },
+        may_retry,
+        retry_after: None,
+        random: 0,
+    }
+}
+
 fn ok(n: u32) -> Dispatched {
     settled(n, CallStatus::Succeeded, true)
 }
@@ -80,7 +107,7 @@ fn feed(machine: &mut RunMachine, events: impl IntoIterator<Item = Event>) -> Ve
 fn recorded(limits: Limits, calls: Vec<OpenCall>) -> RunMachine {
     let mut machine = RunMachine::new(limits, Start::fresh());
     let asks = !calls.is_empty();
-    let events = [Event::Reserved, Event::Thought(Ok(reply(StopReason::ToolUse, asks))), Event::Recorded(calls)];
+    let events = [reserved(), Event::Thought(Ok(reply(StopReason::ToolUse, asks))), Event::Recorded(calls)];
     feed(&mut machine, events);
     machine
 }
@@ -172,7 +199,7 @@ fn a_last_word_is_checked_against_the_evidence_and_missing_things_are_told_three
         feed(
             &mut machine,
             [
-                Event::Reserved,
+                reserved(),
                 Event::Thought(Ok(reply(StopReason::EndTurn, false))),
                 Event::Recorded(Vec::new()),
                 Event::Committed { held_millis: 0 },
@@ -198,7 +225,7 @@ fn a_run_without_people_fails_instead_of_asking() {
         machine.apply(Event::Evidence(Err("x".into()))).unwrap();
         let events = [
             Event::Guided,
-            Event::Reserved,
+            reserved(),
             Event::Thought(Ok(reply(StopReason::EndTurn, false))),
             Event::Recorded(Vec::new()),
             Event::Committed { held_millis: 0 },
@@ -213,7 +240,7 @@ fn a_run_without_people_fails_instead_of_asking() {
 fn a_cut_reply_is_continued() {
     let mut machine = RunMachine::new(Limits::default(), Start::fresh());
     let events = [
-        Event::Reserved,
+        reserved(),
         Event::Thought(Ok(reply(StopReason::MaxTokens, false))),
         Event::Recorded(Vec::new()),
         Event::Committed { held_millis: 0 },
@@ -244,7 +271,10 @@ fn a_run_that_used_all_its_calls_may_still_say_its_last_word() {
 fn budgets_stop_between_turns() {
     let cases = [
         (Limits { max_turns: Some(2), ..Limits::default() }, Start { committed: 2, ..Start::fresh() }),
-        (Limits { max_tokens: Some(10), ..Limits::default() }, Start { tokens: 10, ..Start::fresh() }),
+        (
+            Limits { max_tokens: Some(10), ..Limits::default() },
+            Start { spent: Spent { tokens: 10, ..Spent::default() }, ..Start::fresh() },
+        ),
         (
             Limits { max_held_millis: Some(60_000), ..Limits::default() },
             Start { held_millis: 60_000, ..Start::fresh() },
@@ -257,12 +287,141 @@ fn budgets_stop_between_turns() {
 }
 
 #[test]
+fn a_request_that_does_not_fit_the_budget_is_not_reserved() {
+    let limits = Limits { max_tokens: Some(1_000), ..Limits::default() };
+    let spent = Spent { tokens: 851, ..Spent::default() };
+    let mut machine = RunMachine::new(limits, Start { spent, committed: 1, ..Start::fresh() });
+    assert_eq!(machine.command(), Command::Reserve { turn: 2 });
+    let detail = machine.admit(&estimate()).unwrap_err();
+    machine.apply(Event::OverBudget { detail }).unwrap();
+    assert!(matches!(
+        machine.command(),
+        Command::Stop(Conclusion::Stopped { reason: RunStop::Budget, detail }) if detail.contains("max_tokens (1000)")
+    ));
+}
+
+#[test]
+fn an_overrun_is_recorded_and_committed_and_the_next_request_is_refused() {
+    let max_cost = Money::parse("0.0008");
+    let mut machine = RunMachine::new(Limits { max_cost, ..Limits::default() }, Start::fresh());
+    assert_eq!(machine.admit(&estimate()), Ok(()));
+    let mut overrun = reply(StopReason::ToolUse, true);
+    overrun.usage = Some(Usage { input_tokens: 300, output_tokens: 60, ..Usage::default() });
+    let commands = feed(
+        &mut machine,
+        [
+            reserved(),
+            Event::Thought(Ok(overrun)),
+            Event::Recorded(vec![call(1, true)]),
+            Event::Dispatched(vec![ok(1)]),
+            Event::Committed { held_millis: 0 },
+        ],
+    );
+    assert_eq!(commands[4], Command::Commit { turn: 1 });
+    assert_eq!(stop_reason(&machine.command()), Some(RunStop::Budget));
+    assert_eq!((machine.spent().tokens, machine.spent().costs.to_string()), (360, "$0.0012".to_owned()));
+}
+
+#[test]
+fn each_request_that_may_pass_is_followed_by_a_wait_and_a_reservation_of_its_own() {
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    let mut waits = Vec::new();
+    for left_us in [true, false, true, true, true] {
+        assert_eq!(machine.command(), Command::Reserve { turn: 1 });
+        machine.apply(reserved()).unwrap();
+        assert_eq!(machine.command(), Command::Think { turn: 1 });
+        machine.apply(Event::Thought(Err(failure(left_us, true)))).unwrap();
+        if let Command::Wait { attempt, why, wait } = machine.command() {
+            assert_eq!(why, "busy");
+            waits.push((attempt, wait.as_millis()));
+            machine.apply(Event::Waited).unwrap();
+        }
+    }
+    assert_eq!(waits, [(1, 500), (2, 1_000), (3, 2_000), (4, 4_000)]);
+    assert!(matches!(
+        machine.command(),
+        Command::Stop(Conclusion::Stopped { reason: RunStop::Provider, detail })
+            if detail == "5 requests brought no reply; the last one: busy (resume later)"
+    ));
+    // The request that never left is free; each other one is charged as estimated.
+    assert_eq!((machine.spent().tokens, machine.spent().costs.to_string()), (400, "$0.0008".to_owned()));
+}
+
+#[test]
+fn a_reply_forgives_the_failures_before_it() {
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    for turn in 1..=3 {
+        for _ in 0..4 {
+            feed(&mut machine, [reserved(), Event::Thought(Err(failure(false, true))), Event::Waited]);
+        }
+        let events = [
+            reserved(),
+            Event::Thought(Ok(reply(StopReason::ToolUse, true))),
+            Event::Recorded(vec![call(turn, false)]),
+            Event::Dispatched(vec![settled(turn, CallStatus::Succeeded, false)]),
+            Event::Committed { held_millis: 0 },
+        ];
+        assert_eq!(feed(&mut machine, events).last(), Some(&Command::Reserve { turn: turn + 1 }));
+    }
+}
+
+#[test]
+fn a_wait_is_as_long_as_the_provider_asks_and_too_long_a_wait_is_a_stop() {
+    for (asked, waits) in [(7, true), (60, true), (61, false)] {
+        let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+        let failure = ThinkFailure { retry_after: Some(Duration::from_secs(asked)), ..failure(true, true) };
+        feed(&mut machine, [reserved(), Event::Thought(Err(failure))]);
+        let command = machine.command();
+        let waited = if let Command::Wait { wait, .. } = &command { Some(*wait) } else { None };
+        assert_eq!(waited, waits.then_some(Duration::from_secs(asked)));
+        assert_eq!(stop_reason(&command), (!waits).then_some(RunStop::Provider));
+    }
+}
+
+#[test]
+fn a_signal_or_a_cancel_ends_a_wait() {
+    for (event, ended) in [(Event::Interrupted, false), (Event::CancelAsked, true)] {
+        let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+        feed(&mut machine, [reserved(), Event::Thought(Err(failure(true, true)))]);
+        machine.apply(event).unwrap();
+        let command = machine.command();
+        assert_eq!(matches!(command, Command::Stop(Conclusion::Cancelled)), ended, "{command:?}");
+        assert_eq!(stop_reason(&command), (!ended).then_some(RunStop::Interrupt));
+    }
+}
+
+#[test]
+fn what_a_budget_refuses_while_waiting_is_refused_after_it() {
+    // One failed request leaves no room for a second one.
+    let limits = Limits { max_tokens: Some(200), ..Limits::default() };
+    let mut machine = RunMachine::new(limits, Start::fresh());
+    assert_eq!(machine.admit(&estimate()), Ok(()));
+    feed(&mut machine, [reserved(), Event::Thought(Err(failure(true, true))), Event::Waited]);
+    assert_eq!(machine.command(), Command::Reserve { turn: 1 });
+    assert!(machine.admit(&estimate()).is_err());
+}
+
+#[test]
+fn a_reply_without_usage_and_an_interrupted_request_are_charged_as_estimated() {
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    let mut silent = reply(StopReason::EndTurn, false);
+    silent.usage = None;
+    feed(&mut machine, [reserved(), Event::Thought(Ok(silent)), Event::Recorded(Vec::new())]);
+    assert_eq!(machine.spent().tokens, 100);
+    for (left_us, tokens) in [(true, 100), (false, 0)] {
+        let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+        feed(&mut machine, [reserved(), Event::ThinkingInterrupted { left_us }]);
+        assert_eq!((machine.spent().tokens, stop_reason(&machine.command())), (tokens, Some(RunStop::Interrupt)));
+    }
+}
+
+#[test]
 fn equal_errors_in_a_row_are_bounded() {
     let limits = Limits { max_same_error_repeats: Some(2), ask_on_repeated_failures: true, ..Limits::default() };
     let mut machine = RunMachine::new(limits, Start::fresh());
     for _ in 0..3 {
         let events = [
-            Event::Reserved,
+            reserved(),
             Event::Thought(Ok(reply(StopReason::ToolUse, true))),
             Event::Recorded(vec![call(1, true)]),
             Event::Dispatched(vec![settled(1, CallStatus::FailedReported, true)]),
@@ -275,15 +434,15 @@ fn equal_errors_in_a_row_are_bounded() {
 
 #[test]
 fn stops_are_values_and_what_is_ended_stays_ended() {
-    let failure = ThinkFailure { message: "unreachable".into() };
     let cases = [
         (Event::Interrupted, RunStop::Interrupt),
-        (Event::Thought(Err(failure)), RunStop::Provider),
+        (Event::Thought(Err(failure(true, false))), RunStop::Provider),
+        (Event::ThinkingInterrupted { left_us: true }, RunStop::Interrupt),
         (Event::ToolServerDown { detail: "gone".into() }, RunStop::ToolServer),
     ];
     for (event, reason) in cases {
         let mut machine = RunMachine::new(Limits::default(), Start::fresh());
-        machine.apply(Event::Reserved).unwrap();
+        machine.apply(reserved()).unwrap();
         machine.apply(event).unwrap();
         assert_eq!(stop_reason(&machine.command()), Some(reason));
         machine.apply(Event::CancelAsked).unwrap();

@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use ua_core::{CallId, CallStatus, Role, StopReason, Timestamp};
-use ua_store::{Choice, QuestionKind, QuestionRecord, QuestionStatus, RequestStatus, RunRecords};
+use ua_store::{Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecords};
 
+use crate::budget::Spent;
 use crate::drive::{Ports, raise_run_question};
 use crate::error::RunError;
 use crate::machine::{OpenCall, OpenTurn, Start};
@@ -128,14 +129,13 @@ fn start_of(records: &RunRecords) -> Start {
         .filter(|_| !was_cut)
         .filter(|m| m.role == Role::Assistant && m.tool_uses().next().is_none())
         .map(ua_core::Message::text);
-    let charged = records.requests.iter().filter(|request| request.status != RequestStatus::Reserved);
     Start {
         committed: run.turn_index,
         open,
         last_word,
         is_resume: run.lease_epoch > 1,
         tool_calls: u32::try_from(records.calls.len()).unwrap_or(u32::MAX),
-        tokens: charged.map(|request| request.usage.total()).sum(),
+        spent: Spent::of(&records.requests),
         held_millis: run.held_millis,
     }
 }

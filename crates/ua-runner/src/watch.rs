@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
+use ua_core::Money;
 use ua_gateway::Notice;
+use ua_store::RequestStatus;
+
+use crate::budget::{Charge, Spent};
 
 /// Something worth a line of progress.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,14 +23,29 @@ pub enum Signal {
         /// The turn.
         turn: u32,
     },
-    /// A request is tried again.
+    /// The model is asked again after a wait.
     Retrying {
-        /// Which try failed.
+        /// Which request of the turn failed, from 1.
         attempt: u32,
         /// Why.
         why: String,
         /// Milliseconds until the next.
         wait_millis: u64,
+    },
+    /// A request was charged.
+    Charged {
+        /// The turn it asked for.
+        turn: u32,
+        /// In which way.
+        status: RequestStatus,
+        /// How much.
+        charge: Charge,
+        /// What was charged so far, this request included.
+        spent: Spent,
+        /// The most tokens.
+        max_tokens: Option<u64>,
+        /// The most money.
+        max_cost: Option<Money>,
     },
     /// A piece of the model's text.
     Text {

@@ -1,7 +1,7 @@
 //! The rows of runs: how they are found, and how they are stored.
 
 use rusqlite::{Row, named_params, params};
-use ua_core::{CallId, ModelTurn, QuestionId, RunId, StepId, Usage};
+use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, Usage};
 use ua_store::{
     AnswerRecord, CheckpointRecord, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef, RunLease,
     RunRecord, StepRecord, StoreError, TurnRecord, rules,
@@ -297,15 +297,21 @@ impl Db<'_> {
     }
 
     pub(crate) fn insert_request(&self, run: &RunId, request: &RequestRecord) -> Found<()> {
-        let sql = "INSERT INTO usage (run_id, request_id, turn, request_sha256, model, estimated_tokens, status, reserved_at) \
-                   VALUES (:run, :id, :turn, :sha256, :model, :estimate, :status, :reserved)";
+        let sql = "INSERT INTO usage (run_id, request_id, turn, request_sha256, provider, model, estimator, estimated_tokens, \
+                   reserved_output_tokens, price_json, status, reserved_at) \
+                   VALUES (:run, :id, :turn, :sha256, :provider, :model, :estimator, :estimate, :output, :price, :status, \
+                   :reserved)";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":run": run.as_str(),
             ":id": int(request.request_id),
             ":turn": request.turn,
             ":sha256": request.request_sha256.to_hex(),
+            ":provider": request.provider,
             ":model": request.model,
+            ":estimator": request.estimator,
             ":estimate": int(request.estimated_tokens),
+            ":output": int(request.reserved_output_tokens),
+            ":price": opt_json(request.price.as_ref())?,
             ":status": word(&request.status)?,
             ":reserved": text(&request.reserved_at),
         })?;
@@ -314,8 +320,8 @@ impl Db<'_> {
 
     pub(crate) fn update_request(&self, run: &RunId, request: &RequestRecord) -> Found<()> {
         let sql = "UPDATE usage SET status = :status, input_tokens = :input, output_tokens = :output, \
-                   cache_read_tokens = :read, cache_write_tokens = :write, closed_at = :closed, \
-                   network_attempted = :attempted WHERE run_id = :run AND request_id = :id";
+                   cache_read_tokens = :read, cache_write_tokens = :write, cost_nanos = :cost, currency = :currency, \
+                   closed_at = :closed, network_attempted = :attempted WHERE run_id = :run AND request_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":run": run.as_str(),
             ":id": int(request.request_id),
@@ -324,8 +330,10 @@ impl Db<'_> {
             ":output": int(request.usage.output_tokens),
             ":read": int(request.usage.cache_read_tokens),
             ":write": int(request.usage.cache_write_tokens),
+            ":cost": request.cost.map(|cost| int(cost.nanos())),
+            ":currency": opt_text(request.cost.map(Money::currency).as_ref()),
             ":closed": opt_text(request.closed_at.as_ref()),
-            ":attempted": request.status != ua_store::RequestStatus::Zero,
+            ":attempted": request.network_attempted,
         })?;
         Ok(())
     }
@@ -505,12 +513,21 @@ fn checkpoint_record(row: &Row<'_>) -> Found<CheckpointRecord> {
 
 fn request_record(row: &Row<'_>) -> Found<RequestRecord> {
     let column = Columns::new(row, "usage", "request_id");
+    let cost = match (column.opt_int("cost_nanos")?, column.opt_word("currency")?) {
+        (Some(nanos), Some(currency)) => Some(Money::from_nanos(nanos, currency)),
+        (_, _) => None,
+    };
     Ok(RequestRecord {
         request_id: column.int("request_id")?,
         turn: column.int("turn")?,
         request_sha256: column.sha256("request_sha256")?,
+        provider: column.get("provider")?,
         model: column.get("model")?,
+        price: column.opt_json("price_json")?,
+        estimator: column.get("estimator")?,
         estimated_tokens: column.int("estimated_tokens")?,
+        reserved_output_tokens: column.int("reserved_output_tokens")?,
+        network_attempted: column.get("network_attempted")?,
         status: column.word("status")?,
         usage: Usage {
             input_tokens: column.int("input_tokens")?,
@@ -518,6 +535,7 @@ fn request_record(row: &Row<'_>) -> Found<RequestRecord> {
             cache_read_tokens: column.int("cache_read_tokens")?,
             cache_write_tokens: column.int("cache_write_tokens")?,
         },
+        cost,
         reserved_at: column.at("reserved_at")?,
         closed_at: column.opt_at("closed_at")?,
     })

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use ua_core::{CallEvent, CallStatus, RawReply};
 use ua_store::conformance::{Scene, samples};
-use ua_store::{AttemptEnd, Blob, BlobStore as _, LedgerStore as _};
+use ua_store::{AttemptEnd, Blob, BlobStore as _, LedgerStore as _, RunStore as _};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 struct Database {
@@ -83,6 +83,28 @@ async fn receipts_events_and_ended_attempts_are_immutable() {
     database.refuses("UPDATE tool_receipts SET evidence = 'verified'", "immutable");
     database.refuses("UPDATE tool_call_events SET to_status = 'cancelled'", "never changes");
     database.refuses("UPDATE tool_attempts SET outcome = 'lost'", "ends once");
+}
+
+#[tokio::test]
+async fn a_request_ends_once_and_what_was_reserved_stays() {
+    let database = Database::fresh();
+    let scene = Scene::begin(&database.store, "run_1").await;
+    let request = database.store.reserve_request(&scene.lease, samples::reservation(1)).await.unwrap();
+    let closed = "status = 'actual', closed_at = 'now'";
+    database.refuses("UPDATE usage SET price_json = NULL", "at the price it was reserved with");
+    database.refuses("UPDATE usage SET estimated_tokens = 1", "charged once");
+    database.refuses("UPDATE usage SET status = 'actual'", "CHECK constraint");
+    database.refuses(&format!("UPDATE usage SET {closed}"), "CHECK constraint");
+    database.refuses("UPDATE usage SET cost_nanos = 5, currency = 'USD'", "CHECK constraint");
+    database.refuses(
+        "UPDATE usage SET status = 'zero', closed_at = 'now', cost_nanos = 0, currency = 'USD'",
+        "CHECK constraint",
+    );
+    let end = ua_store::RequestEnd::Baseline;
+    database.store.close_request(&scene.lease, request, end, samples::at(4)).await.unwrap();
+    for change in ["input_tokens = 1", "cost_nanos = 1", "status = 'zero', network_attempted = 0"] {
+        database.refuses(&format!("UPDATE usage SET {change}"), "charged once");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use ua_core::{
     CallId, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn, PlannedCall, QuestionId, RawReply,
-    Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp, Usage,
+    Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp,
+    TokenPrice, Usage,
 };
 
 use crate::Durability;
@@ -71,10 +72,18 @@ pub struct RequestReservation {
     pub turn: u32,
     /// Digest of the request.
     pub request_sha256: Sha256,
+    /// The provider asked.
+    pub provider: String,
     /// The model asked.
     pub model: String,
+    /// What its tokens cost when it was asked; `None` when nobody knows.
+    pub price: Option<TokenPrice>,
+    /// Name and version of what made the estimate.
+    pub estimator: String,
     /// Estimated input tokens.
     pub estimated_tokens: u64,
+    /// The most output tokens that were allowed; held while the request is under way.
+    pub reserved_output_tokens: u64,
     /// When.
     pub at: Timestamp,
 }
@@ -86,8 +95,21 @@ pub enum RequestEnd {
     Actual(Usage),
     /// It left us and was not answered: the estimate is charged as input tokens.
     Baseline,
+    /// It left us and the provider refused it before it began: nothing is charged.
+    Refused,
     /// It never left us.
     Zero,
+}
+
+impl RequestEnd {
+    /// The tokens that are charged for a request of so many estimated input tokens.
+    pub fn charged(self, estimated_tokens: u64) -> Usage {
+        match self {
+            Self::Actual(usage) => usage,
+            Self::Baseline => Usage { input_tokens: estimated_tokens, ..Usage::default() },
+            Self::Refused | Self::Zero => Usage::default(),
+        }
+    }
 }
 
 /// A turn to be recorded: the reply, its cost and every call it asks for, in one write.

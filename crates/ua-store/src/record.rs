@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
-    ArgsHash, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn,
+    ArgsHash, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn, Money,
     Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement,
-    Sha256, StepId, StepStatus, Timestamp, ToolName, Trace, Usage,
+    Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
 };
 
 use crate::lifted::Lifted;
@@ -465,18 +465,44 @@ pub struct RequestRecord {
     pub turn: u32,
     /// Digest of the request.
     pub request_sha256: Sha256,
+    /// The provider asked.
+    pub provider: String,
     /// The model asked.
     pub model: String,
+    /// What its tokens cost when it was asked; `None` when nobody knew.
+    pub price: Option<TokenPrice>,
+    /// Name and version of what made the estimate.
+    pub estimator: String,
     /// Estimated input tokens.
     pub estimated_tokens: u64,
+    /// The most output tokens that were allowed.
+    pub reserved_output_tokens: u64,
+    /// Whether it may have left us.
+    pub network_attempted: bool,
     /// How it was charged.
     pub status: RequestStatus,
     /// What was charged; zero while reserved.
     pub usage: Usage,
+    /// What that cost at `price`; `None` while reserved, and without a price.
+    pub cost: Option<Money>,
     /// When it was reserved.
     pub reserved_at: Timestamp,
     /// When it was settled.
     pub closed_at: Option<Timestamp>,
+}
+
+impl RequestRecord {
+    /// By how many tokens the provider's count of the input differs from the estimate; `None` unless the provider counted.
+    pub fn estimate_error(&self) -> Option<i64> {
+        let input = self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens;
+        let signed = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+        (self.status == RequestStatus::Actual).then(|| signed(input) - signed(self.estimated_tokens))
+    }
+
+    /// Whether it used more tokens than were reserved for it.
+    pub fn is_overrun(&self) -> bool {
+        self.usage.total() > self.estimated_tokens.saturating_add(self.reserved_output_tokens)
+    }
 }
 
 /// Everything stored about a run, in order; what resume packet and completion summary are made of.

@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use ua_core::{ModelTurn, Sha256, sha256};
+use ua_core::{ModelTurn, Sha256, Usage, sha256};
 use ua_llm::Script;
 
 use self::fault::{Ending, Pace};
@@ -59,6 +59,8 @@ pub struct RequestRecord {
     pub status: u16,
     /// The fault that was played, if any.
     pub fault: Option<FaultKind>,
+    /// What a whole reply said it cost; `None` for a reply that was cut, refused or never came.
+    pub usage: Option<Usage>,
 }
 
 /// A running server; dropping it stops it.
@@ -91,6 +93,11 @@ impl ModelServer {
     /// What is known about each request, in order of arrival.
     pub fn log(&self) -> Vec<RequestRecord> {
         self.shared.seen().log.clone()
+    }
+
+    /// The bill: what the replies that were whole said they cost, in order of arrival.
+    pub fn bill(&self) -> Vec<Usage> {
+        self.log().into_iter().filter_map(|record| record.usage).collect()
     }
 
     /// The body of the latest request that was JSON.
@@ -151,8 +158,15 @@ impl Shared {
         seen.count += 1;
         let number = seen.count;
         let fault = self.config.faults.iter().find(|fault| fault.at_request == number).map(|fault| fault.kind.clone());
-        let record =
-            RequestRecord { number, sha256: sha256(body), messages: 0, turn: 0, status: 0, fault: fault.clone() };
+        let record = RequestRecord {
+            number,
+            sha256: sha256(body),
+            messages: 0,
+            turn: 0,
+            status: 0,
+            fault: fault.clone(),
+            usage: None,
+        };
         seen.log.push(record);
         (number, fault)
     }
@@ -174,14 +188,18 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
     if matches!(fault, Some(FaultKind::Hang)) {
         std::future::pending::<()>().await;
     }
+    let is_whole = fault.as_ref().is_none_or(FaultKind::leaves_the_reply_whole);
     let response = match reply(&shared, number, &headers, &body) {
         Err(refusal) => refusal.response(number),
-        Ok(Reply { turn, streamed }) => match fault.map(FaultKind::plan) {
-            Some(fault::Plan::Refuse(refusal)) => refusal.response(number),
-            Some(fault::Plan::Stream(pace)) => stream(&turn, &pace),
-            None if streamed => stream(&turn, &Pace::default()),
-            None => Json(wire::message(&turn)).into_response(),
-        },
+        Ok(Reply { turn, streamed }) => {
+            shared.note(number, |record| record.usage = is_whole.then(|| turn.usage.unwrap_or_default()));
+            match fault.map(FaultKind::plan) {
+                Some(fault::Plan::Refuse(refusal)) => refusal.response(number),
+                Some(fault::Plan::Stream(pace)) => stream(&turn, &pace),
+                None if streamed => stream(&turn, &Pace::default()),
+                None => Json(wire::message(&turn)).into_response(),
+            }
+        }
     };
     shared.note(number, |record| record.status = response.status().as_u16());
     response

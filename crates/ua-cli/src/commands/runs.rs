@@ -1,9 +1,10 @@
 //! `ua runs`: look at runs, ask one to end.
 
+use serde::Serialize;
 use serde_json::json;
 use ua_core::{CallStatus, RunStatus};
-use ua_runner::RunLock;
-use ua_store::{RunRecord, RunStore};
+use ua_runner::{RunLock, UsageSummary};
+use ua_store::{RunRecord, RunRecords, RunStore};
 
 use crate::args::RunsCommand;
 use crate::error::{CliError, OK};
@@ -65,12 +66,20 @@ async fn list(home: &Home, limit: u32, json: bool) -> Result<u8, CliError> {
     Ok(OK)
 }
 
+/// A run as `--json` shows it: its rows, and what its requests took.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    records: &'a RunRecords,
+    usage: UsageSummary,
+}
+
 async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
     let store = home.open_read_only()?;
     let run = find::run(&store, name).await?;
     let records = store.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
     if json {
-        print_json(&records)?;
+        print_json(&Shown { records: &records, usage: UsageSummary::of(&records) })?;
         return Ok(OK);
     }
     summary::print(home, &records)?;
@@ -80,11 +89,20 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
         .filter(|status| count(**status) > 0)
         .map(|status| format!("{} {status}", count(*status)))
         .collect();
+    let usage = UsageSummary::of(&records);
     crate::output::print(&format!(
-        "Status         {}\nTurns          {}\nCalls          {}\nStarted        {}\nTraces         {}\n",
+        "Status         {}\nTurns          {}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
+         Cost           {}\nStarted        {}\nTraces         {}\n",
         shown_status(home, &records.run),
         records.run.turn_index,
         if counts.is_empty() { "none".to_owned() } else { counts.join(", ") },
+        usage.requests_in_words(),
+        usage.total_tokens,
+        usage.tokens.input_tokens,
+        usage.tokens.output_tokens,
+        usage.tokens.cache_read_tokens,
+        usage.tokens.cache_write_tokens,
+        usage.cost_in_words(),
         records.run.created_at,
         records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
     ))?;

@@ -84,11 +84,9 @@ mod tests {
             LlmError::Server { .. } => "server",
             LlmError::InvalidRequest { .. } => "invalid",
             LlmError::Protocol { .. } => "protocol",
-            LlmError::Setup { .. }
-            | LlmError::Unreachable { .. }
-            | LlmError::Timeout { .. }
-            | LlmError::Cut { .. }
-            | LlmError::GaveUp { .. } => "no answer",
+            LlmError::Setup { .. } | LlmError::Unreachable { .. } | LlmError::Timeout { .. } | LlmError::Cut { .. } => {
+                "no answer"
+            }
         };
         let cases = [
             (204, "protocol"),

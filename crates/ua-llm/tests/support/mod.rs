@@ -1,7 +1,6 @@
 //! What the tests of the client share.
 
 use std::sync::Mutex;
-use std::time::Duration;
 
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -20,7 +19,6 @@ pub(crate) struct Seen {
     pub(crate) sent: u32,
     pub(crate) sessions: Vec<String>,
     pub(crate) text: String,
-    pub(crate) waits: Vec<Duration>,
 }
 
 impl Watch {
@@ -40,12 +38,6 @@ impl StreamObserver for Watch {
 
     fn text(&self, delta: &str) {
         self.0.lock().unwrap().text.push_str(delta);
-    }
-
-    fn retrying(&self, attempt: u32, why: &str, wait: Duration) {
-        let mut seen = self.0.lock().unwrap();
-        assert_eq!(attempt as usize, seen.waits.len() + 1, "{why}");
-        seen.waits.push(wait);
     }
 }
 

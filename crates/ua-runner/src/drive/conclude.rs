@@ -32,7 +32,7 @@ impl Driver<'_> {
             budgets_used: BudgetsUsed {
                 tool_calls: self.machine.tool_calls(),
                 turns: turn_index,
-                tokens: self.tokens,
+                tokens: self.machine.spent().tokens,
                 held_millis: self.run.held_millis + held_for(self.ports, self.counted_from),
             },
         };

@@ -1,21 +1,16 @@
-//! One turn: reserve, think, record, dispatch, commit.
-
-use std::time::Duration;
+//! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
 use ua_core::{Block, CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role};
 use ua_gateway::{Dispatched, GatewayError, answer_for};
 use ua_ledger::LedgerError;
-use ua_llm::{ModelRequest, StreamObserver, ToolOffer};
-use ua_store::{
-    CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, RequestId, RequestReservation,
-    TurnCommit, TurnDraft,
-};
+use ua_llm::{ModelRequest, ToolOffer};
+use ua_store::{CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, TurnCommit, TurnDraft};
 
 use super::{Driver, held_for, with_causes};
 use crate::compose::compose;
 use crate::error::RunError;
-use crate::machine::{Event, Guidance, OpenCall, ThinkFailure};
-use crate::watch::{Signal, Watcher};
+use crate::machine::{Event, Guidance, OpenCall};
+use crate::watch::Signal;
 
 impl Driver<'_> {
     pub(super) async fn reserve(&mut self, turn: u32) -> Result<Event, RunError> {
@@ -33,69 +28,21 @@ impl Driver<'_> {
             max_output_tokens: self.settings.max_output_tokens,
             temperature_milli: self.settings.temperature_milli,
         };
-        let reservation = RequestReservation {
-            turn,
-            request_sha256: request.sha256(),
-            model: request.model.clone(),
-            // Four bytes a token: the local estimate that is charged when the provider never says what a request cost.
-            estimated_tokens: serde_json::to_string(&request).map_or(0, |text| text.len() as u64 / 4),
-            at: self.ports.env.now(),
-        };
-        let id = self
-            .ports
-            .store
-            .reserve_request(&self.ports.lease, reservation)
-            .await
-            .map_err(RunError::at("reserve a request to the model"))?;
-        self.request = Some((request, id));
-        Ok(Event::Reserved)
-    }
-
-    pub(super) async fn think(&mut self, turn: u32) -> Result<Event, RunError> {
-        let Some((request, id)) = &self.request else {
-            return Ok(Event::Thought(Err(ThinkFailure { message: "no request was reserved".to_owned() })));
-        };
-        (self.ports.watcher)(Signal::Thinking { turn });
-        let observer = Observer { watcher: self.ports.watcher.clone() };
-        let answer = tokio::select! {
-            biased;
-            answer = self.ports.llm.complete(request, &observer) => answer,
-            () = self.ports.stop.stopping() => {
-                self.close_request(*id, RequestEnd::Baseline).await?;
-                return Ok(Event::Interrupted);
-            }
-        };
-        match answer {
-            Ok(reply) => Ok(Event::Thought(Ok(Box::new(reply)))),
-            Err(error) => {
-                let end = if error.left_us() { RequestEnd::Baseline } else { RequestEnd::Zero };
-                self.close_request(*id, end).await?;
-                let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
-                Ok(Event::Thought(Err(ThinkFailure { message: format!("{}{hint}", with_causes(&error)) })))
-            }
-        }
-    }
-
-    pub(super) async fn close_request(&self, id: RequestId, end: RequestEnd) -> Result<(), RunError> {
-        self.ports
-            .store
-            .close_request(&self.ports.lease, id, end, self.ports.env.now())
-            .await
-            .map_err(RunError::at("charge a request to the model"))
+        self.reserve_composed(turn, request).await
     }
 
     pub(super) async fn record(&mut self, turn: u32, reply: ModelTurn) -> Result<Event, RunError> {
-        let Some((request, request_id)) = self.request.take() else {
+        let Some(reserved) = self.request.take() else {
             return Ok(Event::Recorded(Vec::new()));
         };
         let calls = self.ports.gateway.plan(&reply, turn);
         let message = reply.clone().into_message();
-        self.tokens += reply.usage.unwrap_or_default().total();
+        let end = reply.usage.map_or(RequestEnd::Baseline, RequestEnd::Actual);
         let draft = TurnDraft {
             turn,
             step_id: self.step_id.clone(),
-            request_id,
-            request_sha256: request.sha256(),
+            request_id: reserved.id,
+            request_sha256: reserved.request.sha256(),
             reply,
             calls,
             at: self.ports.env.now(),
@@ -105,6 +52,7 @@ impl Driver<'_> {
             .record_turn(&self.ports.lease, draft)
             .await
             .map_err(RunError::at("record the model's reply"))?;
+        self.tell_charge(turn, &reserved.estimate, end);
         self.open_reply = Some(message);
         self.last_seq += 1;
         let calls = self.turn_calls(turn).await?;
@@ -234,20 +182,5 @@ impl Driver<'_> {
         self.last_seq += 1;
         self.history.push(message);
         Ok(Event::Guided)
-    }
-}
-
-struct Observer {
-    watcher: Watcher,
-}
-
-impl StreamObserver for Observer {
-    fn text(&self, delta: &str) {
-        (self.watcher)(Signal::Text { delta: delta.to_owned() });
-    }
-
-    fn retrying(&self, attempt: u32, why: &str, wait: Duration) {
-        let wait_millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        (self.watcher)(Signal::Retrying { attempt, why: why.to_owned(), wait_millis });
     }
 }

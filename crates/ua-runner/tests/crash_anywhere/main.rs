@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends with a panic")]
 
+mod billed;
 mod scenario;
 
 use scenario::{Answers, Scenario};
@@ -71,6 +72,7 @@ async fn a_second_crash_during_the_recovery_changes_nothing() {
                 for effect in EFFECTS {
                     assert_eq!(scenario.world.count(effect), 1, "{effect} at {first:?} then {at:?}");
                 }
+                scenario.check_records(&format!("{first:?} then {at:?}")).await;
             }
         }
     }

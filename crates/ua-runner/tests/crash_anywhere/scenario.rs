@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens};
 use ua_classify::Classifier;
-use ua_core::{Block, Env, Message, Origin, RunId, RunSpec, RunStatus, Trace};
+use ua_core::{Block, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, Trace};
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
-use ua_runner::{Conclusion, Ports, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
+use ua_runner::{Conclusion, Ports, RetryPolicy, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
 use ua_store::{
     Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord,
     RunStore as _, Store, whole_reply,
 };
 use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Seam, World, foreign_tool, own_tool};
+
+use crate::billed::Billed;
 
 /// How a person answers a question about an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,8 @@ const SCRIPT: &str = r#"{"turns": [
   {"text": "All done."}
 ]}"#;
 
+const PRICES: &str = "[providers.scripted.scripted]\ninput = 3\noutput = 15\ncache_read = 0.3\n";
+
 const JOB: &str =
     r#"{"objective": "Do everything once.", "stop_conditions": ["email_sent_once", "final_notification_sent"]}"#;
 
@@ -48,7 +52,7 @@ pub(crate) struct Scenario {
     pub(crate) world: Arc<World>,
     job: serde_json::Value,
     store: Arc<MemStore>,
-    llm: Arc<dyn LlmProvider>,
+    llm: Arc<Billed>,
     env: Env,
     run_id: RunId,
     folder: tempfile::TempDir,
@@ -64,7 +68,7 @@ impl Scenario {
         }
         let mut scenario = Self::new();
         scenario.job["settings"] = serde_json::json!({"blob_threshold_bytes": 400, "history_max_tokens": 1_500});
-        scenario.llm = Arc::new(ScriptedProvider::new(Script::parse(&script.to_string()).unwrap()));
+        scenario.llm = Arc::new(Billed::new(ScriptedProvider::new(Script::parse(&script.to_string()).unwrap())));
         scenario.world = Arc::new(Arc::into_inner(scenario.world).unwrap().padded(PADDING));
         scenario
     }
@@ -77,7 +81,7 @@ impl Scenario {
             world: Arc::new(World::new(own.into_iter().chain(reads).chain(opaque))),
             job: serde_json::from_str(JOB).unwrap(),
             store: Arc::new(MemStore::default()),
-            llm: Arc::new(ScriptedProvider::new(Script::parse(SCRIPT).unwrap())),
+            llm: Arc::new(Billed::new(ScriptedProvider::new(Script::parse(SCRIPT).unwrap()))),
             env: Env::simulated(42),
             run_id: RunId::parse("run_scenario").unwrap(),
             folder: tempfile::tempdir().unwrap(),
@@ -197,7 +201,7 @@ impl Scenario {
         let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
         let ports = Ports {
             store,
-            llm: Arc::new(Seam::new(self.llm.clone(), plan)),
+            llm: Arc::new(Seam::new(self.llm.clone() as Arc<dyn LlmProvider>, plan)),
             gateway,
             lease,
             workspace,
@@ -210,6 +214,8 @@ impl Scenario {
             system: "s".into(),
             max_output_tokens: 100,
             temperature_milli: None,
+            prices: PriceTable::parse("prices", PRICES).unwrap(),
+            retry: RetryPolicy::default(),
         };
         drive(&ports, &settings, now).await.unwrap()
     }
@@ -242,9 +248,9 @@ impl Scenario {
         assert_eq!(records.turns.iter().map(|turn| turn.turn).collect::<Vec<_>>(), [1, 2, 3, 4, 5], "{at}");
         assert_eq!(records.calls.len(), 7, "{at}");
         assert!(records.calls.iter().all(|call| call.status.is_settled()), "{at}");
+        self.llm.check_against(&records.requests, at);
         let history: Vec<Message> = records.messages.into_iter().map(|m| m.message).collect();
         assert_eq!(check_history(&history), Ok(()), "{at}");
-        assert!(records.requests.iter().all(|request| request.status != ua_store::RequestStatus::Reserved), "{at}");
     }
 
     /// What must hold of large results: every result of the history is a reference, what it names is there, and receipts come back

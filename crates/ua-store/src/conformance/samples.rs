@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use ua_core::{
-    Block, CallId, CallPolicy, CallStatus, CheckpointId, EffectKind, IdempotencyKey, Message, ModelTurn, OnUnknown,
-    Origin, PlannedCall, Position, QuestionId, RawReply, RunId, RunSpec, RunStatus, RunStop, Settlement, Sha256,
-    SideEffectClass, StepId, StepStatus, StopReason, Timestamp, ToolContent, ToolName, ToolNamespace, ToolUse, Trace,
-    Usage, sha256,
+    Block, CallId, CallPolicy, CallStatus, CheckpointId, Currency, EffectKind, IdempotencyKey, Message, ModelTurn,
+    OnUnknown, Origin, PlannedCall, Position, QuestionId, RawReply, RunId, RunSpec, RunStatus, RunStop, Settlement,
+    Sha256, SideEffectClass, StepId, StepStatus, StopReason, Timestamp, TokenPrice, ToolContent, ToolName,
+    ToolNamespace, ToolUse, Trace, Usage, sha256,
 };
 
 use crate::Durability;
@@ -117,9 +117,24 @@ pub fn reservation(turn: u32) -> RequestReservation {
     RequestReservation {
         turn,
         request_sha256: request_digest(turn),
+        provider: "provider-x".to_owned(),
         model: "model-x".to_owned(),
+        price: Some(price()),
+        estimator: "four-bytes".to_owned(),
         estimated_tokens: 1_200,
+        reserved_output_tokens: 500,
         at: at(3),
+    }
+}
+
+/// A price: 2, 10, 0.20 and 2.50 dollars per million tokens.
+pub fn price() -> TokenPrice {
+    TokenPrice {
+        currency: Currency::USD,
+        input_nanos_per_million: 2_000_000_000,
+        output_nanos_per_million: 10_000_000_000,
+        cache_read_nanos_per_million: 200_000_000,
+        cache_write_nanos_per_million: 2_500_000_000,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Turns, the history, steps, checkpoints and what model requests cost.
 
 use serde_json::json;
-use ua_core::{CallStatus, Message, Origin, Refusal, Resolution, Role, RunStatus, StepStatus, Usage};
+use ua_core::{CallStatus, Message, Money, Origin, Refusal, Resolution, Role, RunStatus, StepStatus, Usage};
 
 use super::samples::{self, at, call_id, checkpoint_id, step_id};
 use super::{Scene, refused};
@@ -168,6 +168,7 @@ pub async fn a_request_is_charged_once(store: &dyn Store) {
     let (lease, step) = (&scene.lease, scene.step.as_str());
     let ends = [
         (RequestEnd::Zero, RequestStatus::Zero, Usage::default()),
+        (RequestEnd::Refused, RequestStatus::Zero, Usage::default()),
         (RequestEnd::Baseline, RequestStatus::Baseline, Usage { input_tokens: 1_200, ..Usage::default() }),
         (RequestEnd::Actual(samples::usage()), RequestStatus::Actual, samples::usage()),
     ];
@@ -186,6 +187,7 @@ pub async fn a_request_is_charged_once(store: &dyn Store) {
             (stored.request_id, stored.status, stored.usage, stored.closed_at),
             (number, status, charged, Some(at(4)))
         );
+        assert_eq!(stored.network_attempted, end != RequestEnd::Zero, "{end:?}");
         refused(store.record_turn(lease, samples::draft(step, 1, request, Vec::new())).await, "charged before");
     }
     let request = store.reserve_request(lease, samples::reservation(1)).await.unwrap();
@@ -193,6 +195,48 @@ pub async fn a_request_is_charged_once(store: &dyn Store) {
     stranger.request_sha256 = samples::request_digest(9);
     refused(store.record_turn(lease, stranger).await, "not the request");
     assert_eq!(scene.records().await.turns, Vec::new());
+}
+
+/// The price goes with the reservation, and what is charged is charged at that price. Without one the cost stays unknown.
+pub async fn a_request_costs_what_its_price_said(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let lease = &scene.lease;
+    // 1000 × 2 + 80 × 10 + 150 × 0.20, and 1200 × 2 dollars per million tokens.
+    let ends = [
+        (RequestEnd::Actual(samples::usage()), "0.00283 USD"),
+        (RequestEnd::Baseline, "0.0024 USD"),
+        (RequestEnd::Zero, "0.00 USD"),
+    ];
+    for (end, cost) in ends {
+        let request = store.reserve_request(lease, samples::reservation(1)).await.unwrap();
+        let reserved = scene.records().await.requests.pop().unwrap();
+        assert_eq!((reserved.price, reserved.cost), (Some(samples::price()), None));
+        assert_eq!((reserved.provider.as_str(), reserved.estimator.as_str()), ("provider-x", "four-bytes"));
+        assert_eq!((reserved.estimated_tokens, reserved.reserved_output_tokens), (1_200, 500));
+        store.close_request(lease, request, end, at(4)).await.unwrap();
+        let closed = scene.records().await.requests.pop().unwrap();
+        assert_eq!((closed.price, closed.cost), (Some(samples::price()), Money::parse(cost)), "{end:?}");
+    }
+    let unpriced = crate::RequestReservation { price: None, ..samples::reservation(1) };
+    let request = store.reserve_request(lease, unpriced).await.unwrap();
+    store.record_turn(lease, samples::draft(&scene.step, 1, request, Vec::new())).await.unwrap();
+    let closed = scene.records().await.requests.pop().unwrap();
+    assert_eq!((closed.status, closed.usage, closed.cost), (RequestStatus::Actual, samples::usage(), None));
+    // The provider counted 1150 input tokens.
+    assert_eq!((closed.estimate_error(), closed.is_overrun()), (Some(-50), false));
+}
+
+/// What the provider says is charged, a zero too, and more than was reserved as well.
+pub async fn what_the_provider_says_is_charged_whatever_was_estimated(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let much = Usage { input_tokens: 9_000, output_tokens: 700, cache_read_tokens: 10, cache_write_tokens: 20 };
+    for usage in [Usage::default(), much] {
+        let request = store.reserve_request(&scene.lease, samples::reservation(1)).await.unwrap();
+        store.close_request(&scene.lease, request, RequestEnd::Actual(usage), at(4)).await.unwrap();
+        let closed = scene.records().await.requests.pop().unwrap();
+        assert_eq!((closed.status, closed.usage), (RequestStatus::Actual, usage));
+        assert_eq!(closed.is_overrun(), usage == much);
+    }
 }
 
 /// What was reserved and never answered is charged as estimated, once.

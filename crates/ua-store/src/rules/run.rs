@@ -213,10 +213,16 @@ pub fn request_reserved(
         request_id: last.as_ref().map_or(1, |last| last.request_id + 1),
         turn: reservation.turn,
         request_sha256: reservation.request_sha256,
+        provider: reservation.provider,
         model: reservation.model,
+        price: reservation.price,
+        estimator: reservation.estimator,
         estimated_tokens: reservation.estimated_tokens,
+        reserved_output_tokens: reservation.reserved_output_tokens,
+        network_attempted: true,
         status: RequestStatus::Reserved,
         usage: Usage::default(),
+        cost: None,
         reserved_at: reservation.at,
         closed_at: None,
     };
@@ -224,18 +230,19 @@ pub fn request_reserved(
     Ok(repeated.unwrap_or(request))
 }
 
-/// The request, charged; `None` when it was charged before and therefore stays as it is.
+/// The request, charged at the price it was reserved with; `None` when it was charged before and therefore stays as it is.
 pub fn request_closed(request: &RequestRecord, end: RequestEnd, at: Timestamp) -> Option<RequestRecord> {
-    let (status, usage) = match end {
-        RequestEnd::Actual(usage) => (RequestStatus::Actual, usage),
-        RequestEnd::Baseline => {
-            (RequestStatus::Baseline, Usage { input_tokens: request.estimated_tokens, ..Usage::default() })
-        }
-        RequestEnd::Zero => (RequestStatus::Zero, Usage::default()),
+    let status = match end {
+        RequestEnd::Actual(_) => RequestStatus::Actual,
+        RequestEnd::Baseline => RequestStatus::Baseline,
+        RequestEnd::Refused | RequestEnd::Zero => RequestStatus::Zero,
     };
+    let usage = end.charged(request.estimated_tokens);
     (request.status == RequestStatus::Reserved).then(|| RequestRecord {
         status,
+        network_attempted: end != RequestEnd::Zero,
         usage,
+        cost: request.price.map(|price| price.cost(usage)),
         closed_at: Some(at),
         ..request.clone()
     })

@@ -94,6 +94,11 @@ pub(super) enum Ending {
 }
 
 impl FaultKind {
+    /// Whether the reply arrives as it is, only late.
+    pub(super) const fn leaves_the_reply_whole(&self) -> bool {
+        matches!(self, Self::Slow { .. })
+    }
+
     pub(super) fn plan(self) -> Plan {
         let damaged = |damage| Plan::Stream(Pace { delay: Duration::ZERO, damage });
         match self {

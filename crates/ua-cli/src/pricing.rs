@@ -1,0 +1,51 @@
+//! The user's price table: which file it is, and whether it has what the job needs (Granular Execution PRD §6).
+
+use std::path::{Path, PathBuf};
+
+use ua_core::{PriceTable, RunSpec};
+
+use crate::compose::{absolute, read, user_file};
+use crate::error::{CliError, chain};
+
+/// The file of a new run: the one that is named, else `UA_PRICING`, else the user's own if there is one.
+pub(crate) fn file(named: Option<&Path>) -> Result<Option<PathBuf>, CliError> {
+    let named = named.map(Path::to_path_buf).or_else(|| crate::env::var("UA_PRICING").map(PathBuf::from));
+    named.or_else(|| user_file("pricing.toml")).map(|file| absolute(&file)).transpose()
+}
+
+/// Reads the table; without a file it is empty, and all costs are unknown.
+pub(crate) fn table(file: Option<&Path>) -> Result<PriceTable, CliError> {
+    let Some(file) = file else { return Ok(PriceTable::default()) };
+    let text = read(file, "the price table")?;
+    PriceTable::parse(&file.display().to_string(), &text).map_err(|error| {
+        CliError::usage(chain(&error)).hint("docs/guide/models.md shows a price table; nothing was started")
+    })
+}
+
+/// Refuses a budget of money that could not be kept, and any table that cannot be read.
+pub(crate) fn check(file: Option<&Path>, provider: &str, model: &str, spec: &RunSpec) -> Result<(), CliError> {
+    let table = table(file)?;
+    let Some(max) = spec.budgets.max_cost else { return Ok(()) };
+    let refused = |why: String, hint: String| Err(CliError::usage(why).hint(hint));
+    match (table.price(provider, model), file) {
+        (Some(price), _) if price.currency == max.currency() => Ok(()),
+        (Some(price), _) => refused(
+            format!("the job's max_cost is in {}, but the price of `{model}` is in {}", max.currency(), price.currency),
+            "name both in one currency, `max_cost` in the job and `currency` in the price table; nothing was started"
+                .to_owned(),
+        ),
+        (None, Some(file)) => refused(
+            format!("the job has a max_cost, but {} has no price for `{model}` of `{provider}`", file.display()),
+            format!(
+                "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens; nothing was started"
+            ),
+        ),
+        (None, None) => refused(
+            format!("the job has a max_cost, but nothing says what `{model}` of `{provider}` costs"),
+            format!(
+                "name a price table with --pricing or UA_PRICING that has [providers.{provider}.\"{model}\"]; \
+                 nothing was started"
+            ),
+        ),
+    }
+}

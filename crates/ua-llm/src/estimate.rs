@@ -1,0 +1,44 @@
+//! How many tokens a request is likely to have, guessed on this machine.
+//!
+//! Granular Execution PRD §6 (estimate of a reservation). A guess is used where there is no better number: for the budget
+//! before a request leaves, and for what is charged when nobody says what it cost. The provider's usage always wins.
+
+use crate::request::ModelRequest;
+
+/// The estimator's name and version, stored with every reservation and part of what shapes a step: four bytes of the
+/// request's canonical JSON count as a token.
+pub const ESTIMATOR: &str = "canonical-bytes-4/1";
+
+/// The bytes that count as a token.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// Estimates the input tokens of a request.
+pub fn estimate_input_tokens(request: &ModelRequest) -> u64 {
+    (request.canonical().as_str().len() as u64).div_ceil(BYTES_PER_TOKEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Message, Origin};
+
+    use super::*;
+
+    fn request(text: &str) -> ModelRequest {
+        ModelRequest {
+            model: "m".into(),
+            system: String::new(),
+            messages: vec![Message::user(Origin::Prompt, text)],
+            tools: Vec::new(),
+            max_output_tokens: 10,
+            temperature_milli: None,
+        }
+    }
+
+    #[test]
+    fn a_longer_request_has_more_tokens_and_the_same_one_always_as_many() {
+        let short = estimate_input_tokens(&request("hi"));
+        assert!(short > 0);
+        assert_eq!(estimate_input_tokens(&request(&"a".repeat(4002))), short + 1000);
+        assert_eq!(estimate_input_tokens(&request("hi")), short);
+    }
+}

@@ -1,0 +1,175 @@
+//! What a run's requests to models took, from their rows (Granular Execution PRD §6).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use ua_core::{Costs, Usage};
+use ua_store::{RequestRecord, RequestStatus, RunRecords};
+
+use crate::quote::{clean, word};
+
+/// What a run's requests to models took.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct UsageSummary {
+    /// How many requests were charged in which way: `actual`, `baseline`, `zero` or still `reserved`.
+    pub requests: BTreeMap<String, u32>,
+    /// The tokens charged.
+    pub tokens: Usage,
+    /// Their sum.
+    pub total_tokens: u64,
+    /// What those with a known price cost, one amount per currency.
+    pub cost: Costs,
+    /// Requests that were charged tokens whose price nobody knew; their cost is not in `cost`.
+    pub unpriced_requests: u32,
+    /// Requests that used more tokens than were reserved for them.
+    pub overruns: u32,
+    /// Estimated input tokens of the requests that the provider counted.
+    pub estimated_input_tokens: u64,
+    /// Input tokens of these requests as the provider counted them, caches included.
+    pub counted_input_tokens: u64,
+    /// The same by provider and model, in the order of first use.
+    pub models: Vec<ModelUsage>,
+}
+
+/// What the requests to one model took.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModelUsage {
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// How many requests were charged in which way.
+    pub requests: BTreeMap<String, u32>,
+    /// The tokens charged.
+    pub tokens: Usage,
+    /// What those with a known price cost.
+    pub cost: Costs,
+    /// Requests that were charged tokens whose price nobody knew.
+    pub unpriced_requests: u32,
+}
+
+impl UsageSummary {
+    /// Adds up the requests of a run, of all processes that drove it.
+    pub fn of(records: &RunRecords) -> Self {
+        let mut summary = Self::default();
+        for request in &records.requests {
+            summary.add(request);
+        }
+        summary
+    }
+
+    fn add(&mut self, request: &RequestRecord) {
+        let status = word(&request.status);
+        let is_unpriced = request.cost.is_none() && request.usage.total() > 0;
+        let (provider, model) = (clean(&request.provider), clean(&request.model));
+        let found = self.models.iter().position(|usage| usage.provider == provider && usage.model == model);
+        let index = found.unwrap_or_else(|| {
+            self.models.push(ModelUsage {
+                provider,
+                model,
+                requests: BTreeMap::new(),
+                tokens: Usage::default(),
+                cost: Costs::default(),
+                unpriced_requests: 0,
+            });
+            self.models.len() - 1
+        });
+        let by_model = &mut self.models[index];
+        *by_model.requests.entry(status.clone()).or_insert(0) += 1;
+        by_model.tokens = by_model.tokens.plus(request.usage);
+        by_model.unpriced_requests += u32::from(is_unpriced);
+        *self.requests.entry(status).or_insert(0) += 1;
+        self.tokens = self.tokens.plus(request.usage);
+        self.total_tokens = self.tokens.total();
+        self.unpriced_requests += u32::from(is_unpriced);
+        if let Some(cost) = request.cost {
+            by_model.cost.add(cost);
+            self.cost.add(cost);
+        }
+        if request.status == RequestStatus::Actual {
+            self.overruns += u32::from(request.is_overrun());
+            self.estimated_input_tokens += request.estimated_tokens;
+            self.counted_input_tokens += request.usage.total() - request.usage.output_tokens;
+        }
+    }
+
+    /// The cost in words: `$0.0123`, `unknown`, or both when only some of the prices are known.
+    pub fn cost_in_words(&self) -> String {
+        cost_in_words(&self.cost, self.unpriced_requests)
+    }
+
+    /// The requests in words: `5 actual, 1 baseline`.
+    pub fn requests_in_words(&self) -> String {
+        requests_in_words(&self.requests)
+    }
+}
+
+impl ModelUsage {
+    /// The line of a model: requests, tokens, cost.
+    pub(crate) fn in_words(&self) -> String {
+        format!(
+            "{}; {} tokens; cost {}",
+            requests_in_words(&self.requests),
+            self.tokens.total(),
+            cost_in_words(&self.cost, self.unpriced_requests)
+        )
+    }
+}
+
+fn cost_in_words(cost: &Costs, unpriced_requests: u32) -> String {
+    match (cost.is_empty(), unpriced_requests) {
+        (true, 0) => "none".to_owned(),
+        (true, _) => "unknown (no price for the model)".to_owned(),
+        (false, 0) => cost.to_string(),
+        (false, count) => format!("{cost} and {count} request(s) whose price is unknown"),
+    }
+}
+
+fn requests_in_words(requests: &BTreeMap<String, u32>) -> String {
+    if requests.is_empty() {
+        return "none".to_owned();
+    }
+    requests.iter().map(|(status, count)| format!("{count} {status}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Money, PriceTable};
+
+    use super::*;
+    use crate::testing::Story;
+
+    #[test]
+    fn requests_are_added_up_by_model_and_unknown_prices_are_not_zero() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        for _ in 0..4 {
+            story.asks("words", &[]);
+            story.commits();
+        }
+        let table = PriceTable::parse("f", "[providers.scripted.\"*\"]\ninput = 2\noutput = 10\n").unwrap();
+        let price = table.price("scripted", "m");
+        let requests = &mut story.records.requests;
+        requests[0].price = price;
+        requests[0].cost = price.map(|price| price.cost(requests[0].usage));
+        requests[1].status = RequestStatus::Zero;
+        requests[1].usage = Usage::default();
+        requests[2].status = RequestStatus::Baseline;
+        requests[2].usage = Usage { input_tokens: 950, ..Usage::default() };
+        requests[3].model = "another".to_owned();
+        requests[3].usage.output_tokens = 90_000;
+        let summary = UsageSummary::of(&story.records);
+        assert_eq!(summary.requests_in_words(), "2 actual, 1 baseline, 1 zero");
+        assert_eq!((summary.total_tokens, summary.overruns), (1_000 + 950 + 90_900, 1));
+        assert_eq!((summary.estimated_input_tokens, summary.counted_input_tokens), (1_900, 1_800));
+        // 900 × 2 + 100 × 10 dollars per million.
+        assert_eq!(summary.cost.of(ua_core::Currency::USD), Money::parse("0.0028").unwrap());
+        assert_eq!(summary.cost_in_words(), "$0.0028 and 2 request(s) whose price is unknown");
+        let [scripted, another] = summary.models.as_slice() else { panic!("{:?}", summary.models) };
+        assert_eq!(
+            scripted.in_words(),
+            "1 actual, 1 baseline, 1 zero; 1950 tokens; cost $0.0028 and 1 request(s) whose price is unknown"
+        );
+        assert_eq!(another.in_words(), "1 actual; 90900 tokens; cost unknown (no price for the model)");
+        assert_eq!(UsageSummary::default().cost_in_words(), "none");
+    }
+}

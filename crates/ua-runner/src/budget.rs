@@ -1,0 +1,186 @@
+//! Tokens and money: what was spent, what the next request may take, and whether that fits.
+//!
+//! Granular Execution PRD §6 (reserve → execute → reconcile), Durable Jobs v1 spec §6 (`budgets`).
+//! Invariants: nothing is reserved that may exceed a budget; what was spent is the sum over the rows of all requests, so it
+//! counts on over crashes and resumes; a charge computed here is the one that the store writes.
+//! Proved by: the tables below, `machine_tests`, `crash_anywhere`, and `e2e/usage.rs`.
+
+use ua_core::{Costs, Money, TokenPrice, Usage};
+use ua_store::{RequestEnd, RequestRecord};
+
+use crate::machine::Limits;
+
+/// What requests to models took so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// All tokens that were charged.
+    pub tokens: u64,
+    /// What those with a price cost.
+    pub costs: Costs,
+}
+
+impl Spent {
+    /// The sum over a run's requests; one that is still reserved has been charged nothing yet.
+    pub fn of(requests: &[RequestRecord]) -> Self {
+        let mut spent = Self::default();
+        for request in requests {
+            spent.add(Charge { usage: request.usage, cost: request.cost });
+        }
+        spent
+    }
+
+    /// Adds a charge.
+    pub fn add(&mut self, charge: Charge) {
+        self.tokens = self.tokens.saturating_add(charge.usage.total());
+        if let Some(cost) = charge.cost {
+            self.costs.add(cost);
+        }
+    }
+}
+
+/// What one request was charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Charge {
+    /// The tokens.
+    pub usage: Usage,
+    /// What they cost; `None` when their price is not known.
+    pub cost: Option<Money>,
+}
+
+/// What one request may take; held from its reservation to its charge.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// Input tokens, as estimated.
+    pub input_tokens: u64,
+    /// The most output tokens that are allowed.
+    pub output_tokens: u64,
+    /// What they cost; `None` when nobody knows.
+    pub price: Option<TokenPrice>,
+}
+
+impl Estimate {
+    /// What the request is charged when it ends like this.
+    pub fn charge(&self, end: RequestEnd) -> Charge {
+        let usage = end.charged(self.input_tokens);
+        Charge { usage, cost: self.price.map(|price| price.cost(usage)) }
+    }
+
+    /// Input and output together.
+    pub const fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+impl Limits {
+    /// Whether a request may be reserved after so much was spent; in words, why not.
+    pub fn admit(&self, spent: &Spent, estimate: &Estimate) -> Result<(), String> {
+        let Estimate { input_tokens, output_tokens, price } = *estimate;
+        if let Some(max) = self.max_tokens.filter(|max| spent.tokens.saturating_add(estimate.tokens()) > *max) {
+            return Err(format!(
+                "the budget max_tokens ({max}) is reached: {} tokens are used, and the next request may take {} \
+                 ({input_tokens} for what it says, as estimated, and up to {output_tokens} for the reply)",
+                spent.tokens,
+                estimate.tokens()
+            ));
+        }
+        let Some(max) = self.max_cost else { return Ok(()) };
+        let Some(price) = price else {
+            return Err(format!(
+                "the budget max_cost ({max}) cannot be kept: nobody said what the model's tokens cost"
+            ));
+        };
+        if price.currency != max.currency() {
+            return Err(format!(
+                "the budget max_cost ({max}) cannot be kept: the model's price is in {}, not in {}",
+                price.currency,
+                max.currency()
+            ));
+        }
+        let used = spent.costs.of(price.currency);
+        let most = price.most(input_tokens, output_tokens);
+        if used.checked_add(most).is_none_or(|sum| sum.nanos() > max.nanos()) {
+            return Err(format!(
+                "the budget max_cost ({max}) is reached: {used} is used, and the next request may cost up to {most} \
+                 ({input_tokens} tokens for what it says, as estimated, and up to {output_tokens} for the reply)"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Currency, PriceTable};
+
+    use super::*;
+
+    fn price() -> TokenPrice {
+        let table = PriceTable::parse("f", "[providers.p.m]\ninput = 2\noutput = 10\n").unwrap();
+        table.price("p", "m").unwrap()
+    }
+
+    fn spent(tokens: u64, money: &str) -> Spent {
+        let mut costs = Costs::default();
+        costs.add(Money::parse(money).unwrap());
+        Spent { tokens, costs }
+    }
+
+    #[test]
+    fn a_request_is_admitted_only_when_it_fits_whole() {
+        let limits = |max_tokens, max_cost: Option<&str>| Limits {
+            max_tokens,
+            max_cost: max_cost.map(|text| Money::parse(text).unwrap()),
+            ..Limits::default()
+        };
+        // May take 150 tokens and 100 × 2 + 50 × 10 dollars per million.
+        let estimate = Estimate { input_tokens: 100, output_tokens: 50, price: Some(price()) };
+        let unpriced = Estimate { price: None, ..estimate };
+        let used = spent(850, "0.0093");
+        let cases = [
+            (limits(None, None), &unpriced, None),
+            (limits(Some(1_000), None), &unpriced, None),
+            (limits(Some(999), None), &unpriced, Some("max_tokens (999) is reached: 850 tokens are used")),
+            (limits(None, Some("0.01")), &estimate, None),
+            (
+                limits(None, Some("0.009999999")),
+                &estimate,
+                Some("$0.0093 is used, and the next request may cost up to $0.0007"),
+            ),
+            (limits(None, Some("9")), &unpriced, Some("nobody said what the model's tokens cost")),
+            (limits(None, Some("9 EUR")), &estimate, Some("in USD, not in EUR")),
+        ];
+        for (limits, estimate, refusal) in cases {
+            let admitted = limits.admit(&used, estimate);
+            match refusal {
+                None => assert_eq!(admitted, Ok(()), "{limits:?}"),
+                Some(words) => {
+                    assert!(admitted.as_ref().is_err_and(|why| why.contains(words)), "{limits:?}: {admitted:?}");
+                }
+            }
+        }
+        let huge = Estimate { input_tokens: u64::MAX, output_tokens: u64::MAX, price: Some(price()) };
+        assert!(limits(Some(u64::MAX), Some("1")).admit(&used, &huge).is_err());
+        let rich = limits(None, Some("18446744073.709551615"));
+        assert!(rich.admit(&used, &huge).is_err(), "a sum that is too large fits nowhere");
+    }
+
+    #[test]
+    fn an_end_is_charged_by_what_is_known() {
+        let estimate = Estimate { input_tokens: 100, output_tokens: 50, price: Some(price()) };
+        let usage = Usage { input_tokens: 10, output_tokens: 20, cache_read_tokens: 5, cache_write_tokens: 0 };
+        let cases = [
+            (RequestEnd::Actual(usage), 35, "0.00023"),
+            (RequestEnd::Actual(Usage::default()), 0, "0"),
+            (RequestEnd::Baseline, 100, "0.0002"),
+            (RequestEnd::Zero, 0, "0"),
+        ];
+        let mut sum = Spent::default();
+        for (end, tokens, cost) in cases {
+            let charge = estimate.charge(end);
+            assert_eq!((charge.usage.total(), charge.cost), (tokens, Money::parse(cost)), "{end:?}");
+            sum.add(charge);
+        }
+        sum.add(Estimate { price: None, ..estimate }.charge(RequestEnd::Baseline));
+        assert_eq!((sum.tokens, sum.costs.of(Currency::USD)), (235, Money::parse("0.00043").unwrap()));
+    }
+}

@@ -1,0 +1,163 @@
+//! One request to the model: reserved, sent, charged; and the wait before the next one.
+//!
+//! Granular Execution PRD §6. Every request that leaves has a row before it leaves, and every row ends exactly once: in the
+//! write of the reply, in [`Driver::close_request`], or on the next resume.
+
+use std::time::Duration;
+
+use ua_llm::{ESTIMATOR, LlmError, ModelRequest, StreamObserver, estimate_input_tokens};
+use ua_store::{RequestEnd, RequestReservation, RequestStatus};
+
+use super::{Driver, Reserved, with_causes};
+use crate::budget::{Estimate, Spent};
+use crate::error::RunError;
+use crate::machine::{Event, ThinkFailure};
+use crate::watch::{Signal, Watcher};
+
+/// How often a wait looks whether somebody asked to cancel the run.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+impl Driver<'_> {
+    /// Reserves a composed request, if it fits the budget.
+    pub(super) async fn reserve_composed(&mut self, turn: u32, request: ModelRequest) -> Result<Event, RunError> {
+        let provider = self.ports.llm.name().to_owned();
+        let estimate = Estimate {
+            input_tokens: estimate_input_tokens(&request),
+            output_tokens: request.max_output_tokens.into(),
+            price: self.settings.prices.price(&provider, &request.model),
+        };
+        if let Err(detail) = self.machine.admit(&estimate) {
+            return Ok(Event::OverBudget { detail });
+        }
+        let reservation = RequestReservation {
+            turn,
+            request_sha256: request.sha256(),
+            provider,
+            model: request.model.clone(),
+            price: estimate.price,
+            estimator: ESTIMATOR.to_owned(),
+            estimated_tokens: estimate.input_tokens,
+            reserved_output_tokens: estimate.output_tokens,
+            at: self.ports.env.now(),
+        };
+        let id = self
+            .ports
+            .store
+            .reserve_request(&self.ports.lease, reservation)
+            .await
+            .map_err(RunError::at("reserve a request to the model"))?;
+        self.request = Some(Reserved { request, id, estimate });
+        Ok(Event::Reserved(estimate))
+    }
+
+    /// Sends the reserved request, once.
+    pub(super) async fn think(&mut self, turn: u32) -> Result<Event, RunError> {
+        if self.ports.stop.is_stopping() {
+            self.close_request(turn, RequestEnd::Zero).await?;
+            return Ok(Event::ThinkingInterrupted { left_us: false });
+        }
+        let Some(Reserved { request, .. }) = &self.request else {
+            unreachable!("the machine asks to think only after a reservation")
+        };
+        (self.ports.watcher)(Signal::Thinking { turn });
+        let observer = Observer { watcher: self.ports.watcher.clone() };
+        let answer = tokio::select! {
+            biased;
+            answer = self.ports.llm.complete(request, &observer) => Some(answer),
+            () = self.ports.stop.stopping() => None,
+        };
+        match answer {
+            Some(Ok(reply)) => Ok(Event::Thought(Ok(Box::new(reply)))),
+            Some(Err(error)) => {
+                let failure = failure(&error, self.ports.env.entropy.next_u64());
+                self.close_request(turn, failure.end).await?;
+                Ok(Event::Thought(Err(failure)))
+            }
+            None => {
+                self.close_request(turn, RequestEnd::Baseline).await?;
+                Ok(Event::ThinkingInterrupted { left_us: true })
+            }
+        }
+    }
+
+    /// Charges the reserved request, which brought no reply.
+    async fn close_request(&mut self, turn: u32, end: RequestEnd) -> Result<(), RunError> {
+        let Some(Reserved { id, estimate, .. }) = self.request.take() else { return Ok(()) };
+        self.ports
+            .store
+            .close_request(&self.ports.lease, id, end, self.ports.env.now())
+            .await
+            .map_err(RunError::at("charge a request to the model"))?;
+        self.tell_charge(turn, &estimate, end);
+        Ok(())
+    }
+
+    /// Tells what a request was charged, and logs by how much the estimate was wrong.
+    pub(super) fn tell_charge(&self, turn: u32, estimate: &Estimate, end: RequestEnd) {
+        let charge = estimate.charge(end);
+        let status = match end {
+            RequestEnd::Actual(usage) => {
+                let (estimated, counted) = (estimate.input_tokens, usage.total() - usage.output_tokens);
+                tracing::info!(turn, estimated, counted, "input tokens as estimated and as the provider counted them");
+                if usage.total() > estimate.tokens() {
+                    let (reserved, used) = (estimate.tokens(), usage.total());
+                    tracing::warn!(turn, reserved, used, "a request used more tokens than were reserved for it");
+                }
+                RequestStatus::Actual
+            }
+            RequestEnd::Baseline => RequestStatus::Baseline,
+            RequestEnd::Refused | RequestEnd::Zero => RequestStatus::Zero,
+        };
+        let mut spent: Spent = self.machine.spent().clone();
+        spent.add(charge);
+        let limits = self.machine.limits();
+        let (max_tokens, max_cost) = (limits.max_tokens, limits.max_cost);
+        (self.ports.watcher)(Signal::Charged { turn, status, charge, spent, max_tokens, max_cost });
+    }
+
+    /// Waits before the model is asked again. A signal ends the wait at once, a cancel within half a second.
+    pub(super) async fn wait(&self, attempt: u32, why: String, wait: Duration) -> Result<Event, RunError> {
+        let wait_millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        tracing::warn!(attempt, why, wait_millis, "a request to the model failed, asking again");
+        (self.ports.watcher)(Signal::Retrying { attempt, why, wait_millis });
+        let mut left = wait;
+        while !left.is_zero() {
+            let piece = left.min(LOOK_EVERY);
+            tokio::select! {
+                biased;
+                () = self.ports.stop.stopping() => return Ok(Event::Interrupted),
+                () = self.ports.env.clock.sleep(piece) => left -= piece,
+            }
+            if self.is_cancel_asked().await? {
+                return Ok(Event::CancelAsked);
+            }
+        }
+        Ok(Event::Waited)
+    }
+}
+
+fn failure(error: &LlmError, random: u64) -> ThinkFailure {
+    let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+    ThinkFailure {
+        why: error.to_string(),
+        message: format!("{}{hint}", with_causes(error)),
+        end: match (error.left_us(), error.was_refused()) {
+            (false, _) => RequestEnd::Zero,
+            (true, true) => RequestEnd::Refused,
+            (true, false) => RequestEnd::Baseline,
+        },
+        may_retry: error.may_retry(),
+        retry_after: error.retry_after(),
+        random,
+    }
+}
+
+struct Observer {
+    watcher: Watcher,
+}
+
+impl StreamObserver for Observer {
+    fn text(&self, delta: &str) {
+        (self.watcher)(Signal::Text { delta: delta.to_owned() });
+    }
+}
