@@ -52,6 +52,7 @@ mod answer;
 mod area;
 mod digest;
 mod error;
+mod events;
 mod http;
 mod media;
 mod schema;
