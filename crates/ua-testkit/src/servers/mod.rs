@@ -9,10 +9,12 @@ mod http;
 mod mail_api;
 mod object_sink;
 mod smtp_sink;
+mod tls;
 mod webhook;
 
 pub use http::HttpFault;
 pub use mail_api::{MailApi, MailApiConfig};
 pub use object_sink::{ObjectSink, ObjectSinkConfig};
 pub use smtp_sink::{SmtpFault, SmtpSink, SmtpSinkConfig};
+pub use tls::{Encryption, TlsIdentity};
 pub use webhook::{Webhook, WebhookConfig};
