@@ -88,7 +88,7 @@ async fn a_server_that_nobody_vouches_for_is_told_nothing() {
         let mail = Encrypted::new(encryption).await;
         let other = Encrypted::new(encryption).await;
         let strangers: [&dyn Fn(&mut Settings); 2] = [&|settings| settings.mail_ca_file = None, &|settings| {
-            settings.mail_ca_file = Some(other.kept.path().join("ca.pem"))
+            settings.mail_ca_file = Some(other.kept.path().join("ca.pem"));
         }];
         for stranger in strangers {
             let world = mail.world("right", stranger).await;
