@@ -335,6 +335,7 @@ pub(crate) fn builtin_server(
     args.extend(["--notifications".to_owned(), setting("UA_NOTIFICATIONS", text(&root.join("notifications")))]);
     let optional = [
         ("--mail-from", "UA_MAIL_FROM"),
+        ("--mail-ca-file", "UA_MAIL_CA_FILE"),
         ("--mail-probe", "UA_MAIL_PROBE"),
         ("--mail-settle-seconds", "UA_MAIL_SETTLE_SECONDS"),
         ("--s3-endpoint", "UA_S3_ENDPOINT"),

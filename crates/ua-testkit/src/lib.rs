@@ -32,7 +32,7 @@ pub use opaque_server::{OPAQUE_TOOL, serve_opaque};
 pub use program::{ua_program, workspace_root};
 pub use seams::{Crossing, LedgerWrites, Plan, Seam};
 pub use servers::{
-    HttpFault, MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SiteConfig, SmtpFault, SmtpSink, SmtpSinkConfig,
-    Webhook, WebhookConfig, serve_site,
+    Encryption, HttpFault, MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SiteConfig, SmtpFault, SmtpSink,
+    SmtpSinkConfig, TlsIdentity, Webhook, WebhookConfig, serve_site,
 };
 pub use world::{Delivery, Honours, World, foreign_tool, own_tool};

@@ -2,7 +2,7 @@
 //!
 //! Durable Jobs v1 spec §3. Whoever reaches the address uses the tools, so it is one of this machine unless the settings say
 //! otherwise *and* a token is set; web pages are kept out by their `Host` and `Origin`. A call goes on when its client is
-//! cut off.
+//! cut off, and its answer is kept for the client to come back for ([`crate::events`]).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use ua_core::Env;
 
 use crate::error::ToolServerError;
+use crate::events::Events;
 use crate::server::ToolServer;
 use crate::settings::Settings;
 
@@ -77,7 +78,8 @@ impl HttpServer {
         if !is_local {
             config = config.disable_allowed_hosts(); // the token keeps out what the host name would
         }
-        let mut sessions = LocalSessionManager::default();
+        let events = Arc::new(Events::new(SESSION_LIFE, env.clone()));
+        let mut sessions = LocalSessionManager::default().with_event_store(events);
         sessions.session_config.keep_alive = Some(SESSION_LIFE);
         sessions.session_config.sse_retry = Some(COME_BACK);
         let server = ToolServer::open(settings, env.clone())?;

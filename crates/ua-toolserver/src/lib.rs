@@ -15,9 +15,9 @@
 //! | `notify` | creates one notification, or posts it with an `Idempotency-Key` | finds it there; the receiver decides |
 //! | `run_command` | whatever the program does | runs it again; listed only when enabled |
 //!
-//! Not every transport can make an effect once. What the chosen one promises is declared in `tools/list`: the annotation
-//! `idempotentHint` is true when a call may be sent again under its key, and `_meta["dev.universal-agent/key-ttl-seconds"]`
-//! says for how long when the provider forgets keys. Bare SMTP (without `--mail-probe`) and a webhook that is not known
+//! Not every transport can make an effect once. What the chosen one promises is declared in `tools/list`:
+//! `_meta["dev.universal-agent/honours-keys"]` is true when a call may be sent again under its key, and
+//! `_meta["dev.universal-agent/key-ttl-seconds"]` says for how long when the provider forgets keys. Bare SMTP (without `--mail-probe`) and a webhook that is not known
 //! to honour keys declare false, and a durable runner holds such a call when its outcome is unknown.
 //!
 //! An answer with `isError: true` means that the effect did not happen. What can not be told (a full disk at the
@@ -52,6 +52,7 @@ mod answer;
 mod area;
 mod digest;
 mod error;
+mod events;
 mod http;
 mod media;
 mod schema;

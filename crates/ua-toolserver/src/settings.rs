@@ -28,6 +28,10 @@ pub struct Settings {
     #[arg(long, value_name = "URL", conflicts_with = "outbox")]
     pub mail: Option<String>,
 
+    /// A file with certificates in PEM form that may vouch for the SMTP server, besides those that this machine trusts.
+    #[arg(long, value_name = "FILE", requires = "mail")]
+    pub mail_ca_file: Option<PathBuf>,
+
     /// Where to ask whether an SMTP message arrived: an http(s) address in which `{message_id}` stands for the
     /// Message-ID, without its angle brackets. 200 means it did, 404 that it did not.
     #[arg(long, value_name = "URL")]
@@ -123,6 +127,7 @@ impl Settings {
             allow_roots: Vec::new(),
             outbox: None,
             mail: None,
+            mail_ca_file: None,
             mail_probe: None,
             mail_settle_seconds: DEFAULT_SETTLE_SECONDS,
             objects: None,

@@ -17,7 +17,10 @@ const MAX_REFUSAL: usize = 8 * 1024;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 /// How often in a row a broken stream is taken up again without anything new coming of it.
 const MAX_RESUMES: u32 = 5;
-/// How long to wait before that when the server does not say, and at most.
+/// A stream that was kept open this long shows that the server still works on the call, even if it brought no event: some
+/// cut a silent stream on purpose and expect to be asked again.
+const HELD_OPEN: Duration = Duration::from_secs(10);
+/// How long to wait before taking a stream up when the server does not say, and at most.
 const RESUME_WAIT: Duration = Duration::from_secs(1);
 const MAX_RESUME_WAIT: Duration = Duration::from_mins(1);
 
@@ -77,13 +80,18 @@ impl HttpConnection {
         loop {
             let broke = match stream.take() {
                 Some(response) => {
+                    let opened_at = self.inner.env.now();
                     let mut events = Events { response, parser: Parser::new(MAX_LINE) };
-                    loop {
+                    let broke = loop {
                         match events.next().await {
                             Ok(Some(event)) => {
                                 if let Some(event_id) = event.id {
-                                    vain = 0;
-                                    last_event = Some(event_id).filter(|id| !id.is_empty());
+                                    let event_id = Some(event_id).filter(|id| !id.is_empty());
+                                    // Some servers begin with the very event after which they were asked to go on.
+                                    if event_id != last_event {
+                                        vain = 0;
+                                    }
+                                    last_event = event_id;
                                 }
                                 wait = event.retry.map(Duration::from_millis).or(wait);
                                 let data = event.data.filter(|data| !data.is_empty());
@@ -96,7 +104,11 @@ impl HttpConnection {
                             Err(Broken::Connection(why)) => break format!("the stream broke: {why}"),
                             Err(Broken::Content(why)) => return Err(lost(why)),
                         }
+                    };
+                    if self.inner.env.now().since(opened_at) >= HELD_OPEN {
+                        vain = 0;
                     }
+                    broke
                 }
                 None => "the stream could not be taken up again".to_owned(),
             };

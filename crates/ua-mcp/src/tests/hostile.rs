@@ -204,6 +204,8 @@ fn call(seen: &Seen) -> Answer {
         // The ids say what the GET that takes the stream up again gets.
         "stream_resumed" => Answer::Cut(stream(&format!("id: first-{id}\nretry: 1\ndata:\n\n"))),
         "stream_stuck" => Answer::Cut(stream("id: stuck\nretry: 1\ndata:\n\n")),
+        "stream_repeats" => Answer::Cut(stream("id: repeats\nretry: 1\ndata:\n\n")),
+        "stream_expired" => Answer::Cut(stream("id: expired\nretry: 1\ndata:\n\n")),
         "stream_forgotten" => Answer::Cut(stream("id: forgotten\nretry: 1\ndata:\n\n")),
         other => panic!("no behaviour is called {other}"),
     }
@@ -214,6 +216,8 @@ fn resumed(after: &str) -> Answer {
     let id = || json!(after.rsplit('-').next().unwrap_or_default().parse::<i64>().unwrap());
     match after {
         "stuck" => Answer::Cut(stream(": nothing new\n\n")),
+        "repeats" => Answer::Cut(stream("id: repeats\ndata:\n\n")),
+        "expired" => Answer::Whole(response("404 Not Found", "", "no such session")),
         "forgotten" => Answer::Whole(response("405 Method Not Allowed", "", "")),
         first if first.starts_with("first-") => Answer::Cut(stream(&format!("id: second-{}\ndata:\n\n", id()))),
         second if second.starts_with("second-") => Answer::Cut(stream(&format!("data: {}\n\n", done(&id())))),

@@ -50,17 +50,17 @@ impl Peer {
     }
 }
 
-fn sending(tool: &str, arguments: Value) -> Sending {
+pub(super) fn sending(tool: &str, arguments: Value) -> Sending {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
     let meta = Map::from_iter([("dev.universal-agent/attempt".to_owned(), json!(2))]);
     Sending { tool: tool.to_owned(), arguments, meta, key_header: None, timeout: None }
 }
 
-async fn call(connection: &Connection, tool: &str, arguments: Value) -> Outcome {
+pub(super) async fn call(connection: &Connection, tool: &str, arguments: Value) -> Outcome {
     connection.call(sending(tool, arguments), &ua_core::system::env()).await
 }
 
-fn text(outcome: Outcome) -> String {
+pub(super) fn text(outcome: Outcome) -> String {
     let Outcome::Raw(RawReply::ToolResult { result }) = outcome else { panic!("{outcome:?}") };
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
 }
@@ -260,7 +260,7 @@ async fn a_connection_refused_in_the_middle_of_a_session_is_not_sent() {
 }
 
 /// Our own tool server over HTTP, in the folder `w`.
-async fn toolserver(dir: &TempDir, token: Option<&str>) -> (String, tokio::task::JoinHandle<()>) {
+pub(super) async fn toolserver(dir: &TempDir, token: Option<&str>) -> (String, tokio::task::JoinHandle<()>) {
     let mut settings = Settings::in_workspace(dir.path().join("w"));
     settings.http_token = token.map(Into::into);
     let address = "127.0.0.1:0".parse().unwrap();

@@ -4,6 +4,7 @@
 mod hostile;
 mod http;
 mod permitted;
+mod resumption;
 mod servers;
 mod shim;
 

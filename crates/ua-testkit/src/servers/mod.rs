@@ -10,6 +10,7 @@ mod mail_api;
 mod object_sink;
 mod site;
 mod smtp_sink;
+mod tls;
 mod webhook;
 
 pub use http::HttpFault;
@@ -17,4 +18,5 @@ pub use mail_api::{MailApi, MailApiConfig};
 pub use object_sink::{ObjectSink, ObjectSinkConfig};
 pub use site::{SiteConfig, serve_site};
 pub use smtp_sink::{SmtpFault, SmtpSink, SmtpSinkConfig};
+pub use tls::{Encryption, TlsIdentity};
 pub use webhook::{Webhook, WebhookConfig};

@@ -13,11 +13,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use ua_core::system;
 
 use super::http::{self, Answer, Reply, Request, Running, listen};
+use super::tls::{Encryption, TlsIdentity, Wire};
 
 /// What a [`SmtpSink`] does.
 #[derive(Debug, Clone)]
@@ -66,6 +67,7 @@ pub struct SmtpSink {
 #[derive(Debug)]
 struct Sink {
     config: SmtpSinkConfig,
+    tls: Option<(Encryption, TlsIdentity)>,
     connections: AtomicU64,
     held: AtomicU64,
     /// Whether the page answers 503; the mail side does not care.
@@ -79,7 +81,23 @@ impl SmtpSink {
     /// # Errors
     /// When no port can be bound or the directory can not be made.
     pub async fn start(config: SmtpSinkConfig) -> std::io::Result<Self> {
-        let sink = Arc::new(Sink::new(config)?);
+        Self::start_with(Sink::new(config)?).await
+    }
+
+    /// The same with TLS. Over STARTTLS mail is taken only once the connection is encrypted.
+    ///
+    /// # Errors
+    /// When no port can be bound or the directory can not be made.
+    pub async fn start_encrypted(
+        config: SmtpSinkConfig,
+        encryption: Encryption,
+        identity: TlsIdentity,
+    ) -> std::io::Result<Self> {
+        Self::start_with(Sink { tls: Some((encryption, identity)), ..Sink::new(config)? }).await
+    }
+
+    async fn start_with(sink: Sink) -> std::io::Result<Self> {
+        let sink = Arc::new(sink);
         let listener = listen().await?;
         let address = listener.local_addr()?.to_string();
         let shared = Arc::clone(&sink);
@@ -163,6 +181,7 @@ impl Sink {
         fs::create_dir_all(&config.directory)?;
         Ok(Self {
             config,
+            tls: None,
             connections: AtomicU64::new(0),
             held: AtomicU64::new(0),
             is_blind: false.into(),
@@ -207,7 +226,13 @@ async fn serve_smtp(listener: TcpListener, sink: Arc<Sink>) -> std::io::Result<(
         let fault = sink.config.faults.get(&number).copied();
         let sink = Arc::clone(&sink);
         // A client that leaves in the middle is none of the server's business.
-        tokio::spawn(async move { converse(BufReader::new(stream), &sink, fault).await.ok() });
+        tokio::spawn(async move {
+            let wire: Wire = match &sink.tls {
+                Some((Encryption::Implicit, identity)) => identity.encrypt(Box::new(stream)).await?,
+                Some((Encryption::StartTls, _)) | None => Box::new(stream),
+            };
+            converse(BufReader::new(wire), &sink, fault).await
+        });
     }
 }
 
@@ -219,56 +244,90 @@ struct Session {
     to: Vec<String>,
 }
 
-async fn converse(mut stream: BufReader<TcpStream>, sink: &Sink, fault: Option<SmtpFault>) -> std::io::Result<()> {
+async fn converse(mut stream: BufReader<Wire>, sink: &Sink, fault: Option<SmtpFault>) -> std::io::Result<()> {
     if fault == Some(SmtpFault::RefuseConnection) {
         return say(&mut stream, "421 4.3.2 not now").await;
     }
     say(&mut stream, "220 sink ESMTP").await?;
     let mut session = Session { is_signed_in: sink.config.credentials.is_none(), ..Session::default() };
+    // What has to happen before anything else.
+    let mut starts_tls = match &sink.tls {
+        Some((Encryption::StartTls, identity)) => Some(identity),
+        Some((Encryption::Implicit, _)) | None => None,
+    };
     while let Some(line) = hear(&mut stream).await? {
         let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
-        match verb.to_ascii_uppercase().as_str() {
-            "EHLO" if sink.config.credentials.is_some() => say(&mut stream, "250-sink\r\n250 AUTH PLAIN LOGIN").await?,
-            "EHLO" => say(&mut stream, "250 sink").await?,
-            "AUTH" => session.is_signed_in = sign_in(&mut stream, sink, rest).await?,
-            "MAIL" if !session.is_signed_in => say(&mut stream, "530 5.7.0 sign in first").await?,
-            "MAIL" => {
-                session = Session { is_signed_in: true, from: Some(bracketed(rest)), to: Vec::new() };
-                say(&mut stream, "250 2.1.0 ok").await?;
+        match (verb.to_ascii_uppercase().as_str(), starts_tls) {
+            ("EHLO", Some(_)) => say(&mut stream, "250-sink\r\n250 STARTTLS").await?,
+            ("STARTTLS", Some(identity)) => {
+                say(&mut stream, "220 2.0.0 go on").await?;
+                stream = BufReader::new(identity.encrypt(stream.into_inner()).await?);
+                starts_tls = None;
             }
-            "RCPT" => match bracketed(rest) {
-                _ if session.from.is_none() => say(&mut stream, "503 5.5.1 sender first").await?,
-                address if sink.config.unknown.contains(&address) => {
-                    say(&mut stream, &format!("550 5.1.1 {address} is not known here")).await?;
-                }
-                address => {
-                    session.to.push(address);
-                    say(&mut stream, "250 2.1.5 ok").await?;
-                }
-            },
-            "DATA" if session.to.is_empty() => say(&mut stream, "503 5.5.1 recipients first").await?,
-            "DATA" => {
-                say(&mut stream, "354 go on").await?;
-                let Some(text) = read_text(&mut stream).await? else { return Ok(()) };
-                if !take(&mut stream, sink, fault, &mut session, &text).await? {
+            ("AUTH" | "MAIL" | "RCPT" | "DATA", Some(_)) => say(&mut stream, "530 5.7.0 encrypt first").await?,
+            (verb, _) => {
+                if !command(verb, rest, &mut stream, sink, fault, &mut session).await? {
                     return Ok(());
                 }
             }
-            "RSET" => {
-                session = Session { is_signed_in: session.is_signed_in, ..Session::default() };
-                say(&mut stream, "250 2.0.0 ok").await?;
-            }
-            "NOOP" => say(&mut stream, "250 2.0.0 ok").await?,
-            "QUIT" => return say(&mut stream, "221 2.0.0 bye").await,
-            _ => say(&mut stream, "502 5.5.1 not known").await?,
         }
     }
     Ok(())
 }
 
+/// Carries out one command; whether the connection goes on.
+async fn command(
+    verb: &str,
+    rest: &str,
+    stream: &mut BufReader<Wire>,
+    sink: &Sink,
+    fault: Option<SmtpFault>,
+    session: &mut Session,
+) -> std::io::Result<bool> {
+    match verb {
+        "EHLO" if sink.config.credentials.is_some() => say(stream, "250-sink\r\n250 AUTH PLAIN LOGIN").await?,
+        "EHLO" => say(stream, "250 sink").await?,
+        "AUTH" => session.is_signed_in = sign_in(stream, sink, rest).await?,
+        "MAIL" if !session.is_signed_in => say(stream, "530 5.7.0 sign in first").await?,
+        "MAIL" => {
+            *session = Session { is_signed_in: true, from: Some(bracketed(rest)), to: Vec::new() };
+            say(stream, "250 2.1.0 ok").await?;
+        }
+        "RCPT" => match bracketed(rest) {
+            _ if session.from.is_none() => say(stream, "503 5.5.1 sender first").await?,
+            address if sink.config.unknown.contains(&address) => {
+                say(stream, &format!("550 5.1.1 {address} is not known here")).await?;
+            }
+            address => {
+                session.to.push(address);
+                say(stream, "250 2.1.5 ok").await?;
+            }
+        },
+        "DATA" if session.to.is_empty() => say(stream, "503 5.5.1 recipients first").await?,
+        "DATA" => {
+            say(stream, "354 go on").await?;
+            let Some(text) = read_text(stream).await? else { return Ok(false) };
+            if !take(stream, sink, fault, session, &text).await? {
+                return Ok(false);
+            }
+        }
+        "RSET" => {
+            *session = Session { is_signed_in: session.is_signed_in, ..Session::default() };
+            say(stream, "250 2.0.0 ok").await?;
+        }
+        "NOOP" => say(stream, "250 2.0.0 ok").await?,
+        "QUIT" => {
+            say(stream, "221 2.0.0 bye").await?;
+            return Ok(false);
+        }
+        _ => say(stream, "502 5.5.1 not known").await?,
+    }
+    Ok(true)
+}
+
 /// Takes a message as the fault says; whether the connection goes on.
 async fn take(
-    stream: &mut BufReader<TcpStream>,
+    stream: &mut BufReader<Wire>,
     sink: &Sink,
     fault: Option<SmtpFault>,
     session: &mut Session,
@@ -305,7 +364,7 @@ async fn take(
 }
 
 /// `AUTH PLAIN` with its answer in the same line, or `AUTH LOGIN` with two questions.
-async fn sign_in(stream: &mut BufReader<TcpStream>, sink: &Sink, rest: &str) -> std::io::Result<bool> {
+async fn sign_in(stream: &mut BufReader<Wire>, sink: &Sink, rest: &str) -> std::io::Result<bool> {
     let decode = |text: &str| String::from_utf8(STANDARD.decode(text.trim()).unwrap_or_default()).unwrap_or_default();
     let (mechanism, initial) = rest.split_once(' ').unwrap_or((rest, ""));
     let given = match mechanism.to_ascii_uppercase().as_str() {
@@ -333,7 +392,7 @@ fn bracketed(text: &str) -> String {
 }
 
 /// The text up to the lonely dot, with doubled dots undone; `None` when the client left before it.
-async fn read_text(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<Vec<u8>>> {
+async fn read_text(stream: &mut BufReader<Wire>) -> std::io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     loop {
         let mut line = Vec::new();
@@ -348,12 +407,12 @@ async fn read_text(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<
     }
 }
 
-async fn hear(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<String>> {
+async fn hear(stream: &mut BufReader<Wire>) -> std::io::Result<Option<String>> {
     let mut line = String::new();
     let count = stream.read_line(&mut line).await?;
     Ok((count > 0).then(|| line.trim_end().to_owned()))
 }
 
-async fn say(stream: &mut BufReader<TcpStream>, line: &str) -> std::io::Result<()> {
+async fn say(stream: &mut BufReader<Wire>, line: &str) -> std::io::Result<()> {
     stream.write_all(format!("{line}\r\n").as_bytes()).await
 }

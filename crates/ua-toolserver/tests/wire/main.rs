@@ -13,6 +13,7 @@ mod http;
 mod killed;
 mod listing;
 mod mail;
+mod mail_tls;
 mod notify;
 mod render;
 #[cfg(feature = "pdf")]

@@ -11,7 +11,7 @@ use lettre::Message;
 use lettre::address::Address;
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::{Credentials, DEFAULT_MECHANISMS};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters, TlsParametersBuilder};
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailParameter};
 use tokio::time::timeout;
@@ -57,17 +57,21 @@ impl std::fmt::Debug for Smtp {
 }
 
 impl Smtp {
+    /// A server. Besides the authorities that this machine trusts, `authorities` may vouch for it.
     pub(super) fn new(
         host: &str,
         port: u16,
         security: Security,
         credentials: Option<(String, String)>,
+        authorities: Vec<Certificate>,
     ) -> Result<Self, String> {
         let host = host.trim_matches(['[', ']']).to_owned();
         let tls = match security {
             Security::Plain => None,
             Security::Tls | Security::StartTls => {
-                Some(TlsParameters::new(host.clone()).map_err(|error| format!("TLS can not be set up: {error}"))?)
+                let builder = TlsParameters::builder(host.clone());
+                let builder = authorities.into_iter().fold(builder, TlsParametersBuilder::add_root_certificate);
+                Some(builder.build().map_err(|error| format!("TLS can not be set up: {}", root_cause(&error)))?)
             }
         };
         let credentials = credentials.map(|(user, password)| Credentials::new(user, password));
@@ -169,10 +173,14 @@ impl Smtp {
             Ok(Err(error)) => describe(&error),
             Err(_) => "it did not answer in time".to_owned(),
         };
-        Err(Failure::refused(
-            format!("could not {action} at {}, nothing was sent: {cause}", self.address()),
-            "check the recipients; otherwise ask a person to check --mail, UA_MAIL_USER and UA_MAIL_PASSWORD",
-        ))
+        // The library's texts for a server that is not trusted all name its certificate.
+        let hint = if cause.contains("certificate") {
+            "ask a person to check --mail; UA_MAIL_CA_FILE names a certificate authority that this machine does not know"
+        } else {
+            "check the recipients; otherwise ask a person to check --mail, UA_MAIL_USER and UA_MAIL_PASSWORD"
+        };
+        let problem = format!("could not {action} at {}, nothing was sent: {cause}", self.address());
+        Err(Failure::refused(problem, hint))
     }
 
     fn after_the_text(&self, error: &Error) -> Failure {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lettre::transport::smtp::client::Certificate;
 use secrecy::ExposeSecret as _;
 use url::Url;
 
@@ -13,7 +14,10 @@ use super::remote::{Remote, Wire};
 use super::smtp::{Security, Smtp};
 use crate::error::ToolServerError;
 use crate::settings::Settings;
-use crate::web::is_loopback;
+use crate::web::{is_loopback, root_cause};
+
+/// What each certificate of a PEM file begins with.
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 /// A way out.
 #[derive(Debug)]
@@ -26,6 +30,12 @@ pub(super) enum Transport {
 
 impl Transport {
     pub(super) fn new(workspace: &Path, settings: &Settings) -> Result<Self, ToolServerError> {
+        let is_smtp = settings.mail.as_deref().is_some_and(|mail| mail.starts_with("smtp"));
+        if let Some(path) = settings.mail_ca_file.as_ref().filter(|_| !is_smtp) {
+            let value = path.display().to_string();
+            let why = "only smtps:// and smtp:// use it".to_owned();
+            return Err(ToolServerError::Setting { flag: "mail-ca-file", value, why });
+        }
         let Some(text) = settings.mail.as_deref() else {
             let directory = Settings::directory(workspace, settings.outbox.as_ref(), "outbox");
             refuse_probe(settings)?;
@@ -96,7 +106,11 @@ fn wire(text: &str, settings: &Settings) -> Result<Result<Wire, ToolServerError>
                 );
             }
             let port = url.port().unwrap_or(if security == Security::Tls { 465 } else { 587 });
-            Ok(Ok(Wire::Smtp(Smtp::new(host, port, security, credentials)?)))
+            let authorities = match authorities(settings, security) {
+                Ok(authorities) => authorities,
+                Err(error) => return Ok(Err(error)),
+            };
+            Ok(Ok(Wire::Smtp(Smtp::new(host, port, security, credentials, authorities)?)))
         }
         "resend+http" | "resend+https" => {
             let address = text.trim_start_matches("resend+");
@@ -111,6 +125,25 @@ fn wire(text: &str, settings: &Settings) -> Result<Result<Wire, ToolServerError>
             Err(format!("{other}: is not a way to send mail; give maildir:PATH, smtp://, smtps:// or resend+https://"))
         }
     }
+}
+
+/// The certificates of `--mail-ca-file`.
+fn authorities(settings: &Settings, security: Security) -> Result<Vec<Certificate>, ToolServerError> {
+    let Some(path) = &settings.mail_ca_file else { return Ok(Vec::new()) };
+    let setting = |why: String| {
+        let value = path.display().to_string();
+        ToolServerError::Setting { flag: "mail-ca-file", value, why }
+    };
+    if security == Security::Plain {
+        return Err(setting("starttls=never checks no certificate; leave one of the two out".to_owned()));
+    }
+    let pem = std::fs::read(path).map_err(|error| setting(error.to_string()))?;
+    // A file without a certificate in it would be no complaint to the library, and no server would be trusted for it.
+    if !pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
+        return Err(setting("there is no certificate in it; give a file in PEM form".to_owned()));
+    }
+    let certificate = Certificate::from_pem(&pem).map_err(|error| setting(root_cause(&error)))?;
+    Ok(vec![certificate])
 }
 
 /// How the connection is kept private; plain SMTP has to say it.
