@@ -36,6 +36,7 @@ mod files;
 mod gateway;
 mod guardrail;
 mod plan;
+mod probe;
 mod stop;
 mod transport;
 
@@ -46,4 +47,4 @@ pub use gateway::{Dispatched, Notice, ToolGateway};
 pub use guardrail::Rules;
 pub use stop::StopSignal;
 pub use transport::{Fence, ToolTransport, TransportError};
-pub use ua_ledger::{Permit, answer_for};
+pub use ua_ledger::{Asked, Enquiry, Finding, Permit, answer_for};

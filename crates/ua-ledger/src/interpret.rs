@@ -9,7 +9,7 @@
 //! | any other JSON-RPC error | unknown |
 //! | HTTP 400, 401, 403, 404, 405, 413, 415, 429 | failed, definite |
 //! | any other HTTP status | unknown (408 and 409 may mean done) |
-//! | a person's statement | succeeded |
+//! | a person's statement, or what a probe found | succeeded |
 
 use serde_json::Value;
 use ua_core::{CallPolicy, CallStatus, OnUnknown, PossibleEffect, RawReply, Settlement, SideEffectClass, ToolContent};
@@ -49,6 +49,20 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
                 is_error: false,
             }),
             external_correlation_id: proof.clone(),
+            possible_effect: None,
+            error_code: None,
+            error_detail: None,
+        },
+        RawReply::Found { tool, id, item } => Settlement {
+            status: CallStatus::Succeeded,
+            content: Some(ToolContent {
+                text: shortened(&format!(
+                    "This call happened: its answer was lost, but `{tool}` was asked afterwards and found it{}. What was found: {item}",
+                    id.as_ref().map_or_else(String::new, |id| format!(" ({id})"))
+                )),
+                is_error: false,
+            }),
+            external_correlation_id: id.clone(),
             possible_effect: None,
             error_code: None,
             error_detail: None,
@@ -112,7 +126,7 @@ fn possible_effect(policy: &CallPolicy, text: &str) -> PossibleEffect {
 }
 
 /// The text of a result: its text blocks, with a line for each block that is not text.
-fn result_text(result: &Value) -> String {
+pub(crate) fn result_text(result: &Value) -> String {
     let Some(blocks) = result.get("content").and_then(Value::as_array) else {
         return result.get("structuredContent").map(Value::to_string).unwrap_or_default();
     };

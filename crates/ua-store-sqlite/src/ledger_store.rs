@@ -143,6 +143,7 @@ impl LedgerStore for SqliteStore {
                     let (call, receipt) = rules::call_vouched_for(call, raw, settlement, evidence, at)?;
                     (call, Some(receipt))
                 }
+                UnknownResolution::NotHappened { why } => (rules::call_not_happened(call, &why, at)?, None),
                 UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None),
             };
             db.update_call(&call, lease.epoch)?;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ua_core::{
     CallId, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp, ToolSpec,
 };
-use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
+use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, LedgerStore, MessageRecord, NewAnswer,
@@ -19,7 +19,7 @@ use ua_store::{
 /// One crossing of a seam.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crossing {
-    /// `store.<write>`, `tool.invoke` or `model.complete`.
+    /// `store.<write>`, `tool.invoke`, `tool.ask` or `model.complete`.
     pub name: &'static str,
     /// The tool concerned, where there is one.
     pub tool: Option<String>,
@@ -134,6 +134,10 @@ impl ToolTransport for Seam<dyn ToolTransport> {
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
         self.cross("tool.invoke", Some(permit.name().tool.clone()), self.inner.invoke(permit)).await
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        self.cross("tool.ask", Some(enquiry.tool().tool.clone()), self.inner.ask(enquiry)).await
     }
 
     async fn fence_earlier(&self) -> Fence {

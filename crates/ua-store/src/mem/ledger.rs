@@ -139,6 +139,7 @@ impl LedgerStore for MemStore {
                 let (call, receipt) = rules::call_vouched_for(call, raw, settlement, evidence, at)?;
                 (call, Some(receipt))
             }
+            UnknownResolution::NotHappened { why } => (rules::call_not_happened(call, &why, at)?, None),
             UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None),
         };
         let closed = question.map(|question| rules::question_closed(question, &lease.run_id, at)).transpose()?;

@@ -17,7 +17,7 @@ use std::fmt;
 use crate::error::{RowRef, StoreError};
 
 pub use call::{
-    Settled, StartContext, Started, call_cancelled, call_deduplicated, call_lost, call_settled, call_skipped,
+    Settled, StartContext, Started, call_cancelled, call_deduplicated, call_lost, call_not_happened, call_settled, call_skipped,
     call_started, call_vouched_for, owned_call, receipt_interpreted, replay_noted,
 };
 pub(crate) use call::{counts_as_effect, holds_key};
