@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use ua_core::{CallStatus, Env, Timestamp};
-use ua_gateway::Notice;
+use ua_gateway::{Asked, Finding, Notice};
 use ua_runner::{Signal, Watcher, Workspace};
 use ua_store::CallRecord;
 

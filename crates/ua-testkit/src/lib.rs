@@ -35,4 +35,4 @@ pub use servers::{
     HttpFault, MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SmtpFault, SmtpSink, SmtpSinkConfig, Webhook,
     WebhookConfig,
 };
-pub use world::{Delivery, Honours, World, foreign_tool, own_tool};
+pub use world::{Delivery, Honours, Loss, World, foreign_tool, own_tool};

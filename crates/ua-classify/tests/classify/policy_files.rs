@@ -119,9 +119,9 @@ fn a_probe_that_proves_nothing_is_refused_with_line_and_field() {
     let with = |line: &str| format!("{whole}\n{line}");
     let instead = |line: &str| with("").replace("found = { field = \"id\", equals = \"{key}\" }", line);
     let cases = [
-        (String::from("tool = \"find\""), 9, "probe", "needs found"),
-        (whole.replace("settle = \"5s\"", ""), 9, "probe", "needs settle"),
-        (whole.replace("tool = \"find\"", ""), 9, "probe", "needs tool"),
+        (String::from("tool = \"find\""), 10, "probe", "needs found"),
+        (whole.replace("settle = \"5s\"", ""), 10, "probe", "needs settle"),
+        (whole.replace("tool = \"find\"", ""), 10, "probe", "needs tool"),
         (with("ask = 1"), 14, "ask", "a probe has no \"ask\""),
         (with("arguments = \"x\""), 14, "arguments", "table of arguments"),
         (with("arguments = { q = \"{title}\" }"), 14, "arguments", "write {key}"),

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends with a panic")]
 
 mod scenario;
+mod unknown;
 
 use scenario::{Answers, Scenario};
 use ua_core::{CallStatus, RunStatus};

@@ -1,9 +1,10 @@
 //! One job in a world that counts, driven by processes that may die.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use ua_classify::Classifier;
+use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Block, Env, Message, Origin, RunId, RunSpec, RunStatus, Trace};
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
@@ -43,7 +44,9 @@ pub(crate) struct Scenario {
     pub(crate) world: Arc<World>,
     store: Arc<MemStore>,
     llm: Arc<dyn LlmProvider>,
-    env: Env,
+    pub(crate) env: Env,
+    job: String,
+    policy: Option<String>,
     run_id: RunId,
     folder: tempfile::TempDir,
 }
@@ -53,11 +56,19 @@ impl Scenario {
         let own = ["write_local_file", "upload", "send_email", "notify"].map(|tool| (own_tool(tool), Honours::Keys));
         let reads = ["read_local_file", "list_directory"].map(|tool| (own_tool(tool), Honours::Nothing));
         let opaque = [(foreign_tool("forum", "post_comment"), Honours::Nothing)];
+        let world = World::new(own.into_iter().chain(reads).chain(opaque));
+        Self::with(world, Env::simulated(42), SCRIPT, JOB, None)
+    }
+
+    /// Another job in another world, with a policy file of the user's.
+    pub(crate) fn with(world: World, env: Env, script: &str, job: &str, policy: Option<&str>) -> Self {
         Self {
-            world: Arc::new(World::new(own.into_iter().chain(reads).chain(opaque))),
+            world: Arc::new(world),
             store: Arc::new(MemStore::default()),
-            llm: Arc::new(ScriptedProvider::new(Script::parse(SCRIPT).unwrap())),
-            env: Env::simulated(42),
+            llm: Arc::new(ScriptedProvider::new(Script::parse(script).unwrap())),
+            env,
+            job: job.to_owned(),
+            policy: policy.map(str::to_owned),
             run_id: RunId::parse("run_scenario").unwrap(),
             folder: tempfile::tempdir().unwrap(),
         }
@@ -68,6 +79,14 @@ impl Scenario {
         let plan = Arc::new(CrashPlan::new(None));
         let (_, run) = self.live(plan.clone(), None).await.expect("nothing kills it");
         (plan.crossings(), run)
+    }
+
+    /// One process's life that nothing ends: how it left the run.
+    pub(crate) async fn resume(&self) -> RunRecord {
+        match self.store.run(&self.run_id).await {
+            Ok(run) if run.status.is_terminal() => run,
+            Ok(_) | Err(_) => self.live(Arc::new(CrashPlan::new(None)), None).await.expect("nothing kills it").1,
+        }
     }
 
     /// Starts or resumes the run and dies at `at`; a run that ends before is fine too.
@@ -109,6 +128,10 @@ impl Scenario {
             Answers::Truth if happened => Choice::Happened,
             Answers::Truth => Choice::Execute,
         };
+        self.choose(question, choice).await;
+    }
+
+    pub(crate) async fn choose(&self, question: &QuestionRecord, choice: Choice) {
         let answer = NewAnswer {
             question_id: question.question_id.clone(),
             choice,
@@ -141,7 +164,7 @@ impl Scenario {
     async fn drive(&self, store: Arc<dyn Store>, plan: Arc<CrashPlan>) -> (Conclusion, RunRecord) {
         let folder = self.folder.path().join("ws");
         if self.store.run(&self.run_id).await.is_err() {
-            let spec = RunSpec::parse(JOB).unwrap();
+            let spec = RunSpec::parse(&self.job).unwrap();
             let run = NewRun {
                 run_id: self.run_id.clone(),
                 created_at: self.env.now(),
@@ -162,7 +185,8 @@ impl Scenario {
         let workspace = Workspace::create(Path::new(&run.workspace_dir)).unwrap();
         let transport: Arc<dyn ToolTransport> =
             Arc::new(Seam::new(self.world.clone() as Arc<dyn ToolTransport>, plan.clone()));
-        let classifier = Arc::new(Classifier::shipped().unwrap());
+        let policy = self.policy.iter().map(|text| PolicyRules::parse(text, "policy.toml").unwrap()).collect();
+        let classifier = Arc::new(Classifier::new(policy, &Lists::default(), HashSet::new()).unwrap());
         let rules = Rules::of(&run.spec).unwrap();
         let catalog = Catalog::new(transport.list().await.unwrap(), &classifier, &rules).unwrap();
         let config = LedgerConfig {
@@ -199,6 +223,15 @@ impl Scenario {
 
     pub(crate) async fn questions(&self) -> Vec<QuestionRecord> {
         self.store.load(&self.run_id).await.unwrap().questions.into_iter().filter(|q| q.call_id.is_some()).collect()
+    }
+
+    /// The same while there may be no run yet.
+    pub(crate) async fn questions_so_far(&self) -> Vec<QuestionRecord> {
+        if self.store.run(&self.run_id).await.is_ok() { self.questions().await } else { Vec::new() }
+    }
+
+    pub(crate) async fn turn_index(&self) -> u32 {
+        self.store.run(&self.run_id).await.map_or(0, |run| run.turn_index)
     }
 
     /// The result that the model was given for a tool's first call.
