@@ -7,6 +7,7 @@ mod inspect;
 mod interrupt;
 mod job;
 mod model;
+mod probe;
 mod resume;
 mod tool_server;
 

@@ -21,6 +21,7 @@ mod crash;
 mod model_server;
 mod opaque_server;
 mod program;
+mod provider_server;
 mod seams;
 mod servers;
 mod world;
@@ -29,6 +30,7 @@ pub use broken::RunningAfterDispatch;
 pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque};
+pub use provider_server::{Provider, serve_provider};
 pub use program::{ua_program, workspace_root};
 pub use seams::{Crossing, LedgerWrites, Plan, Seam};
 pub use servers::{

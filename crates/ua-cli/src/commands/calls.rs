@@ -14,6 +14,7 @@ pub(crate) async fn run(home: &Home, command: CallsCommand) -> Result<u8, CliErr
     match command {
         CallsCommand::List { run, unknown, json } => list(home, run.as_deref(), unknown, json).await,
         CallsCommand::Show { call, json } => show(home, &call, json).await,
+        CallsCommand::Probe(args) => super::probe::run(home, &args).await,
         CallsCommand::Resolve(args) => resolve(home, &args).await,
     }
 }

@@ -4,6 +4,7 @@ mod answer;
 mod calls;
 mod execute;
 mod job;
+mod probe;
 mod resume;
 mod runs;
 mod summary;
