@@ -116,7 +116,10 @@ fn a_probe_by_hand_says_what_it_found_and_changes_nothing() {
     let env = with_service(Provider::Slack);
     killed(&env, "after:tool.invoke", Provider::Slack, "chat_postMessage", &json!({"channel": "C1", "text": "Hello"}));
     let call = call_id(&env);
-    env.run(&["calls", "probe", &call]).code(0).shows(&["found", "conversations_history", "0.0"]).says(&["ua resume r"]);
+    env.run(&["calls", "probe", &call])
+        .code(0)
+        .shows(&["found", "conversations_history", "0.0"])
+        .says(&["ua resume r"]);
     // Nobody was asked yet, so there is nothing to answer.
     env.run(&["calls", "probe", &call, "--apply"]).code(0).says(&["nothing was changed"]);
     assert_eq!(env.calls(), ["chat_postMessage running"]);
@@ -129,7 +132,10 @@ fn a_probe_by_hand_says_what_it_found_and_changes_nothing() {
 fn a_probe_by_hand_answers_the_question_when_it_is_told_to() {
     let env = with_service(Provider::Slack);
     // A patient policy: what is not there yet may still come for two hours, so the run asks a person instead of waiting.
-    let policy = env.write("work/slow.toml", "[[rule]]\nid = \"slow\"\nserver = \"slack\"\nname = \"chat_postMessage\"\nhorizon = \"2h\"\n");
+    let policy = env.write(
+        "work/slow.toml",
+        "[[rule]]\nid = \"slow\"\nserver = \"slack\"\nname = \"chat_postMessage\"\nhorizon = \"2h\"\n",
+    );
     let turns = json!([
         {"tools": [{"name": "mcp__slack__chat_postMessage", "input": {"channel": "C1", "text": "Hello"}}]}, {"text": "Done."},
     ]);

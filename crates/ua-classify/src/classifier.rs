@@ -17,7 +17,7 @@ use ua_core::{
 use crate::error::PolicyError;
 use crate::explain::{Considered, Explanation, Verdict, hints};
 use crate::name::{NameSays, read_name, vocabulary};
-use crate::rule::{Patterns, PolicyRules, Rule, Settings};
+use crate::rule::{MarkerSetting, Patterns, PolicyRules, Rule, Settings};
 
 const SHIPPED: &str = include_str!("shipped_policy.toml");
 /// No id of a user's rule contains a colon.
@@ -212,7 +212,10 @@ impl Classifier {
             let proofs = picker.first("errors_without_effect", |settings| settings.errors_without_effect.clone());
             policy.errors_without_effect = proofs.unwrap_or_default();
             policy.probe = picker.first("probe", |settings| settings.probe.clone());
-            policy.marker = picker.first("marker", |settings| settings.marker.clone()).flatten();
+            policy.marker = match picker.first("marker", |settings| settings.marker.clone()) {
+                Some(MarkerSetting::Mark(marker)) => Some(marker),
+                Some(MarkerSetting::Nothing) | None => None,
+            };
             policy.horizon = picker.first("horizon", |settings| settings.horizon);
             if let Some(on_conflict) = picker.first("on_scope_conflict", |settings| settings.on_scope_conflict) {
                 policy.on_scope_conflict = on_conflict;
@@ -223,8 +226,7 @@ impl Classifier {
         let said = picker.first("on_unknown", |settings| {
             settings.on_unknown.filter(|_| settings.side_effect_class.is_none_or(|its| its == class))
         });
-        policy.on_unknown =
-            said.unwrap_or_else(|| default_on_unknown(class, &policy, is_idempotent));
+        policy.on_unknown = said.unwrap_or_else(|| default_on_unknown(class, &policy, is_idempotent));
         Self::take_back(tool, &opinions, &mut policy);
         // A list of harmless programs lowers the class, so it counts only from the deciding rule or a stronger one.
         let harmless = opinions[..=winner].iter().enumerate().find_map(|(index, opinion)| {

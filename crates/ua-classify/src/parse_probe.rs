@@ -10,7 +10,7 @@ use ua_core::{AbsentRule, FieldIs, FoundRule, Marker, MarkerForm, ProbePolicy, t
 
 use crate::error::PolicyError;
 use crate::parse::Field;
-use crate::rule::Settings;
+use crate::rule::{MarkerSetting, Settings};
 
 const PROBE_FIELDS: &str = "tool, arguments, found, absent, unique_arguments, settle";
 const FOUND_FIELDS: &str = "items, field, equals or contains, id";
@@ -20,7 +20,7 @@ const ABSENT_FIELDS: &str = "error, text, items_below, complete";
 pub(crate) fn unprovable(probe: &ProbePolicy, settings: &Settings) -> Option<String> {
     let (arguments, uses_key) = template_uses(&probe.found.value).ok()?; // checked before
     if uses_key {
-        let reaches = settings.key_channel.is_some() || matches!(settings.marker, Some(Some(_)));
+        let reaches = settings.key_channel.is_some() || matches!(settings.marker, Some(MarkerSetting::Mark(_)));
         return (!reaches)
             .then(|| "it looks for {key}, which never reaches the tool: add key_channel or marker".to_owned());
     }
@@ -66,7 +66,8 @@ impl Field<'_> {
     }
 
     fn found(&self) -> Result<FoundRule, PolicyError> {
-        let table = self.table("write a table, as in { items = \"issues\", field = \"body\", contains = \"{key}\" }")?;
+        let table =
+            self.table("write a table, as in { items = \"issues\", field = \"body\", contains = \"{key}\" }")?;
         let (mut items, mut path, mut value, mut contains, mut id) = (String::new(), String::new(), None, false, None);
         for field in self.place.fields(table) {
             match field.name {
@@ -100,10 +101,11 @@ impl Field<'_> {
                     *slot = Some(text);
                 }
                 "items_below" => {
-                    let number = match field.value.get_ref() {
-                        DeValue::Integer(number) => number.as_str().parse::<usize>().ok().filter(|limit| *limit > 0),
-                        _ => None,
+                    let number = match field.json(field.value)? {
+                        Value::Number(number) => number.as_u64().and_then(|limit| usize::try_from(limit).ok()),
+                        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
                     };
+                    let number = number.filter(|limit| *limit > 0);
                     rule.items_below = Some(number.ok_or_else(|| field.error("write a number from 1 on"))?);
                 }
                 "complete" => rule.complete = Some(field.field_is()?),
@@ -134,10 +136,11 @@ impl Field<'_> {
     }
 
     /// `"none"`, or an argument with what is put at its end or set as its value.
-    pub(crate) fn marker(&self) -> Result<Option<Marker>, PolicyError> {
-        let why = "write { argument = \"body\", append = \"\\n\\nref {key}\" }, { argument = \"…\", set = … } or \"none\"";
+    pub(crate) fn marker(&self) -> Result<MarkerSetting, PolicyError> {
+        let why =
+            "write { argument = \"body\", append = \"\\n\\nref {key}\" }, { argument = \"…\", set = … } or \"none\"";
         if self.value.get_ref().as_str() == Some("none") {
-            return Ok(None);
+            return Ok(MarkerSetting::Nothing);
         }
         let table = self.table(why)?;
         let (mut argument, mut form) = (None, None);
@@ -162,7 +165,7 @@ impl Field<'_> {
         if !text.contains("{key}") {
             return Err(self.error("a mark has to hold {key}; anything else would not be unique to one call"));
         }
-        Ok(Some(Marker { argument, form }))
+        Ok(MarkerSetting::Mark(Marker { argument, form }))
     }
 
     fn table(&self, why: &str) -> Result<&DeTable<'_>, PolicyError> {
@@ -197,9 +200,7 @@ impl Field<'_> {
                 let number = number.as_str().parse::<i64>().ok();
                 Value::from(number.ok_or_else(|| self.error("write numbers in decimal digits"))?)
             }
-            DeValue::Array(items) => {
-                Value::Array(items.iter().map(|item| self.json(item)).collect::<Result<_, _>>()?)
-            }
+            DeValue::Array(items) => Value::Array(items.iter().map(|item| self.json(item)).collect::<Result<_, _>>()?),
             DeValue::Table(table) => {
                 let fields = table.iter().map(|(name, value)| Ok((name.get_ref().to_string(), self.json(value)?)));
                 Value::Object(fields.collect::<Result<_, PolicyError>>()?)

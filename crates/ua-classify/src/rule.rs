@@ -104,6 +104,15 @@ impl Patterns {
     }
 }
 
+/// What a rule says about a mark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) enum MarkerSetting {
+    /// None is left, whatever a later rule says.
+    Nothing,
+    /// This one is.
+    Mark(Marker),
+}
+
 /// What a rule says; each field may be left to a later rule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Settings {
@@ -112,8 +121,7 @@ pub(crate) struct Settings {
     pub(crate) key_channel: Option<KeyChannel>,
     pub(crate) key_ttl: Option<Duration>,
     pub(crate) probe: Option<ProbePolicy>,
-    /// `Some(None)` takes back what a later rule says.
-    pub(crate) marker: Option<Option<Marker>>,
+    pub(crate) marker: Option<MarkerSetting>,
     pub(crate) horizon: Option<Duration>,
     pub(crate) requires_idempotency_key: Option<bool>,
     pub(crate) effect_kind: Option<EffectKind>,

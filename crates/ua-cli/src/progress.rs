@@ -103,10 +103,9 @@ pub(crate) fn finding_text(asked: &Asked) -> String {
         Finding::Found { id: None, .. } => format!("found by `{}`", asked.tool),
         Finding::Absent if asked.proves_absence() => format!("`{}` does not have it", asked.tool),
         Finding::Absent => {
-            let from = asked.conclusive_from.map_or_else(
-                || "once its attempt is known to have ended".to_owned(),
-                |from| format!("from {from} on"),
-            );
+            let from = asked
+                .conclusive_from
+                .map_or_else(|| "once its attempt is known to have ended".to_owned(), |from| format!("from {from} on"));
             format!("`{}` does not have it, which counts {from}", asked.tool)
         }
         Finding::Unclear { why } => format!("unclear: {why}"),

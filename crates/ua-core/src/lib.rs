@@ -38,7 +38,9 @@ pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage};
 pub use policy::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
 };
-pub use probe::{AbsentRule, FieldIs, FoundRule, Marker, MarkerForm, ProbePolicy, TemplateError, Values, template_uses};
+pub use probe::{
+    AbsentRule, FieldIs, FoundRule, Marker, MarkerForm, ProbePolicy, TemplateError, Values, template_uses,
+};
 pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, SpecError, StopCondition, ToolsSpec,

@@ -97,7 +97,7 @@ impl ToolGateway {
                 next = self.ledger.conclude(&unknown, facts, asked).await?;
             }
             match next {
-                Recovery::Decided(admission) => return Ok(admission),
+                Recovery::Decided(admission) => return Ok(*admission),
                 Recovery::Ask => {} // asked above
                 Recovery::NotBefore { until, question } => {
                     let wait = until.since(self.ledger.env().now());

@@ -212,7 +212,9 @@ impl Enquiry {
         };
         let (items, is_list) = match place {
             Value::Array(items) => (items.as_slice(), true),
-            single => (std::slice::from_ref(single), false),
+            single @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+                (std::slice::from_ref(single), false)
+            }
         };
         let found = items.iter().find(|item| at(item, &self.found.field).is_some_and(|field| self.is_expected(field)));
         if let Some(item) = found {

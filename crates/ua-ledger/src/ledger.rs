@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ua_core::{
-    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, Outcome,
-    PossibleEffect, Resolution, RunId, Trace,
+    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, Outcome, PossibleEffect,
+    Resolution, RunId, Trace,
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord,

@@ -19,7 +19,7 @@ use crate::question::Why;
 #[derive(Debug)]
 pub enum Recovery {
     /// It is decided.
-    Decided(Admission),
+    Decided(Box<Admission>),
     /// Ask the declared probe, and hand what it says to [`Ledger::conclude`].
     Ask,
     /// Too early: decide again at this time. A process that does not want to wait so long holds the call.
@@ -29,6 +29,10 @@ pub enum Recovery {
         /// The question that is there already, if there is one.
         question: Option<Box<QuestionRecord>>,
     },
+}
+
+fn decided(admission: Admission) -> Recovery {
+    Recovery::Decided(Box::new(admission))
 }
 
 impl Ledger {
@@ -47,17 +51,17 @@ impl Ledger {
                 None => return Ok(Recovery::Ask),
                 Some(why) => why,
             },
-            OnUnknown::Continue => return Ok(Recovery::Decided(self.go_on_without(call).await?)),
+            OnUnknown::Continue => return Ok(decided(self.go_on_without(call).await?)),
             OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold if asked.is_some() => String::new(),
-            OnUnknown::Redo if !exhausted => return Ok(Recovery::Decided(self.again(call, facts, None))),
+            OnUnknown::Redo if !exhausted => return Ok(decided(self.again(call, facts, None))),
             OnUnknown::RedoKeyed if !exhausted => match self.keyed_redo_obstacle(call, facts).await? {
-                None => return Ok(Recovery::Decided(self.again(call, facts, None))),
+                None => return Ok(decided(self.again(call, facts, None))),
                 Some(why) => why.to_owned(),
             },
             OnUnknown::Redo | OnUnknown::RedoKeyed => "it was tried as often as the job allows".to_owned(),
             OnUnknown::Hold => "the tool neither takes a key nor can be asked afterwards".to_owned(),
         };
-        self.hold(unknown, &because).await.map(Recovery::Decided)
+        self.hold(unknown, &because).await.map(decided)
     }
 
     /// Draws the conclusion from what a probe said: found settles the call, absent lets it run again if it was asked late enough,
@@ -76,14 +80,12 @@ impl Ledger {
             Finding::Found { id: external_id, item } => {
                 let raw = RawReply::Found { tool: asked.tool, id: external_id, item };
                 let settlement = interpret(&raw, &call.policy);
-                let resolution =
-                    UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled };
+                let resolution = UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled };
                 self.note(id, ReplayStatus::Reconciled).await?;
                 let question = pending.as_ref().map(|question| &question.question_id);
-                let settled =
-                    self.store.resolve_unknown(&self.lease, id, resolution, question, self.env.now()).await;
+                let settled = self.store.resolve_unknown(&self.lease, id, resolution, question, self.env.now()).await;
                 let settled = settled.map_err(LedgerError::at("reconcile", id))?;
-                return Ok(Recovery::Decided(Admission::Settled(settled)));
+                return Ok(decided(Admission::Settled(settled)));
             }
             Finding::Absent if !proves_absence => match asked.conclusive_from {
                 Some(until) => {
@@ -104,11 +106,11 @@ impl Ledger {
                         .await
                         .map_err(LedgerError::at("close the question about", id))?;
                 }
-                return Ok(Recovery::Decided(self.again(call, facts, None)));
+                return Ok(decided(self.again(call, facts, None)));
             }
             Finding::Unclear { why } => why,
         };
-        self.hold(unknown, &because).await.map(Recovery::Decided)
+        self.hold(unknown, &because).await.map(decided)
     }
 
     /// Asks a person what came of the call; a question that is there already stays.
@@ -146,7 +148,11 @@ impl Ledger {
         let calls = calls.map_err(LedgerError::at("look for calls that resemble", &call.call_id))?;
         let rival = calls.iter().find(|other| are_rivals(call, other, &probe.unique_arguments));
         Ok(rival.map(|other| {
-            format!("call {} has the same {}, so a find proves nothing", other.call_id, probe.unique_arguments.join(", "))
+            format!(
+                "call {} has the same {}, so a find proves nothing",
+                other.call_id,
+                probe.unique_arguments.join(", ")
+            )
         }))
     }
 
@@ -175,8 +181,7 @@ impl Ledger {
         let id = &call.call_id;
         let resolution = match choice {
             Choice::Execute | Choice::Continue => {
-                let attempts =
-                    self.store.attempts(id).await.map_err(LedgerError::at("read the attempts of", id))?;
+                let attempts = self.store.attempts(id).await.map_err(LedgerError::at("read the attempts of", id))?;
                 let given_up = given_up_at(call, &attempts);
                 if let (Some(given_up), Some(horizon)) = (given_up, horizon(&call.policy))
                     && self.env.now() < given_up.plus(horizon)
@@ -184,14 +189,14 @@ impl Ledger {
                     let until = given_up.plus(horizon);
                     return Ok(Recovery::NotBefore { until, question: Some(Box::new(asked.clone())) });
                 }
-                return Ok(Recovery::Decided(self.again(call, facts, Some(asked))));
+                return Ok(decided(self.again(call, facts, Some(asked))));
             }
             Choice::Happened => Self::happened(call, asked),
             Choice::Skip | Choice::Abort => UnknownResolution::Skipped,
         };
         let question = Some(&asked.question_id);
         let settled = self.store.resolve_unknown(&self.lease, id, resolution, question, self.env.now()).await;
-        Ok(Recovery::Decided(Admission::Settled(settled.map_err(LedgerError::at("resolve", id))?)))
+        Ok(decided(Admission::Settled(settled.map_err(LedgerError::at("resolve", id))?)))
     }
 
     /// A person's word that a call happened, as evidence.

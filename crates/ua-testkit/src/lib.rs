@@ -30,8 +30,8 @@ pub use broken::RunningAfterDispatch;
 pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque};
-pub use provider_server::{Provider, serve_provider};
 pub use program::{ua_program, workspace_root};
+pub use provider_server::{Provider, serve_provider};
 pub use seams::{Crossing, LedgerWrites, Plan, Seam};
 pub use servers::{
     HttpFault, MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SmtpFault, SmtpSink, SmtpSinkConfig, Webhook,

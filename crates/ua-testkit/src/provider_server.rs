@@ -29,8 +29,7 @@ pub enum Provider {
 
 impl Provider {
     /// Every one.
-    pub const ALL: [Self; 6] =
-        [Self::GitHub, Self::Stripe, Self::GoogleCalendar, Self::Slack, Self::S3, Self::Gmail];
+    pub const ALL: [Self; 6] = [Self::GitHub, Self::Stripe, Self::GoogleCalendar, Self::Slack, Self::S3, Self::Gmail];
 
     /// The name under which its server is usually configured.
     pub fn name(self) -> &'static str {
@@ -67,10 +66,9 @@ impl Provider {
                 ("chat_postMessage", &["channel", "text", "metadata"]),
                 ("conversations_history", &["channel", "oldest", "include_all_metadata", "limit"]),
             ],
-            Self::S3 => vec![
-                ("put_object", &["Bucket", "Key", "Body", "Metadata"]),
-                ("head_object", &["Bucket", "Key"]),
-            ],
+            Self::S3 => {
+                vec![("put_object", &["Bucket", "Key", "Body", "Metadata"]), ("head_object", &["Bucket", "Key"])]
+            }
             Self::Gmail => vec![("GMAIL_SEND_EMAIL", &["recipient_email", "subject", "body"])],
         }
     }

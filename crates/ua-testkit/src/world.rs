@@ -167,8 +167,10 @@ impl ToolTransport for World {
         };
         let now = listing.env.now();
         let shown = self.deliveries().into_iter().filter(|d| d.tool == listing.of && d.shown_from <= now);
-        let items: Vec<Value> =
-            shown.enumerate().map(|(index, d)| json!({"id": format!("{}-{index}", d.tool), "arguments": d.arguments})).collect();
+        let items: Vec<Value> = shown
+            .enumerate()
+            .map(|(index, d)| json!({"id": format!("{}-{index}", d.tool), "arguments": d.arguments}))
+            .collect();
         let answer = json!({"items": items, "more": false});
         Outcome::Raw(RawReply::ToolResult {
             result: json!({"content": [{"type": "text", "text": answer.to_string()}], "structuredContent": answer}),

@@ -42,6 +42,9 @@ fn the_example_means_what_it_says() {
     }
     assert_eq!(classifier.classify(&mcp("weather", "forecast"), None).class, SideEffectClass::ReadOnly);
     assert_eq!(classifier.classify(&mcp("board", "wipe"), None).on_unknown, OnUnknown::Redo);
+    let desk = classifier.classify(&mcp("desk", "file_ticket"), None);
+    assert_eq!((desk.on_unknown, desk.horizon), (OnUnknown::Probe, Some(Duration::from_mins(1))));
+    assert_eq!(desk.probe.unwrap().found.value, "{key}");
     let jq = classifier.classify(&own("run_command"), Some(&json!({"argv": ["jq", ".", "x.json"]})));
     assert_eq!(jq.class, SideEffectClass::ReadOnly);
 }

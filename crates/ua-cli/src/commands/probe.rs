@@ -4,7 +4,9 @@
 use serde_json::json;
 use ua_core::{CallStatus, RunId};
 use ua_gateway::{Asked, Catalog, Enquiry, Finding, Rules, ToolTransport as _};
-use ua_store::{CallRecord, Choice, LedgerStore, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, RunStore};
+use ua_store::{
+    CallRecord, Choice, LedgerStore, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, RunStore,
+};
 
 use crate::args::ProbeArgs;
 use crate::compose::{self, Launch};

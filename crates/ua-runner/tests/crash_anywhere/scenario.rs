@@ -45,6 +45,7 @@ pub(crate) struct Scenario {
     store: Arc<MemStore>,
     llm: Arc<dyn LlmProvider>,
     pub(crate) env: Env,
+    pub(crate) stop: StopSignal,
     job: String,
     policy: Option<String>,
     run_id: RunId,
@@ -67,6 +68,7 @@ impl Scenario {
             store: Arc::new(MemStore::default()),
             llm: Arc::new(ScriptedProvider::new(Script::parse(script).unwrap())),
             env,
+            stop: StopSignal::default(),
             job: job.to_owned(),
             policy: policy.map(str::to_owned),
             run_id: RunId::parse("run_scenario").unwrap(),
@@ -162,7 +164,7 @@ impl Scenario {
     }
 
     async fn drive(&self, store: Arc<dyn Store>, plan: Arc<CrashPlan>) -> (Conclusion, RunRecord) {
-        let folder = self.folder.path().join("ws");
+        let folder = self.workspace();
         if self.store.run(&self.run_id).await.is_err() {
             let spec = RunSpec::parse(&self.job).unwrap();
             let run = NewRun {
@@ -206,7 +208,7 @@ impl Scenario {
             workspace,
             env: self.env.clone(),
             watcher: Arc::new(|_: Signal| {}),
-            stop: StopSignal::default(),
+            stop: self.stop.clone(),
         };
         let settings = RunSettings {
             model: "scripted".into(),
@@ -228,6 +230,11 @@ impl Scenario {
     /// The same while there may be no run yet.
     pub(crate) async fn questions_so_far(&self) -> Vec<QuestionRecord> {
         if self.store.run(&self.run_id).await.is_ok() { self.questions().await } else { Vec::new() }
+    }
+
+    /// The run's folder.
+    pub(crate) fn workspace(&self) -> std::path::PathBuf {
+        self.folder.path().join("ws")
     }
 
     pub(crate) async fn turn_index(&self) -> u32 {
