@@ -321,6 +321,53 @@ async fn a_keyed_call_whose_file_changed_is_not_sent_again() {
     }
 }
 
+/// An id that the model chose is proof as long as no other call carries it.
+#[tokio::test]
+async fn an_argument_that_names_the_thing_is_proof_unless_another_call_carries_it_too() {
+    let policy = r#"
+[[rule]]
+id = "event"
+server = "tracker"
+name = "create_ticket"
+side_effect_class = "external"
+[rule.probe]
+tool = "list_tickets"
+found = { items = "items", field = "arguments.ticket_id", equals = "{arg.ticket_id}" }
+unique_arguments = ["ticket_id"]
+settle = "30s"
+"#;
+    let ask = |id: &str, title: &str| {
+        format!(
+            r#"{{"tools": [{{"name": "mcp__tracker__create_ticket", "input": {{"ticket_id": "{id}", "title": "{title}"}}}}]}}"#
+        )
+    };
+    let cases = [(ask("t-1", "a"), RunStatus::Succeeded), (ask("t-2", "a"), RunStatus::WaitingForHuman)];
+    for (first, expected) in cases {
+        let env = Env::simulated(7);
+        let script = format!(r#"{{"turns": [{first}, {}, {{"text": "Done."}}]}}"#, ask("t-2", "b"));
+        let tools = [(foreign_tool("tracker", "create_ticket"), Honours::Nothing)];
+        let world =
+            World::new(tools).listing(foreign_tool("tracker", "list_tickets"), "create_ticket", &env, Duration::ZERO);
+        let scenario = Scenario::with(world, env, &script, JOB, Some(policy));
+        // Dies with the second one sent.
+        for at in 0.. {
+            scenario.crash(CrashAt::After(at)).await;
+            let calls = scenario.calls().await;
+            if calls.get(1).is_some_and(|call| call.status == CallStatus::Running)
+                && scenario.world.deliveries().len() == 2
+            {
+                break;
+            }
+            assert!(at < 60 && scenario.world.deliveries().len() < 2, "no crash leaves the second call in flight");
+        }
+        assert_eq!(scenario.resume().await.status, expected);
+        assert_eq!(scenario.world.count("create_ticket"), 2);
+        if expected == RunStatus::WaitingForHuman {
+            assert!(scenario.questions().await[0].text.contains("has the same ticket_id"));
+        }
+    }
+}
+
 const SAID_TWICE: &str = r#"{"turns": [
   {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "Hello"}}]},
   {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "Hello again"}}]},
