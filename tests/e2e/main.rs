@@ -10,6 +10,7 @@ mod inspect;
 mod interrupt;
 mod job;
 mod model;
+mod probe;
 mod resume;
 mod same_receipts;
 mod tool_server;

@@ -17,7 +17,7 @@ use ua_core::{
 use crate::error::PolicyError;
 use crate::explain::{Considered, Explanation, Verdict, hints};
 use crate::name::{NameSays, read_name, vocabulary};
-use crate::rule::{Patterns, PolicyRules, Rule, Settings};
+use crate::rule::{MarkerSetting, Patterns, PolicyRules, Rule, Settings};
 
 const SHIPPED: &str = include_str!("shipped_policy.toml");
 /// No id of a user's rule contains a colon.
@@ -119,6 +119,7 @@ impl Classifier {
             policy.effect_kind = None;
             policy.scope = ScopeRule::default();
             policy.sends_files = Vec::new();
+            (policy.probe, policy.marker, policy.horizon) = (None, None, None);
             policy.rule_id.clone_from(&by.rule_id);
             policy.class_source = by.source;
             policy.reason = format!("{} says that the program {program:?} only looks", by.name());
@@ -210,6 +211,12 @@ impl Classifier {
                 picker.first("sends_files", |settings| settings.sends_files.clone()).unwrap_or_default();
             let proofs = picker.first("errors_without_effect", |settings| settings.errors_without_effect.clone());
             policy.errors_without_effect = proofs.unwrap_or_default();
+            policy.probe = picker.first("probe", |settings| settings.probe.clone());
+            policy.marker = match picker.first("marker", |settings| settings.marker.clone()) {
+                Some(MarkerSetting::Mark(marker)) => Some(marker),
+                Some(MarkerSetting::Nothing) | None => None,
+            };
+            policy.horizon = picker.first("horizon", |settings| settings.horizon);
             if let Some(on_conflict) = picker.first("on_scope_conflict", |settings| settings.on_scope_conflict) {
                 policy.on_scope_conflict = on_conflict;
             }
@@ -219,8 +226,7 @@ impl Classifier {
         let said = picker.first("on_unknown", |settings| {
             settings.on_unknown.filter(|_| settings.side_effect_class.is_none_or(|its| its == class))
         });
-        policy.on_unknown =
-            said.unwrap_or_else(|| default_on_unknown(class, policy.key_channel.is_some(), is_idempotent));
+        policy.on_unknown = said.unwrap_or_else(|| default_on_unknown(class, &policy, is_idempotent));
         Self::take_back(tool, &opinions, &mut policy);
         // A list of harmless programs lowers the class, so it counts only from the deciding rule or a stronger one.
         let harmless = opinions[..=winner].iter().enumerate().find_map(|(index, opinion)| {
@@ -324,17 +330,21 @@ impl Picker<'_> {
 }
 
 /// What happens to a lost call when no rule says it.
-fn default_on_unknown(class: SideEffectClass, has_key: bool, is_idempotent: bool) -> OnUnknown {
+fn default_on_unknown(class: SideEffectClass, policy: &CallPolicy, is_idempotent: bool) -> OnUnknown {
+    let has_key = policy.key_channel.is_some();
     match class {
         SideEffectClass::ReadOnly => OnUnknown::Redo,
         SideEffectClass::Local if is_idempotent => OnUnknown::Redo,
+        SideEffectClass::Local | SideEffectClass::Memory | SideEffectClass::External if policy.probe.is_some() => {
+            OnUnknown::Probe
+        }
         SideEffectClass::Memory | SideEffectClass::External if has_key => OnUnknown::RedoKeyed,
         SideEffectClass::Local | SideEffectClass::Memory | SideEffectClass::External => OnUnknown::Hold,
     }
 }
 
 fn rule_opinion<'a>(rule: &'a Rule, source: ClassSource, file: &'a str, tool: &ToolSpec) -> Opinion<'a> {
-    let applies = rule.selector.matches(&tool.name);
+    let applies = rule.selector.matches(tool);
     let rule_id = match source {
         ClassSource::Shipped => format!("{SHIPPED_PREFIX}{}", rule.id),
         ClassSource::UserPolicy

@@ -97,6 +97,23 @@ impl fmt::Display for Explanation {
             None => "no channel that counts".to_owned(),
         };
         writeln!(f, "  key          {channel}")?;
+        if let Some(marker) = &policy.marker {
+            writeln!(
+                f,
+                "  mark         the key is left in the argument {:?}, so that it can be found",
+                marker.argument
+            )?;
+        }
+        if let Some(probe) = &policy.probe {
+            let horizon = policy.horizon.unwrap_or(CallPolicy::DEFAULT_HORIZON);
+            let absent = match &probe.absent {
+                Some(_) => {
+                    format!("absent counts {} s after the call was given up", (horizon + probe.settle).as_secs_f64())
+                }
+                None => "it can only find the call, never prove that it is not there".to_owned(),
+            };
+            writeln!(f, "  probe        {}; {absent}", printable(&probe.tool))?;
+        }
         if let Some(effect) = &policy.effect_kind {
             let identity =
                 if policy.is_by_content() { "the same content is the same effect" } else { "each call is its own" };

@@ -50,6 +50,7 @@ mod explain;
 mod key_argument;
 mod name;
 mod parse;
+mod parse_probe;
 mod rule;
 mod scope;
 

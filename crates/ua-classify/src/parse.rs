@@ -12,19 +12,24 @@ use toml::de::{DeTable, DeValue};
 use ua_core::{EffectKind, KeyChannel, OnUnknown, ScopeField, ScopeRule, SideEffectClass};
 
 use crate::error::PolicyError;
+use crate::parse_probe::unprovable;
 use crate::rule::{Patterns, PolicyRules, Rule, Selector, Settings};
 
 /// Every field of a rule, for the suggestion when one is misspelt.
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 23] = [
     "id",
     "name",
     "patterns",
     "tool_namespace",
     "server",
+    "has_arguments",
     "side_effect_class",
     "on_unknown",
     "key_channel",
     "key_ttl",
+    "probe",
+    "marker",
+    "horizon",
     "requires_idempotency_key",
     "effect_kind",
     "scope",
@@ -97,8 +102,9 @@ fn parse_rule(
             "patterns" => selector.patterns = Some(field.patterns()?),
             "tool_namespace" => selector.tool_namespace = Some(field.word()?),
             "server" => selector.server = Some(field.text()?),
+            "has_arguments" => selector.has_arguments = field.texts()?,
             "side_effect_class" => settings.side_effect_class = Some(field.word()?),
-            "on_unknown" => settings.on_unknown = Some(field.on_unknown()?),
+            "on_unknown" => settings.on_unknown = Some(field.word()?),
             "key_channel" => settings.key_channel = Some(field.key_channel()?),
             "key_ttl" => settings.key_ttl = Some(field.duration()?),
             "requires_idempotency_key" => settings.requires_idempotency_key = Some(field.flag()?),
@@ -111,9 +117,9 @@ fn parse_rule(
             "approval" => settings.approval = Some(field.approval()?),
             "on_scope_conflict" => settings.on_scope_conflict = Some(field.word()?),
             "harmless_programs" => settings.harmless_programs = Some(field.programs()?),
-            "probe" => {
-                return Err(field.error("probes are not supported yet; leave it out and use on_unknown = \"hold\""));
-            }
+            "probe" => settings.probe = Some(field.probe()?),
+            "marker" => settings.marker = Some(field.marker()?),
+            "horizon" => settings.horizon = Some(field.duration()?),
             unknown => return Err(field.error(&unknown_field(unknown))),
         }
     }
@@ -146,8 +152,18 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
             "redo_keyed repeats a call under its key, so the rule has to say how the tool receives it: add key_channel";
         return Some(("on_unknown", why.to_owned()));
     }
+    if settings.on_unknown == Some(OnUnknown::Probe) && settings.probe.is_none() {
+        let why = "probe asks another tool whether the call happened, so the rule has to say which and how: add probe";
+        return Some(("on_unknown", why.to_owned()));
+    }
+    if let Some(why) = settings.probe.as_ref().and_then(|probe| unprovable(probe, settings)) {
+        return Some(("probe", why));
+    }
     if settings.side_effect_class == Some(SideEffectClass::ReadOnly) {
         let effect = [
+            ("probe", settings.probe.is_some()),
+            ("marker", settings.marker.is_some()),
+            ("horizon", settings.horizon.is_some()),
             ("effect_kind", settings.effect_kind.is_some()),
             ("scope", settings.scope.is_some()),
             ("sends_files", settings.sends_files.is_some()),
@@ -194,7 +210,7 @@ fn line_of(text: &str, offset: usize) -> usize {
 }
 
 /// Where in a file we are.
-struct Place<'a> {
+pub(crate) struct Place<'a> {
     file: &'a str,
     text: &'a str,
     rule: String,
@@ -202,7 +218,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// The fields of a table in the order of the file, so that the first mistake is the one reported.
-    fn fields<'t>(&'t self, table: &'t DeTable<'_>) -> Vec<Field<'t>> {
+    pub(crate) fn fields<'t>(&'t self, table: &'t DeTable<'_>) -> Vec<Field<'t>> {
         let mut fields: Vec<_> = table
             .iter()
             .map(|(key, value)| Field { place: self, name: key.get_ref(), start: key.span().start, value })
@@ -211,7 +227,7 @@ impl Place<'_> {
         fields
     }
 
-    fn error(&self, field: &str, start: usize, why: &str) -> PolicyError {
+    pub(crate) fn error(&self, field: &str, start: usize, why: &str) -> PolicyError {
         PolicyError::Field {
             file: self.file.to_owned(),
             line: line_of(self.text, start),
@@ -223,19 +239,19 @@ impl Place<'_> {
 }
 
 /// One `name = value` and how to read it.
-struct Field<'a> {
-    place: &'a Place<'a>,
-    name: &'a str,
+pub(crate) struct Field<'a> {
+    pub(crate) place: &'a Place<'a>,
+    pub(crate) name: &'a str,
     start: usize,
-    value: &'a Spanned<DeValue<'a>>,
+    pub(crate) value: &'a Spanned<DeValue<'a>>,
 }
 
 impl Field<'_> {
-    fn error(&self, why: &str) -> PolicyError {
+    pub(crate) fn error(&self, why: &str) -> PolicyError {
         self.place.error(self.name, self.start, why)
     }
 
-    fn text(&self) -> Result<String, PolicyError> {
+    pub(crate) fn text(&self) -> Result<String, PolicyError> {
         self.text_of(self.value)
     }
 
@@ -248,7 +264,7 @@ impl Field<'_> {
         Err(self.place.error(self.name, value.span().start, why))
     }
 
-    fn texts(&self) -> Result<Vec<String>, PolicyError> {
+    pub(crate) fn texts(&self) -> Result<Vec<String>, PolicyError> {
         let DeValue::Array(items) = self.value.get_ref() else {
             return Err(self.error("write a list of texts, as in [\"one\", \"two\"]"));
         };
@@ -265,23 +281,12 @@ impl Field<'_> {
         }
     }
 
-    fn flag(&self) -> Result<bool, PolicyError> {
+    pub(crate) fn flag(&self) -> Result<bool, PolicyError> {
         self.value.get_ref().as_bool().ok_or_else(|| self.error("write true or false"))
     }
 
     fn word<T: FromStr<Err = String>>(&self) -> Result<T, PolicyError> {
         self.text()?.parse().map_err(|why: String| self.error(&why))
-    }
-
-    fn on_unknown(&self) -> Result<OnUnknown, PolicyError> {
-        match self.word()? {
-            OnUnknown::Probe => {
-                Err(self.error("probe is not supported yet; use \"hold\", and a person is asked instead"))
-            }
-            supported @ (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold | OnUnknown::Continue) => {
-                Ok(supported)
-            }
-        }
     }
 
     fn approval(&self) -> Result<bool, PolicyError> {
@@ -307,15 +312,20 @@ impl Field<'_> {
 
     fn regexes(&self) -> Result<Vec<String>, PolicyError> {
         let texts = self.texts()?;
-        for text in &texts {
-            if let Err(error) = regex::Regex::new(text) {
+        texts.iter().try_for_each(|text| self.check_regex(text))?;
+        Ok(texts)
+    }
+
+    pub(crate) fn check_regex(&self, text: &str) -> Result<(), PolicyError> {
+        match regex::Regex::new(text) {
+            Ok(_) => Ok(()),
+            Err(error) => {
                 // The parser points at the place over several lines; its last line says what is wrong.
                 let told = error.to_string();
                 let why = told.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                return Err(self.error(&format!("{text:?} is not a regular expression: {why}")));
+                Err(self.error(&format!("{text:?} is not a regular expression: {why}")))
             }
         }
-        Ok(texts)
     }
 
     fn programs(&self) -> Result<Vec<String>, PolicyError> {
@@ -327,7 +337,7 @@ impl Field<'_> {
     }
 
     /// One number and one unit: `500ms`, `60s`, `15m`, `24h`, `7d`.
-    fn duration(&self) -> Result<Duration, PolicyError> {
+    pub(crate) fn duration(&self) -> Result<Duration, PolicyError> {
         let text = self.text()?;
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);

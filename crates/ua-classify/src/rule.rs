@@ -7,7 +7,8 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::Serialize;
 use ua_core::{
-    EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeRule, SideEffectClass, ToolName, ToolNamespace,
+    EffectKind, KeyChannel, Marker, OnScopeConflict, OnUnknown, ProbePolicy, ScopeRule, SideEffectClass, ToolName,
+    ToolNamespace, ToolSpec,
 };
 
 /// The rules of one policy file, in the order in which they were written (Durable Jobs v1 spec §7.4).
@@ -49,6 +50,9 @@ pub(crate) struct Selector {
     pub(crate) patterns: Option<Patterns>,
     pub(crate) tool_namespace: Option<ToolNamespace>,
     pub(crate) server: Option<String>,
+    /// Arguments that the tool's schema has to declare: a promise about a tool is not made for another of the same name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) has_arguments: Vec<String>,
 }
 
 impl Selector {
@@ -57,7 +61,12 @@ impl Selector {
     }
 
     /// Whether the rule is about this tool. A name or a glob may mean the bare name or the raw one.
-    pub(crate) fn matches(&self, tool: &ToolName) -> bool {
+    pub(crate) fn matches(&self, spec: &ToolSpec) -> bool {
+        let declares = |name: &String| spec.input_schema.pointer("/properties").is_some_and(|p| p.get(name).is_some());
+        self.matches_name(&spec.name) && self.has_arguments.iter().all(declares)
+    }
+
+    fn matches_name(&self, tool: &ToolName) -> bool {
         self.tool_namespace.is_none_or(|namespace| namespace == tool.namespace)
             && self.server.as_ref().is_none_or(|server| *server == tool.server)
             && self.name.as_ref().is_none_or(|name| *name == tool.tool || *name == tool.raw)
@@ -95,6 +104,15 @@ impl Patterns {
     }
 }
 
+/// What a rule says about a mark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) enum MarkerSetting {
+    /// None is left, whatever a later rule says.
+    Nothing,
+    /// This one is.
+    Mark(Marker),
+}
+
 /// What a rule says; each field may be left to a later rule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Settings {
@@ -102,6 +120,9 @@ pub(crate) struct Settings {
     pub(crate) on_unknown: Option<OnUnknown>,
     pub(crate) key_channel: Option<KeyChannel>,
     pub(crate) key_ttl: Option<Duration>,
+    pub(crate) probe: Option<ProbePolicy>,
+    pub(crate) marker: Option<MarkerSetting>,
+    pub(crate) horizon: Option<Duration>,
     pub(crate) requires_idempotency_key: Option<bool>,
     pub(crate) effect_kind: Option<EffectKind>,
     pub(crate) scope: Option<ScopeRule>,

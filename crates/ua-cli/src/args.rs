@@ -189,8 +189,26 @@ pub enum CallsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Ask the declared probe now whether a call in doubt happened
+    Probe(ProbeArgs),
     /// Settle a call whose outcome nobody knows; `ua resume` then goes on
     Resolve(ResolveArgs),
+}
+
+/// `ua calls probe`.
+#[derive(Debug, Args)]
+pub struct ProbeArgs {
+    /// A call id, or the beginning of one
+    pub call: String,
+    /// Make what the probe says the answer to the question that waits, if it proves anything
+    #[arg(long)]
+    pub apply: bool,
+    /// Policy file (TOML), laid over those the run was started with; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub policy: Vec<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `ua calls resolve`.

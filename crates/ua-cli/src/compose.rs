@@ -155,7 +155,13 @@ impl Launch {
 
     /// The classifier: policy files of the command line, then of the job, then the user's own, then ours.
     pub(crate) fn classifier(&self) -> Result<Classifier, CliError> {
-        let mut files = self.policies.clone();
+        self.classifier_with(&[])
+    }
+
+    /// The same with further policy files laid over all others.
+    pub(crate) fn classifier_with(&self, over: &[PathBuf]) -> Result<Classifier, CliError> {
+        let mut files = over.to_vec();
+        files.extend(self.policies.clone());
         files.extend(user_policy_file());
         classifier(&files)
     }
@@ -280,13 +286,19 @@ pub(crate) fn tool_servers(
     launch: &Launch,
     env: &Env,
 ) -> Result<Arc<McpTransport>, CliError> {
+    let logs = Path::new(&run.workspace_dir).join("logs");
+    transport(servers_of(home, run, launch)?, &home.locks(), run.run_id.clone(), Some(logs), env)
+}
+
+/// What tool servers a run has.
+pub(crate) fn servers_of(home: &Home, run: &RunRecord, launch: &Launch) -> Result<Vec<ServerSpec>, CliError> {
     let workspace = Path::new(&run.workspace_dir);
     let mut servers = Vec::new();
     if run.spec.tools.builtin {
         servers.push(builtin_server(home.root(), workspace, launch, run.spec.tools.run_command)?);
     }
     servers.extend(launch.configured_servers(&run.spec)?);
-    transport(servers, &home.locks(), run.run_id.clone(), Some(workspace.join("logs")), env)
+    Ok(servers)
 }
 
 /// A transport for `servers`, whose locks lie in `locks`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use ua_core::{CallStatus, Env, Timestamp, Usage};
-use ua_gateway::Notice;
+use ua_gateway::{Asked, Finding, Notice};
 use ua_runner::{Signal, Watcher, Workspace};
 use ua_store::{CallRecord, RequestStatus};
 
@@ -100,6 +100,12 @@ impl Progress {
                 let why = line(call.error_detail.as_deref().unwrap_or("it failed"), 120);
                 format!("{} · {} did not happen ({why}), again in {}", place(call), call.name.tool, seconds(*wait))
             }
+            Notice::Waiting { call, wait } => {
+                format!("{} · {} in doubt, decided in {}", place(call), call.name.tool, seconds(*wait))
+            }
+            Notice::Probed { call, asked } => {
+                format!("{} · {} in doubt: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
+            }
             Notice::Held { question } => format!("held · {}", line(&question.text, 200)),
         }
     }
@@ -112,6 +118,22 @@ fn charged_tokens(status: RequestStatus, usage: Usage) -> String {
         RequestStatus::Actual | RequestStatus::Reserved => format!("{input} tokens in, {output} out"),
         RequestStatus::Baseline => format!("no usage came back, charged {input} tokens as estimated"),
         RequestStatus::Zero => "nothing was sent, nothing is charged".to_owned(),
+    }
+}
+
+/// What a probe said, as a clause.
+pub(crate) fn finding_text(asked: &Asked) -> String {
+    match &asked.finding {
+        Finding::Found { id: Some(id), .. } => format!("found by `{}`: {id}", asked.tool),
+        Finding::Found { id: None, .. } => format!("found by `{}`", asked.tool),
+        Finding::Absent if asked.proves_absence() => format!("`{}` does not have it", asked.tool),
+        Finding::Absent => {
+            let from = asked
+                .conclusive_from
+                .map_or_else(|| "once its attempt is known to have ended".to_owned(), |from| format!("from {from} on"));
+            format!("`{}` does not have it, which counts {from}", asked.tool)
+        }
+        Finding::Unclear { why } => format!("unclear: {why}"),
     }
 }
 
@@ -155,6 +177,13 @@ fn event_for(signal: &Signal) -> Option<Value> {
         Signal::Call(Notice::Sending { call }) => call_event("call_sending", call),
         Signal::Call(Notice::Settled { call }) => call_event("call_settled", call),
         Signal::Call(Notice::Retrying { call, .. }) => call_event("call_retrying", call),
+        Signal::Call(Notice::Waiting { call, .. }) => call_event("call_waiting", call),
+        Signal::Call(Notice::Probed { call, asked }) => {
+            let mut event = call_event("call_probed", call);
+            event["probe"] = json!(asked.tool);
+            event["finding"] = json!(finding_text(asked));
+            event
+        }
         Signal::Call(Notice::Held { question }) => {
             json!({"event": "held", "question_id": question.question_id, "tool_call_id": question.call_id, "kind": question.kind})
         }

@@ -43,6 +43,12 @@ impl Timestamp {
         Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
+    /// The instant `span` earlier.
+    #[must_use]
+    pub fn minus(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+    }
+
     /// `YYYYMMDD_HHMMSS` in UTC, for names of folders.
     pub fn compact(self) -> String {
         jiff::Timestamp::from_millisecond(self.0)

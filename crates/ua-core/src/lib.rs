@@ -23,6 +23,7 @@ mod message;
 mod money;
 mod policy;
 mod price;
+mod probe;
 mod reply;
 mod spec;
 mod status;
@@ -43,6 +44,9 @@ pub use policy::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
 };
 pub use price::{PriceError, PriceTable, TokenPrice};
+pub use probe::{
+    AbsentRule, FieldIs, FoundRule, Marker, MarkerForm, ProbePolicy, TemplateError, Values, template_uses,
+};
 pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::probe::{Marker, ProbePolicy};
 use crate::status::text_enum;
 
 text_enum! {
@@ -152,6 +153,17 @@ pub struct CallPolicy {
     pub key_channel: Option<KeyChannel>,
     /// How long the other side remembers a key; `None` means for ever.
     pub key_ttl: Option<Duration>,
+    /// How to ask afterwards whether a call happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<ProbePolicy>,
+    /// How the key is left as a mark in an argument, so that a probe can find it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marker: Option<Marker>,
+    /// How long after an attempt was given up the other side may still begin it. Before that, *it is not there* proves
+    /// nothing, and nothing is sent again that could have its effect twice. `None` leaves it to the fence of the tool
+    /// server; a probe then counts with [`CallPolicy::DEFAULT_HORIZON`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon: Option<Duration>,
     /// The tool refuses to run without a key.
     pub requires_idempotency_key: bool,
     /// What the effect is, for tools whose effects are declared.
@@ -179,6 +191,9 @@ pub struct CallPolicy {
 }
 
 impl CallPolicy {
+    /// How long a probe takes the other side to be able to begin a call that was given up, when no policy says it.
+    pub const DEFAULT_HORIZON: Duration = Duration::from_secs(30);
+
     /// The cautious default: external, no key channel, ask a person when in doubt.
     pub fn unclassified() -> Self {
         Self {
@@ -186,6 +201,9 @@ impl CallPolicy {
             on_unknown: OnUnknown::Hold,
             key_channel: None,
             key_ttl: None,
+            probe: None,
+            marker: None,
+            horizon: None,
             requires_idempotency_key: false,
             effect_kind: None,
             scope: ScopeRule::default(),

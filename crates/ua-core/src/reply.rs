@@ -53,6 +53,15 @@ pub enum RawReply {
         /// The other side's name for what happened, when the person gave one.
         proof: Option<String>,
     },
+    /// Not the call's own reply either: a read-only tool was asked afterwards and found what the call did.
+    Found {
+        /// The tool that was asked, by its qualified name.
+        tool: String,
+        /// The other side's name for what was found.
+        id: Option<String>,
+        /// What was found, as the tool answered it.
+        item: Value,
+    },
 }
 
 /// How well a receipt is vouched for.

@@ -137,6 +137,10 @@ text_enum! {
     Resolution {
         /// A person says that it happened.
         Happened = "happened",
+        /// A probe found that it happened.
+        Reconciled = "reconciled",
+        /// A person says that it did not happen, after the run had gone on without it.
+        NotHappened = "not_happened",
         /// A person ordered another attempt.
         Executed = "executed",
         /// A person skipped it; it may have happened and goes on blocking its scope.

@@ -65,12 +65,18 @@ impl Catalog {
                 });
             }
         }
-        Ok(Self { entries })
+        let catalog = Self { entries };
+        catalog.check_probes(classifier)?;
+        Ok(catalog)
     }
 
     /// The tools that the model is offered, by name.
     pub fn offers(&self) -> impl Iterator<Item = &Offer> {
         self.entries.values().filter(|entry| entry.denied.is_none()).map(|entry| &entry.offer)
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
     }
 
     pub(crate) fn get(&self, raw: &str) -> Option<&Entry> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt as _};
 use ua_classify::{Classifier, file_arguments, project_scope};
 use ua_core::{CallId, CallStatus, ModelTurn, Outcome, PlannedCall, Resolution, SideEffectClass};
-use ua_ledger::{Admission, Facts, Ledger, LedgerError, Permit};
+use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
 use ua_store::{CallRecord, QuestionRecord};
 
 use crate::catalog::Catalog;
@@ -58,6 +58,20 @@ pub enum Notice {
         /// The wait.
         wait: Duration,
     },
+    /// A call in doubt is decided again after a wait: before, the other side may still do it, or not show it yet.
+    Waiting {
+        /// The call.
+        call: Box<CallRecord>,
+        /// The wait.
+        wait: Duration,
+    },
+    /// A probe was asked about a call in doubt.
+    Probed {
+        /// The call.
+        call: Box<CallRecord>,
+        /// What it said.
+        asked: Box<Asked>,
+    },
     /// A person is asked.
     Held {
         /// The question.
@@ -67,11 +81,11 @@ pub enum Notice {
 
 /// The road. One per process that drives a run.
 pub struct ToolGateway {
-    catalog: Catalog,
-    classifier: Arc<Classifier>,
+    pub(crate) catalog: Catalog,
+    pub(crate) classifier: Arc<Classifier>,
     rules: Rules,
-    ledger: Ledger,
-    transport: Arc<dyn ToolTransport>,
+    pub(crate) ledger: Ledger,
+    pub(crate) transport: Arc<dyn ToolTransport>,
     files: WorkspaceFiles,
     watcher: Box<dyn Fn(Notice) + Send + Sync>,
 }
@@ -123,7 +137,7 @@ impl ToolGateway {
                 source,
             })?;
             let facts = self.facts(&call);
-            let prepared = match self.admit(id, facts).await? {
+            let prepared = match self.admit(id, facts, stop).await? {
                 Admission::Settled(call) => {
                     self.tell(Notice::Settled { call: Box::new(call.clone()) });
                     return Ok(Dispatched::Settled(Box::new(call)));
@@ -185,7 +199,7 @@ impl ToolGateway {
     }
 
     /// Admits a call; one that is unknown is fenced first, then decided by its policy.
-    async fn admit(&self, id: &CallId, facts: Facts) -> Result<Admission, GatewayError> {
+    async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, GatewayError> {
         match self.ledger.admit(id, facts.clone()).await? {
             Admission::Unknown(unknown) => {
                 let server = unknown.call().name.server.clone();
@@ -194,7 +208,7 @@ impl ToolGateway {
                 {
                     return Err(GatewayError::OrphanAlive { server, detail });
                 }
-                Ok(self.ledger.recover(unknown, facts).await?)
+                self.recover(unknown, &facts, stop).await
             }
             admission @ (Admission::Settled(_) | Admission::Held(_) | Admission::Ready(_)) => Ok(admission),
         }
@@ -229,13 +243,13 @@ impl ToolGateway {
         Facts { scope, file_digests }
     }
 
-    fn tell(&self, notice: Notice) {
+    pub(crate) fn tell(&self, notice: Notice) {
         (self.watcher)(notice);
     }
 }
 
 /// The wait before the next attempt: 0.5 s doubled each time, at most 30 s, with up to a quarter more by chance.
-fn backoff(attempt: u32, chance: u64) -> Duration {
+pub(crate) fn backoff(attempt: u32, chance: u64) -> Duration {
     let base = Duration::from_millis(500)
         .saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(8)))
         .min(Duration::from_secs(30));

@@ -37,6 +37,7 @@ mod files;
 mod gateway;
 mod guardrail;
 mod plan;
+mod probe;
 mod stop;
 mod transport;
 
@@ -48,4 +49,4 @@ pub use gateway::{Dispatched, Notice, ToolGateway};
 pub use guardrail::Rules;
 pub use stop::StopSignal;
 pub use transport::{Fence, ToolTransport, TransportError};
-pub use ua_ledger::{Permit, answer_for};
+pub use ua_ledger::{Asked, Enquiry, Finding, Permit, answer_for};

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ua_core::{Outcome, ToolSpec};
-use ua_ledger::Permit;
+use ua_ledger::{Enquiry, Permit};
 
 /// Why a tool server cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +55,12 @@ pub trait ToolTransport: Send + Sync {
     /// Sends the permitted attempt to the generation it was committed for and waits for the answer. When that generation
     /// is gone before the request left, the answer is [`Outcome::NotSent`]. Never retries, never re-posts.
     async fn invoke(&self, permit: &Permit) -> Outcome;
+
+    /// Asks a read-only tool whether a call happened. An [`Enquiry`] is proof that it only looks, so it needs no permit and no
+    /// record. A transport that cannot ask says so, and the call is held.
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        Outcome::NotSent { why: format!("this transport cannot ask `{}`", enquiry.tool()) }
+    }
 
     /// Retires every process that earlier owners of the run left behind; the first act of a resume, before anything is
     /// decided. A transport that starts no processes has none.

@@ -9,7 +9,7 @@
 //! | any other JSON-RPC error | unknown |
 //! | HTTP 400, 401, 403, 404, 405, 413, 415, 429 | failed, definite |
 //! | any other HTTP status | unknown (408 and 409 may mean done) |
-//! | a person's statement | succeeded |
+//! | a person's statement, or what a probe found | succeeded |
 
 use serde_json::Value;
 use ua_core::{CallPolicy, CallStatus, OnUnknown, PossibleEffect, RawReply, Settlement, SideEffectClass, ToolContent};
@@ -53,6 +53,20 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
                 is_error: false,
             }),
             external_correlation_id: proof.clone(),
+            possible_effect: None,
+            error_code: None,
+            error_detail: None,
+        },
+        RawReply::Found { tool, id, item } => Settlement {
+            status: CallStatus::Succeeded,
+            content: Some(ToolContent {
+                text: shortened(&format!(
+                    "This call happened: its answer was lost, but `{tool}` was asked afterwards and found it{}. What was found: {item}",
+                    id.as_ref().map_or_else(String::new, |id| format!(" ({id})"))
+                ), MAX_TEXT).into(),
+                is_error: false,
+            }),
+            external_correlation_id: id.clone(),
             possible_effect: None,
             error_code: None,
             error_detail: None,
@@ -116,7 +130,7 @@ fn possible_effect(policy: &CallPolicy, text: &str) -> PossibleEffect {
 }
 
 /// The text of a result: its text blocks, with a line for each block that is not text.
-fn result_text(result: &Value) -> String {
+pub(crate) fn result_text(result: &Value) -> String {
     let Some(blocks) = result.get("content").and_then(Value::as_array) else {
         return result.get("structuredContent").map(Value::to_string).unwrap_or_default();
     };
@@ -184,25 +198,78 @@ mod tests {
             result: json!({"content": [{"type": "text", "text": "{\"successful\": false, \"error\": \"x\"}"}]}),
         };
         let odd = RawReply::ToolResult { result: json!({"something": "else"}) };
+        let text = |text: &str| RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}]}) };
+        let structured = RawReply::ToolResult {
+            result: json!({"content": [], "structuredContent": {"successful": false, "error": "x"}}),
+        };
+        let empty = RawReply::ToolResult { result: json!({"content": []}) };
+        let not_an_object = RawReply::ToolResult { result: json!(null) };
+        let said = RawReply::Statement { by: "ada".into(), proof: None };
+        let found = RawReply::Found { tool: "t".into(), id: None, item: json!({}) };
         let table = [
-            (ok, OnUnknown::Hold, S::Succeeded),
-            (odd, OnUnknown::Hold, S::Succeeded),
-            (err, OnUnknown::Hold, S::FailedReported),
-            (envelope, OnUnknown::Hold, S::FailedReported),
-            (rpc(-32601), OnUnknown::Hold, S::FailedDefinite),
-            (rpc(-32602), OnUnknown::Redo, S::FailedDefinite),
-            (rpc(-32602), OnUnknown::Hold, S::FailedReported),
-            (rpc(-32603), OnUnknown::Redo, S::Unknown),
-            (rpc(-32000), OnUnknown::Hold, S::Unknown),
-            (http(400), OnUnknown::Hold, S::FailedDefinite),
-            (http(429), OnUnknown::Hold, S::FailedDefinite),
-            (http(408), OnUnknown::Hold, S::Unknown),
-            (http(409), OnUnknown::Hold, S::Unknown),
-            (http(500), OnUnknown::Hold, S::Unknown),
+            (ok, S::Succeeded),
+            (empty, S::Succeeded),
+            (odd, S::Succeeded),
+            (not_an_object, S::Succeeded),
+            (text("{\"successful\": true}"), S::Succeeded),
+            (text("the word successful: false in prose"), S::Succeeded),
+            (said, S::Succeeded),
+            (found, S::Succeeded),
+            (err, S::FailedReported),
+            (envelope, S::FailedReported),
+            (structured, S::FailedReported),
+            (rpc(-32601), S::FailedDefinite),
+            (rpc(-32600), S::Unknown),
+            (rpc(-32603), S::Unknown),
+            (rpc(-32700), S::Unknown),
+            (rpc(-32000), S::Unknown),
+            (rpc(1), S::Unknown),
         ];
-        for (raw, on_unknown, expected) in table {
-            assert_eq!(interpret(&raw, &policy(on_unknown)).status, expected, "{raw:?}");
+        for (raw, expected) in table {
+            // What was meant to happen in doubt changes nothing about whether there is a doubt.
+            for on_unknown in OnUnknown::ALL {
+                assert_eq!(interpret(&raw, &policy(*on_unknown)).status, expected, "{raw:?} {on_unknown}");
+            }
         }
+        // A call that may be repeated is, with what it may have changed; for any other the model has to see the error.
+        for on_unknown in OnUnknown::ALL {
+            let expected = if *on_unknown == OnUnknown::Redo { S::FailedDefinite } else { S::FailedReported };
+            assert_eq!(interpret(&rpc(-32602), &policy(*on_unknown)).status, expected, "{on_unknown}");
+        }
+        for status in 100..600 {
+            let definite = [400, 401, 403, 404, 405, 413, 415, 429].contains(&status);
+            let expected = if definite { S::FailedDefinite } else { S::Unknown };
+            assert_eq!(interpret(&http(status), &policy(OnUnknown::Hold)).status, expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn only_a_policy_or_a_read_makes_a_reported_failure_harmless() {
+        use SideEffectClass as C;
+        let error = RawReply::ToolResult {
+            result: json!({"isError": true, "content": [{"type": "text", "text": "quota exceeded"}]}),
+        };
+        let refused = RawReply::RpcError { code: -32602, message: "quota exceeded".into() };
+        let patterns = |patterns: &[&str]| patterns.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
+        let (none, maybe) = (Some(PossibleEffect::None), Some(PossibleEffect::Maybe));
+        let table = [
+            (C::External, patterns(&[]), maybe),
+            (C::External, patterns(&["^quota"]), none),
+            (C::External, patterns(&["denied", ".*"]), none),
+            (C::External, patterns(&["denied"]), maybe),
+            (C::Local, patterns(&[]), maybe),
+            (C::Memory, patterns(&[]), maybe),
+            (C::ReadOnly, patterns(&[]), none),
+        ];
+        for (class, errors_without_effect, expected) in table {
+            let policy = CallPolicy { class, errors_without_effect, ..policy(OnUnknown::Hold) };
+            for raw in [&error, &refused] {
+                assert_eq!(interpret(raw, &policy).possible_effect, expected, "{class} {raw:?}");
+            }
+        }
+        // A lost outcome and a definite failure say nothing of the kind: their status does.
+        let lost = RawReply::RpcError { code: -32603, message: String::new() };
+        assert_eq!(interpret(&lost, &policy(OnUnknown::Hold)).possible_effect, None);
     }
 
     #[test]

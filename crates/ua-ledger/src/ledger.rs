@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ua_core::{
-    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, OnUnknown, Outcome,
-    PossibleEffect, RawReply, Resolution, RunId, Trace,
+    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, Outcome, PossibleEffect,
+    Resolution, RunId, Trace,
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord,
-    QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError,
-    UnknownResolution, whole_reply,
+    QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError, whole_reply,
 };
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
@@ -32,11 +31,11 @@ pub struct LedgerConfig {
 
 /// The ledger of one run, holding its lease.
 pub struct Ledger {
-    store: Arc<dyn Store>,
-    lease: RunLease,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) lease: RunLease,
     root: RunId,
-    config: LedgerConfig,
-    env: Env,
+    pub(crate) config: LedgerConfig,
+    pub(crate) env: Env,
     trace: Trace,
 }
 
@@ -163,6 +162,9 @@ impl Ledger {
             if let Some(other) = self.scope_conflict(&call, &facts).await? {
                 return self.conflict(call, &other).await;
             }
+            if let Some(other) = self.doubt_left_open(&call, &facts).await? {
+                return self.conflict(call, &other).await;
+            }
         }
         if call.policy.needs_approval && approved_by.is_none() {
             return Ok(Admission::Held(self.ask(&call, &Why::Approval).await?));
@@ -206,117 +208,6 @@ impl Ledger {
                 let facts = Facts { scope: None, ..Facts::default() };
                 let key = self.key(&call, &facts, Some(&call.call_id));
                 Ok(Admission::Ready(Prepared { key, facts, approved_by: None, replay_status: None, call }))
-            }
-        }
-    }
-
-    /// Decides about an unknown call, after the process it was sent to is provably gone.
-    pub async fn recover(&self, unknown: UnknownCall, facts: Facts) -> Result<Admission, LedgerError> {
-        let call = unknown.call;
-        let id = call.call_id.clone();
-        if let Some(asked) = self.pending_question(&call).await? {
-            let Some(choice) = Self::decision(&call, &asked)? else { return Ok(Admission::Held(asked)) };
-            return self.answered(call, facts, &asked, choice).await;
-        }
-        let redo = |replay_status| {
-            let key = call.idempotency_key.clone().unwrap_or_else(|| self.key(&call, &facts, None));
-            Admission::Ready(Prepared {
-                key,
-                facts: facts.clone(),
-                approved_by: None,
-                replay_status,
-                call: call.clone(),
-            })
-        };
-        let exhausted = call.attempt > self.config.max_retries;
-        let hold = |because: &'static str| because;
-        let because = match call.policy.on_unknown {
-            OnUnknown::Redo if !exhausted => return Ok(redo(Some(ReplayStatus::Redone))),
-            OnUnknown::RedoKeyed if !exhausted => match self.keyed_redo_obstacle(&call, &facts).await? {
-                None => return Ok(redo(Some(ReplayStatus::Redone))),
-                Some(why) => hold(why),
-            },
-            OnUnknown::Redo | OnUnknown::RedoKeyed => hold("it was tried as often as the job allows"),
-            OnUnknown::Probe => hold("no probe settled it"),
-            OnUnknown::Hold => hold("the tool neither takes a key nor can be asked afterwards"),
-            OnUnknown::Continue => {
-                let skipped = self
-                    .store
-                    .resolve_unknown(&self.lease, &id, UnknownResolution::Skipped, None, self.env.now())
-                    .await;
-                return Ok(Admission::Settled(skipped.map_err(LedgerError::at("skip", &id))?));
-            }
-        };
-        let attempt = self.last_attempt(&call).await?;
-        let asked = self.ask(&call, &Why::Unknown { attempt: attempt.as_ref(), because }).await?;
-        self.store
-            .note_replay(&self.lease, &id, ReplayStatus::Held, self.env.now())
-            .await
-            .map_err(LedgerError::at("note the hold of", &id))?;
-        Ok(Admission::Held(asked))
-    }
-
-    /// Why a redo under the same key would not be the same request any more, if it would not.
-    async fn keyed_redo_obstacle(&self, call: &CallRecord, facts: &Facts) -> Result<Option<&'static str>, LedgerError> {
-        if call.file_digests != facts.file_digests {
-            return Ok(Some("a file it sends has changed since"));
-        }
-        let Some(ttl) = call.policy.key_ttl else { return Ok(None) };
-        let attempts =
-            self.store.attempts(&call.call_id).await.map_err(LedgerError::at("read the attempts of", &call.call_id))?;
-        let expired = attempts
-            .first()
-            .is_some_and(|first| self.env.now() >= first.started_at.plus(ttl) || self.env.now() < first.started_at);
-        Ok(expired.then_some("the other side may have forgotten its key"))
-    }
-
-    async fn answered(
-        &self,
-        call: CallRecord,
-        facts: Facts,
-        asked: &QuestionRecord,
-        choice: Choice,
-    ) -> Result<Admission, LedgerError> {
-        let id = call.call_id.clone();
-        match choice {
-            Choice::Execute | Choice::Continue => {
-                let key = call.idempotency_key.clone().unwrap_or_else(|| self.key(&call, &facts, None));
-                let approved_by = Some(asked.question_id.clone());
-                Ok(Admission::Ready(Prepared {
-                    key,
-                    facts,
-                    approved_by,
-                    replay_status: Some(ReplayStatus::Redone),
-                    call,
-                }))
-            }
-            Choice::Happened => {
-                let (by, proof) = asked
-                    .answer
-                    .as_ref()
-                    .map_or_else(|| ("a person".to_owned(), None), |a| (a.by.clone(), a.proof.clone()));
-                let raw = RawReply::Statement { by, proof };
-                let settlement = interpret(&raw, &call.policy);
-                let evidence = ua_core::EvidenceLevel::Reconciled;
-                let resolution = UnknownResolution::Happened { raw, settlement, evidence };
-                let settled = self
-                    .store
-                    .resolve_unknown(&self.lease, &id, resolution, Some(&asked.question_id), self.env.now())
-                    .await;
-                Ok(Admission::Settled(settled.map_err(LedgerError::at("resolve", &id))?))
-            }
-            Choice::Skip | Choice::Abort => {
-                let settled = self
-                    .store
-                    .resolve_unknown(
-                        &self.lease,
-                        &id,
-                        UnknownResolution::Skipped,
-                        Some(&asked.question_id),
-                        self.env.now(),
-                    )
-                    .await;
-                Ok(Admission::Settled(settled.map_err(LedgerError::at("skip", &id))?))
             }
         }
     }
@@ -413,6 +304,7 @@ impl Ledger {
                 .await
                 .map_err(LedgerError::at("mark as lost", first))?;
         }
+        self.apply_late_answers(calls).await?;
         Ok(in_flight)
     }
 
@@ -453,13 +345,13 @@ impl Ledger {
         self.store.call(id).await.map_err(LedgerError::at("read", id))
     }
 
-    async fn ask(&self, call: &CallRecord, why: &Why<'_>) -> Result<QuestionRecord, LedgerError> {
+    pub(crate) async fn ask(&self, call: &CallRecord, why: &Why<'_>) -> Result<QuestionRecord, LedgerError> {
         let asked = self.store.raise_question(&self.lease, question(&self.env, call, why)).await;
         asked.map_err(LedgerError::at("ask about", &call.call_id))
     }
 
     /// The question about this call that is not closed, if there is one.
-    async fn pending_question(&self, call: &CallRecord) -> Result<Option<QuestionRecord>, LedgerError> {
+    pub(crate) async fn pending_question(&self, call: &CallRecord) -> Result<Option<QuestionRecord>, LedgerError> {
         let open = self
             .store
             .open_questions(Some(&call.run_id))
@@ -469,7 +361,7 @@ impl Ledger {
     }
 
     /// What a person decided; `None` while nobody did. `abort` ends the run, so it is an error to whoever goes on.
-    fn decision(call: &CallRecord, asked: &QuestionRecord) -> Result<Option<Choice>, LedgerError> {
+    pub(crate) fn decision(call: &CallRecord, asked: &QuestionRecord) -> Result<Option<Choice>, LedgerError> {
         match (&asked.answer, asked.status) {
             (Some(answer), QuestionStatus::Answered) if answer.choice == Choice::Abort => {
                 Err(LedgerError::Aborted { call: call.call_id.clone() })
@@ -479,7 +371,12 @@ impl Ledger {
         }
     }
 
-    async fn last_attempt(&self, call: &CallRecord) -> Result<Option<AttemptRecord>, LedgerError> {
+    /// The attempts of a call, oldest first.
+    pub async fn attempts(&self, id: &CallId) -> Result<Vec<AttemptRecord>, LedgerError> {
+        self.store.attempts(id).await.map_err(LedgerError::at("read the attempts of", id))
+    }
+
+    pub(crate) async fn last_attempt(&self, call: &CallRecord) -> Result<Option<AttemptRecord>, LedgerError> {
         let attempts =
             self.store.attempts(&call.call_id).await.map_err(LedgerError::at("read the attempts of", &call.call_id))?;
         Ok(attempts.into_iter().last())
@@ -487,7 +384,7 @@ impl Ledger {
 
     /// The call's identity: by content for declared creating effects, by position for everything else. A repeat that a
     /// person ordered carries its own id, and so is another effect.
-    fn key(&self, call: &CallRecord, facts: &Facts, repeat: Option<&CallId>) -> IdempotencyKey {
+    pub(crate) fn key(&self, call: &CallRecord, facts: &Facts, repeat: Option<&CallId>) -> IdempotencyKey {
         if let Some(key) = &call.idempotency_key {
             return key.clone();
         }

@@ -36,15 +36,20 @@
 
 mod admission;
 mod answer;
+mod doubt;
+mod enquiry;
 mod error;
 mod interpret;
 mod ledger;
 mod permit;
 mod question;
+mod recovery;
 
 pub use admission::{Admission, Facts, Prepared, UnknownCall};
 pub use answer::answer_for;
+pub use enquiry::{Asked, Enquiry, Finding, Unaskable};
 pub use error::LedgerError;
 pub use interpret::interpret;
 pub use ledger::{Ledger, LedgerConfig};
 pub use permit::Permit;
+pub use recovery::Recovery;

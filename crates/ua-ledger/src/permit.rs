@@ -52,7 +52,7 @@ impl Permit {
         &self.generation
     }
 
-    /// The arguments to send: the model's, plus the key where the policy names an argument for it.
+    /// The arguments to send: the model's, plus the key where the policy names an argument for it or wants it left as a mark.
     pub fn arguments(&self) -> Map<String, Value> {
         let mut arguments = match &self.call.arguments {
             Value::Object(map) => map.clone(),
@@ -60,6 +60,10 @@ impl Permit {
         };
         if let Some(KeyChannel::Argument(name)) = &self.call.policy.key_channel {
             arguments.insert(name.clone(), Value::String(self.key.as_str().to_owned()));
+        }
+        if let Some(marker) = &self.call.policy.marker {
+            // Where there is no room for it the call is sent without, and cannot be asked about later.
+            marker.apply(&mut arguments, self.key.as_str());
         }
         arguments
     }

@@ -8,6 +8,8 @@ use ua_store::{AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind};
 pub(crate) enum Why<'a> {
     /// Sent, outcome not known.
     Unknown { attempt: Option<&'a AttemptRecord>, because: &'a str },
+    /// The same, and the run goes on meanwhile.
+    WentOn { attempt: Option<&'a AttemptRecord> },
     /// Another call may already have had this effect.
     NearDuplicate { other: &'a CallRecord },
     /// A policy wants approval.
@@ -25,6 +27,15 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>) -> NewQuesti
                 call.attempt
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
+        }
+        Why::WentOn { attempt } => {
+            let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
+            let text = format!(
+                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known. The run goes on without it and does \
+                 not repeat it until you answer: `happened`, or `execute` if it did not and may be asked for again. Arguments: {arguments}",
+                call.attempt
+            );
+            (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip])
         }
         Why::NearDuplicate { other } => {
             let text = format!(

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use rmcp::model::Implementation;
 use ua_core::{Env, KeyChannel, Outcome, RawReply, SideEffectClass, ToolSpec};
-use ua_gateway::{Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
+use ua_gateway::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
 use crate::connection::Sending;
@@ -183,6 +183,25 @@ impl ToolTransport for McpTransport {
             },
             Outcome::NotSent { .. } | Outcome::Raw(_) => outcome,
         }
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        let server = match self.server(&enquiry.tool().server) {
+            Ok(server) => server,
+            Err(error) => return Outcome::NotSent { why: error.to_string() },
+        };
+        let connection = match server.ready(&self.shared).await {
+            Ok((_generation, connection)) => connection,
+            Err(error) => return Outcome::NotSent { why: error.to_string() },
+        };
+        let sending = Sending {
+            tool: enquiry.tool().tool.clone(),
+            arguments: enquiry.arguments().clone(),
+            meta: serde_json::Map::new(),
+            key_header: None,
+            timeout: self.call_timeout_for_reads,
+        };
+        connection.call(sending, &self.shared.env).await
     }
 
     async fn fence_earlier(&self) -> Fence {

@@ -121,6 +121,10 @@ pub(crate) fn reply_text(receipt: &ReceiptRecord) -> String {
             Some(proof) => format!("{by} confirmed that this call happened; reference: {proof}"),
             None => format!("{by} confirmed that this call happened"),
         },
+        RawReply::Found { tool, id, item } => match id {
+            Some(id) => format!("{tool} found that this call happened; reference: {id}"),
+            None => format!("{tool} found that this call happened: {item}"),
+        },
     }
 }
 

@@ -150,6 +150,7 @@ impl LedgerStore for SqliteStore {
                     db.put_blobs(&lease.run_id, &blobs, at)?;
                     (call, Some(receipt))
                 }
+                UnknownResolution::NotHappened { why } => (rules::call_not_happened(call, &why, at)?, None),
                 UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None),
             };
             db.update_call(&call, lease.epoch)?;

@@ -273,6 +273,12 @@ pub enum UnknownResolution {
         /// How well it is vouched for.
         evidence: EvidenceLevel,
     },
+    /// It did not: the call has failed, definitely, and no longer blocks its scope. For calls whose turn is over; one whose
+    /// turn is open is started again instead.
+    NotHappened {
+        /// Who says so, in words.
+        why: String,
+    },
     /// Nobody knows and nobody will; the call stays `unknown`, resolution `skipped`, and goes on blocking its scope.
     Skipped,
 }

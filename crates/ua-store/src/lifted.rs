@@ -59,7 +59,7 @@ pub(crate) fn offload(text: &mut ToolText, threshold: u64) -> Option<NewBlob> {
 pub(crate) fn lift(raw: &mut RawReply, threshold: u64) -> (BTreeMap<String, Lifted>, Vec<NewBlob>) {
     let mut lifting = Lifting { threshold, lifted: BTreeMap::new(), blobs: Vec::new() };
     match raw {
-        RawReply::ToolResult { result } => {
+        RawReply::ToolResult { result } | RawReply::Found { item: result, .. } => {
             lifting.value(result, "", 0);
         }
         RawReply::RpcError { message: text, .. } | RawReply::HttpStatus { body: text, .. } => lifting.string(text, ""),
@@ -145,7 +145,7 @@ pub async fn whole_reply(blobs: &dyn BlobStore, receipt: &ReceiptRecord) -> Resu
         let text = whole_text(blobs, &lifted.blob).await?;
         let corrupt = |why: String| StoreError::Corrupt { row: RowRef::new("blobs", &lifted.blob.blob_id), why };
         match &mut raw {
-            RawReply::ToolResult { result } => {
+            RawReply::ToolResult { result } | RawReply::Found { item: result, .. } => {
                 let place = result
                     .pointer_mut(pointer)
                     .ok_or_else(|| corrupt(format!("the reply has no place {pointer:?} for it")))?;

@@ -21,6 +21,7 @@ mod crash;
 mod model_server;
 mod opaque_server;
 mod program;
+mod provider_server;
 mod seams;
 mod servers;
 mod world;
@@ -30,9 +31,10 @@ pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque};
 pub use program::{ua_program, workspace_root};
+pub use provider_server::{Provider, serve_provider};
 pub use seams::{Crossing, LedgerWrites, Plan, Seam};
 pub use servers::{
     Encryption, HttpFault, MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SiteConfig, SmtpFault, SmtpSink,
     SmtpSinkConfig, TlsIdentity, Webhook, WebhookConfig, serve_site,
 };
-pub use world::{Delivery, Honours, World, foreign_tool, own_tool};
+pub use world::{Delivery, Honours, Loss, World, foreign_tool, own_tool};

@@ -8,7 +8,7 @@ use ua_core::{
     BlobRef, CallId, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp,
     ToolSpec,
 };
-use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
+use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallRecord, Durability, EventRecord,
@@ -21,7 +21,7 @@ use ua_store::{
 /// One crossing of a seam.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crossing {
-    /// `store.<write>`, `tool.invoke` or `model.complete`.
+    /// `store.<write>`, `tool.invoke`, `tool.ask` or `model.complete`.
     pub name: &'static str,
     /// The tool concerned, where there is one.
     pub tool: Option<String>,
@@ -136,6 +136,10 @@ impl ToolTransport for Seam<dyn ToolTransport> {
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
         self.cross("tool.invoke", Some(permit.name().tool.clone()), self.inner.invoke(permit)).await
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        self.cross("tool.ask", Some(enquiry.tool().tool.clone()), self.inner.ask(enquiry)).await
     }
 
     async fn fence_earlier(&self) -> Fence {

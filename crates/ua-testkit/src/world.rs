@@ -1,12 +1,13 @@
 //! A world that counts: tools without processes, whose effects outlive every simulated crash.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use ua_core::{Outcome, RawReply, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
-use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
+use ua_core::{Env, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 /// How a tool of the world treats keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +27,35 @@ pub struct Delivery {
     pub key: String,
     /// Its arguments.
     pub arguments: Value,
+    /// From when on the world shows it to those who ask.
+    pub shown_from: Timestamp,
+}
+
+/// How the answer of a call is lost without anybody dying: a timeout, or a tool server that ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// Before the effect, which then never happens.
+    BeforeEffect,
+    /// After it.
+    AfterEffect,
+}
+
+/// A read-only tool that lists what another tool did, as `{"items": [{"id", "arguments"}], "more": false}`.
+#[derive(Debug)]
+struct Listing {
+    tool: ToolName,
+    of: String,
+    env: Env,
+    lag: Duration,
 }
 
 /// The outside world.
 #[derive(Debug, Default)]
 pub struct World {
     tools: Vec<(ToolName, Honours)>,
+    listings: Vec<Listing>,
+    losses: Mutex<VecDeque<(String, Loss)>>,
+    log: Mutex<Vec<String>>,
     deliveries: Mutex<Vec<Delivery>>,
     seen: Mutex<BTreeMap<String, Value>>,
     padding: usize,
@@ -48,6 +72,28 @@ impl World {
     pub fn padded(mut self, bytes: usize) -> Self {
         self.padding = bytes;
         self
+    }
+
+    /// The same world with a read-only `tool` that lists what the tool `of` did, each thing `lag` after it was done: the other
+    /// side is slow to do it, or to show it.
+    #[must_use]
+    pub fn listing(mut self, tool: ToolName, of: &str, env: &Env, lag: Duration) -> Self {
+        self.listings.push(Listing { tool, of: of.to_owned(), env: env.clone(), lag });
+        self
+    }
+
+    /// Loses the answer of the next call of `tool`.
+    pub fn lose_next(&self, tool: &str, loss: Loss) {
+        locked(&self.losses).push_back((tool.to_owned(), loss));
+    }
+
+    /// What reached the world, in order: `invoke TOOL`, `fence SERVER`, `ask TOOL`.
+    pub fn log(&self) -> Vec<String> {
+        locked(&self.log).clone()
+    }
+
+    fn note(&self, what: &str, name: &str) {
+        locked(&self.log).push(format!("{what} {name}"));
     }
 
     /// What happened, in order.
@@ -71,7 +117,9 @@ impl World {
         }
         let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         let arguments = Value::Object(permit.arguments());
-        deliveries.push(Delivery { tool: tool.clone(), key: key.clone(), arguments });
+        let listing = self.listings.iter().find(|listing| listing.of == tool);
+        let shown_from = listing.map_or(Timestamp::from_millis(0), |listing| listing.env.now().plus(listing.lag));
+        deliveries.push(Delivery { tool: tool.clone(), key: key.clone(), arguments, shown_from });
         let mut answer = json!({"id": format!("{tool}-{}", deliveries.len())});
         if self.padding > 0 {
             answer["padding"] = "x".repeat(self.padding).into();
@@ -90,7 +138,8 @@ impl ToolTransport for World {
             input_schema: json!({"type": "object"}),
             annotations: ToolAnnotations::default(),
         };
-        Ok(self.tools.iter().map(|(name, _)| spec(name)).collect())
+        let names = self.tools.iter().map(|(name, _)| name).chain(self.listings.iter().map(|listing| &listing.tool));
+        Ok(names.map(spec).collect())
     }
 
     async fn ready(&self, _server: &str) -> Result<String, TransportError> {
@@ -101,16 +150,52 @@ impl ToolTransport for World {
         let Some((_, honours)) = self.tools.iter().find(|(name, _)| name == permit.name()) else {
             return Outcome::Raw(RawReply::RpcError { code: -32601, message: "no such tool".to_owned() });
         };
+        let tool = &permit.name().tool;
+        self.note("invoke", tool);
+        let loss = {
+            let mut losses = locked(&self.losses);
+            let next = losses.iter().position(|(name, _)| name == tool);
+            next.and_then(|index| losses.remove(index)).map(|(_, loss)| loss)
+        };
+        let lost = || Outcome::Lost { why: "the test lost the answer".to_owned() };
+        if loss == Some(Loss::BeforeEffect) {
+            return lost();
+        }
         let answer = self.act(permit, *honours);
+        if loss == Some(Loss::AfterEffect) {
+            return lost();
+        }
         let text = answer.to_string();
         Outcome::Raw(RawReply::ToolResult {
             result: json!({"content": [{"type": "text", "text": text}], "structuredContent": answer}),
         })
     }
 
-    async fn fence(&self, _server: &str, _generation: &str) -> Fence {
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        self.note("ask", &enquiry.tool().tool);
+        let Some(listing) = self.listings.iter().find(|listing| listing.tool == *enquiry.tool()) else {
+            return Outcome::Raw(RawReply::RpcError { code: -32601, message: "no such tool".to_owned() });
+        };
+        let now = listing.env.now();
+        let shown = self.deliveries().into_iter().filter(|d| d.tool == listing.of && d.shown_from <= now);
+        let items: Vec<Value> = shown
+            .enumerate()
+            .map(|(index, d)| json!({"id": format!("{}-{index}", d.tool), "arguments": d.arguments}))
+            .collect();
+        let answer = json!({"items": items, "more": false});
+        Outcome::Raw(RawReply::ToolResult {
+            result: json!({"content": [{"type": "text", "text": answer.to_string()}], "structuredContent": answer}),
+        })
+    }
+
+    async fn fence(&self, server: &str, _generation: &str) -> Fence {
+        self.note("fence", server);
         Fence::Gone
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A tool of our own server, as the shipped policy knows it.

@@ -42,6 +42,9 @@ fn the_example_means_what_it_says() {
     }
     assert_eq!(classifier.classify(&mcp("weather", "forecast"), None).class, SideEffectClass::ReadOnly);
     assert_eq!(classifier.classify(&mcp("board", "wipe"), None).on_unknown, OnUnknown::Redo);
+    let desk = classifier.classify(&mcp("desk", "file_ticket"), None);
+    assert_eq!((desk.on_unknown, desk.horizon), (OnUnknown::Probe, Some(Duration::from_mins(1))));
+    assert_eq!(desk.probe.unwrap().found.value, "{key}");
     let jq = classifier.classify(&own("run_command"), Some(&json!({"argv": ["jq", ".", "x.json"]})));
     assert_eq!(jq.class, SideEffectClass::ReadOnly);
 }
@@ -63,8 +66,12 @@ fn a_bad_field_is_refused_with_file_line_and_field() {
         ("side_effect_class = \"harmless\"", "side_effect_class", "none of read_only, local, memory, external"),
         ("on_unknown = \"retry\"", "on_unknown", "none of redo, redo_keyed, probe, hold, continue"),
         ("on_unknown = 1", "on_unknown", "write a text in quotes"),
-        ("on_unknown = \"probe\"", "on_unknown", "not supported yet"),
-        ("probe = { tool = \"find\" }", "probe", "not supported yet"),
+        ("on_unknown = \"probe\"", "on_unknown", "add probe"),
+        ("probe = \"find\"", "probe", "write a table"),
+        ("horizon = \"soon\"", "horizon", "no time span"),
+        ("has_arguments = \"body\"", "has_arguments", "write a list of texts"),
+        ("marker = { argument = \"body\" }", "marker", "append"),
+        ("marker = { argument = \"body\", append = \"ref\" }", "marker", "has to hold {key}"),
         ("on_unknown = \"redo_keyed\"", "on_unknown", "add key_channel"),
         ("tool_namespace = \"mpc\"", "tool_namespace", "none of local, mcp, composio, claude_code"),
         ("key_channel = \"header\"", "key_channel", "{ header = \"NAME\" }"),
@@ -100,6 +107,71 @@ fn a_bad_field_is_refused_with_file_line_and_field() {
         assert_eq!(field, expected_field, "{lines}");
         assert!(why.contains(expected_why), "{lines}: {why}");
     }
+}
+
+/// A rule with a probe, whose `[rule.probe]` table has these lines from line 10 on.
+fn refused_probe(lines: &str) -> (usize, String, String) {
+    let error = refused(&format!("key_channel = \"meta\"\n[rule.probe]\n{lines}"));
+    let PolicyError::Field { line, field, why, .. } = error else { panic!("{lines}: {error}") };
+    (line, field, why)
+}
+
+#[test]
+fn a_probe_that_proves_nothing_is_refused_with_line_and_field() {
+    let whole = "tool = \"find\"\nfound = { field = \"id\", equals = \"{key}\" }\nsettle = \"5s\"";
+    let with = |line: &str| format!("{whole}\n{line}");
+    let instead = |line: &str| with("").replace("found = { field = \"id\", equals = \"{key}\" }", line);
+    let cases = [
+        (String::from("tool = \"find\""), 10, "probe", "needs found"),
+        (whole.replace("settle = \"5s\"", ""), 10, "probe", "needs settle"),
+        (whole.replace("tool = \"find\"", ""), 10, "probe", "needs tool"),
+        (with("ask = 1"), 14, "ask", "a probe has no \"ask\""),
+        (with("arguments = \"x\""), 14, "arguments", "table of arguments"),
+        (with("arguments = { q = \"{title}\" }"), 14, "arguments", "write {key}"),
+        (with("arguments = { q = 1.5 }"), 14, "arguments", "whole numbers"),
+        (with("absent = {}"), 14, "absent", "proves nothing"),
+        (with("absent = { items_below = 0 }"), 14, "items_below", "from 1 on"),
+        (with("absent = { error = \"(\" }"), 14, "error", "unclosed group"),
+        (with("absent = { complete = { field = \"more\" } }"), 14, "complete", "equals"),
+        (instead("found = { field = \"id\" }"), 12, "found", "equals or contains"),
+        (instead("found = { equals = \"{key}\", contains = \"{key}\" }"), 12, "contains", "not both"),
+        (instead("found = { field = \"title\", equals = \"{arg.title}\" }"), 10, "probe", "ordinary fields"),
+        (instead("found = { field = \"title\", equals = \"done\" }"), 10, "probe", "ordinary fields"),
+    ];
+    for (lines, line, field, expected) in cases {
+        let (found_line, found_field, why) = refused_probe(&lines);
+        assert!(why.contains(expected), "{lines}: {why}");
+        assert_eq!((found_line, found_field.as_str()), (line, field), "{lines}: {why}");
+    }
+    let (line, field, why) = {
+        let error = refused(&format!("[rule.probe]\n{whole}"));
+        let PolicyError::Field { line, field, why, .. } = error else { panic!("{error}") };
+        (line, field, why)
+    };
+    assert_eq!((line, field.as_str()), (9, "probe"));
+    assert!(why.contains("never reaches the tool"), "{why}");
+}
+
+#[test]
+fn a_probe_is_read_whole_and_decides_what_happens_to_a_lost_call() {
+    let text = "[[rule]]\nid = \"p\"\nserver = \"tracker\"\nname = \"file_ticket\"\nside_effect_class = \"external\"\n\
+                has_arguments = [\"body\"]\nhorizon = \"1m\"\nmarker = { argument = \"body\", append = \"\\nref {key}\" }\n\
+                [rule.probe]\ntool = \"list_tickets\"\narguments = { project = \"{arg.project}\", page = 1 }\n\
+                found = { items = \"tickets\", field = \"body\", contains = \"{key}\", id = \"number\" }\n\
+                absent = { items_below = 30 }\nsettle = \"10s\"\n";
+    let classifier = with_policy(text);
+    let mut tool = tool(ToolNamespace::Mcp, "tracker", "file_ticket");
+    let other = classifier.classify(&tool, None);
+    assert_eq!((other.on_unknown, other.probe), (OnUnknown::Hold, None), "its schema does not declare `body`");
+    tool.input_schema = json!({"type": "object", "properties": {"body": {"type": "string"}}});
+    let policy = classifier.classify(&tool, None);
+    assert_eq!(policy.on_unknown, OnUnknown::Probe);
+    assert_eq!(policy.horizon, Some(Duration::from_mins(1)));
+    let probe = policy.probe.unwrap();
+    assert_eq!((probe.tool.as_str(), probe.settle), ("list_tickets", Duration::from_secs(10)));
+    assert_eq!(probe.arguments, json!({"project": "{arg.project}", "page": 1}));
+    assert_eq!(probe.absent.unwrap().items_below, Some(30));
+    assert_eq!(policy.marker.unwrap().argument, "body");
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub(crate) async fn run(home: &Home, command: CallsCommand) -> Result<u8, CliErr
         CallsCommand::List { run, unknown, json } => list(home, run.as_deref(), unknown, json).await,
         CallsCommand::Show { call, full: true, json } => whole(home, &call, json).await,
         CallsCommand::Show { call, full: false, json } => show(home, &call, json).await,
+        CallsCommand::Probe(args) => super::probe::run(home, &args).await,
         CallsCommand::Resolve(args) => resolve(home, &args).await,
     }
 }

@@ -5,6 +5,7 @@ mod calls;
 mod db;
 mod execute;
 mod job;
+mod probe;
 mod prune;
 mod resume;
 mod runs;

@@ -93,8 +93,17 @@ impl Run {
         let (lease, _) = store.acquire_run(&run_id, &owner, at).await.unwrap();
         let step = NewStep { step_id: step_id.clone(), phase: "main".into(), created_at: at, fingerprint: None };
         store.open_step(&lease, step).await.unwrap();
-        let reservation =
-            RequestReservation { turn: 1, request_sha256: sha256("r"), model: "m".into(), estimated_tokens: 1, at };
+        let reservation = RequestReservation {
+            turn: 1,
+            request_sha256: sha256("r"),
+            provider: "p".into(),
+            model: "m".into(),
+            price: None,
+            estimator: "e/1".into(),
+            estimated_tokens: 1,
+            reserved_output_tokens: 1,
+            at,
+        };
         let request_id = store.reserve_request(&lease, reservation).await.unwrap();
         let name = ToolName::qualified(ToolNamespace::Mcp, "fake", tool);
         let tool_use = ToolUse { id: "use_1".into(), name: name.raw.clone(), input: arguments.clone() };

@@ -8,6 +8,7 @@
 
 mod billed;
 mod scenario;
+mod unknown;
 
 use scenario::{Answers, Scenario};
 use ua_core::{CallStatus, RunStatus};

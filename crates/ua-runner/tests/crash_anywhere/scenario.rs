@@ -1,10 +1,11 @@
 //! One job in a world that counts, driven by processes that may die.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens};
-use ua_classify::Classifier;
+use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Block, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, Trace};
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
@@ -53,7 +54,9 @@ pub(crate) struct Scenario {
     job: serde_json::Value,
     store: Arc<MemStore>,
     llm: Arc<Billed>,
-    env: Env,
+    pub(crate) env: Env,
+    pub(crate) stop: StopSignal,
+    policy: Option<String>,
     run_id: RunId,
     folder: tempfile::TempDir,
 }
@@ -77,12 +80,20 @@ impl Scenario {
         let own = ["write_local_file", "upload", "send_email", "notify"].map(|tool| (own_tool(tool), Honours::Keys));
         let reads = ["read_local_file", "list_directory"].map(|tool| (own_tool(tool), Honours::Nothing));
         let opaque = [(foreign_tool("forum", "post_comment"), Honours::Nothing)];
+        let world = World::new(own.into_iter().chain(reads).chain(opaque));
+        Self::with(world, Env::simulated(42), SCRIPT, JOB, None)
+    }
+
+    /// Another job in another world, with a policy file of the user's.
+    pub(crate) fn with(world: World, env: Env, script: &str, job: &str, policy: Option<&str>) -> Self {
         Self {
-            world: Arc::new(World::new(own.into_iter().chain(reads).chain(opaque))),
-            job: serde_json::from_str(JOB).unwrap(),
+            world: Arc::new(world),
             store: Arc::new(MemStore::default()),
-            llm: Arc::new(Billed::new(ScriptedProvider::new(Script::parse(SCRIPT).unwrap()))),
-            env: Env::simulated(42),
+            llm: Arc::new(Billed::new(ScriptedProvider::new(Script::parse(script).unwrap()))),
+            env,
+            stop: StopSignal::default(),
+            job: serde_json::from_str(job).unwrap(),
+            policy: policy.map(str::to_owned),
             run_id: RunId::parse("run_scenario").unwrap(),
             folder: tempfile::tempdir().unwrap(),
         }
@@ -93,6 +104,14 @@ impl Scenario {
         let plan = Arc::new(CrashPlan::new(None));
         let (_, run) = self.live(plan.clone(), None).await.expect("nothing kills it");
         (plan.crossings(), run)
+    }
+
+    /// One process's life that nothing ends: how it left the run.
+    pub(crate) async fn resume(&self) -> RunRecord {
+        match self.store.run(&self.run_id).await {
+            Ok(run) if run.status.is_terminal() => run,
+            Ok(_) | Err(_) => self.live(Arc::new(CrashPlan::new(None)), None).await.expect("nothing kills it").1,
+        }
     }
 
     /// Starts or resumes the run and dies at `at`; a run that ends before is fine too.
@@ -134,6 +153,10 @@ impl Scenario {
             Answers::Truth if happened => Choice::Happened,
             Answers::Truth => Choice::Execute,
         };
+        self.choose(question, choice).await;
+    }
+
+    pub(crate) async fn choose(&self, question: &QuestionRecord, choice: Choice) {
         let answer = NewAnswer {
             question_id: question.question_id.clone(),
             choice,
@@ -164,7 +187,7 @@ impl Scenario {
     }
 
     async fn drive(&self, store: Arc<dyn Store>, plan: Arc<CrashPlan>) -> (Conclusion, RunRecord) {
-        let folder = self.folder.path().join("ws");
+        let folder = self.workspace();
         if self.store.run(&self.run_id).await.is_err() {
             let spec = RunSpec::parse(&self.job.to_string()).unwrap();
             let run = NewRun {
@@ -187,7 +210,8 @@ impl Scenario {
         let workspace = Workspace::create(Path::new(&run.workspace_dir)).unwrap();
         let transport: Arc<dyn ToolTransport> =
             Arc::new(Seam::new(self.world.clone() as Arc<dyn ToolTransport>, plan.clone()));
-        let classifier = Arc::new(Classifier::shipped().unwrap());
+        let policy = self.policy.iter().map(|text| PolicyRules::parse(text, "policy.toml").unwrap()).collect();
+        let classifier = Arc::new(Classifier::new(policy, &Lists::default(), HashSet::new()).unwrap());
         let rules = Rules::of(&run.spec).unwrap();
         let catalog = Catalog::new(transport.list().await.unwrap(), &classifier, &rules).unwrap();
         let config = LedgerConfig {
@@ -207,7 +231,7 @@ impl Scenario {
             workspace,
             env: self.env.clone(),
             watcher: Arc::new(|_: Signal| {}),
-            stop: StopSignal::default(),
+            stop: self.stop.clone(),
         };
         let settings = RunSettings {
             model: "scripted".into(),
@@ -226,6 +250,20 @@ impl Scenario {
 
     pub(crate) async fn questions(&self) -> Vec<QuestionRecord> {
         self.store.load(&self.run_id).await.unwrap().questions.into_iter().filter(|q| q.call_id.is_some()).collect()
+    }
+
+    /// The same while there may be no run yet.
+    pub(crate) async fn questions_so_far(&self) -> Vec<QuestionRecord> {
+        if self.store.run(&self.run_id).await.is_ok() { self.questions().await } else { Vec::new() }
+    }
+
+    /// The run's folder.
+    pub(crate) fn workspace(&self) -> std::path::PathBuf {
+        self.folder.path().join("ws")
+    }
+
+    pub(crate) async fn turn_index(&self) -> u32 {
+        self.store.run(&self.run_id).await.map_or(0, |run| run.turn_index)
     }
 
     /// The result that the model was given for a tool's first call.

@@ -283,6 +283,38 @@ pub async fn a_skipped_call_stays_unknown_and_lets_its_turn_commit(store: &dyn S
     assert_eq!((late.status, late.resolution), (CallStatus::Succeeded, Some(Resolution::Happened)));
 }
 
+/// Somebody knows that an unknown call did not happen, also after its turn: it has failed, definitely, and frees its key.
+pub async fn what_did_not_happen_frees_its_key(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Unknown).await;
+    let id = call_id("call_1");
+    store.resolve_unknown(&scene.lease, &id, UnknownResolution::Skipped, None, at(30)).await.unwrap();
+    scene.commit(1).await;
+    let no = || UnknownResolution::NotHappened { why: "ada looked".to_owned() };
+    let call = store.resolve_unknown(&scene.lease, &id, no(), None, at(40)).await.unwrap();
+    assert_eq!((call.status, call.resolution), (CallStatus::FailedDefinite, Some(Resolution::NotHappened)));
+    assert_eq!(call.error_detail.as_deref(), Some("ada looked"));
+    assert_eq!(store.call(&id).await.unwrap(), call);
+    assert_eq!(store.key_holder(scene.run_id(), &key("call_1")).await.unwrap(), None);
+    refused(store.resolve_unknown(&scene.lease, &id, no(), None, at(41)).await, "not unknown");
+}
+
+/// What a probe found is told from what a person said.
+pub async fn a_find_is_not_a_persons_word(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Unknown).await;
+    let id = call_id("call_1");
+    let raw = RawReply::Found { tool: "list".to_owned(), id: Some("7".to_owned()), item: serde_json::json!({"id": 7}) };
+    let found = UnknownResolution::Happened {
+        raw: raw.clone(),
+        settlement: samples::settlement(CallStatus::Succeeded),
+        evidence: EvidenceLevel::Reconciled,
+    };
+    let call = store.resolve_unknown(&scene.lease, &id, found, None, at(30)).await.unwrap();
+    assert_eq!((call.status, call.resolution), (CallStatus::Succeeded, Some(Resolution::Reconciled)));
+    assert_eq!(store.receipt(&id).await.unwrap().unwrap().raw, raw);
+}
+
 /// A duplicate succeeds without an attempt and names its twin, which keeps the key.
 pub async fn a_duplicate_takes_the_receipt_of_its_twin(store: &dyn Store) {
     let first = Scene::begin(store, "run_1").await;

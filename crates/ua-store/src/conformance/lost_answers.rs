@@ -76,6 +76,8 @@ pub async fn a_repeated_write_changes_nothing(store: &dyn Store) {
     let question = question_id("q_3");
     twice!(lossy, records(), lossy.resolve_unknown(&lease, &three, happened(), Some(&question), at(61)));
     twice!(lossy, records(), lossy.resolve_unknown(&lease, &four, UnknownResolution::Skipped, None, at(62)));
+    let no = || UnknownResolution::NotHappened { why: "ada looked".to_owned() };
+    twice!(lossy, records(), lossy.resolve_unknown(&lease, &four, no(), None, at(62)));
     twice!(lossy, records(), lossy.raise_question(&lease, samples::question("q_run", None)));
     twice!(lossy, records(), lossy.close_question(&lease, &question_id("q_run"), at(63)));
 

@@ -145,6 +145,7 @@ impl LedgerStore for MemStore {
                 (call, Some(receipt), blobs)
             }
             UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None, Vec::new()),
+            UnknownResolution::NotHappened { why } => (rules::call_not_happened(call, &why, at)?, None, Vec::new()),
         };
         let closed = question.map(|question| rules::question_closed(question, &lease.run_id, at)).transpose()?;
         model.put_call(call.clone(), lease.epoch);

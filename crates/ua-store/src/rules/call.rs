@@ -287,12 +287,21 @@ pub fn call_vouched_for(
         ));
     }
     let mut call = understood(call, &settlement, at)?;
-    call.resolution = Some(Resolution::Happened);
+    let by_probe = matches!(raw, RawReply::Found { .. });
+    call.resolution = Some(if by_probe { Resolution::Reconciled } else { Resolution::Happened });
     let (call_id, attempt) = (call.call_id.clone(), call.attempt);
     let (lifted, settlement) = (BTreeMap::new(), Some(settlement));
     let whole = ReceiptRecord { call_id, attempt, received_at: at, raw, lifted, settlement, evidence };
     let (receipt, blobs) = by_reference(whole, threshold);
     Ok((call, receipt, blobs))
+}
+
+/// An `unknown` call of which somebody knows that it did not happen.
+pub fn call_not_happened(call: CallRecord, why: &str, at: Timestamp) -> Result<CallRecord, StoreError> {
+    check_unknown(&call)?;
+    let mut call = failing(moved(call, CallEvent::FailedDefinitely, at)?, "not_happened", why);
+    call.resolution = Some(Resolution::NotHappened);
+    Ok(call)
 }
 
 /// An `unknown` call that a person gave up on; it stays `unknown`.

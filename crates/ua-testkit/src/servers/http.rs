@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use ua_core::system;
@@ -172,7 +172,7 @@ async fn converse(stream: TcpStream, handle: &(dyn Fn(&Request) -> Reply + Send 
 }
 
 /// Reads and says nothing until the client closes the connection.
-pub(super) async fn wait_until_gone(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
+pub(super) async fn wait_until_gone(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<()> {
     tokio::io::copy(stream, &mut tokio::io::sink()).await.map(|_| ())
 }
 

@@ -1,0 +1,162 @@
+//! `ua calls probe`: asks the declared probe now whether a call happened. Changes nothing, unless its word is to be the answer to
+//! the question that waits.
+
+use serde_json::json;
+use ua_core::{CallStatus, RunId};
+use ua_gateway::{Asked, Catalog, Enquiry, Finding, Rules, ToolTransport as _};
+use ua_store::{
+    CallRecord, Choice, LedgerStore, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, RunStore,
+};
+
+use crate::args::ProbeArgs;
+use crate::compose::{self, Launch};
+use crate::error::{CliError, OK, WAITING, chain};
+use crate::find;
+use crate::home::Home;
+use crate::output::{print, print_json};
+use crate::progress::finding_text;
+
+pub(crate) async fn run(home: &Home, args: &ProbeArgs) -> Result<u8, CliError> {
+    let store = if args.apply { home.open()? } else { home.open_read_only()? };
+    let call = find::call(&store, &args.call).await?;
+    if !matches!(call.status, CallStatus::Unknown | CallStatus::Running) {
+        return Err(CliError::usage(format!("call {} is {}: there is nothing to ask", call.call_id, call.status))
+            .hint("`ua calls list --unknown` shows the calls in doubt"));
+    }
+    if ua_runner::RunLock::is_held(&home.locks(), &call.run_id) {
+        return Err(CliError::usage(format!("run {} is being driven, and asks by itself", call.run_id)));
+    }
+    let run = store.run(&call.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
+    let asked = ask(home, &store, &run, &call, args).await?;
+    let question = open_question(&store, &call).await?;
+    let applied = match (&question, choice(&asked)) {
+        (Some(question), Some(choice)) if args.apply => {
+            answer(&store, question, &asked, choice).await?;
+            Some(choice)
+        }
+        _ => None,
+    };
+    crate::home::close(store);
+    if args.json {
+        print_json(&json!({
+            "tool_call_id": call.call_id, "probe": asked.tool, "finding": word(&asked), "why": finding_text(&asked),
+            "asked_at": asked.at, "absent_counts_from": asked.conclusive_from, "counts": choice(&asked).is_some(),
+            "item": match &asked.finding { Finding::Found { item, .. } => Some(item), Finding::Absent | Finding::Unclear { .. } => None },
+            "applied": applied,
+        }))?;
+    } else {
+        print(&format!("{} · {}\n", word(&asked), crate::output::plain(&finding_text(&asked))))?;
+    }
+    crate::output::tell(&next(&call, &asked, question.as_ref(), applied, args.apply));
+    Ok(OK)
+}
+
+/// Starts the tool servers of the run with locks of their own, asks, and ends them.
+async fn ask(
+    home: &Home,
+    store: &impl LedgerStore,
+    run: &RunRecord,
+    call: &CallRecord,
+    args: &ProbeArgs,
+) -> Result<Asked, CliError> {
+    let env = ua_core::system::env();
+    let launch = Launch::from_stored(&run.launch)?;
+    let classifier = launch.classifier_with(&args.policy)?;
+    let rules = Rules::of(&run.spec).map_err(CliError::usage)?;
+    let attempts =
+        store.attempts(&call.call_id).await.map_err(|e| CliError::store("read the attempts of the call", &e))?;
+    let folder =
+        tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to ask from: {e}")))?;
+    let servers = compose::servers_of(home, run, &launch)?;
+    let transport = compose::transport(servers, &folder.path().join("locks"), RunId::new(&env), None, &env)?;
+    let asked = async {
+        let specs = transport.list().await.map_err(|e| CliError::new(WAITING, chain(&e)))?;
+        let now = specs.iter().find(|spec| spec.name == call.name).map(|spec| classifier.classify(spec, None));
+        let catalog = Catalog::new(specs, &classifier, &rules).map_err(|e| CliError::usage(chain(&e)))?;
+        // What was decided with the call comes first; a policy that was written since may at least ask.
+        let probe = call.policy.probe.clone().or_else(|| now.and_then(|policy| policy.probe));
+        let enquiry: Enquiry = catalog.enquiry(&classifier, call, &attempts, probe.as_ref()).map_err(|why| {
+            CliError::usage(format!("nothing can be asked about call {}: {why}", call.call_id)).hint(format!(
+                "look for yourself, then `ua calls resolve {}`; docs/guide/policies.md says how to declare a probe",
+                call.call_id
+            ))
+        })?;
+        let at = env.now();
+        let outcome = transport.ask(&enquiry).await;
+        Ok(enquiry.judge(&outcome, at))
+    };
+    let asked = asked.await;
+    transport.shutdown().await;
+    asked
+}
+
+fn word(asked: &Asked) -> &'static str {
+    match asked.finding {
+        Finding::Found { .. } => "found",
+        Finding::Absent => "absent",
+        Finding::Unclear { .. } => "unclear",
+    }
+}
+
+/// The answer that a finding amounts to.
+fn choice(asked: &Asked) -> Option<Choice> {
+    match asked.finding {
+        Finding::Found { .. } => Some(Choice::Happened),
+        Finding::Absent if asked.proves_absence() => Some(Choice::Execute),
+        Finding::Absent | Finding::Unclear { .. } => None,
+    }
+}
+
+/// The question that waits for this answer. It was raised after the call's server was fenced, so *absent* may answer it too.
+async fn open_question(store: &impl RunStore, call: &CallRecord) -> Result<Option<QuestionRecord>, CliError> {
+    let open = store.open_questions(Some(&call.run_id)).await.map_err(|e| CliError::store("read the questions", &e))?;
+    Ok(open.into_iter().find(|question| {
+        question.call_id.as_ref() == Some(&call.call_id)
+            && question.kind == QuestionKind::UnknownOutcome
+            && question.status == QuestionStatus::Open
+    }))
+}
+
+async fn answer(
+    store: &impl RunStore,
+    question: &QuestionRecord,
+    asked: &Asked,
+    choice: Choice,
+) -> Result<(), CliError> {
+    let proof = match &asked.finding {
+        Finding::Found { id, .. } => id.clone(),
+        Finding::Absent | Finding::Unclear { .. } => None,
+    };
+    let answer = NewAnswer {
+        question_id: question.question_id.clone(),
+        choice,
+        proof,
+        text: Some(finding_text(asked)),
+        by: format!("the probe `{}`", asked.tool),
+        at: ua_core::system::env().now(),
+    };
+    store.insert_answer(answer).await.map(drop).map_err(|e| CliError::store("store the answer", &e))
+}
+
+fn next(
+    call: &CallRecord,
+    asked: &Asked,
+    question: Option<&QuestionRecord>,
+    applied: Option<Choice>,
+    apply: bool,
+) -> String {
+    let run = &call.run_id;
+    match (applied, question, choice(asked)) {
+        (Some(_), _, _) => format!("answered; go on with `ua resume {run}`"),
+        (None, None, _) => format!("nothing was changed; `ua resume {run}` asks by itself and acts on it"),
+        (None, Some(_), Some(_)) => {
+            format!("nothing was changed; `--apply` makes it the answer, `ua resume {run}` asks again by itself")
+        }
+        (None, Some(_), None) if apply => {
+            format!("nothing was changed, because this proves nothing yet; `ua resume {run}` asks again by itself")
+        }
+        (None, Some(_), None) => {
+            format!("nothing was changed; `ua calls resolve {}` answers by hand", call.call_id)
+        }
+    }
+}

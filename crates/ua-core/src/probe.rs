@@ -1,0 +1,329 @@
+//! What a policy says about asking afterwards: which read-only tool, with which arguments, and what its answers prove.
+//!
+//! Durable Jobs v1 spec §8.3 (reconcile a stale RUNNING call with the provider). A probe proves that a call happened only by a
+//! value that no other call can have left behind, and that it did not happen only by an answer that is complete and was
+//! given late enough. Invariants: a template never expands to nothing (a missing argument is an error, not an empty text); a
+//! match on ordinary fields is not expressible.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::env::Timestamp;
+
+/// How much earlier than the first attempt `{since}` lies, for clocks that disagree.
+const CLOCK_SLACK: Duration = Duration::from_mins(5);
+
+/// A declared probe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbePolicy {
+    /// The tool to ask: a bare name for one of the same server, else the qualified one. It has to be read-only.
+    pub tool: String,
+    /// Its arguments; texts in them are templates.
+    pub arguments: Value,
+    /// What proves that the call happened.
+    pub found: FoundRule,
+    /// What proves that it did not; without it, nothing does, and what is not found is unclear.
+    pub absent: Option<AbsentRule>,
+    /// Arguments of the call that name one thing on the other side and that no other call may carry (an event id that the
+    /// client chooses, an external id).
+    pub unique_arguments: Vec<String>,
+    /// How long after the horizon what happened may still be invisible to the probe.
+    pub settle: Duration,
+}
+
+/// Which part of the answer proves that the call happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundRule {
+    /// Where the items are: names joined by dots, empty for the whole answer. A list is taken item by item.
+    pub items: String,
+    /// The field of an item to look at, as a path; empty for the item itself.
+    pub field: String,
+    /// A template of what it has to be.
+    pub value: String,
+    /// Whether it is enough that the field contains the value.
+    pub contains: bool,
+    /// The field that holds the other side's name for the item.
+    pub id: Option<String>,
+}
+
+/// Which answer proves that the call did not happen. Any one of `error` and `text` is enough; otherwise the items must be there,
+/// none may match, and the conditions on completeness must all hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbsentRule {
+    /// A regular expression over an error that the tool reports: there is no such thing.
+    pub error: Option<String>,
+    /// A regular expression over an answer that is no JSON.
+    pub text: Option<String>,
+    /// The list is complete when it has fewer items than this.
+    pub items_below: Option<usize>,
+    /// The list is complete when this field of the answer has this value.
+    pub complete: Option<FieldIs>,
+}
+
+/// A field of an answer and the value it has to have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldIs {
+    /// The field, as a path.
+    pub field: String,
+    /// The value.
+    pub equals: Value,
+}
+
+/// How the key is put into an argument that people or programs on the other side can read, for tools that take no key.
+///
+/// The model's own arguments are stored without it; it is added to each attempt just before it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    /// The top-level argument.
+    pub argument: String,
+    /// How.
+    pub form: MarkerForm,
+}
+
+/// The two ways to leave a mark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkerForm {
+    /// Put at the end of a text; the argument may be missing.
+    Append(String),
+    /// The whole value of an argument that the model left empty.
+    Set(Value),
+}
+
+impl Marker {
+    /// Puts the mark in. False when there is no room for it: the argument is no text, or is taken.
+    pub fn apply(&self, arguments: &mut Map<String, Value>, key: &str) -> bool {
+        let marks = Values { key: Some(key), arguments: &Map::new(), first_sent_at: None };
+        let present = arguments.get(&self.argument).filter(|value| !value.is_null());
+        let marked = match (&self.form, present) {
+            (MarkerForm::Append(template), None) => marks.text(template).map(Value::String),
+            (MarkerForm::Append(template), Some(Value::String(text))) => {
+                marks.text(template).map(|mark| Value::String(format!("{text}{mark}")))
+            }
+            (MarkerForm::Set(template), None) => marks.value(template),
+            (MarkerForm::Append(_) | MarkerForm::Set(_), Some(_)) => return false,
+        };
+        match marked {
+            Ok(marked) => {
+                arguments.insert(self.argument.clone(), marked);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Why a template has no value for a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// `{…}` with a name that means nothing, or a brace without its partner.
+    #[error("read the template {template:?}: {why}")]
+    Malformed {
+        /// The template.
+        template: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The call does not have what the template names.
+    #[error("fill in the template {template:?}: the call has no {what}")]
+    Missing {
+        /// The template.
+        template: String,
+        /// What it lacks.
+        what: String,
+    },
+}
+
+/// A piece of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Key,
+    Since,
+    SinceUnix,
+    Argument { name: String, default: Option<String> },
+}
+
+/// Checks a template without filling it in. Returns the names of the arguments it uses, and whether it uses the key.
+pub fn template_uses(template: &str) -> Result<(Vec<String>, bool), TemplateError> {
+    let pieces = pieces(template)?;
+    let arguments = pieces.iter().filter_map(|piece| match piece {
+        Piece::Argument { name, .. } => Some(name.clone()),
+        Piece::Text(_) | Piece::Key | Piece::Since | Piece::SinceUnix => None,
+    });
+    Ok((arguments.collect(), pieces.contains(&Piece::Key)))
+}
+
+fn pieces(template: &str) -> Result<Vec<Piece>, TemplateError> {
+    let malformed = |why: &str| TemplateError::Malformed { template: template.to_owned(), why: why.to_owned() };
+    let mut pieces = Vec::new();
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some(next) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("{{").or_else(|| rest.strip_prefix("}}")) {
+            text.push(next);
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('{') {
+            let (name, after) = after.split_once('}').ok_or_else(|| malformed("a `{` has no `}`"))?;
+            if !text.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut text)));
+            }
+            pieces.push(placeholder(name).ok_or_else(|| {
+                malformed("write {key}, {since}, {since_unix}, {arg.NAME} or {arg.NAME|DEFAULT}; a brace is {{ or }}")
+            })?);
+            rest = after;
+        } else if next == '}' {
+            return Err(malformed("a `}` has no `{`"));
+        } else {
+            text.push(next);
+            rest = &rest[next.len_utf8()..];
+        }
+    }
+    if !text.is_empty() {
+        pieces.push(Piece::Text(text));
+    }
+    Ok(pieces)
+}
+
+fn placeholder(name: &str) -> Option<Piece> {
+    match name {
+        "key" => Some(Piece::Key),
+        "since" => Some(Piece::Since),
+        "since_unix" => Some(Piece::SinceUnix),
+        other => {
+            let argument = other.strip_prefix("arg.")?;
+            let (name, default) = match argument.split_once('|') {
+                Some((name, default)) => (name, Some(default.to_owned())),
+                None => (argument, None),
+            };
+            (!name.is_empty()).then(|| Piece::Argument { name: name.to_owned(), default })
+        }
+    }
+}
+
+/// What templates are filled in with: one call, as it was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Values<'a> {
+    /// The call's key; `None` when it never reached the other side.
+    pub key: Option<&'a str>,
+    /// The call's arguments.
+    pub arguments: &'a Map<String, Value>,
+    /// When the first attempt was sent.
+    pub first_sent_at: Option<Timestamp>,
+}
+
+impl Values<'_> {
+    /// Fills in a text.
+    pub fn text(&self, template: &str) -> Result<String, TemplateError> {
+        let parts = pieces(template)?.into_iter().map(|piece| {
+            Ok(match self.piece(template, &piece)? {
+                Value::String(text) => text,
+                other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                    other.to_string()
+                }
+            })
+        });
+        parts.collect()
+    }
+
+    /// Fills in every text of a value. A text that is one placeholder becomes the argument's value as it is.
+    pub fn value(&self, template: &Value) -> Result<Value, TemplateError> {
+        Ok(match template {
+            Value::String(text) => match pieces(text)?.as_slice() {
+                [one @ Piece::Argument { .. }] => self.piece(text, one)?,
+                _ => Value::String(self.text(text)?),
+            },
+            Value::Array(items) => Value::Array(items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?),
+            Value::Object(fields) => {
+                let filled = fields.iter().map(|(name, value)| Ok((name.clone(), self.value(value)?)));
+                Value::Object(filled.collect::<Result<_, TemplateError>>()?)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => template.clone(),
+        })
+    }
+
+    fn piece(&self, template: &str, piece: &Piece) -> Result<Value, TemplateError> {
+        let missing = |what: String| TemplateError::Missing { template: template.to_owned(), what };
+        let since = || self.first_sent_at.map(|at| at.minus(CLOCK_SLACK)).ok_or_else(|| missing("attempt".to_owned()));
+        Ok(match piece {
+            Piece::Text(text) => Value::String(text.clone()),
+            Piece::Key => {
+                Value::String(self.key.ok_or_else(|| missing("key that the tool was given".to_owned()))?.to_owned())
+            }
+            Piece::Since => Value::String(since()?.to_string()),
+            Piece::SinceUnix => Value::String(since()?.as_millis().div_euclid(1000).to_string()),
+            Piece::Argument { name, default } => {
+                let given = self.arguments.get(name).filter(|value| !is_empty(value)).cloned();
+                let value = given.or_else(|| default.clone().map(Value::String));
+                value.ok_or_else(|| missing(format!("argument `{name}`")))?
+            }
+        })
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn filled(template: &Value) -> Result<Value, TemplateError> {
+        let arguments = json!({"owner": "ada", "limit": 5, "labels": ["a"], "empty": ""});
+        let Value::Object(arguments) = arguments else { unreachable!("it is an object") };
+        let first_sent_at = Timestamp::parse("2026-01-02T03:04:05Z");
+        Values { key: Some("k1"), arguments: &arguments, first_sent_at }.value(template)
+    }
+
+    #[test]
+    fn templates_take_the_key_the_arguments_and_the_time() {
+        let template = json!({
+            "query": "repo:{arg.owner} {key}", "limit": "{arg.limit}", "labels": "{arg.labels}", "calendar": "{arg.calendar|primary}",
+            "since": "{since}", "oldest": "{since_unix}", "literal": "{{x}}", "page": 1,
+        });
+        let expected = json!({
+            "query": "repo:ada k1", "limit": 5, "labels": ["a"], "calendar": "primary", "since": "2026-01-02T02:59:05.000Z",
+            "oldest": "1767322745", "literal": "{x}", "page": 1,
+        });
+        assert_eq!(filled(&template), Ok(expected));
+    }
+
+    #[test]
+    fn a_template_never_expands_to_nothing() {
+        for template in ["{arg.gone}", "x{arg.gone}", "{arg.empty}"] {
+            assert!(matches!(filled(&json!(template)), Err(TemplateError::Missing { .. })), "{template}");
+        }
+        for template in ["{", "}", "{owner}", "{arg.}", "{key"] {
+            assert!(matches!(filled(&json!(template)), Err(TemplateError::Malformed { .. })), "{template}");
+        }
+        let none = Map::new();
+        let without = Values { key: None, arguments: &none, first_sent_at: None };
+        assert!(without.text("{key}").is_err() && without.text("{since}").is_err());
+    }
+
+    #[test]
+    fn a_mark_is_put_where_there_is_room() {
+        let marked = |form: MarkerForm, arguments: Value| {
+            let Value::Object(mut arguments) = arguments else { unreachable!("it is an object") };
+            let marker = Marker { argument: "body".to_owned(), form };
+            let there_was_room = marker.apply(&mut arguments, "k1");
+            there_was_room.then_some(Value::Object(arguments))
+        };
+        let append = || MarkerForm::Append("\n\nref {key}".to_owned());
+        let set = || MarkerForm::Set(json!({"key": "{key}"}));
+        assert_eq!(marked(append(), json!({"body": "Hi"})), Some(json!({"body": "Hi\n\nref k1"})));
+        assert_eq!(marked(append(), json!({})), Some(json!({"body": "\n\nref k1"})));
+        assert_eq!(marked(append(), json!({"body": 7})), None);
+        assert_eq!(marked(set(), json!({"body": null})), Some(json!({"body": {"key": "k1"}})));
+        assert_eq!(marked(set(), json!({"body": {}})), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! Calls in doubt: asking the declared probe, waiting until an answer counts, and the limit of that patience.
+//!
+//! Durable Jobs v1 spec §8.3. The order is the same for a resume and for a live run: fence → a person's answer, if there is one →
+//! probe → wait for horizon and settle time, once, if the call is not there → probe again → run again, or hold. A wait longer than
+//! [`LONGEST_WAIT`] is not waited for: the call is held, the process ends, and any later resume asks the probe again. Asking
+//! changes nothing, so a crash anywhere in here costs only the asking.
+
+use std::time::Duration;
+
+use ua_classify::Classifier;
+use ua_core::{CallPolicy, ClassSource, OnUnknown, Outcome, ProbePolicy, SideEffectClass, ToolName};
+use ua_ledger::{Admission, Asked, Enquiry, Facts, Recovery, UnknownCall};
+use ua_store::{AttemptRecord, CallRecord};
+
+use crate::catalog::{Catalog, Entry};
+use crate::error::GatewayError;
+use crate::gateway::{Notice, ToolGateway, backoff};
+use crate::stop::StopSignal;
+
+/// The longest a process waits before it decides about a call in doubt.
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
+
+/// How often a probe is asked that could not be reached.
+const MAX_ASKS: u32 = 3;
+
+impl Catalog {
+    /// What there is to ask about a call by its declared probe, or by `probe` where one is given; else why nothing can be asked,
+    /// as a sentence.
+    pub fn enquiry(
+        &self,
+        classifier: &Classifier,
+        call: &CallRecord,
+        attempts: &[AttemptRecord],
+        probe: Option<&ProbePolicy>,
+    ) -> Result<Enquiry, String> {
+        let probe = probe.or(call.policy.probe.as_ref()).ok_or("no policy says how to ask whether it happened")?;
+        let entry = self.probe_tool(&call.name, probe)?;
+        let its_policy = classifier.classify(&entry.spec, Some(&probe.arguments));
+        Enquiry::about(call, attempts, probe, &entry.spec, &its_policy).map_err(|error| format!("cannot {error}"))
+    }
+
+    /// The tool that a probe names: one of the same server by its bare name, else any by its qualified one.
+    fn probe_tool(&self, asked_about: &ToolName, probe: &ProbePolicy) -> Result<&Entry, String> {
+        let sibling = ToolName::qualified(asked_about.namespace, &asked_about.server, &probe.tool);
+        let entry = self.get(&sibling.raw).or_else(|| self.get(&probe.tool));
+        let entry = entry.ok_or_else(|| format!("no server offers the probe's tool `{}`", probe.tool))?;
+        match &entry.denied {
+            Some(_) => Err(format!("the job forbids the probe's tool `{}`", probe.tool)),
+            None => Ok(entry),
+        }
+    }
+
+    /// A probe of the user's own policy has to name a tool that is there and only looks. One of the built-in policy that does not
+    /// fit these servers is passed over, and its calls are held.
+    pub(crate) fn check_probes(&self, classifier: &Classifier) -> Result<(), GatewayError> {
+        for entry in self.entries().filter(|entry| entry.denied.is_none()) {
+            let policy = classifier.classify(&entry.spec, None);
+            let Some(probe) = policy.probe.as_ref().filter(|_| policy.on_unknown == OnUnknown::Probe) else { continue };
+            let Err(why) = self.check_probe(classifier, &entry.spec.name, probe) else { continue };
+            if policy.class_source == ClassSource::UserPolicy {
+                return Err(GatewayError::Configuration {
+                    tool: entry.spec.name.raw.clone(),
+                    why: format!("the policy `{}` wants to ask a probe, but {why}", policy.rule_id),
+                });
+            }
+            tracing::info!(tool = entry.spec.name.raw, why, "its probe cannot be asked; lost calls are held");
+        }
+        Ok(())
+    }
+
+    fn check_probe(&self, classifier: &Classifier, tool: &ToolName, probe: &ProbePolicy) -> Result<(), String> {
+        let entry = self.probe_tool(tool, probe)?;
+        let CallPolicy { class, .. } = classifier.classify(&entry.spec, Some(&probe.arguments));
+        if class == SideEffectClass::ReadOnly {
+            return Ok(());
+        }
+        Err(format!(
+            "`{}` is classified as {class}; if it only looks, give it a rule with side_effect_class = \"read_only\"",
+            probe.tool
+        ))
+    }
+}
+
+impl ToolGateway {
+    /// Decides about a call whose server is fenced. `Unknown` comes back when a stop was asked for first.
+    pub(crate) async fn recover(
+        &self,
+        unknown: UnknownCall,
+        facts: &Facts,
+        stop: &StopSignal,
+    ) -> Result<Admission, GatewayError> {
+        loop {
+            let mut next = self.ledger.recover(&unknown, facts).await?;
+            if matches!(next, Recovery::Ask) {
+                let Some(asked) = self.ask(unknown.call(), stop).await? else { return Ok(Admission::Unknown(unknown)) };
+                self.tell(Notice::Probed { call: Box::new(unknown.call().clone()), asked: Box::new(asked.clone()) });
+                next = self.ledger.conclude(&unknown, facts, asked).await?;
+            }
+            match next {
+                Recovery::Decided(admission) => return Ok(*admission),
+                Recovery::Ask => {} // asked above
+                Recovery::NotBefore { until, question } => {
+                    let wait = until.since(self.ledger.env().now());
+                    if wait > LONGEST_WAIT {
+                        if let Some(question) = question {
+                            return Ok(Admission::Held(*question));
+                        }
+                        let because = format!(
+                            "it cannot be told before {until}, when the other side can neither begin it any more nor hide it; resume \
+                             then, and it is looked up again"
+                        );
+                        return Ok(self.ledger.hold(&unknown, &because).await?);
+                    }
+                    self.tell(Notice::Waiting { call: Box::new(unknown.call().clone()), wait });
+                    tokio::select! {
+                        () = self.ledger.env().clock.sleep(wait) => {}
+                        () = stop.stopping() => return Ok(Admission::Unknown(unknown)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks the declared probe about a call; `None` when a stop was asked for first.
+    async fn ask(&self, call: &CallRecord, stop: &StopSignal) -> Result<Option<Asked>, GatewayError> {
+        let env = self.ledger.env();
+        let attempts = self.ledger.attempts(&call.call_id).await?;
+        let enquiry = match self.catalog.enquiry(&self.classifier, call, &attempts, None) {
+            Ok(enquiry) => enquiry,
+            Err(why) => return Ok(Some(Asked::not_at_all(why, env.now()))),
+        };
+        for ask in 1.. {
+            let at = env.now(); // before it is asked: what happens meanwhile need not be in the answer
+            let outcome = tokio::select! {
+                outcome = self.transport.ask(&enquiry) => outcome,
+                () = stop.stopping() => return Ok(None),
+            };
+            if matches!(outcome, Outcome::Raw(_)) || ask == MAX_ASKS {
+                return Ok(Some(enquiry.judge(&outcome, at)));
+            }
+            tokio::select! {
+                () = env.clock.sleep(backoff(ask, env.entropy.next_u64())) => {}
+                () = stop.stopping() => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,194 @@
+//! Calls in doubt that the other side can be asked about: the shipped recipes against services that behave as they document, and
+//! `ua calls probe`.
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+use ua_testkit::Provider;
+
+use super::env;
+
+/// A world with the tool server of a service.
+fn with_service(provider: Provider) -> TestEnv {
+    let env = env();
+    let entry = json!({
+        "command": env!("CARGO_BIN_EXE_ua-e2e-provider"), "args": [provider.name(), env.arg("service.log")],
+    });
+    env.mcp_config("work/.mcp.json", &json!({ provider.name(): entry }));
+    env
+}
+
+/// What the service made, one JSON object each.
+fn made(env: &TestEnv) -> Vec<Value> {
+    let text = std::fs::read_to_string(env.path("service.log")).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// A job with one call, killed at `point`.
+fn killed(env: &TestEnv, point: &str, provider: Provider, tool: &str, input: &Value) {
+    let name = format!("mcp__{}__{tool}", provider.name());
+    let turns = json!([{"tools": [{"name": name, "input": input}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_killed_at(&format!("{point}:{tool}"), &["job", &job, "--run-id", "r"]);
+    assert_eq!(env.calls(), [format!("{tool} running")]);
+}
+
+/// One call of each recipe that promises something, and what resume does with it when its answer is lost.
+fn recipes() -> Vec<(Provider, &'static str, Value, &'static str)> {
+    let repository = json!({"owner": "ada", "repo": "engine"});
+    let with = |fields: Value| {
+        let mut all = repository.clone();
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            all[name] = value.clone();
+        }
+        all
+    };
+    let event = json!({"calendarId": "primary", "summary": "Review", "start": "2026-12-01T10:00:00", "end": "2026-12-01T11:00:00"});
+    vec![
+        (Provider::GitHub, "create_issue", with(json!({"title": "Fix it", "body": "It is broken."})), "reconciled"),
+        (
+            Provider::GitHub,
+            "create_pull_request",
+            with(json!({"title": "Mend it", "head": "mend", "base": "main", "body": "Mended."})),
+            "reconciled",
+        ),
+        (Provider::GitHub, "add_issue_comment", with(json!({"issue_number": 7, "body": "Me too."})), "reconciled"),
+        (Provider::Stripe, "create_refund", json!({"charge": "ch_1", "amount": 500}), "redone"),
+        (Provider::GoogleCalendar, "create-event", event, "reconciled"),
+        (Provider::Slack, "chat_postMessage", json!({"channel": "C1", "text": "Hello"}), "reconciled"),
+        (Provider::S3, "put_object", json!({"Bucket": "b", "Key": "k.txt", "Body": "text"}), "reconciled"),
+    ]
+}
+
+#[test]
+fn a_recipe_completes_a_lost_call_exactly_once() {
+    for (provider, tool, input, replay) in recipes() {
+        let env = with_service(provider);
+        killed(&env, "after:tool.invoke", provider, tool, &input);
+        assert_eq!(made(&env).len(), 1, "{tool}");
+        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        assert_eq!(made(&env).len(), 1, "{tool}");
+        assert_eq!(env.rows("SELECT status, replay_status FROM tool_calls"), [format!("succeeded {replay}")], "{tool}");
+        let evidence = if replay == "reconciled" { "reconciled" } else { "reported" };
+        assert_eq!(env.rows("SELECT evidence FROM tool_receipts"), [evidence], "{tool}");
+    }
+}
+
+#[test]
+fn where_the_provider_gives_nothing_a_person_is_asked() {
+    let customer = json!({"name": "Ada", "email": "ada@example.test"});
+    let mail = json!({"recipient_email": "ada@example.test", "subject": "Hi", "body": "Hello"});
+    let cases = [
+        (Provider::Gmail, "GMAIL_SEND_EMAIL", mail),
+        // This tool of the same server takes no key.
+        (Provider::Stripe, "create_customer", customer),
+        // The model took the place of the mark, so nothing unique went out.
+        (
+            Provider::Slack,
+            "chat_postMessage",
+            json!({"channel": "C1", "text": "Hi", "metadata": {"event_type": "x", "event_payload": {}}}),
+        ),
+    ];
+    for (provider, tool, input) in cases {
+        let env = with_service(provider);
+        killed(&env, "after:tool.invoke", provider, tool, &input);
+        env.run(&["resume", "r"]).code(75).shows(&["waiting for a person", tool]);
+        assert_eq!((made(&env).len(), env.calls()), (1, vec![format!("{tool} unknown")]));
+    }
+}
+
+#[test]
+fn another_object_at_the_place_is_no_proof() {
+    let env = with_service(Provider::S3);
+    let input = json!({"Bucket": "b", "Key": "k.txt", "Body": "text"});
+    killed(&env, "before:tool.invoke", Provider::S3, "put_object", &input);
+    let other = json!({"tool": "put_object", "at": 0, "arguments": {"Bucket": "b", "Key": "k.txt", "Body": "theirs", "Metadata": {}}});
+    env.write("service.log", format!("{other}\n"));
+    env.run(&["resume", "r"]).code(75).shows(&["something else is there"]);
+    assert_eq!(made(&env).len(), 1);
+}
+
+fn call_id(env: &TestEnv) -> String {
+    env.value("SELECT tool_call_id FROM tool_calls")
+}
+
+#[test]
+fn a_probe_by_hand_says_what_it_found_and_changes_nothing() {
+    let env = with_service(Provider::Slack);
+    killed(&env, "after:tool.invoke", Provider::Slack, "chat_postMessage", &json!({"channel": "C1", "text": "Hello"}));
+    let call = call_id(&env);
+    env.run(&["calls", "probe", &call])
+        .code(0)
+        .shows(&["found", "conversations_history", "0.0"])
+        .says(&["ua resume r"]);
+    // Nobody was asked yet, so there is nothing to answer.
+    env.run(&["calls", "probe", &call, "--apply"]).code(0).says(&["nothing was changed"]);
+    assert_eq!(env.calls(), ["chat_postMessage running"]);
+    let said = env.run(&["calls", "probe", &call, "--json"]).code(0).json();
+    assert_eq!((&said["finding"], &said["counts"], &said["applied"]), (&json!("found"), &json!(true), &Value::Null));
+    assert_eq!(made(&env).len(), 1);
+}
+
+#[test]
+fn a_probe_by_hand_answers_the_question_when_it_is_told_to() {
+    let env = with_service(Provider::Slack);
+    // A patient policy: what is not there yet may still come for two hours, so the run asks a person instead of waiting.
+    let policy = env.write(
+        "work/slow.toml",
+        "[[rule]]\nid = \"slow\"\nserver = \"slack\"\nname = \"chat_postMessage\"\nhorizon = \"2h\"\n",
+    );
+    let turns = json!([
+        {"tools": [{"name": "mcp__slack__chat_postMessage", "input": {"channel": "C1", "text": "Hello"}}]}, {"text": "Done."},
+    ]);
+    let job = env.job(&json!({"tools": {"builtin": false}, "policies": ["slow.toml"]}), &turns);
+    assert!(policy.ends_with("slow.toml"));
+    env.run_killed_at("before:tool.invoke:chat_postMessage", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75).shows(&["waiting for a person", "cannot be told before"]);
+    let call = call_id(&env);
+    let probe = ["calls", "probe", &call, "--apply"];
+    env.run(&probe).code(0).shows(&["absent", "counts from"]).says(&["proves nothing yet"]);
+    assert_eq!(env.value("SELECT status FROM questions"), "open");
+
+    // Now it comes after all.
+    let key = env.value("SELECT idempotency_key FROM tool_calls");
+    let metadata = json!({"event_type": "ua_call", "event_payload": {"key": key}});
+    let late = json!({"tool": "chat_postMessage", "at": 32_503_680_000_000_i64,
+        "arguments": {"channel": "C1", "text": "Hello", "metadata": metadata}});
+    env.write("service.log", format!("{late}\n"));
+    env.run(&["calls", "probe", &call]).code(0).shows(&["found"]).says(&["--apply"]);
+    assert_eq!(env.value("SELECT status FROM questions"), "open");
+    env.run(&probe).code(0).says(&["answered", "ua resume r"]);
+    assert_eq!(env.value("SELECT status FROM questions"), "answered");
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!((made(&env).len(), env.calls()), (1, vec!["chat_postMessage succeeded".to_owned()]));
+}
+
+#[test]
+fn a_call_that_nothing_can_be_asked_about_says_so() {
+    let env = with_service(Provider::Gmail);
+    let mail = json!({"recipient_email": "ada@example.test", "subject": "Hi", "body": "Hello"});
+    killed(&env, "after:tool.invoke", Provider::Gmail, "GMAIL_SEND_EMAIL", &mail);
+    let call = call_id(&env);
+    env.run(&["calls", "probe", &call]).refused(2, &["no policy says how to ask", "ua calls resolve"]);
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["calls", "resolve", &call, "--happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    env.run(&["calls", "probe", &call]).refused(2, &["succeeded", "nothing to ask"]);
+}
+
+#[test]
+fn a_users_probe_that_is_not_there_or_changes_something_fails_the_start() {
+    let env = with_service(Provider::Gmail);
+    for (tool, why) in [("find_mail", "no server offers"), ("GMAIL_SEND_EMAIL", "classified as external")] {
+        env.write(
+            "work/mail.toml",
+            format!(
+                "[[rule]]\nid = \"mail\"\nserver = \"gmail\"\nname = \"GMAIL_SEND_EMAIL\"\nside_effect_class = \"external\"\n\
+                 key_channel = \"meta\"\n[rule.probe]\ntool = \"{tool}\"\nfound = {{ field = \"id\", equals = \"{{key}}\" }}\n\
+                 settle = \"1s\"\n"
+            ),
+        );
+        let fields = json!({"tools": {"builtin": false}, "policies": ["mail.toml"]});
+        let job = env.named_job(tool, &fields, &json!([{"text": "Done."}]));
+        env.run(&["job", &job]).code(2).says(&["wants to ask a probe", why]);
+    }
+}
