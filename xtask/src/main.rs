@@ -1,10 +1,14 @@
-//! Project automation: `cargo xtask acceptance`, `cargo xtask arrows`.
+//! Project automation: `cargo xtask acceptance`, `crash-matrix`, `crash-loop`, `bench`, `arrows`.
 
 #![expect(clippy::disallowed_methods, reason = "a harness measures real time")]
 #![expect(clippy::print_stdout, reason = "a harness prints its report")]
 
 mod acceptance;
 mod arrows;
+mod bench;
+mod crash_loop;
+mod crash_matrix;
+mod random;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +29,13 @@ enum Task {
     Acceptance(acceptance::Options),
     /// Compares the dependencies between crates with the map in docs/architecture.md
     Arrows,
+    /// Kills a runner, or its tool server, at every boundary of a turn for every class of tools, and counts effects from outside
+    CrashMatrix(crash_matrix::Options),
+    /// Kills the real program and its tool servers at random moments of a long mixed job, and counts effects from outside
+    CrashLoop(crash_loop::Options),
+    /// Measures what a turn costs
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Serves the opaque tool server of the acceptance run (internal)
     #[command(hide = true)]
     OpaqueServer {
@@ -38,6 +49,9 @@ fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Acceptance(options) => acceptance::run(&options),
         Task::Arrows => arrows::run(),
+        Task::CrashMatrix(options) => crash_matrix::run(&options),
+        Task::CrashLoop(options) => crash_loop::run(&options),
+        Task::Bench(bench) => bench::run(&bench),
         Task::OpaqueServer { log } => ua_testkit::serve_opaque(&log).map_err(anyhow::Error::from),
     };
     match done {

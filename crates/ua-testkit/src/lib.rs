@@ -25,11 +25,11 @@ mod seams;
 mod servers;
 mod world;
 
-pub use broken::RunningAfterDispatch;
+pub use broken::{BrokenRule, KeyWithoutPosition, LostIsFailed, NoFence, RunningAfterDispatch};
 pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque};
-pub use program::{ua_program, workspace_root};
+pub use program::{example_program, ua_program, workspace_root};
 pub use seams::{Crossing, LedgerWrites, Plan, Seam};
 pub use servers::{
     HttpFault, MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SmtpFault, SmtpSink, SmtpSinkConfig, Webhook,
