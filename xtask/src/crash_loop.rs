@@ -112,19 +112,21 @@ fn wanted() -> BTreeMap<&'static str, usize> {
 /// Twenty calls in nine turns, each worded differently when the model is asked again.
 fn script() -> anyhow::Result<ua_llm::Script> {
     let ua = |tool: &str, input: Value| json!({"name": format!("mcp__ua__{tool}"), "input": input});
-    let write = |name: &str| ua("write_local_file", json!({"path": name, "content": format!("{name}, request {{{{request}}}}\n")}));
+    let write = |name: &str| {
+        ua("write_local_file", json!({"path": name, "content": format!("{name}, request {{{{request}}}}\n")}))
+    };
     let read = |name: &str| ua("read_local_file", json!({"path": name}));
     let list = || ua("list_directory", json!({"path": "."}));
-    let append = |n: u32| ua("append_to_file", json!({"path": "diary.txt", "content": format!("entry {n}, request {{{{request}}}}\n")}));
+    let append = |n: u32| {
+        ua("append_to_file", json!({"path": "diary.txt", "content": format!("entry {n}, request {{{{request}}}}\n")}))
+    };
     let upload = |name: &str| ua("upload", json!({"path": name}));
     let mail = |n: u32| {
-        let body = format!("Worded by request {{{{request}}}}, {{{{turn}}}}.");
+        let body = "Worded by request {{request}}, turn {{turn}}.";
         ua("send_email", json!({"to": ["team@example.test"], "subject": format!("Part {n}"), "body": body}))
     };
     let notify = |n: u32| ua("notify", json!({"message": format!("part {n} is out, says request {{{{request}}}}")}));
-    let comment = |n: u32| {
-        json!({"name": format!("mcp__forum__{OPAQUE_TOOL}"), "input": {"text": format!("comment {n}, request {{{{request}}}}")}})
-    };
+    let comment = |n: u32| json!({"name": format!("mcp__forum__{OPAQUE_TOOL}"), "input": {"text": format!("comment {n}, request {{{{request}}}}")}});
     let turn = |calls: Vec<Value>| json!({"text": "Request {{request}}.", "tools": calls});
     let script = json!({"name": "crash loop", "turns": [
         turn(vec![list(), list()]),
@@ -154,7 +156,7 @@ impl<'a> Job<'a> {
         let server = runtime.block_on(ModelServer::start(ModelServerConfig::new(script()?)))?;
         let opaque = json!({
             "command": std::env::current_exe()?,
-            "args": ["opaque-server", "--log", folder.path().join("comments.log")],
+            "args": ["opaque-server", "--answer-after", "80", "--log", folder.path().join("comments.log")],
         });
         fs::write(folder.path().join("mcp.json"), json!({"mcpServers": {"forum": opaque}}).to_string())?;
         fs::write(folder.path().join("job.json"), r#"{"objective": "Publish both parts, and tell everybody once."}"#)?;
@@ -181,37 +183,33 @@ impl<'a> Job<'a> {
     }
 
     /// Starts the job and resumes it until it has succeeded, with so many kills on the way.
-    fn finish(
-        &self,
-        mut chaos: Option<(&mut Random, u64)>,
-        span: Duration,
-        tally: &mut Tally,
-    ) -> anyhow::Result<()> {
+    fn finish(&self, mut chaos: Option<(&mut Random, u64)>, span: Duration, tally: &mut Tally) -> anyhow::Result<()> {
         for life in 0..MAX_LIVES {
             let plan = match &mut chaos {
-                Some((random, kills)) if *kills > 0 => {
-                    *kills -= 1;
-                    let victim = [Victim::Runner, Victim::ToolServer, Victim::Both];
-                    let chosen = victim[usize::try_from(random.below(3))?];
-                    Some((chosen, span.mul_f64(random.unit())))
-                }
-                Some(_) | None => None,
+                // A resumed job has less left to do; a moment after its end kills nothing.
+                Some((random, kills)) => moments(random, *kills, span / (1 + life))?,
+                None => Vec::new(),
             };
+            let killed_before = tally.runners + tally.servers;
             tally.resumes += u32::from(life > 0);
-            let status = self.live(plan, tally)?;
+            let (status, done) = self.live(&plan, tally)?;
+            if let Some((_, kills)) = &mut chaos {
+                *kills = kills.saturating_sub(done);
+            }
             match (status.code(), status.signal()) {
                 (Some(0), _) => return Ok(()),
                 (Some(75), _) => tally.questions += self.answer_truthfully()?,
                 (None, Some(9)) => {}
                 // A tool server that was killed while it started: nothing was sent.
-                (Some(_), _) if matches!(plan, Some((Victim::ToolServer | Victim::Both, _))) => {}
+                (Some(_), _) if tally.runners + tally.servers > killed_before => {}
                 (code, signal) => bail!("ended with {code:?}, signal {signal:?}"),
             }
         }
         bail!("not finished after {MAX_LIVES} lives")
     }
 
-    fn live(&self, plan: Option<(Victim, Duration)>, tally: &mut Tally) -> anyhow::Result<ExitStatus> {
+    /// One life, and how many of the planned kills it met.
+    fn live(&self, plan: &[(Victim, Duration)], tally: &mut Tally) -> anyhow::Result<(ExitStatus, u64)> {
         let (job, servers) = (self.folder.path().join("job.json"), self.folder.path().join("mcp.json"));
         let (job, servers) = (job.display().to_string(), servers.display().to_string());
         let first =
@@ -222,16 +220,18 @@ impl<'a> Job<'a> {
             if is_stored { self.command(&["job", "--resume", "--run-id", RUN])? } else { self.command(&first)? };
         let mut child = command.spawn().context("start ua")?;
         let started = Instant::now();
-        let mut plan = plan;
+        let (mut plan, mut done) = (plan.iter(), 0);
+        let mut next = plan.next();
         loop {
             if let Some(status) = child.try_wait()? {
-                return Ok(status);
+                return Ok((status, done));
             }
-            if let Some((victim, moment)) = plan
-                && started.elapsed() >= moment
+            if let Some((victim, moment)) = next
+                && started.elapsed() >= *moment
             {
-                plan = None;
-                kill(victim, &mut child, tally)?;
+                next = plan.next();
+                done += 1;
+                kill(*victim, &mut child, tally)?;
             }
             if started.elapsed() > PATIENCE {
                 child.kill()?;
@@ -262,13 +262,14 @@ impl<'a> Job<'a> {
 
     /// What happened, counted outside.
     fn counts(&self) -> anyhow::Result<BTreeMap<&'static str, usize>> {
-        let visible = |entry: &fs::DirEntry| entry.path().is_file() && !entry.file_name().to_string_lossy().starts_with('.');
+        let visible =
+            |entry: &fs::DirEntry| entry.path().is_file() && !entry.file_name().to_string_lossy().starts_with('.');
         let files = |path: PathBuf| fs::read_dir(path).map_or(0, |entries| entries.flatten().filter(visible).count());
         let comments = fs::read_to_string(self.folder.path().join("comments.log")).unwrap_or_default();
         let sessions = fs::read_dir(self.root())?.flatten().map(|entry| entry.path());
-        let workspace = sessions.into_iter().find(|path| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("session_"))
-        });
+        let workspace = sessions
+            .into_iter()
+            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("session_")));
         let workspace = workspace.context("the run has no workspace")?;
         let written = ["one.md", "two.md"].into_iter().filter(|name| workspace.join(name).is_file()).count();
         let diary = fs::read_to_string(workspace.join("diary.txt")).unwrap_or_default();
@@ -281,6 +282,17 @@ impl<'a> Job<'a> {
             ("write_local_file", written),
         ]))
     }
+}
+
+/// Who is killed when, within `span`, in order.
+fn moments(random: &mut Random, kills: u64, span: Duration) -> anyhow::Result<Vec<(Victim, Duration)>> {
+    let victims = [Victim::Runner, Victim::ToolServer, Victim::Both];
+    let mut moments = Vec::new();
+    for _ in 0..kills {
+        moments.push((victims[usize::try_from(random.below(3))?], span.mul_f64(random.unit())));
+    }
+    moments.sort_by_key(|(_, moment)| *moment);
+    Ok(moments)
 }
 
 fn kill(victim: Victim, child: &mut Child, tally: &mut Tally) -> anyhow::Result<()> {

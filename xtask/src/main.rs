@@ -42,6 +42,9 @@ enum Task {
         /// The file that gets a line per effect
         #[arg(long)]
         log: PathBuf,
+        /// Milliseconds between an effect and its answer
+        #[arg(long, default_value_t = 0)]
+        answer_after: u64,
     },
 }
 
@@ -52,7 +55,10 @@ fn main() -> ExitCode {
         Task::CrashMatrix(options) => crash_matrix::run(&options),
         Task::CrashLoop(options) => crash_loop::run(&options),
         Task::Bench(bench) => bench::run(&bench),
-        Task::OpaqueServer { log } => ua_testkit::serve_opaque(&log).map_err(anyhow::Error::from),
+        Task::OpaqueServer { log, answer_after } => {
+            let answer_after = std::time::Duration::from_millis(answer_after);
+            ua_testkit::serve_opaque_slowly(&log, answer_after).map_err(anyhow::Error::from)
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

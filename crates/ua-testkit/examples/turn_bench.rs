@@ -23,8 +23,7 @@ use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport as _, Wo
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_runner::owner_stamp;
 use ua_store::{
-    CheckpointKind, LedgerStore as _, NewCheckpoint, NewRun, NewStep, RequestReservation, RunLease, RunStore as _,
-    Store, TurnCommit, TurnDraft,
+    CheckpointKind, NewCheckpoint, NewRun, NewStep, RequestReservation, RunLease, Store, TurnCommit, TurnDraft,
 };
 use ua_store_sqlite::{Batches, SqliteConfig, SqliteStore};
 use ua_testkit::{Honours, World, foreign_tool, own_tool};
@@ -116,12 +115,8 @@ impl Bench {
         let run = store.submit_run(run).await?;
         let trace = Trace::new(&env);
         let (lease, run) = store.acquire_run(&run.run_id, &owner_stamp(trace.clone()), env.now()).await?;
-        let step = NewStep {
-            step_id: StepId::new(&env),
-            phase: "main".to_owned(),
-            created_at: env.now(),
-            fingerprint: None,
-        };
+        let step =
+            NewStep { step_id: StepId::new(&env), phase: "main".to_owned(), created_at: env.now(), fingerprint: None };
         let step_id = store.open_step(&lease, step).await?.step_id;
         let world = Arc::new(World::new([
             (foreign_tool("ext", "get_page"), Honours::Nothing),
@@ -166,7 +161,8 @@ impl Bench {
         let calls = store.calls(&lease.run_id, Some(turn)).await?;
         let (effects, reads): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.policy.class.has_effect());
         let stop = StopSignal::default();
-        let ids = |calls: Vec<ua_store::CallRecord>| calls.into_iter().map(|call| call.call_id).collect::<Vec<CallId>>();
+        let ids =
+            |calls: Vec<ua_store::CallRecord>| calls.into_iter().map(|call| call.call_id).collect::<Vec<CallId>>();
         store.run(&lease.run_id).await?;
         self.gateway.dispatch_group(&ids(reads), &stop).await?;
         if !effects.is_empty() {

@@ -117,10 +117,8 @@ impl LedgerWrites for KeyWithoutPosition {
         mut start: StartAttempt,
     ) -> Result<CallRecord, StoreError> {
         let call = inner.call(&start.call_id).await?;
-        start.key = KeyBuilder::new("broken")
-            .field("tool", &call.name.raw)
-            .field("args", &call.args_hash.to_hex())
-            .finish();
+        start.key =
+            KeyBuilder::new("broken").field("tool", &call.name.raw).field("args", &call.args_hash.to_hex()).finish();
         inner.start_attempt(lease, start).await
     }
 

@@ -109,7 +109,14 @@ impl KillPoint {
             Some((name, tool)) => (name, Some(tool.to_owned())),
             None => (rest, None),
         };
-        Some(Self { side, name: name.to_owned(), tool, nth, seen: AtomicU64::new(0), kill: Arc::new(kill_this_process) })
+        Some(Self {
+            side,
+            name: name.to_owned(),
+            tool,
+            nth,
+            seen: AtomicU64::new(0),
+            kill: Arc::new(kill_this_process),
+        })
     }
 
     /// Something else happens at the point, the death of a tool server for example, and this process goes on.
@@ -121,8 +128,8 @@ impl KillPoint {
 
     /// Whether this is the crossing, counting those that fit.
     fn is_here(&self, crossing: &Crossing) -> bool {
-        let fits = (self.name == "*" || crossing.name == self.name)
-            && (self.tool.is_none() || crossing.tool == self.tool);
+        let fits =
+            (self.name == "*" || crossing.name == self.name) && (self.tool.is_none() || crossing.tool == self.tool);
         fits && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.nth
     }
 }
@@ -190,7 +197,9 @@ mod tests {
     async fn a_point_of_any_name_counts_every_crossing_and_fires_once() {
         let fired = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&fired);
-        let point = KillPoint::parse("before:*#2").unwrap().instead(move || drop(counted.fetch_add(1, Ordering::SeqCst)));
+        let point = KillPoint::parse("before:*#2").unwrap().instead(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
         for (name, wanted) in [("store.open_step", 0), ("tool.invoke", 1), ("tool.invoke", 1)] {
             point.before(&Crossing { name, tool: None }).await;
             point.after(&Crossing { name, tool: None }).await;

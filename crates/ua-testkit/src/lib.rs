@@ -28,7 +28,7 @@ mod world;
 pub use broken::{BrokenRule, KeyWithoutPosition, LostIsFailed, NoFence, RunningAfterDispatch};
 pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
-pub use opaque_server::{OPAQUE_TOOL, serve_opaque};
+pub use opaque_server::{OPAQUE_TOOL, serve_opaque, serve_opaque_slowly};
 pub use program::{example_program, ua_program, workspace_root};
 pub use seams::{Crossing, LedgerWrites, Plan, Seam};
 pub use servers::{

@@ -78,7 +78,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             let kind = if has_effect { "one effect, one read" } else { "two reads" };
             println!(
                 "| {start}–{} | {kind} | {:.2} | {:.1} | {:.2} | {} |",
-                window.end - 1, row.millis, row.kib, row.syncs, row.checkpoints
+                window.end - 1,
+                row.millis,
+                row.kib,
+                row.syncs,
+                row.checkpoints
             );
             rows.push(row);
         }
@@ -99,7 +103,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The middle turn of a window, so that a busy machine does not decide; bytes and syncs on average.
+/// The time of a turn that a fifth of the window's turns beat, so that a busy machine does not decide; bytes and syncs on
+/// average.
 struct Row {
     millis: f64,
     kib: f64,
@@ -109,7 +114,7 @@ struct Row {
 
 impl Row {
     fn of(turns: &[&Turn], syncs: &[Sync], can_trace: bool) -> Self {
-        let count = turns.len().max(1) as f64;
+        let count = float(turns.len().max(1) as u64);
         let mut micros: Vec<u64> = turns.iter().map(|turn| turn.micros).collect();
         micros.sort_unstable();
         let is_within = |sync: &&Sync| turns.iter().any(|turn| (turn.from..=turn.to).contains(&sync.at));
@@ -117,17 +122,22 @@ impl Row {
         let checkpoints = seen.iter().filter(|sync| sync.is_checkpoint).count();
         let own = if can_trace {
             // A checkpoint syncs the log before it copies pages, and the database after.
-            seen.len().saturating_sub(2 * checkpoints) as f64
+            float(seen.len().saturating_sub(2 * checkpoints) as u64)
         } else {
-            turns.iter().map(|turn| turn.synced).sum::<u64>() as f64
+            float(turns.iter().map(|turn| turn.synced).sum())
         };
         Self {
-            millis: micros.get(micros.len() / 2).copied().unwrap_or(0) as f64 / 1_000.0,
-            kib: turns.iter().map(|turn| turn.bytes).sum::<u64>() as f64 / 1_024.0 / count,
+            millis: float(micros.get(micros.len() / 5).copied().unwrap_or(0)) / 1_000.0,
+            kib: float(turns.iter().map(|turn| turn.bytes).sum()) / 1_024.0 / count,
             syncs: own / count,
             checkpoints,
         }
     }
+}
+
+/// None of these numbers comes near four thousand million.
+fn float(number: u64) -> f64 {
+    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn take_turns(program: &Path, folder: &Path, options: &Options, trace: Option<&Path>) -> anyhow::Result<String> {

@@ -94,6 +94,9 @@ const LONGEST_WRITE: u64 = 900;
 pub(crate) fn boundaries(class: &Class, moments: u32, random: &mut Random) -> Vec<Boundary> {
     let mut all = Vec::new();
     for (step, crossing, is_subject, before, after) in CROSSINGS {
+        if class.always_asked > 0 && crossing == "store.commit_turn#2" {
+            continue; // its second turn waits for an answer, so the first life never commits it
+        }
         for (side, in_flight) in [("before", before), ("after", after)] {
             let tool = if is_subject { format!(":{}", class.tool) } else { String::new() };
             all.push(Boundary { step, death: Death::Crossing(format!("{side}:{crossing}{tool}")), in_flight });

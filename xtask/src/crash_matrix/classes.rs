@@ -207,7 +207,8 @@ impl Class {
                 self.server, self.tool, self.rule
             )
         };
-        let tail = format!("[[rule]]\nid = \"tail\"\nserver = \"ext\"\nname = \"{TAIL}\"\n{KEYED}key_channel = \"meta\"\n");
+        let tail =
+            format!("[[rule]]\nid = \"tail\"\nserver = \"ext\"\nname = \"{TAIL}\"\n{KEYED}key_channel = \"meta\"\n");
         let look = "[[rule]]\nid = \"look\"\nserver = \"ext\"\nname = \"look\"\nside_effect_class = \"read_only\"\n";
         json!({
             "subject": self.tool,

@@ -58,6 +58,15 @@ impl Options {
             (None, false, false) => 2,
         }
     }
+
+    /// How many cells crash again after this boundary.
+    fn second_crashes(&self, random: &mut Random) -> u64 {
+        match (&self.broken_rule, self.full) {
+            (Some(_), _) => 0,
+            (None, true) => 5,
+            (None, false) => random.below(2),
+        }
+    }
 }
 
 /// One cell and what became of it.
@@ -82,7 +91,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let clean = clean_runs(&program, folder.path())?;
     let (cells, note) = cells(options, &program, folder.path())?;
     ensure!(!cells.is_empty(), "no cell fits");
-    let judged = all(cells, &program, folder.path(), options.broken_rule.as_deref(), &clean)?;
+    let judged = all(&cells, &program, folder.path(), options.broken_rule.as_deref(), &clean)?;
     report::report(&judged, options, &note, started.elapsed())
 }
 
@@ -123,7 +132,7 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
             }
             let mut add = |protection| cells.push(Cell { class, boundary: Some(boundary.clone()), protection });
             add(Protection::Resume);
-            for _ in 0..if options.full { 5 } else { u32::from(options.broken_rule.is_none()) } {
+            for _ in 0..options.second_crashes(&mut random) {
                 let side = if random.below(2) == 0 { "before" } else { "after" };
                 add(Protection::CrashAgain(format!("{side}:*#{}", 1 + random.below(12))));
             }
@@ -134,7 +143,8 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
             }
         }
     }
-    let note = if options.broken_rule.is_none() { page_writes(options, program, root, &mut cells)? } else { String::new() };
+    let note =
+        if options.broken_rule.is_none() { page_writes(options, program, root, &mut cells)? } else { String::new() };
     if let Some(only) = &options.only {
         cells.retain(|cell| cell.name(&CLASSES[cell.class]).contains(only.as_str()));
     }
@@ -151,16 +161,24 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
 
 /// Adds cells that die just before the n-th page of the database is written, where `strace` can stop a process there.
 fn page_writes(options: &Options, program: &Path, root: &Path, cells: &mut Vec<Cell>) -> anyhow::Result<String> {
-    let chosen = CLASSES.iter().enumerate().filter(|(_, c)| ["external opaque", "external, key in _meta"].contains(&c.name));
+    let chosen =
+        CLASSES.iter().enumerate().filter(|(_, c)| ["external opaque", "external, key in _meta"].contains(&c.name));
     let log = root.join("page-writes");
-    let traced = Command::new("strace").args(["-f", "-qq", "-e", "trace=pwrite64", "-o"]).arg(&log).arg("true").status();
+    let traced =
+        Command::new("strace").args(["-f", "-qq", "-e", "trace=pwrite64", "-o"]).arg(&log).arg("true").status();
     if !traced.is_ok_and(|status| status.success()) {
         return Ok("Page writes are left out: `strace` is missing or may not trace here.".to_owned());
     }
     let stage = Stage::new(program, root, 98, None)?;
     for (class, row) in chosen {
         let most = stage.count_page_writes(&log, class, row)?;
-        let step = if options.full { 1 } else if options.quick { most / 10 } else { most / 40 };
+        let step = if options.full {
+            1
+        } else if options.quick {
+            most / 10
+        } else {
+            most / 25
+        };
         for n in (1..=most).step_by(usize::try_from(step.max(1))?) {
             let boundary = Boundary { step: "inside a commit", death: Death::AtPageWrite(n), in_flight: true };
             cells.push(Cell { class, boundary: Some(boundary), protection: Protection::Resume });
@@ -171,7 +189,7 @@ fn page_writes(options: &Options, program: &Path, root: &Path, cells: &mut Vec<C
 
 /// Runs the cells on a few threads, each with an outside world of its own.
 fn all(
-    cells: Vec<Cell>,
+    cells: &[Cell],
     program: &Path,
     root: &Path,
     broken_rule: Option<&str>,
@@ -195,10 +213,14 @@ fn all(
         }
     };
     std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|thread| scope.spawn({
-            let work = &work;
-            move || work(thread)
-        })).collect();
+        let running: Vec<_> = (0..threads)
+            .map(|thread| {
+                scope.spawn({
+                    let work = &work;
+                    move || work(thread)
+                })
+            })
+            .collect();
         for thread in running {
             thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
         }

@@ -1,7 +1,6 @@
 //! The summary: windows × classes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::time::Duration;
 
@@ -67,9 +66,9 @@ fn tables(judged: &[Judged]) -> String {
     let mut text = String::new();
     for (protection, cells) in protections {
         let header: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
-        let _ = writeln!(text, "## {}\n", capital(protection));
-        let _ = writeln!(text, "| killed in | cells | {} |", header.join(" | "));
-        let _ = writeln!(text, "|---|---|{}", "---|".repeat(header.len()));
+        text.push_str(&format!("## {}\n\n", capital(protection)));
+        text.push_str(&format!("| killed in | cells | {} |\n", header.join(" | ")));
+        text.push_str(&format!("|---|---|{}\n", "---|".repeat(header.len())));
         for step in &steps {
             let row: Vec<(&Judged, &Boundary)> = cells
                 .iter()
@@ -78,11 +77,11 @@ fn tables(judged: &[Judged]) -> String {
             if row.is_empty() {
                 continue;
             }
-            let _ = write!(text, "| {step} | {} ", row.len());
+            text.push_str(&format!("| {step} | {} ", row.len()));
             for (index, class) in CLASSES.iter().enumerate() {
                 let own: Vec<(&Boundary, &Verdict)> =
                     row.iter().filter(|(one, _)| one.cell.class == index).map(|(one, b)| (*b, &one.verdict)).collect();
-                let _ = write!(text, "| {} ", in_words(class, &own));
+                text.push_str(&format!("| {} ", in_words(class, &own)));
             }
             text.push_str("|\n");
         }
@@ -111,7 +110,7 @@ fn inside(judged: &[Judged]) -> String {
         "## Inside a write\n\n| killed inside | found written by the next life | found not written |\n|---|---|---|\n",
     );
     for (write, (written, absent)) in writes {
-        let _ = writeln!(text, "| `{write}` | {written} | {absent} |");
+        text.push_str(&format!("| `{write}` | {written} | {absent} |\n"));
     }
     text
 }

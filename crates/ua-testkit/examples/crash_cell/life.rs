@@ -99,7 +99,8 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
 
     let env = ua_core::system::env();
     let run = RunId::parse("run_cell")?;
-    let status = drive_run(&Life { options, job: &job, folder: &folder, env, run: run.clone() }, store, transport, llm).await?;
+    let status =
+        drive_run(&Life { options, job: &job, folder: &folder, env, run: run.clone() }, store, transport, llm).await?;
     state::write(&folder, "state.json", &state::of(&sqlite.load(&run).await?))?;
     Ok(match status {
         RunStatus::Succeeded => ExitCode::SUCCESS,
@@ -188,16 +189,7 @@ async fn drive_run(
     let files = WorkspaceFiles::open(workspace.root())?;
     let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
     let watcher = Arc::new(|_: Signal| {});
-    let ports = Ports {
-        store,
-        llm,
-        gateway,
-        lease,
-        workspace,
-        env: env.clone(),
-        watcher,
-        stop: StopSignal::default(),
-    };
+    let ports = Ports { store, llm, gateway, lease, workspace, env: env.clone(), watcher, stop: StopSignal::default() };
     let settings = RunSettings {
         model: "scripted".into(),
         system: "You do each thing once.".into(),

@@ -46,21 +46,20 @@ fn answer(connection: UnixStream, worlds: &Mutex<HashMap<String, World>>) -> Out
             Some("keyed") => world.by_key.get(&key).cloned(),
             _ => None,
         };
-        match known {
-            Some(known) => known,
-            None => {
-                let count = world.counts.entry(tool.clone()).or_default();
-                *count += 1;
-                let reply = match request["effect"].as_str() {
-                    Some("replace") => json!({"written": request["arguments"]["path"]}),
-                    _ => json!({"id": format!("{tool}-{count}")}),
-                };
-                let line = json!({"tool": tool, "key": key, "arguments": request["arguments"]});
-                let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
-                file.write_all(format!("{line}\n").as_bytes())?;
-                world.by_key.insert(key, reply.clone());
-                reply
-            }
+        if let Some(known) = known {
+            known
+        } else {
+            let count = world.counts.entry(tool.clone()).or_default();
+            *count += 1;
+            let reply = match request["effect"].as_str() {
+                Some("replace") => json!({"written": request["arguments"]["path"]}),
+                _ => json!({"id": format!("{tool}-{count}")}),
+            };
+            let line = json!({"tool": tool, "key": key, "arguments": request["arguments"]});
+            let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
+            file.write_all(format!("{line}\n").as_bytes())?;
+            world.by_key.insert(key, reply.clone());
+            reply
         }
     };
     let mut connection = connection;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::options::{Effect, Options, Outcome, Tool};
 
 /// How long a server that lost its runner goes on with what it was told. A fence ends it at once.
-const ORPHAN_TAKES: Duration = Duration::from_millis(400);
+const ORPHAN_TAKES: Duration = Duration::from_millis(1_500);
 
 /// Serves calls from standard input until it ends.
 pub(crate) fn serve(options: &Options) -> Outcome<()> {
