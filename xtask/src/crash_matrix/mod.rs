@@ -59,11 +59,12 @@ impl Options {
         }
     }
 
-    /// How many cells crash again after this boundary.
-    fn second_crashes(&self, random: &mut Random) -> u64 {
+    /// How many cells crash again after this boundary: where a call is under way always, elsewhere one in two.
+    fn second_crashes(&self, is_dispatch: bool, random: &mut Random) -> u64 {
         match (&self.broken_rule, self.full) {
             (Some(_), _) => 0,
             (None, true) => 5,
+            (None, false) if is_dispatch => 1,
             (None, false) => random.below(2),
         }
     }
@@ -132,7 +133,7 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
             }
             let mut add = |protection| cells.push(Cell { class, boundary: Some(boundary.clone()), protection });
             add(Protection::Resume);
-            for _ in 0..options.second_crashes(&mut random) {
+            for _ in 0..options.second_crashes(is_dispatch, &mut random) {
                 let side = if random.below(2) == 0 { "before" } else { "after" };
                 add(Protection::CrashAgain(format!("{side}:*#{}", 1 + random.below(12))));
             }
