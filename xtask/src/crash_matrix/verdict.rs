@@ -187,3 +187,86 @@ pub(crate) fn in_words(class: &Class, cells: &[(&Boundary, &Verdict)]) -> String
         (_, 0, 0) => "exactly once".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::classes::CLASSES;
+    use super::*;
+
+    /// A cell of the opaque external tool, killed between record and dispatch, that ended as it must.
+    fn scene() -> (Cell, &'static Class, Seen) {
+        let class = CLASSES.iter().position(|class| class.name == "external opaque").unwrap();
+        let death = Death::Crossing("after:store.record_turn".to_owned());
+        let boundary = Boundary { step: "record", death, in_flight: false };
+        let call =
+            |tool: &str| json!({"tool": tool, "status": "succeeded", "arguments": {"text": "a"}, "receipt": "1"});
+        let effect = |tool: &str| json!({"tool": tool, "arguments": {"text": "a"}});
+        let state = json!({
+            "status": "succeeded", "committed": 3, "turns": [[1, true], [2, true], [3, true]], "questions": [],
+            "calls": [call("post_comment"), call(TAIL)],
+            "usage": {"reserved": 0, "actual": 3, "baseline": 1, "zero": 0},
+        });
+        let seen = Seen {
+            state,
+            effects: vec![effect("post_comment"), effect(TAIL)],
+            file: None,
+            model_requests: 4,
+            kills: 1,
+            was_written: None,
+            stuck: None,
+        };
+        (Cell { class, boundary: Some(boundary), protection: Protection::Resume }, &CLASSES[class], seen)
+    }
+
+    fn judge(change: impl FnOnce(&mut Seen)) -> String {
+        let (cell, class, mut seen) = scene();
+        let clean = seen.state.clone();
+        change(&mut seen);
+        Verdict::of(&cell, class, &seen, &clean).explain()
+    }
+
+    #[test]
+    fn a_cell_that_ended_as_it_must_is_right() {
+        assert_eq!(judge(|_| ()), "");
+    }
+
+    #[test]
+    fn every_kind_of_fault_is_seen() {
+        assert_eq!(judge(|seen| seen.effects.push(seen.effects[0].clone())), "1 duplicate");
+        assert_eq!(judge(|seen| drop(seen.effects.pop())), "1 lost");
+        assert_eq!(judge(|seen| seen.kills = 0), "1 point never reached");
+        assert_eq!(judge(|seen| seen.state["questions"] = json!([{"kind": "unknown_outcome"}])), "1 needless question");
+        assert!(judge(|seen| seen.state["committed"] = json!(2)).starts_with("diverged: committed is 2 and not 3"));
+        assert!(judge(|seen| seen.state["calls"][0]["receipt"] = json!("2")).contains("receipt is \"2\""));
+        assert!(
+            judge(|seen| seen.effects[0]["arguments"]["text"] = json!("b")).contains("an effect of no recorded call")
+        );
+    }
+
+    #[test]
+    fn a_request_that_nobody_paid_for_is_seen() {
+        assert!(judge(|seen| seen.state["usage"]["reserved"] = json!(1)).contains("still reserved"));
+        assert!(judge(|seen| seen.state["usage"]["baseline"] = json!(0)).contains("3 request(s) charged of 4"));
+        assert!(judge(|seen| seen.state["usage"]["actual"] = json!(4)).contains("4 request(s) charged as answered"));
+    }
+
+    #[test]
+    fn a_person_may_have_had_to_say_what_happened_or_what_not() {
+        let by_person = |seen: &mut Seen| {
+            seen.state["calls"][0]["by_person"] = json!(true);
+            seen.state["calls"][0]["receipt"] = Value::Null;
+            seen.state["calls"][0]["resolution"] = json!("happened");
+        };
+        let (mut cell, class, mut seen) = scene();
+        let mut clean = seen.state.clone();
+        for call in clean["calls"].as_array_mut().unwrap() {
+            call["resolution"] = Value::Null;
+        }
+        by_person(&mut seen);
+        seen.state["questions"] = json!([{"kind": "unknown_outcome"}]);
+        cell.boundary.as_mut().unwrap().in_flight = true;
+        seen.state["calls"][1]["resolution"] = json!("executed");
+        let verdict = Verdict::of(&cell, class, &seen, &clean);
+        assert_eq!((verdict.explain().as_str(), verdict.asked), ("", 1));
+    }
+}
