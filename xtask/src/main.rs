@@ -1,10 +1,13 @@
-//! Project automation: `cargo xtask acceptance`, `cargo xtask arrows`.
+//! Project automation: `cargo xtask acceptance`, `crash-matrix`, `crash-loop`, `bench`, `arrows`.
 
 #![expect(clippy::disallowed_methods, reason = "a harness measures real time")]
 #![expect(clippy::print_stdout, reason = "a harness prints its report")]
 
 mod acceptance;
 mod arrows;
+mod bench;
+mod crash_loop;
+mod crash_matrix;
 mod random;
 mod serve;
 mod storage;
@@ -35,12 +38,22 @@ enum Task {
     /// Serves one receiver of the acceptance run (internal)
     #[command(hide = true)]
     Serve(serve::Options),
+    /// Kills a runner, or its tool server, at every boundary of a turn for every class of tools, and counts effects from outside
+    CrashMatrix(crash_matrix::Options),
+    /// Kills the real program and its tool servers at random moments of a long mixed job, and counts effects from outside
+    CrashLoop(crash_loop::Options),
+    /// Measures what a turn costs
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Serves the opaque tool server of the acceptance run (internal)
     #[command(hide = true)]
     OpaqueServer {
         /// The file that gets a line per effect
         #[arg(long)]
         log: PathBuf,
+        /// Milliseconds between an effect and its answer
+        #[arg(long, default_value_t = 0)]
+        answer_after: u64,
     },
 }
 
@@ -51,7 +64,13 @@ fn main() -> ExitCode {
         Task::PowerCut(options) => storage::power_cut::run(&options),
         Task::IoFaults(options) => storage::io_faults::run(&options),
         Task::Serve(options) => serve::run(options),
-        Task::OpaqueServer { log } => ua_testkit::serve_opaque(&log).map_err(anyhow::Error::from),
+        Task::CrashMatrix(options) => crash_matrix::run(&options),
+        Task::CrashLoop(options) => crash_loop::run(&options),
+        Task::Bench(bench) => bench::run(&bench),
+        Task::OpaqueServer { log, answer_after } => {
+            let answer_after = std::time::Duration::from_millis(answer_after);
+            ua_testkit::serve_opaque_slowly(&log, answer_after).map_err(anyhow::Error::from)
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,13 +1,66 @@
-//! Stores that break one rule on purpose, so that a harness can show that it sees the bug it hunts.
+//! Seams that break one rule on purpose, so that a harness can show that it sees the bug it hunts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use ua_core::{CallId, CallStatus};
+use ua_core::{CallId, CallStatus, KeyBuilder, Outcome, ToolSpec};
+use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
 use ua_store::{CallRecord, RunLease, SettleAttempt, StartAttempt, Store, StoreError};
 
 use crate::seams::LedgerWrites;
+
+/// A rule that can be broken on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokenRule {
+    /// RUNNING is written after the dispatch: [`RunningAfterDispatch`].
+    RunningAfterDispatch,
+    /// Every call is known by its content: [`KeyWithoutPosition`].
+    KeyWithoutPosition,
+    /// Earlier tool servers are left alone: [`NoFence`].
+    NoFence,
+    /// A lost answer is taken for a request that never left: [`LostIsFailed`].
+    LostIsFailed,
+}
+
+impl BrokenRule {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::RunningAfterDispatch, Self::KeyWithoutPosition, Self::NoFence, Self::LostIsFailed];
+
+    /// Its name on a command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RunningAfterDispatch => "running-after-dispatch",
+            Self::KeyWithoutPosition => "key-without-position",
+            Self::NoFence => "no-fence",
+            Self::LostIsFailed => "lost-is-failed",
+        }
+    }
+
+    /// The rule of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.name() == name)
+    }
+
+    /// The ledger's writes with the rule broken, when it is about them.
+    pub fn writes(self) -> Option<Arc<dyn LedgerWrites>> {
+        match self {
+            Self::RunningAfterDispatch => Some(RunningAfterDispatch::new()),
+            Self::KeyWithoutPosition => Some(Arc::new(KeyWithoutPosition)),
+            Self::NoFence | Self::LostIsFailed => None,
+        }
+    }
+
+    /// `inner` with the rule broken, when it is about transports.
+    pub fn transport(self, inner: Arc<dyn ToolTransport>) -> Arc<dyn ToolTransport> {
+        match self {
+            Self::NoFence => Arc::new(NoFence(inner)),
+            Self::LostIsFailed => Arc::new(LostIsFailed(inner)),
+            Self::RunningAfterDispatch | Self::KeyWithoutPosition => inner,
+        }
+    }
+}
 
 /// Writes RUNNING only after the dispatch: what happens when intent and act change places.
 pub struct RunningAfterDispatch {
@@ -49,5 +102,88 @@ impl LedgerWrites for RunningAfterDispatch {
             inner.start_attempt(lease, late).await?;
         }
         inner.settle_attempt(lease, settle).await
+    }
+}
+
+/// Claims a key without the call's position: a second move of the cursor looks like the first.
+pub struct KeyWithoutPosition;
+
+#[async_trait]
+impl LedgerWrites for KeyWithoutPosition {
+    async fn start_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        mut start: StartAttempt,
+    ) -> Result<CallRecord, StoreError> {
+        let call = inner.call(&start.call_id).await?;
+        start.key =
+            KeyBuilder::new("broken").field("tool", &call.name.raw).field("args", &call.args_hash.to_hex()).finish();
+        inner.start_attempt(lease, start).await
+    }
+
+    async fn settle_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        settle: SettleAttempt,
+    ) -> Result<CallRecord, StoreError> {
+        inner.settle_attempt(lease, settle).await
+    }
+}
+
+/// Says that earlier tool servers are gone without looking: one that is still at work does what a person was just told it had
+/// not done.
+pub struct NoFence(Arc<dyn ToolTransport>);
+
+#[async_trait]
+impl ToolTransport for NoFence {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        self.0.list().await
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        self.0.ready(server).await
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        self.0.invoke(permit).await
+    }
+
+    async fn fence_earlier(&self) -> Fence {
+        Fence::Gone
+    }
+
+    async fn fence(&self, _server: &str, _generation: &str) -> Fence {
+        Fence::Gone
+    }
+}
+
+/// Reports every lost answer as a request that was never sent, so that it is tried again.
+pub struct LostIsFailed(Arc<dyn ToolTransport>);
+
+#[async_trait]
+impl ToolTransport for LostIsFailed {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        self.0.list().await
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        self.0.ready(server).await
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        match self.0.invoke(permit).await {
+            Outcome::Lost { why } => Outcome::NotSent { why },
+            outcome @ (Outcome::NotSent { .. } | Outcome::Raw(_)) => outcome,
+        }
+    }
+
+    async fn fence_earlier(&self) -> Fence {
+        self.0.fence_earlier().await
+    }
+
+    async fn fence(&self, server: &str, generation: &str) -> Fence {
+        self.0.fence(server, generation).await
     }
 }

@@ -1,6 +1,8 @@
 //! Where a process dies.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -62,21 +64,43 @@ impl Plan for CrashPlan {
     }
 }
 
-/// Kills this very process with SIGKILL at a named crossing: `before:store.start_attempt:send_email`, `after:tool.invoke:upload`,
-/// `after:store.commit_turn#2` (the second one).
-#[derive(Debug)]
+/// Where in a crossing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Before,
+    After,
+    /// So long after it began, wherever it is by then.
+    During(Duration),
+}
+
+/// Kills with SIGKILL at a named crossing, this very process unless told otherwise.
+///
+/// | point | when |
+/// |---|---|
+/// | `before:store.start_attempt:send_email` | before RUNNING of that tool is written |
+/// | `after:tool.invoke:upload` | after the tool answered, before anybody learns of it |
+/// | `after:store.commit_turn#2` | after the second one |
+/// | `before:*#7` | before the seventh crossing, whichever it is |
+/// | `during:store.commit_turn+250` | 250 µs after the write began: inside it, or just after it |
 pub struct KillPoint {
-    is_after: bool,
+    side: Side,
     name: String,
     tool: Option<String>,
     nth: u64,
     seen: AtomicU64,
+    kill: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl KillPoint {
     /// Reads a point.
     pub fn parse(text: &str) -> Option<Self> {
         let (side, rest) = text.split_once(':')?;
+        let (side, rest) = match (side, rest.split_once('+')) {
+            ("before", None) => (Side::Before, rest),
+            ("after", None) => (Side::After, rest),
+            ("during", Some((rest, micros))) => (Side::During(Duration::from_micros(micros.parse().ok()?)), rest),
+            _ => return None,
+        };
         let (rest, nth) = match rest.split_once('#') {
             Some((rest, nth)) => (rest, nth.parse().ok()?),
             None => (rest, 1),
@@ -85,37 +109,67 @@ impl KillPoint {
             Some((name, tool)) => (name, Some(tool.to_owned())),
             None => (rest, None),
         };
-        let is_after = match side {
-            "before" => false,
-            "after" => true,
-            _ => return None,
-        };
-        Some(Self { is_after, name: name.to_owned(), tool, nth, seen: AtomicU64::new(0) })
+        Some(Self {
+            side,
+            name: name.to_owned(),
+            tool,
+            nth,
+            seen: AtomicU64::new(0),
+            kill: Arc::new(kill_this_process),
+        })
     }
 
-    fn hit(&self, crossing: &Crossing, is_after: bool) {
-        let fits = self.is_after == is_after
-            && crossing.name == self.name
-            && (self.tool.is_none() || crossing.tool == self.tool);
-        if fits && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.nth {
-            // Nothing is flushed and no destructor runs: this is the death that a kill -9 or the kernel brings.
-            let own = rustix::process::getpid();
-            rustix::process::kill_process(own, rustix::process::Signal::KILL).ok();
-            loop {
-                std::thread::park();
-            }
-        }
+    /// Something else happens at the point, the death of a tool server for example, and this process goes on.
+    #[must_use]
+    pub fn instead(mut self, kill: impl Fn() + Send + Sync + 'static) -> Self {
+        self.kill = Arc::new(kill);
+        self
+    }
+
+    /// Whether this is the crossing, counting those that fit.
+    fn is_here(&self, crossing: &Crossing) -> bool {
+        let fits =
+            (self.name == "*" || crossing.name == self.name) && (self.tool.is_none() || crossing.tool == self.tool);
+        fits && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.nth
+    }
+}
+
+impl std::fmt::Debug for KillPoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { side, name, tool, nth, .. } = self;
+        write!(f, "KillPoint({side:?} {name} {tool:?} #{nth})")
+    }
+}
+
+/// Nothing is flushed and no destructor runs: this is the death that a kill -9 or the kernel brings.
+fn kill_this_process() {
+    let own = rustix::process::getpid();
+    rustix::process::kill_process(own, rustix::process::Signal::KILL).ok();
+    loop {
+        std::thread::park();
     }
 }
 
 #[async_trait]
 impl Plan for KillPoint {
     async fn before(&self, crossing: &Crossing) {
-        self.hit(crossing, false);
+        match self.side {
+            Side::Before if self.is_here(crossing) => (self.kill)(),
+            Side::During(wait) if self.is_here(crossing) => {
+                let kill = Arc::clone(&self.kill);
+                std::thread::spawn(move || {
+                    std::thread::sleep(wait);
+                    kill();
+                });
+            }
+            Side::Before | Side::During(_) | Side::After => {}
+        }
     }
 
     async fn after(&self, crossing: &Crossing) {
-        self.hit(crossing, true);
+        if self.side == Side::After && self.is_here(crossing) {
+            (self.kill)();
+        }
     }
 }
 
@@ -127,13 +181,29 @@ mod tests {
     fn points_are_read() {
         let point = KillPoint::parse("after:tool.invoke:send_email#2").unwrap();
         assert_eq!(
-            (point.is_after, point.name.as_str(), point.tool.as_deref(), point.nth),
-            (true, "tool.invoke", Some("send_email"), 2)
+            (point.side, point.name.as_str(), point.tool.as_deref(), point.nth),
+            (Side::After, "tool.invoke", Some("send_email"), 2)
         );
         let point = KillPoint::parse("before:store.commit_turn").unwrap();
-        assert_eq!((point.is_after, point.tool, point.nth), (false, None, 1));
-        for bad in ["store.commit_turn", "during:x", "after:x#y"] {
+        assert_eq!((point.side, point.tool, point.nth), (Side::Before, None, 1));
+        let point = KillPoint::parse("during:store.commit_turn#2+250").unwrap();
+        assert_eq!((point.side, point.nth), (Side::During(Duration::from_micros(250)), 2));
+        for bad in ["store.commit_turn", "during:x", "after:x#y", "after:x+5"] {
             assert!(KillPoint::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_point_of_any_name_counts_every_crossing_and_fires_once() {
+        let fired = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&fired);
+        let point = KillPoint::parse("before:*#2").unwrap().instead(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        for (name, wanted) in [("store.open_step", 0), ("tool.invoke", 1), ("tool.invoke", 1)] {
+            point.before(&Crossing { name, tool: None }).await;
+            point.after(&Crossing { name, tool: None }).await;
+            assert_eq!(fired.load(Ordering::SeqCst), wanted, "{name}");
         }
     }
 }

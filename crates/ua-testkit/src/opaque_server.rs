@@ -6,6 +6,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -14,6 +15,11 @@ pub const OPAQUE_TOOL: &str = "post_comment";
 
 /// Serves until standard input ends. `log` gets one line per effect.
 pub fn serve_opaque(log: &Path) -> io::Result<()> {
+    serve_opaque_slowly(log, Duration::ZERO)
+}
+
+/// The same, with a wait between an effect and its answer: the time in which nobody but the server knows of it.
+pub fn serve_opaque_slowly(log: &Path, answer_after: Duration) -> io::Result<()> {
     let (input, mut output) = (io::stdin().lock(), io::stdout().lock());
     for line in input.lines() {
         let Ok(request) = serde_json::from_str::<Value>(&line?) else { continue };
@@ -34,6 +40,7 @@ pub fn serve_opaque(log: &Path) -> io::Result<()> {
                 let mut file = OpenOptions::new().create(true).append(true).open(log)?;
                 file.write_all(format!("{}\n", request["params"]["arguments"]).as_bytes())?;
                 file.sync_data()?;
+                std::thread::sleep(answer_after);
                 json!({"content": [{"type": "text", "text": "posted"}]})
             }
             _ => {

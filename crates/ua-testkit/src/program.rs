@@ -1,4 +1,4 @@
-//! The real `ua`, built once per test process, with its seams open to kill points.
+//! Programs built for a harness: the real `ua`, its seams open to kill points, and examples of this package.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,31 +11,32 @@ use std::sync::OnceLock;
 /// When it does not build: no test that needs it can say anything then.
 pub fn ua_program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let cargo = option_env!("CARGO").unwrap_or("cargo");
-        let args = [
-            "build",
-            "--quiet",
-            "--locked",
-            "--package",
-            "ua-cli",
-            "--bin",
-            "ua",
-            "--features",
-            "crash-points",
-            "--message-format=json",
-        ];
-        let built = Command::new(cargo).args(args).current_dir(workspace_root()).stderr(Stdio::inherit()).output();
-        let built = built.unwrap_or_else(|e| panic!("cannot run cargo: {e}"));
-        assert!(built.status.success(), "ua does not build");
-        let lines = String::from_utf8_lossy(&built.stdout).into_owned();
-        let artifact = lines
-            .lines()
-            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-            .filter(|message| message["target"]["name"] == "ua")
-            .find_map(|message| message["executable"].as_str().map(PathBuf::from));
-        artifact.unwrap_or_else(|| panic!("cargo did not say where ua is"))
-    })
+    PROGRAM.get_or_init(|| build(&["--package", "ua-cli", "--bin", "ua", "--features", "crash-points"], "ua"))
+}
+
+/// Builds the example `name` of this package, a small program that a harness starts by the thousand, and returns where it is.
+///
+/// # Panics
+///
+/// When it does not build.
+pub fn example_program(name: &str) -> PathBuf {
+    build(&["--package", "ua-testkit", "--example", name], name)
+}
+
+fn build(what: &[&str], target: &str) -> PathBuf {
+    let cargo = option_env!("CARGO").unwrap_or("cargo");
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "--locked"]).args(what).arg("--message-format=json");
+    let built = command.current_dir(workspace_root()).stderr(Stdio::inherit()).output();
+    let built = built.unwrap_or_else(|e| panic!("cannot run cargo: {e}"));
+    assert!(built.status.success(), "{target} does not build");
+    let lines = String::from_utf8_lossy(&built.stdout).into_owned();
+    let artifact = lines
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == target)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
+    artifact.unwrap_or_else(|| panic!("cargo did not say where {target} is"))
 }
 
 /// The root of this repository.

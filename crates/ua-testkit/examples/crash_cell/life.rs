@@ -1,0 +1,227 @@
+//! One life of the runner.
+
+use std::collections::HashSet;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use rustix::process::Pid;
+use ua_classify::{Classifier, Lists, PolicyRules};
+use ua_core::{Env, Message, ModelTurn, Origin, RunId, RunSpec, RunStatus, Trace};
+use ua_gateway::{Catalog, Fence, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
+use ua_ledger::{Ledger, LedgerConfig};
+use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
+use ua_runner::{Ports, RunLock, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
+use ua_store::{Choice, NewAnswer, NewRun, QuestionKind, QuestionStatus, RunStore as _, Store};
+use ua_store_sqlite::{SqliteConfig, SqliteStore};
+use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam};
+
+use crate::options::{Job, Options, Outcome};
+use crate::server::kill;
+use crate::state;
+use crate::transport::Servers;
+
+/// The exit code of a life that ended with a question.
+const WAITING: u8 = 75;
+
+/// What every cell asks for. The model ends without an effect being demanded of it, so that a lost one shows.
+const JOB: &str = r#"{"objective": "Do each thing once."}"#;
+
+pub(crate) fn run(options: &Options) -> Outcome<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(live(options))
+}
+
+/// Several plans at one seam.
+struct Plans(Vec<KillPoint>);
+
+#[async_trait]
+impl Plan for Plans {
+    async fn before(&self, crossing: &Crossing) {
+        for plan in &self.0 {
+            plan.before(crossing).await;
+        }
+    }
+
+    async fn after(&self, crossing: &Crossing) {
+        for plan in &self.0 {
+            plan.after(crossing).await;
+        }
+    }
+}
+
+/// A model whose requests are counted outside the runner's database, before it answers.
+struct CountedModel {
+    inner: ScriptedProvider,
+    log: PathBuf,
+}
+
+#[async_trait]
+impl LlmProvider for CountedModel {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        // A count that cannot be kept would be a wrong verdict later; the harness compares it with the database.
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(&self.log);
+        if opened.and_then(|mut file| file.write_all(b"request\n")).is_err() {
+            eprintln!("life: a request to the model was not counted");
+        }
+        self.inner.complete(request, observer).await
+    }
+}
+
+async fn live(options: &Options) -> Outcome<ExitCode> {
+    let folder = PathBuf::from(options.need("folder")?);
+    let life = options.need("life")?;
+    let job = options.job()?;
+    let broken = options.get("broken").map(|name| BrokenRule::parse(name).ok_or("no such rule")).transpose()?;
+    std::fs::create_dir_all(folder.join("locks"))?;
+
+    let servers = Arc::new(Servers::new(options, &job, &folder, life));
+    let plan = Arc::new(Plans(points(options, &servers)?));
+    let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
+    let seam = Seam::new(sqlite.clone() as Arc<dyn Store>, plan.clone());
+    let store: Arc<dyn Store> = Arc::new(match broken.and_then(BrokenRule::writes) {
+        Some(writes) => seam.with_writes(writes),
+        None => seam,
+    });
+    let transport: Arc<dyn ToolTransport> = servers.clone();
+    let transport = broken.map_or(transport.clone(), |rule| rule.transport(transport));
+    let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(transport, plan.clone()));
+    let script = Script::parse(&job.script.replace("{{life}}", life))?;
+    let model = CountedModel { inner: ScriptedProvider::new(script), log: folder.join("model.log") };
+    let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(Arc::new(model) as Arc<dyn LlmProvider>, plan));
+
+    let env = ua_core::system::env();
+    let run = RunId::parse("run_cell")?;
+    let status =
+        drive_run(&Life { options, job: &job, folder: &folder, env, run: run.clone() }, store, transport, llm).await?;
+    state::write(&folder, "state.json", &state::of(&sqlite.load(&run).await?))?;
+    Ok(match status {
+        RunStatus::Succeeded => ExitCode::SUCCESS,
+        RunStatus::WaitingForHuman => ExitCode::from(WAITING),
+        RunStatus::Queued | RunStatus::Running | RunStatus::Stopped | RunStatus::Failed | RunStatus::Cancelled => {
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Where this life is to die, and where its tool server is.
+fn points(options: &Options, servers: &Servers) -> Outcome<Vec<KillPoint>> {
+    let read = |text: &str| KillPoint::parse(text).ok_or_else(|| format!("{text:?} is no kill point"));
+    let mut points = Vec::new();
+    if let Some(text) = options.get("kill") {
+        points.push(read(text)?);
+    }
+    if let Some(text) = options.get("kill-server") {
+        let pid = Arc::clone(&servers.pid);
+        points.push(read(text)?.instead(move || {
+            if let Some(pid) = Pid::from_raw(pid.load(Ordering::SeqCst)) {
+                kill(pid);
+            }
+        }));
+    }
+    Ok(points)
+}
+
+/// What stays the same through one life.
+struct Life<'a> {
+    options: &'a Options,
+    job: &'a Job,
+    folder: &'a Path,
+    env: Env,
+    run: RunId,
+}
+
+async fn drive_run(
+    life: &Life<'_>,
+    store: Arc<dyn Store>,
+    transport: Arc<dyn ToolTransport>,
+    llm: Arc<dyn LlmProvider>,
+) -> Outcome<RunStatus> {
+    let Life { options, job, folder, env, run } = life;
+    let trace = Trace::new(env);
+    let owner = owner_stamp(trace.clone());
+    let _lock = RunLock::take(&folder.join("locks"), run, &owner)?;
+    if let Ok(records) = store.load(run).await {
+        state::write(folder, &format!("found.{}.json", options.need("life")?), &state::found(&records, &job.subject))?;
+        if records.run.status.is_terminal() {
+            return Ok(records.run.status);
+        }
+        answer(life, &store).await?;
+    } else {
+        let spec = RunSpec::parse(JOB)?;
+        let submitted = NewRun {
+            run_id: run.clone(),
+            created_at: env.now(),
+            entrypoint: "library".into(),
+            run_mode: "job".into(),
+            opening: Message::user(Origin::Prompt, spec.opening_prompt()),
+            spec,
+            job_path: None,
+            workspace_dir: folder.join("ws").display().to_string(),
+            launch: serde_json::Value::Null,
+            parent_run_id: None,
+        };
+        store.submit_run(submitted).await?;
+    }
+    let workspace = Workspace::create(&folder.join("ws"))?;
+    let acquired_at = env.now();
+    let (lease, record) = store.acquire_run(run, &owner, acquired_at).await?;
+    if let Fence::Alive { detail } = transport.fence_earlier().await {
+        return Err(detail.into());
+    }
+    let policy = PolicyRules::parse(&job.policy, "cell.toml")?;
+    let classifier = Arc::new(Classifier::new(vec![policy], &Lists::default(), HashSet::new())?);
+    let rules = Rules::of(&record.spec)?;
+    let catalog = Catalog::new(transport.list().await?, &classifier, &rules)?;
+    let config = LedgerConfig {
+        no_duplicate_external_actions: record.spec.constraints.no_duplicate_external_actions,
+        max_retries: record.spec.budgets.max_retries_per_tool_call,
+        max_effects: effect_limits(&record.spec),
+    };
+    let ledger = Ledger::new(store.clone(), lease.clone(), record.root_run_id.clone(), config, env.clone(), trace);
+    let files = WorkspaceFiles::open(workspace.root())?;
+    let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
+    let watcher = Arc::new(|_: Signal| {});
+    let ports = Ports { store, llm, gateway, lease, workspace, env: env.clone(), watcher, stop: StopSignal::default() };
+    let settings = RunSettings {
+        model: "scripted".into(),
+        system: "You do each thing once.".into(),
+        max_output_tokens: 100,
+        temperature_milli: None,
+    };
+    let (_, record) = drive(&ports, &settings, acquired_at).await?;
+    Ok(record.status)
+}
+
+/// Answers what the last life asked, as the harness says.
+async fn answer(life: &Life<'_>, store: &Arc<dyn Store>) -> Outcome<()> {
+    for question in store.open_questions(Some(&life.run)).await? {
+        if question.status != QuestionStatus::Open {
+            continue; // answered by a life that was killed before it acted on it
+        }
+        let Some(word) = life.options.get("answer") else { continue };
+        let choice = match (question.kind, word) {
+            (QuestionKind::NearDuplicate, _) => Choice::Skip,
+            (_, "happened") => Choice::Happened,
+            (_, "execute") => Choice::Execute,
+            (_, other) => return Err(format!("{other:?} is no answer").into()),
+        };
+        let answer = NewAnswer {
+            question_id: question.question_id,
+            choice,
+            proof: None,
+            text: None,
+            by: "the harness".into(),
+            at: life.env.now(),
+        };
+        store.insert_answer(answer).await?;
+    }
+    Ok(())
+}

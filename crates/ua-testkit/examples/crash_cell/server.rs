@@ -1,0 +1,124 @@
+//! The tool server of one life: a process of its own, behind a lock that is free only when it is gone.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
+use serde_json::{Value, json};
+
+use crate::options::{Effect, Options, Outcome, Tool};
+
+/// How long a server that lost its runner goes on with what it was told. A fence ends it at once.
+const ORPHAN_TAKES: Duration = Duration::from_millis(1_500);
+
+/// Serves calls from standard input until it ends.
+pub(crate) fn serve(options: &Options) -> Outcome<()> {
+    let lock = options.need("lock")?;
+    let mut held = OpenOptions::new().create(true).truncate(false).write(true).open(lock)?;
+    held.lock()?;
+    held.write_all(std::process::id().to_string().as_bytes())?;
+    let job = options.job()?;
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "ready")?;
+    output.flush()?;
+    for line in std::io::stdin().lock().lines() {
+        let request: Value = serde_json::from_str(&line?)?;
+        let name = request["tool"].as_str().unwrap_or_default();
+        let tool = job.tools.iter().find(|tool| tool.name == name).ok_or_else(|| format!("no tool {name}"))?;
+        let is_subject = tool.name == job.subject;
+        if is_subject {
+            die_or_kill(options, "received")?;
+        }
+        let reply = act(options, tool, &request)?;
+        if is_subject {
+            die_or_kill(options, "acted")?;
+        }
+        writeln!(output, "{reply}")?;
+        output.flush()?;
+    }
+    drop(held);
+    Ok(())
+}
+
+/// Does the call: files are this server's own business, everything else is the observer's.
+fn act(options: &Options, tool: &Tool, request: &Value) -> Outcome<String> {
+    if tool.effect == Effect::Replace {
+        let path = Path::new(options.need("folder")?).join(request["arguments"]["path"].as_str().unwrap_or("file"));
+        let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+        std::fs::write(&beside, request["arguments"]["content"].as_str().unwrap_or_default())?;
+        std::fs::rename(&beside, &path)?;
+    }
+    let effect = match tool.effect {
+        Effect::Read => "read",
+        Effect::Replace => "replace",
+        Effect::Keyed => "keyed",
+        Effect::Opaque => "opaque",
+    };
+    let key = key_of(tool, request);
+    if tool.effect == Effect::Keyed && key.is_none() {
+        return Err(format!("{} was called without its key", tool.name).into());
+    }
+    let asked = json!({
+        "log": options.need("log")?, "tool": tool.name, "effect": effect, "key": key.unwrap_or_default(),
+        "arguments": request["arguments"],
+    });
+    let mut world = UnixStream::connect(options.need("observer")?)?;
+    world.write_all(format!("{asked}\n").as_bytes())?;
+    let mut reply = String::new();
+    BufReader::new(world).read_line(&mut reply)?;
+    if reply.is_empty() {
+        return Err("the observer did not answer".into());
+    }
+    Ok(reply.trim_end().to_owned())
+}
+
+/// The key, where this tool takes it.
+fn key_of(tool: &Tool, request: &Value) -> Option<String> {
+    let found = match tool.key.as_deref()?.split_once(':') {
+        None => &request["meta"]["dev.universal-agent/idempotency-key"],
+        Some(("argument", name)) => &request["arguments"][name],
+        Some((_, name)) => &request["headers"][name],
+    };
+    found.as_str().map(str::to_owned)
+}
+
+/// Ends this server, or the runner, when that is what the cell is about; once in a cell.
+fn die_or_kill(options: &Options, moment: &str) -> Outcome<()> {
+    let is_mine = |name: &str| options.get(name) == Some(moment);
+    if !is_mine("server-dies") && !is_mine("runner-dies") {
+        return Ok(());
+    }
+    let fired = Path::new(options.need("folder")?).join("fired");
+    if File::options().write(true).create_new(true).open(fired).is_err() {
+        return Ok(());
+    }
+    if is_mine("server-dies") {
+        kill_process(getpid(), Signal::KILL)?;
+    }
+    if let Some(runner) = getppid() {
+        kill(runner);
+    }
+    if moment == "received" {
+        std::thread::sleep(ORPHAN_TAKES);
+    }
+    Ok(())
+}
+
+/// Kills a process and returns when it cannot do anything any more.
+pub(crate) fn kill(pid: Pid) {
+    if kill_process(pid, Signal::KILL).is_err() {
+        return;
+    }
+    let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    while std::fs::read_to_string(&stat).is_ok_and(|stat| !has_ended(&stat)) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn has_ended(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').map_or("", |(_, rest)| rest.trim_start());
+    state.starts_with(['Z', 'X', 'x'])
+}

@@ -1,0 +1,70 @@
+//! What the harness reads: where a run stands, without ids, times and wording.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use ua_core::{CallStatus, Message, RawReply};
+use ua_llm::check_history;
+use ua_store::{QuestionStatus, RequestStatus, RunRecords};
+
+use crate::options::Outcome;
+
+/// Writes `value` to a file of the cell, in one step.
+pub(crate) fn write(folder: &Path, name: &str, value: &Value) -> Outcome<()> {
+    let beside = folder.join(format!("{name}.tmp"));
+    std::fs::write(&beside, value.to_string())?;
+    std::fs::rename(beside, folder.join(name))?;
+    Ok(())
+}
+
+/// What a new life finds before it touches anything: which writes of its predecessor are there.
+pub(crate) fn found(records: &RunRecords, subject: &str) -> Value {
+    let status = records.calls.iter().find(|call| call.name.tool == subject).map(|call| call.status);
+    json!({
+        "store.acquire_run": records.run.lease_epoch > 0,
+        "store.reserve_request": !records.requests.is_empty(),
+        "store.record_turn": !records.turns.is_empty(),
+        "store.start_attempt": status.is_some_and(|status| status != CallStatus::Prepared),
+        "store.settle_attempt": status.is_some_and(|s| !matches!(s, CallStatus::Prepared | CallStatus::Running)),
+        "store.commit_turn": records.run.turn_index > 0,
+        "store.end_run": records.run.status.is_terminal(),
+    })
+}
+
+/// Where a run stands at the end of a life.
+pub(crate) fn of(records: &RunRecords) -> Value {
+    let calls = records.calls.iter().map(|call| {
+        let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
+        let receipt = records.receipt(source);
+        let by_person = receipt.is_some_and(|receipt| matches!(receipt.raw, RawReply::Statement { .. }));
+        let text = receipt.and_then(|r| r.settlement.as_ref()).and_then(|s| s.content.as_ref()).map(|c| c.text.clone());
+        json!({
+            "turn": call.position.turn, "ordinal": call.position.ordinal, "tool": call.name.tool,
+            "status": call.status, "resolution": call.resolution, "deduplicated": call.deduplicated_from.is_some(),
+            "arguments": call.arguments, "by_person": by_person, "receipt": if by_person { None } else { text },
+        })
+    });
+    let questions = records.questions.iter().map(|question| {
+        let about = question.call_id.as_ref().and_then(|call| records.call(call));
+        json!({
+            "kind": question.kind, "is_open": question.status == QuestionStatus::Open,
+            "tool": about.map(|call| call.name.tool.clone()),
+        })
+    });
+    let history: Vec<Message> = records.messages.iter().map(|message| message.message.clone()).collect();
+    let count = |status: RequestStatus| records.requests.iter().filter(|request| request.status == status).count();
+    json!({
+        "status": records.run.status,
+        "detail": records.run.status_detail,
+        "final_output": records.run.final_output.is_some(),
+        "committed": records.run.turn_index,
+        "turns": records.turns.iter().map(|turn| json!([turn.turn, turn.committed_at.is_some()])).collect::<Vec<_>>(),
+        "calls": calls.collect::<Vec<_>>(),
+        "questions": questions.collect::<Vec<_>>(),
+        "history": check_history(&history).err().map(|why| format!("{why:?}")),
+        "usage": {
+            "reserved": count(RequestStatus::Reserved), "actual": count(RequestStatus::Actual),
+            "baseline": count(RequestStatus::Baseline), "zero": count(RequestStatus::Zero),
+        },
+    })
+}

@@ -1,0 +1,183 @@
+//! Tools behind a child process: generations, locks and fences, as the real transport has them, without a protocol.
+
+use std::collections::BTreeMap;
+use std::fs::{OpenOptions, TryLockError};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rustix::process::Pid;
+use serde_json::{Value, json};
+use ua_core::{KeyChannel, Outcome, RawReply, ToolSpec};
+use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
+
+use crate::options::{Job, Options};
+use crate::server::kill;
+
+/// The tool servers of one life.
+pub(crate) struct Servers {
+    specs: Vec<ToolSpec>,
+    folder: PathBuf,
+    life: String,
+    /// What the server is started with.
+    arguments: Vec<String>,
+    running: Arc<Mutex<Running>>,
+    /// The process of the server that runs, for whoever wants it dead; 0 while there is none.
+    pub(crate) pid: Arc<AtomicI32>,
+}
+
+#[derive(Default)]
+struct Running {
+    server: Option<Server>,
+    started: u32,
+}
+
+struct Server {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    generation: String,
+}
+
+impl Servers {
+    pub(crate) fn new(options: &Options, job: &Job, folder: &Path, life: &str) -> Self {
+        let arguments = options.pairs().flat_map(|(name, value)| [format!("--{name}"), value.to_owned()]);
+        Self {
+            specs: job.tools.iter().map(crate::options::Tool::spec).collect(),
+            folder: folder.to_owned(),
+            life: life.to_owned(),
+            arguments: arguments.collect(),
+            running: Arc::default(),
+            pid: Arc::default(),
+        }
+    }
+
+    fn lock_path(&self, generation: &str) -> PathBuf {
+        self.folder.join("locks").join(generation)
+    }
+
+    fn start(&self, number: u32) -> std::io::Result<Server> {
+        let generation = format!("server.{}.{number}", self.life);
+        let lock = self.lock_path(&generation);
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("server").args(&self.arguments).arg("--lock").arg(&lock);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        self.pid.store(i32::try_from(child.id()).unwrap_or(0), Ordering::SeqCst);
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(std::io::Error::other("no pipes"));
+        };
+        let mut output = BufReader::new(output);
+        let mut ready = String::new();
+        output.read_line(&mut ready)?;
+        if ready.trim_end() != "ready" {
+            return Err(std::io::Error::other("the server ended at its start"));
+        }
+        Ok(Server { child, input, output, generation })
+    }
+
+    /// Kills what holds the lock of a generation and waits until it is free.
+    fn retire(&self, generation: &str) -> Fence {
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(self.lock_path(generation)) else {
+            return Fence::Gone;
+        };
+        for _ in 0..2_000 {
+            match file.try_lock() {
+                Ok(()) => return Fence::Gone,
+                Err(TryLockError::Error(error)) => return Fence::Alive { detail: error.to_string() },
+                Err(TryLockError::WouldBlock) => {}
+            }
+            let holder = std::fs::read_to_string(self.lock_path(generation)).unwrap_or_default();
+            if let Some(pid) = holder.parse().ok().and_then(Pid::from_raw) {
+                kill(pid);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Fence::Alive { detail: format!("{generation} is still locked") }
+    }
+
+    fn earlier(&self) -> Vec<String> {
+        let own = format!("server.{}.", self.life);
+        let entries = std::fs::read_dir(self.folder.join("locks")).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with("server.") && !name.starts_with(&own)).collect()
+    }
+}
+
+#[async_trait]
+impl ToolTransport for Servers {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        Ok(self.specs.clone())
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = &mut running.server
+            && matches!(server.child.try_wait(), Ok(None))
+        {
+            return Ok(server.generation.clone());
+        }
+        running.started += 1;
+        let started = self.start(running.started);
+        let started =
+            started.map_err(|e| TransportError::NotStarted { server: server.to_owned(), why: e.to_string() })?;
+        let generation = started.generation.clone();
+        running.server = Some(started);
+        Ok(generation)
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        let mut headers = BTreeMap::new();
+        if let Some(KeyChannel::Header(name)) = &permit.call().policy.key_channel {
+            headers.insert(name.clone(), permit.key().as_str().to_owned());
+        }
+        let request = json!({
+            "tool": permit.name().tool, "arguments": permit.arguments(), "meta": permit.meta(), "headers": headers,
+        });
+        let (running, generation) = (Arc::clone(&self.running), permit.generation().to_owned());
+        let asked = tokio::task::spawn_blocking(move || {
+            let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+            ask(&mut running, &generation, &request)
+        });
+        asked.await.unwrap_or_else(|error| Outcome::Lost { why: error.to_string() })
+    }
+
+    async fn fence_earlier(&self) -> Fence {
+        let fences = self.earlier().into_iter().map(|generation| self.retire(&generation));
+        fences.into_iter().find(|fence| matches!(fence, Fence::Alive { .. })).unwrap_or(Fence::Gone)
+    }
+
+    async fn fence(&self, _server: &str, generation: &str) -> Fence {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.server.as_ref().is_some_and(|server| server.generation == generation)
+            && let Some(mut server) = running.server.take()
+        {
+            server.child.kill().ok();
+            server.child.wait().ok();
+        }
+        self.retire(generation)
+    }
+}
+
+/// One request, one line back. A line that did not fit into the pipe of a dead process was never read.
+fn ask(running: &mut Running, generation: &str, request: &Value) -> Outcome {
+    let Some(server) = running.server.as_mut().filter(|server| server.generation == generation) else {
+        return Outcome::NotSent { why: "that server is gone".to_owned() };
+    };
+    if let Err(error) = server.input.write_all(format!("{request}\n").as_bytes()) {
+        return Outcome::NotSent { why: error.to_string() };
+    }
+    let mut line = String::new();
+    if let Err(error) = server.output.read_line(&mut line) {
+        return Outcome::Lost { why: error.to_string() };
+    }
+    match serde_json::from_str::<Value>(&line) {
+        Ok(answer) => Outcome::Raw(RawReply::ToolResult {
+            result: json!({"content": [{"type": "text", "text": answer.to_string()}], "structuredContent": answer}),
+        }),
+        Err(_) => Outcome::Lost { why: "the server ended before it answered".to_owned() },
+    }
+}

@@ -1,0 +1,122 @@
+//! The boundaries of a turn at which a cell dies.
+
+use super::classes::{Class, Guarantee};
+use crate::random::Random;
+
+/// How a cell dies there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// At a crossing of a seam; a point as `ua_testkit::KillPoint` reads it.
+    Crossing(String),
+    /// So many microseconds after a write began.
+    Inside { write: &'static str, tool: Option<&'static str>, micros: u64 },
+    /// Between the tool server's receipt of the call and its effect, or after the effect and before its answer.
+    AtTheTool(&'static str),
+    /// At the n-th `pwrite64` of a thread of the process, which is stopped before it by `strace`.
+    AtPageWrite(u32),
+}
+
+/// One boundary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Boundary {
+    /// The step of the turn it belongs to.
+    pub(crate) step: &'static str,
+    pub(crate) death: Death,
+    /// Whether the subject may be sent and not yet answered in the database when the runner dies there.
+    pub(crate) in_flight: bool,
+}
+
+impl Boundary {
+    pub(crate) fn name(&self) -> String {
+        match &self.death {
+            Death::Crossing(point) => point.clone(),
+            Death::Inside { write, micros, .. } => format!("inside {write} +{micros} µs"),
+            Death::AtTheTool(moment) => format!("tool server has {moment} it"),
+            Death::AtPageWrite(n) => format!("page write {n}"),
+        }
+    }
+
+    /// The point for `--kill`.
+    pub(crate) fn point(&self) -> Option<String> {
+        match &self.death {
+            Death::Crossing(point) => Some(point.clone()),
+            Death::Inside { write, tool, micros } => {
+                let tool = tool.map_or(String::new(), |tool| format!(":{tool}"));
+                Some(format!("during:{write}{tool}+{micros}"))
+            }
+            Death::AtTheTool(_) | Death::AtPageWrite(_) => None,
+        }
+    }
+
+    /// Whether a question about the subject is allowed when the runner (or else its tool server) dies here.
+    pub(crate) fn may_ask(&self, class: &Class, is_server: bool) -> bool {
+        let is_at_tool = matches!(self.death, Death::AtTheTool(_));
+        class.guarantee == Guarantee::Asked && if is_server { is_at_tool } else { self.in_flight }
+    }
+}
+
+/// The boundaries of the seams, each before and after: (step, crossing, about the subject, in flight before, in flight after).
+const CROSSINGS: [(&str, &str, bool, bool, bool); 17] = [
+    ("start", "store.submit_run", false, false, false),
+    ("start", "store.acquire_run", false, false, false),
+    ("start", "store.open_step", false, false, false),
+    ("admit, compose, reserve", "store.reserve_request", false, false, false),
+    ("think", "model.complete", false, false, false),
+    ("record", "store.record_turn", false, false, false),
+    ("dispatch", "store.save_checkpoint", false, false, false),
+    ("dispatch: start", "store.start_attempt", true, false, true),
+    ("dispatch: invoke", "tool.invoke", true, true, true),
+    ("dispatch: settle", "store.settle_attempt", true, true, false),
+    ("dispatch: next call", "store.start_attempt:notify_team", false, false, false),
+    ("dispatch: next call", "tool.invoke:notify_team", false, false, false),
+    ("dispatch: next call", "store.settle_attempt:notify_team", false, false, false),
+    ("commit", "store.commit_turn", false, false, false),
+    ("admit, compose, reserve", "store.reserve_request#2", false, false, false),
+    ("commit", "store.commit_turn#2", false, false, false),
+    ("end", "store.end_run", false, false, false),
+];
+
+/// The writes that are also died inside of: (step, write, about the subject).
+const WRITES: [(&str, &str, bool); 7] = [
+    ("start", "store.acquire_run", false),
+    ("admit, compose, reserve", "store.reserve_request", false),
+    ("record", "store.record_turn", false),
+    ("dispatch: start", "store.start_attempt", true),
+    ("dispatch: settle", "store.settle_attempt", true),
+    ("commit", "store.commit_turn", false),
+    ("end", "store.end_run", false),
+];
+
+/// The longest a seeded moment inside a write lies after its beginning, in microseconds.
+const LONGEST_WRITE: u64 = 900;
+
+/// Every boundary for `class`, with `moments` seeded ones inside each write.
+pub(crate) fn boundaries(class: &Class, moments: u32, random: &mut Random) -> Vec<Boundary> {
+    let mut all = Vec::new();
+    for (step, crossing, is_subject, before, after) in CROSSINGS {
+        if class.always_asked > 0 && crossing == "store.commit_turn#2" {
+            continue; // its second turn waits for an answer, so the first life never commits it
+        }
+        for (side, in_flight) in [("before", before), ("after", after)] {
+            let tool = if is_subject { format!(":{}", class.tool) } else { String::new() };
+            all.push(Boundary { step, death: Death::Crossing(format!("{side}:{crossing}{tool}")), in_flight });
+        }
+    }
+    for moment in ["received", "acted"] {
+        all.push(Boundary { step: "dispatch: invoke", death: Death::AtTheTool(moment), in_flight: true });
+    }
+    if class.always_asked > 0 {
+        for side in ["before", "after"] {
+            let death = Death::Crossing(format!("{side}:store.raise_question"));
+            all.push(Boundary { step: "dispatch: ask", death, in_flight: false });
+        }
+    }
+    for (step, write, is_subject) in WRITES {
+        for _ in 0..moments {
+            let tool = is_subject.then_some(class.tool);
+            let death = Death::Inside { write, tool, micros: random.below(LONGEST_WRITE) };
+            all.push(Boundary { step, death, in_flight: is_subject });
+        }
+    }
+    all
+}

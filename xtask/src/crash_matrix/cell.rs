@@ -1,0 +1,297 @@
+//! One cell: a job, killed as told, resumed until it ends, with every question answered by looking outside.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use super::boundaries::{Boundary, Death};
+use super::classes::Class;
+
+/// How often one cell may be resumed before the harness gives up.
+const MAX_LIVES: u32 = 9;
+/// The longest one process may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The exit code of a life that ended with a question.
+const WAITING: i32 = 75;
+
+/// What dies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// The runner; then it resumes.
+    Resume,
+    /// The runner; and its successor again, at this point.
+    CrashAgain(String),
+    /// The tool server instead of the runner.
+    ServerDies,
+}
+
+impl Protection {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Resume => "resume",
+            Self::CrashAgain(_) => "crash again during the resume",
+            Self::ServerDies => "tool server dies instead",
+        }
+    }
+}
+
+/// One cell of the matrix.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    /// Its class's place in the table.
+    pub(crate) class: usize,
+    /// Where it dies; `None` for a run without a crash.
+    pub(crate) boundary: Option<Boundary>,
+    pub(crate) protection: Protection,
+}
+
+impl Cell {
+    pub(crate) fn name(&self, class: &Class) -> String {
+        let boundary = self.boundary.as_ref().map_or("no kill".to_owned(), Boundary::name);
+        let again = match &self.protection {
+            Protection::Resume => String::new(),
+            Protection::CrashAgain(point) => format!(", then {point}"),
+            Protection::ServerDies => ", tool server instead".to_owned(),
+        };
+        format!("{} | {boundary}{again}", class.name)
+    }
+}
+
+/// What can be seen from outside when a cell is over.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// What the last life wrote about the run.
+    pub(crate) state: Value,
+    /// Every effect that the observer did.
+    pub(crate) effects: Vec<Value>,
+    /// The file that a replacing tool writes.
+    pub(crate) file: Option<String>,
+    /// Requests that the model saw.
+    pub(crate) model_requests: usize,
+    /// Lives that ended by SIGKILL.
+    pub(crate) kills: u32,
+    /// Whether the write that the runner died inside of was there afterwards.
+    pub(crate) was_written: Option<bool>,
+    /// How the last life ended, unless it succeeded.
+    pub(crate) stuck: Option<String>,
+}
+
+/// What stays the same for all cells of one thread.
+pub(crate) struct Stage {
+    pub(crate) program: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) broken_rule: Option<String>,
+    socket: PathBuf,
+    observer: Child,
+}
+
+impl Stage {
+    /// Starts the outside world of this thread.
+    pub(crate) fn new(program: &Path, root: &Path, thread: usize, broken_rule: Option<&str>) -> anyhow::Result<Self> {
+        let socket = root.join(format!("observer.{thread}"));
+        let mut command = Command::new(program);
+        command.arg("observer").arg("--socket").arg(&socket).stdin(Stdio::null());
+        let mut observer = command.spawn().context("start the observer")?;
+        let started = Instant::now();
+        while !socket.exists() {
+            if observer.try_wait()?.is_some() || started.elapsed() > PATIENCE {
+                bail!("the observer did not start");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (program, root) = (program.to_owned(), root.to_owned());
+        Ok(Self { program, root, broken_rule: broken_rule.map(str::to_owned), socket, observer })
+    }
+
+    /// Runs one cell in a folder of its own, which is gone afterwards.
+    pub(crate) fn run(&self, number: usize, cell: &Cell, class: &Class) -> anyhow::Result<Seen> {
+        let folder = self.root.join(format!("cell.{number}"));
+        fs::create_dir_all(&folder)?;
+        let lives = Lives { stage: self, folder: &folder, cell, class };
+        let seen = lives.all();
+        let gone = fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()));
+        let seen = seen.with_context(|| cell.name(class))?;
+        gone?;
+        Ok(seen)
+    }
+}
+
+impl Stage {
+    /// The most pages that one thread of an uncrashed life writes.
+    pub(crate) fn count_page_writes(&self, log: &Path, class: usize, row: &Class) -> anyhow::Result<u32> {
+        let folder = self.root.join(format!("count.{class}"));
+        fs::create_dir_all(&folder)?;
+        let cell = Cell { class, boundary: None, protection: Protection::Resume };
+        let lives = Lives { stage: self, folder: &folder, cell: &cell, class: row };
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-e", "trace=pwrite64", "-o"]).arg(log).arg(&self.program);
+        let status = lives.command(command, 1)?.status()?;
+        anyhow::ensure!(status.success(), "a traced life ended with {status}");
+        fs::remove_dir_all(&folder)?;
+        let mut by_thread: BTreeMap<String, u32> = BTreeMap::new();
+        for line in fs::read_to_string(log)?.lines().filter(|line| line.contains("pwrite64(")) {
+            *by_thread.entry(line.split_whitespace().next().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+        by_thread.into_values().max().context("no page was written")
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if self.observer.kill().and_then(|()| self.observer.wait()).is_err() {
+            eprintln!("the observer was not ended");
+        }
+    }
+}
+
+struct Lives<'a> {
+    stage: &'a Stage,
+    folder: &'a Path,
+    cell: &'a Cell,
+    class: &'a Class,
+}
+
+impl Lives<'_> {
+    fn all(&self) -> anyhow::Result<Seen> {
+        let (mut kills, mut answer) = (0, None);
+        let mut stuck = Some("it never ended".to_owned());
+        for life in 1..=MAX_LIVES {
+            let status = self.live(life, answer)?;
+            answer = None;
+            match (status.code(), status.signal()) {
+                (Some(0), _) => {
+                    stuck = None;
+                    break;
+                }
+                (None, Some(9)) => kills += 1,
+                (Some(WAITING), _) => answer = Some(self.truth()?),
+                (code, signal) => {
+                    let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+                    stuck = Some(format!("exit {code:?}, signal {signal:?}: {}", log.trim()));
+                    break;
+                }
+            }
+        }
+        self.wait_for_orphans()?;
+        let state = fs::read_to_string(self.folder.join("state.json")).unwrap_or_else(|_| "null".to_owned());
+        Ok(Seen {
+            state: serde_json::from_str(&state)?,
+            effects: self.effects()?,
+            file: fs::read_to_string(self.folder.join("report.md")).ok(),
+            model_requests: fs::read_to_string(self.folder.join("model.log")).map_or(0, |log| log.lines().count()),
+            kills,
+            was_written: self.was_written(),
+            stuck,
+        })
+    }
+
+    fn live(&self, life: u32, answer: Option<&str>) -> anyhow::Result<ExitStatus> {
+        let boundary = self.cell.boundary.as_ref().filter(|_| life == 1);
+        let mut command = match boundary.map(|boundary| &boundary.death) {
+            Some(Death::AtPageWrite(n)) => {
+                let mut command = Command::new("strace");
+                let inject = format!("inject=pwrite64:signal=SIGKILL:when={n}");
+                command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", &inject]);
+                command.arg(&self.stage.program);
+                command
+            }
+            Some(Death::Crossing(_) | Death::Inside { .. } | Death::AtTheTool(_)) | None => {
+                Command::new(&self.stage.program)
+            }
+        };
+        command = self.command(command, life)?;
+        if let Some(boundary) = boundary {
+            let is_server = self.cell.protection == Protection::ServerDies;
+            match &boundary.death {
+                Death::AtTheTool(moment) => {
+                    command.args([if is_server { "--server-dies" } else { "--runner-dies" }, moment]);
+                }
+                Death::Crossing(_) | Death::Inside { .. } | Death::AtPageWrite(_) => {}
+            }
+            if let Some(point) = boundary.point() {
+                command.args([if is_server { "--kill-server" } else { "--kill" }, &point]);
+            }
+        }
+        if let (2, Protection::CrashAgain(point)) = (life, &self.cell.protection) {
+            command.args(["--kill", point]);
+        }
+        if let Some(answer) = answer {
+            command.args(["--answer", answer]);
+        }
+        if let Some(rule) = &self.stage.broken_rule {
+            command.args(["--broken", rule]);
+        }
+        wait(&mut command.spawn()?)
+    }
+
+    /// What every life is told, behind whatever `command` starts with.
+    fn command(&self, mut command: Command, life: u32) -> anyhow::Result<Command> {
+        let log = File::options().create(true).append(true).open(self.folder.join("log"))?;
+        command.args(["life", "--life", &life.to_string()]);
+        command.arg("--folder").arg(self.folder).arg("--job").arg(self.stage.root.join(job_file(self.cell.class)));
+        command.arg("--observer").arg(&self.stage.socket).arg("--log").arg(self.folder.join("effects"));
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        Ok(command)
+    }
+
+    /// What really happened to the call that is asked about.
+    fn truth(&self) -> anyhow::Result<&'static str> {
+        let happened = self.effects()?.iter().any(|effect| effect["tool"] == self.class.tool);
+        Ok(if happened { "happened" } else { "execute" })
+    }
+
+    fn effects(&self) -> anyhow::Result<Vec<Value>> {
+        let text = fs::read_to_string(self.folder.join("effects")).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).context("read the observer's log")).collect()
+    }
+
+    fn was_written(&self) -> Option<bool> {
+        let Death::Inside { write, .. } = self.cell.boundary.as_ref()?.death else { return None };
+        let found = fs::read_to_string(self.folder.join("found.2.json")).ok()?;
+        serde_json::from_str::<Value>(&found).ok()?[write].as_bool()
+    }
+
+    /// Nothing of the cell is alive any more once every lock of a tool server is free.
+    fn wait_for_orphans(&self) -> anyhow::Result<()> {
+        let started = Instant::now();
+        for entry in fs::read_dir(self.folder.join("locks")).into_iter().flatten().flatten() {
+            if !entry.file_name().to_string_lossy().starts_with("server.") {
+                continue;
+            }
+            let file = File::open(entry.path())?;
+            while file.try_lock().is_err() {
+                if started.elapsed() > PATIENCE {
+                    bail!("{} stays locked", entry.path().display());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The job file of a class, in the root folder.
+pub(crate) fn job_file(class: usize) -> String {
+    format!("class.{class}.json")
+}
+
+fn wait(child: &mut Child) -> anyhow::Result<ExitStatus> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if started.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            bail!("a life did not end within {} s", PATIENCE.as_secs());
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}

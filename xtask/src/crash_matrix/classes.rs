@@ -1,0 +1,253 @@
+//! The classes of tools that the matrix crosses with its boundaries: one row of [`CLASSES`] each.
+
+use serde_json::{Value, json};
+
+/// What the design allows for a call of a class whose answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Guarantee {
+    /// It only looks; it may be done again.
+    Harmless,
+    /// It is completed exactly once without a question.
+    ExactlyOnce,
+    /// It is done at most once, and a person is asked; answered truthfully, exactly once.
+    Asked,
+}
+
+/// One class of tools.
+#[derive(Debug)]
+pub(crate) struct Class {
+    /// Its name in tables and for `--only`.
+    pub(crate) name: &'static str,
+    /// The server that offers the tool; `ua` is our own, whose tools the shipped policy knows.
+    server: &'static str,
+    /// The tool that the cell is about.
+    pub(crate) tool: &'static str,
+    /// What a call does outside: `read`, `replace`, `keyed`, `opaque`.
+    effect: &'static str,
+    /// Where the tool finds its key.
+    key: Option<&'static str>,
+    /// The rule of a user's policy file, without `id`, `server` and `name`; empty when none is needed.
+    rule: &'static str,
+    /// The arguments of the first call, `{{life}}` where each life words them differently.
+    arguments: &'static str,
+    /// The arguments of a second call in the next turn.
+    again: Option<&'static str>,
+    /// How often it must have happened in the end.
+    pub(crate) wanted: usize,
+    /// Questions that a run without a crash asks too.
+    pub(crate) always_asked: usize,
+    /// What is promised.
+    pub(crate) guarantee: Guarantee,
+}
+
+const KEYED: &str = "side_effect_class = \"external\"\non_unknown = \"redo_keyed\"\n";
+
+/// Every class. A new one is a new row.
+pub(crate) const CLASSES: [Class; 11] = [
+    Class {
+        name: "read-only",
+        server: "ext",
+        tool: "get_page",
+        effect: "read",
+        key: None,
+        rule: "side_effect_class = \"read_only\"",
+        arguments: r#"{"url": "page {{life}}"}"#,
+        again: None,
+        wanted: 0,
+        always_asked: 0,
+        guarantee: Guarantee::Harmless,
+    },
+    Class {
+        name: "local replace",
+        server: "ua",
+        tool: "write_local_file",
+        effect: "replace",
+        key: None,
+        rule: "",
+        arguments: r#"{"path": "report.md", "content": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::ExactlyOnce,
+    },
+    Class {
+        name: "local opaque",
+        server: "ua",
+        tool: "run_command",
+        effect: "opaque",
+        key: None,
+        rule: "",
+        arguments: r#"{"argv": ["make", "life-{{life}}"]}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::Asked,
+    },
+    Class {
+        name: "memory",
+        server: "ua",
+        tool: "archival_memory_insert",
+        effect: "keyed",
+        key: Some("meta"),
+        rule: "",
+        arguments: r#"{"content": "learned in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::ExactlyOnce,
+    },
+    Class {
+        name: "external, key in an argument",
+        server: "ext",
+        tool: "create_issue",
+        effect: "keyed",
+        key: Some("argument:client_token"),
+        rule: "key_channel = { argument = \"client_token\" }\neffect_kind = \"issue.create\"",
+        arguments: r#"{"title": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::ExactlyOnce,
+    },
+    Class {
+        name: "external, key in a header",
+        server: "ext",
+        tool: "create_payment",
+        effect: "keyed",
+        key: Some("header:Idempotency-Key"),
+        rule: "key_channel = { header = \"Idempotency-Key\" }\neffect_kind = \"payment.pay\"",
+        arguments: r#"{"note": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::ExactlyOnce,
+    },
+    Class {
+        name: "external, key in _meta",
+        server: "ext",
+        tool: "publish_page",
+        effect: "keyed",
+        key: Some("meta"),
+        rule: "key_channel = \"meta\"\neffect_kind = \"page.publish\"",
+        arguments: r#"{"text": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::ExactlyOnce,
+    },
+    // Not declared as creating anything, so it is known by its place in the run: twice asked for is twice done.
+    Class {
+        name: "external, by position",
+        server: "ext",
+        tool: "move_cursor",
+        effect: "keyed",
+        key: Some("meta"),
+        rule: "key_channel = \"meta\"",
+        arguments: r#"{"by": 1}"#,
+        again: Some(r#"{"by": 1}"#),
+        wanted: 2,
+        always_asked: 0,
+        guarantee: Guarantee::ExactlyOnce,
+    },
+    // Declared, so the same content asked for again anywhere in the run is the same effect.
+    Class {
+        name: "external, twin",
+        server: "ext",
+        tool: "send_digest",
+        effect: "keyed",
+        key: Some("meta"),
+        rule: "key_channel = \"meta\"\neffect_kind = \"digest.send\"",
+        arguments: r#"{"to": "team"}"#,
+        again: Some(r#"{"to": "team"}"#),
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::ExactlyOnce,
+    },
+    Class {
+        name: "external opaque",
+        server: "ext",
+        tool: "post_comment",
+        effect: "opaque",
+        key: None,
+        rule: "side_effect_class = \"external\"",
+        arguments: r#"{"text": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::Asked,
+    },
+    Class {
+        name: "near-duplicate",
+        server: "ext",
+        tool: "send_mail",
+        effect: "keyed",
+        key: Some("meta"),
+        rule: "key_channel = \"meta\"\neffect_kind = \"email.send\"\nscope = [{ addresses = \"to\" }, { value = \"subject\" }]",
+        arguments: r#"{"to": ["a@example.test"], "subject": "Report", "body": "worded in life {{life}}"}"#,
+        again: Some(r#"{"to": ["A@example.test"], "subject": "Report", "body": "and again, in life {{life}}"}"#),
+        wanted: 1,
+        always_asked: 1,
+        guarantee: Guarantee::ExactlyOnce,
+    },
+];
+
+/// The tool that every job calls after the subject; each call has an effect, once per key.
+pub(crate) const TAIL: &str = "notify_team";
+
+impl Class {
+    /// The job file of the cells of this class, as `crash_cell` reads it.
+    pub(crate) fn job(&self) -> Value {
+        let keyed = self.effect == "keyed" && self.server != "ua";
+        let rule = if self.rule.is_empty() {
+            String::new()
+        } else {
+            let base = if keyed { KEYED } else { "" };
+            format!(
+                "[[rule]]\nid = \"subject\"\nserver = \"{}\"\nname = \"{}\"\n{base}{}\n",
+                self.server, self.tool, self.rule
+            )
+        };
+        let tail =
+            format!("[[rule]]\nid = \"tail\"\nserver = \"ext\"\nname = \"{TAIL}\"\n{KEYED}key_channel = \"meta\"\n");
+        let look = "[[rule]]\nid = \"look\"\nserver = \"ext\"\nname = \"look\"\nside_effect_class = \"read_only\"\n";
+        json!({
+            "subject": self.tool,
+            "tools": [
+                {"server": self.server, "name": self.tool, "effect": self.effect, "key": self.key},
+                {"server": "ext", "name": TAIL, "effect": "keyed", "key": "meta"},
+                {"server": "ext", "name": "look", "effect": "read"},
+            ],
+            "policy": format!("{rule}{tail}{look}"),
+            "script": self.script(),
+        })
+    }
+
+    /// Turn 1: a look, the subject, the tail. Turn 2: the subject again, or a look. Turn 3: the last word.
+    fn script(&self) -> String {
+        let call = |name: &str, input: &str| format!(r#"{{"name": "{name}", "input": {input}}}"#);
+        let subject = format!("mcp__{}__{}", self.server, self.tool);
+        let look = call("mcp__ext__look", r#"{"at": "what life {{life}} wants to see"}"#);
+        let tail = call(&format!("mcp__ext__{TAIL}"), r#"{"text": "told in life {{life}}, request {{request}}"}"#);
+        let first = format!("{look}, {}, {tail}", call(&subject, self.arguments));
+        let second = self.again.map_or(look, |again| call(&subject, again));
+        format!(
+            r#"{{"turns": [{{"text": "Life {{{{life}}}}, request {{{{request}}}}.", "tools": [{first}]}}, {{"tools": [{second}]}}, {{"text": "Done."}}]}}"#
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_has_a_script_that_can_be_read() {
+        for class in &CLASSES {
+            let job = class.job();
+            let script = job["script"].as_str().unwrap_or_default();
+            let parsed = ua_llm::Script::parse(&script.replace("{{life}}", "1"));
+            assert!(parsed.is_ok(), "{}: {parsed:?}\n{script}", class.name);
+            assert!(script.contains("{{life}}"), "{}: the model never changes its mind", class.name);
+        }
+    }
+}
