@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use rustix::process::Pid;
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Env, Message, ModelTurn, Origin, RunId, RunSpec, RunStatus, Trace};
+use ua_core::{Env, Message, ModelTurn, Origin, PriceTable, RunId, RunSpec, RunStatus, Trace};
 use ua_gateway::{Catalog, Fence, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
-use ua_runner::{Ports, RunLock, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
+use ua_runner::{Ports, RetryPolicy, RunLock, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
 use ua_store::{Choice, NewAnswer, NewRun, QuestionKind, QuestionStatus, RunStore as _, Store};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam};
@@ -195,6 +195,8 @@ async fn drive_run(
         system: "You do each thing once.".into(),
         max_output_tokens: 100,
         temperature_milli: None,
+        prices: PriceTable::default(),
+        retry: RetryPolicy::default(),
     };
     let (_, record) = drive(&ports, &settings, acquired_at).await?;
     Ok(record.status)
