@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
 use ua_classify::{Classifier, file_arguments, project_scope};
-use ua_core::{CallId, CallStatus, ModelTurn, Outcome, PlannedCall, Resolution, SideEffectClass};
+use ua_core::{CallId, CallStatus, ModelTurn, Outcome, PlannedCall, Resolution, Sha256, SideEffectClass};
 use ua_ledger::{Admission, Facts, Ledger, LedgerError, Permit};
 use ua_store::{CallRecord, QuestionRecord};
 
@@ -100,6 +100,11 @@ impl ToolGateway {
         &self.ledger
     }
 
+    /// The version of the rules that classify tools.
+    pub fn policy_version(&self) -> Sha256 {
+        self.classifier.version()
+    }
+
     /// Plans every tool use of `reply`, which asks for `turn`. Pure but for the ids it draws.
     pub fn plan(&self, reply: &ModelTurn, turn: u32) -> Vec<PlannedCall> {
         let env = self.ledger.env();
@@ -185,7 +190,7 @@ impl ToolGateway {
     }
 
     /// Admits a call; one that is unknown is fenced first, then decided by its policy.
-    async fn admit(&self, id: &CallId, facts: Facts) -> Result<Admission, GatewayError> {
+    pub(crate) async fn admit(&self, id: &CallId, facts: Facts) -> Result<Admission, GatewayError> {
         match self.ledger.admit(id, facts.clone()).await? {
             Admission::Unknown(unknown) => {
                 let server = unknown.call().name.server.clone();
@@ -220,7 +225,7 @@ impl ToolGateway {
     }
 
     /// What is true about the call's files and effect right now.
-    fn facts(&self, call: &CallRecord) -> Facts {
+    pub(crate) fn facts(&self, call: &CallRecord) -> Facts {
         let files = file_arguments(&call.policy, &call.arguments);
         let file_digests = self.files.digests(&files);
         let effect = call.policy.effect_kind.as_ref().map_or(call.name.tool.as_str(), |kind| kind.as_str());
@@ -229,7 +234,7 @@ impl ToolGateway {
         Facts { scope, file_digests }
     }
 
-    fn tell(&self, notice: Notice) {
+    pub(crate) fn tell(&self, notice: Notice) {
         (self.watcher)(notice);
     }
 }

@@ -36,6 +36,7 @@ mod files;
 mod gateway;
 mod guardrail;
 mod plan;
+mod settle;
 mod stop;
 mod transport;
 
