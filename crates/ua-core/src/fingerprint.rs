@@ -244,9 +244,8 @@ impl Fingerprint {
     /// # Errors
     /// [`FingerprintError::TooNew`] when a newer program wrote it, [`FingerprintError::Unreadable`] when it is not one.
     pub fn from_stored(stored: &Value) -> Result<Self, FingerprintError> {
-        let found = stored["version"]
-            .as_u64()
-            .ok_or_else(|| FingerprintError::Unreadable("it has no version".to_owned()))?;
+        let found =
+            stored["version"].as_u64().ok_or_else(|| FingerprintError::Unreadable("it has no version".to_owned()))?;
         if found > u64::from(VERSION) {
             return Err(FingerprintError::TooNew { found, known: VERSION });
         }
@@ -486,7 +485,8 @@ mod tests {
 
     #[test]
     fn the_order_of_keys_in_the_inputs_changes_nothing() {
-        let turned: Value = serde_json::from_str(r#"{"inputs": {"b": [1, 2], "a": 1}, "objective": "Do it."}"#).unwrap();
+        let turned: Value =
+            serde_json::from_str(r#"{"inputs": {"b": [1, 2], "a": 1}, "objective": "Do it."}"#).unwrap();
         assert_eq!(taken(&job(), |_| {}), taken(&turned, |_| {}));
     }
 
@@ -500,7 +500,8 @@ mod tests {
     #[test]
     fn a_new_tool_is_no_difference_and_a_tool_that_went_away_is_one() {
         let pinned = taken(&job(), |_| {});
-        let more = taken(&job(), |input| input.tools = tools(&[("post", "Posts."), ("read", "Reads."), ("new", "New.")]));
+        let more =
+            taken(&job(), |input| input.tools = tools(&[("post", "Posts."), ("read", "Reads."), ("new", "New.")]));
         assert!(pinned.diff(&more).is_empty());
         let accepted = pinned.clone().repinned(Component::Tools, &more);
         assert!(accepted.tool_names().contains("mcp__forum__new"), "accepting the tools offers the new ones");

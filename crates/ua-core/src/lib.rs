@@ -32,7 +32,9 @@ pub use call::{PlannedCall, Position, Refusal};
 pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Sha256, parse_strict, sha256};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
 pub use failure::FailureClass;
-pub use fingerprint::{Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, ToolPin};
+pub use fingerprint::{
+    Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, ToolPin,
+};
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
 pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage};

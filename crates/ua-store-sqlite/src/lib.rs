@@ -31,6 +31,7 @@ mod filesystem;
 mod ledger_rows;
 mod ledger_store;
 mod open;
+mod override_rows;
 mod pragma;
 mod readers;
 mod run_rows;

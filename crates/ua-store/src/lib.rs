@@ -20,6 +20,7 @@ pub mod conformance;
 mod error;
 mod ledger_store;
 mod mem;
+mod overrides;
 mod record;
 pub mod rules;
 mod run_store;
@@ -31,6 +32,7 @@ pub use commit::{
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;
 pub use mem::MemStore;
+pub use overrides::{NewOverride, OverrideKind, OverrideRecord};
 pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, MessageRecord,
     OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord,

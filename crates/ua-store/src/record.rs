@@ -10,6 +10,8 @@ use ua_core::{
     Sha256, StepId, StepStatus, Timestamp, ToolName, Trace, Usage,
 };
 
+use crate::overrides::OverrideRecord;
+
 /// Proof that a process owns a run: the run and the epoch under which it took it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunLease {
@@ -489,6 +491,9 @@ pub struct RunRecords {
     pub receipts: Vec<ReceiptRecord>,
     /// Its questions, oldest first.
     pub questions: Vec<QuestionRecord>,
+    /// What a person changed about it, oldest first.
+    #[serde(default)]
+    pub overrides: Vec<OverrideRecord>,
     /// Its checkpoints, oldest first.
     pub checkpoints: Vec<CheckpointRecord>,
     /// Its requests to models.

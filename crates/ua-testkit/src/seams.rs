@@ -11,9 +11,10 @@ use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, LedgerStore, MessageRecord, NewAnswer,
-    NewCheckpoint, NewQuestion, NewRun, NewStep, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd,
-    RequestId, RequestReservation, RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt,
-    StepEnd, StepRecord, Store, StoreError, TurnCommit, TurnDraft, UnknownResolution,
+    NewCheckpoint, NewOverride, NewQuestion, NewRun, NewStep, OverrideRecord, OwnerStamp, QuestionRecord,
+    ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord, RunRecords,
+    RunStore, SettleAttempt, StartAttempt, StepEnd, StepRecord, Store, StoreError, TurnCommit, TurnDraft,
+    UnknownResolution,
 };
 
 /// One crossing of a seam.
@@ -153,6 +154,9 @@ impl RunStore for Seam<dyn Store> {
     async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
         self.cross("store.insert_answer", None, self.inner.insert_answer(answer)).await
     }
+    async fn insert_override(&self, change: NewOverride) -> Result<OverrideRecord, StoreError> {
+        self.cross("store.insert_override", None, self.inner.insert_override(change)).await
+    }
     async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError> {
         self.cross("store.request_cancel", None, self.inner.request_cancel(run, reason, at)).await
     }
@@ -227,6 +231,9 @@ impl RunStore for Seam<dyn Store> {
     }
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
         self.inner.history(run).await
+    }
+    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
+        self.inner.overrides(run).await
     }
     async fn question(&self, question: &QuestionId) -> Result<QuestionRecord, StoreError> {
         self.inner.question(question).await
