@@ -12,6 +12,7 @@
 //! assert!(matches!(machine.command(), Command::Reserve { turn: 1 }));
 //! ```
 
+mod cas;
 mod drive;
 mod error;
 mod files;
@@ -21,12 +22,14 @@ mod lock;
 mod machine;
 #[cfg(test)]
 mod machine_tests;
+mod pin;
 mod recover;
 mod watch;
 mod workspace;
 
+pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
-pub use error::RunError;
+pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::write_conclusion;
 pub use host::{boot_id, owner_stamp, process_is_alive};
 pub use interrupt::{DrainTimes, Interrupts};
@@ -34,5 +37,6 @@ pub use lock::{LockError, RunLock};
 pub use machine::{
     Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure, UnexpectedEvent,
 };
+pub use pin::{PinSettings, effective_pins};
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};

@@ -245,6 +245,11 @@ pub enum Event {
     CancelAsked,
     /// A person answered `abort`.
     Aborted,
+    /// The setup is not the one the step was pinned to; nothing was sent.
+    SetupChanged {
+        /// In words.
+        detail: String,
+    },
     /// A tool server could not be reached; nothing was sent.
     ToolServerDown {
         /// In words.
@@ -330,6 +335,11 @@ impl RunMachine {
         machine
     }
 
+    /// Starts over at `start`, under the same limits.
+    pub fn restart(&mut self, start: Start) {
+        *self = Self::new(self.limits.clone(), start);
+    }
+
     /// Committed turns.
     pub fn committed(&self) -> u32 {
         self.committed
@@ -384,6 +394,7 @@ impl RunMachine {
             (_, Event::Interrupted) => stopped(RunStop::Interrupt, "a signal asked the process to stop"),
             (_, Event::CancelAsked) => State::Ended(Conclusion::Cancelled),
             (_, Event::Aborted) => State::Ended(Conclusion::Failed { why: "a person answered `abort`".to_owned() }),
+            (_, Event::SetupChanged { detail }) => stopped(RunStop::Fingerprint, &detail),
             (_, Event::ToolServerDown { detail }) => stopped(RunStop::ToolServer, &detail),
             (State::Begin | State::Reserving, Event::Reserved) => State::Thinking,
             (State::Thinking, Event::Thought(Ok(reply))) => State::Recording { reply },

@@ -79,7 +79,7 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<(Option<Qu
 }
 
 /// Where the records say the run stands.
-fn start_of(records: &RunRecords) -> Start {
+pub(crate) fn start_of(records: &RunRecords) -> Start {
     let run = &records.run;
     let open = records.open_turn().map(|turn| {
         let message = records.messages.iter().rev().find(|m| m.turn == turn.turn && m.message.role == Role::Assistant);

@@ -89,10 +89,10 @@ impl Driver<'_> {
         };
         let calls = self.ports.gateway.plan(&reply, turn);
         let message = reply.clone().into_message();
-        self.tokens += reply.usage.unwrap_or_default().total();
+        let tokens = reply.usage.unwrap_or_default().total();
         let draft = TurnDraft {
             turn,
-            step_id: self.step_id.clone(),
+            step_id: self.pinned.step_id.clone(),
             request_id,
             request_sha256: request.sha256(),
             reply,
@@ -105,6 +105,7 @@ impl Driver<'_> {
             .await
             .map_err(RunError::at("record the model's reply"))?;
         self.open_reply = Some(message);
+        self.tokens += tokens;
         self.last_seq += 1;
         let calls = self.turn_calls(turn).await?;
         self.last_call = calls.last().map(|call| call.call_id.clone()).or(self.last_call.take());
@@ -208,8 +209,7 @@ impl Driver<'_> {
             held_millis: held_for(self.ports, self.counted_from),
             at: now,
         };
-        self.run =
-            self.ports.store.commit_turn(&self.ports.lease, commit).await.map_err(RunError::at("commit the turn"))?;
+        self.run = self.commit_once(commit).await?;
         self.counted_from = now;
         self.history.extend(self.open_reply.take());
         self.last_seq += messages.len() as u64;

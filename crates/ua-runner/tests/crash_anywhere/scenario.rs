@@ -8,7 +8,7 @@ use ua_core::{Block, Env, Message, Origin, RunId, RunSpec, RunStatus, Trace};
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
-use ua_runner::{Conclusion, Ports, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
+use ua_runner::{Conclusion, PinSettings, Ports, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
 use ua_store::{
     CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord, RunStore as _, Store,
 };
@@ -189,6 +189,7 @@ impl Scenario {
             system: "s".into(),
             max_output_tokens: 100,
             temperature_milli: None,
+            pins: PinSettings::default(),
         };
         drive(&ports, &settings, now).await.unwrap()
     }
