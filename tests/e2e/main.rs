@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod bad_storage;
+mod fingerprint;
 mod inspect;
 mod interrupt;
 mod job;

@@ -115,6 +115,9 @@ pub struct ResumeArgs {
     /// File with an `mcpServers` object [default: the one the run was started with]
     #[arg(long, value_name = "FILE")]
     pub mcp_config: Option<PathBuf>,
+    /// Go on with what changed: policy, tools, pricing, blob-threshold; several with commas
+    #[arg(long, value_name = "COMPONENT", value_delimiter = ',')]
+    pub accept: Vec<String>,
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
     pub quiet: bool,

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Env, RunSpec, ToolNamespace, ToolSpec, Trace};
+use ua_core::{Component, Env, RunSpec, ToolNamespace, ToolSpec, Trace};
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{AnthropicConfig, AnthropicProvider, LlmProvider, Script, ScriptedProvider};
 use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand};
-use ua_runner::{Ports, RunSettings, Signal, Watcher, Workspace, effect_limits};
+use ua_runner::{PinSettings, Ports, RunSettings, Signal, Watcher, Workspace, effect_limits};
 use ua_store::{RunLease, RunRecord, Store};
 
 use crate::args::LaunchArgs;
@@ -51,6 +51,9 @@ pub(crate) struct Launch {
     policies: Vec<PathBuf>,
     job_dir: PathBuf,
     allow_private_addresses: bool,
+    /// Changed components that a person accepts with this very command.
+    #[serde(skip)]
+    pub(crate) accept: Vec<Component>,
 }
 
 impl Launch {
@@ -76,8 +79,30 @@ impl Launch {
             policies,
             job_dir,
             allow_private_addresses: args.allow_private_addresses,
+            accept: Vec::new(),
             provider,
         })
+    }
+
+    /// Lays what the command line says now over how the run was started. Whatever of it the run is pinned to stops it, and
+    /// says so, instead of being ignored.
+    pub(crate) fn overlay(&mut self, spec: &RunSpec, args: &LaunchArgs) -> Result<(), CliError> {
+        if let Some(provider) = &args.provider {
+            self.provider.clone_from(provider);
+        }
+        if let Some(model) = &args.model {
+            self.model.clone_from(model);
+        }
+        if let Some(file) = &args.mcp_config {
+            self.mcp_config = Some(absolute(file)?);
+        }
+        if !args.policy.is_empty() {
+            let named: Result<Vec<PathBuf>, CliError> = args.policy.iter().map(|file| absolute(file)).collect();
+            self.policies = named?;
+            self.policies.extend(spec.policies.iter().map(|file| self.job_dir.join(file)));
+        }
+        self.allow_private_addresses |= args.allow_private_addresses;
+        Ok(())
     }
 
     pub(crate) fn to_stored(&self) -> Value {
@@ -361,6 +386,7 @@ impl Launch {
             policies: Vec::new(),
             job_dir: folder,
             allow_private_addresses: false,
+            accept: Vec::new(),
         }
     }
 }
@@ -406,6 +432,11 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         system: spec.model.system_prompt.clone().unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
         max_output_tokens: spec.model.max_output_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
         temperature_milli: spec.model.temperature_milli,
+        pins: PinSettings {
+            accept: launch.accept.clone(),
+            accepted_by: crate::env::var("USER").unwrap_or_else(|| "a person".to_owned()),
+            ..PinSettings::default()
+        },
     };
     Ok((Ports { store, llm, gateway, lease, workspace, env, watcher, stop }, settings))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 use ua_classify::{Classifier, without_key_argument};
-use ua_core::{CallPolicy, Sha256, SideEffectClass, ToolPin, ToolSpec};
+use ua_core::{CallPolicy, Sha256, ToolPin, ToolSpec};
 
 use crate::error::GatewayError;
 use crate::guardrail::Rules;
@@ -24,7 +24,7 @@ pub struct Offer {
 pub(crate) struct Entry {
     pub(crate) spec: ToolSpec,
     pub(crate) digest: Sha256,
-    pub(crate) class: SideEffectClass,
+    pub(crate) pin: ToolPin,
     pub(crate) offer: Offer,
     pub(crate) validator: Option<jsonschema::Validator>,
     pub(crate) denied: Option<String>,
@@ -58,7 +58,8 @@ impl Catalog {
             }
             let offer = Offer { name: raw.clone(), description: spec.description.clone(), input_schema };
             let denied = rules.denies(&spec.name, &policy);
-            let entry = Entry { digest: spec.digest(), class: policy.class, denied, offer, validator, spec };
+            let entry =
+                Entry { digest: spec.digest(), pin: ToolPin::of(&spec, policy.class), denied, offer, validator, spec };
             if entries.insert(raw.clone(), entry).is_some() {
                 return Err(GatewayError::Configuration {
                     tool: raw,
@@ -86,7 +87,7 @@ impl Catalog {
     /// What every tool that may be offered is now, whether or not it is pinned.
     pub fn tool_pins(&self) -> BTreeMap<String, ToolPin> {
         let allowed = self.entries.iter().filter(|(_, entry)| entry.denied.is_none());
-        allowed.map(|(name, entry)| (name.clone(), ToolPin::of(&entry.spec, entry.class))).collect()
+        allowed.map(|(name, entry)| (name.clone(), entry.pin.clone())).collect()
     }
 
     fn pinned(&self) -> Option<Arc<BTreeSet<String>>> {

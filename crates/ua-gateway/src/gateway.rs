@@ -4,7 +4,7 @@
 //! receipt. A definite failure is retried here with backoff and nowhere else; an unknown outcome is fenced and then
 //! decided by its policy, in a live run just as on resume.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
@@ -69,6 +69,7 @@ pub enum Notice {
 pub struct ToolGateway {
     catalog: Catalog,
     classifier: Arc<Classifier>,
+    policy_version: OnceLock<Sha256>,
     rules: Rules,
     ledger: Ledger,
     transport: Arc<dyn ToolTransport>,
@@ -87,7 +88,7 @@ impl ToolGateway {
         files: WorkspaceFiles,
         watcher: Box<dyn Fn(Notice) + Send + Sync>,
     ) -> Self {
-        Self { catalog, classifier, rules, ledger, transport, files, watcher }
+        Self { catalog, classifier, policy_version: OnceLock::new(), rules, ledger, transport, files, watcher }
     }
 
     /// The tools of the step.
@@ -102,7 +103,7 @@ impl ToolGateway {
 
     /// The version of the rules that classify tools.
     pub fn policy_version(&self) -> Sha256 {
-        self.classifier.version()
+        *self.policy_version.get_or_init(|| self.classifier.version())
     }
 
     /// Plans every tool use of `reply`, which asks for `turn`. Pure but for the ids it draws.

@@ -35,7 +35,7 @@ pub trait Plan: Send + Sync {
     async fn after(&self, crossing: &Crossing);
 }
 
-/// The two writes around a dispatch, replaceable so that a test can break their order on purpose.
+/// The two writes around a dispatch and the commit of a turn, replaceable so that a test can break their order on purpose.
 #[async_trait]
 pub trait LedgerWrites: Send + Sync {
     /// In place of [`LedgerStore::start_attempt`].
@@ -52,6 +52,15 @@ pub trait LedgerWrites: Send + Sync {
         lease: &RunLease,
         settle: SettleAttempt,
     ) -> Result<CallRecord, StoreError>;
+    /// In place of [`RunStore::commit_turn`].
+    async fn commit_turn(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        commit: TurnCommit,
+    ) -> Result<RunRecord, StoreError> {
+        inner.commit_turn(lease, commit).await
+    }
 }
 
 /// The writes as they are.
@@ -203,7 +212,7 @@ impl RunStore for Seam<dyn Store> {
         self.cross("store.record_turn", None, self.inner.record_turn(lease, draft)).await
     }
     async fn commit_turn(&self, lease: &RunLease, commit: TurnCommit) -> Result<RunRecord, StoreError> {
-        self.cross("store.commit_turn", None, self.inner.commit_turn(lease, commit)).await
+        self.cross("store.commit_turn", None, self.writes.commit_turn(self.inner.as_ref(), lease, commit)).await
     }
     async fn append_messages(&self, lease: &RunLease, messages: Vec<Message>, at: Timestamp) -> Result<(), StoreError> {
         self.cross("store.append_messages", None, self.inner.append_messages(lease, messages, at)).await

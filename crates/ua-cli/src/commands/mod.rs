@@ -1,9 +1,11 @@
 //! One command, one file.
 
+mod accept;
 mod answer;
 mod calls;
 mod execute;
 mod job;
+mod pins;
 mod resume;
 mod runs;
 mod summary;

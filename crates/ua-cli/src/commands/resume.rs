@@ -2,25 +2,32 @@
 
 use std::path::Path;
 
-use ua_core::RunStatus;
+use ua_core::{Component, RunStatus};
 use ua_runner::Workspace;
 use ua_store::{RunRecord, RunStore};
 use ua_store_sqlite::SqliteStore;
 
-use crate::args::ResumeArgs;
+use crate::args::{LaunchArgs, ResumeArgs};
 use crate::compose::Launch;
 use crate::error::{CliError, FAILED, OK};
 use crate::find;
 use crate::home::Home;
 
-use super::{execute, summary};
+use super::{accept, execute, summary};
 
 pub(crate) async fn run(home: &Home, args: ResumeArgs) -> Result<u8, CliError> {
-    by_name(home, &args.run, args.mcp_config.as_deref(), args.quiet).await
+    let accept = accept::components(&args.accept)?;
+    let launch = LaunchArgs { mcp_config: args.mcp_config, quiet: args.quiet, ..LaunchArgs::default() };
+    by_name(home, &args.run, &launch, accept).await
 }
 
 /// Resumes the run that a person named.
-pub(crate) async fn by_name(home: &Home, name: &str, mcp_config: Option<&Path>, quiet: bool) -> Result<u8, CliError> {
+pub(crate) async fn by_name(
+    home: &Home,
+    name: &str,
+    args: &LaunchArgs,
+    accept: Vec<Component>,
+) -> Result<u8, CliError> {
     // Looked up without touching anything first, so that a typing error changes nothing.
     let found = find::run(&home.open_read_only()?, name).await?;
     if found.status.is_terminal() {
@@ -28,7 +35,7 @@ pub(crate) async fn by_name(home: &Home, name: &str, mcp_config: Option<&Path>, 
     }
     let store = home.open()?;
     let run = store.run(&found.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
-    resume(home, store, run, mcp_config, quiet).await
+    resume(home, store, run, args, accept).await
 }
 
 /// Resumes a run, or says how it ended.
@@ -36,8 +43,8 @@ pub(crate) async fn resume(
     home: &Home,
     store: SqliteStore,
     run: RunRecord,
-    mcp_config: Option<&Path>,
-    quiet: bool,
+    args: &LaunchArgs,
+    accept: Vec<Component>,
 ) -> Result<u8, CliError> {
     if run.status.is_terminal() {
         crate::home::close(store);
@@ -51,13 +58,10 @@ pub(crate) async fn resume(
         .hint("put it back where it was; its files are part of the run"));
     }
     let mut launch = Launch::from_stored(&run.launch)?;
-    if let Some(file) = mcp_config {
-        launch.mcp_config = Some(
-            std::path::absolute(file).map_err(|e| CliError::usage(format!("cannot use {}: {e}", file.display())))?,
-        );
-    }
+    launch.overlay(&run.spec, args)?;
+    launch.accept = accept;
     launch.check(&run.spec)?;
-    execute::execute(home, store, run, &launch, quiet).await
+    execute::execute(home, store, run, &launch, args.quiet).await
 }
 
 /// Says how a finished run ended; its files are written again if somebody removed them.

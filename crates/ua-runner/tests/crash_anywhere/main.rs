@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends with a panic")]
 
+mod loop_contract;
+mod pinned_setup;
 mod scenario;
 
 use scenario::{Answers, Scenario};
