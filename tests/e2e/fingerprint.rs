@@ -95,7 +95,7 @@ fn a_tool_that_is_new_is_not_offered_and_stops_nothing() {
 fn a_changed_policy_stops_the_run_until_it_is_accepted() {
     let env = env().with_forum();
     let rule = |class: &str| {
-        format!("[[rule]]\nname = \"forum\"\npatterns = [\"post_comment\"]\nside_effect_class = \"{class}\"\n")
+        format!("[[rule]]\nid = \"forum\"\npatterns = [\"post_comment\"]\nside_effect_class = \"{class}\"\n")
     };
     env.write("work/policy.toml", rule("external"));
     after_one_turn(&env, &json!({"policies": ["policy.toml"]}));

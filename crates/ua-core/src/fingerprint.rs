@@ -271,15 +271,14 @@ impl Fingerprint {
     pub fn diff(&self, now: &Self) -> FingerprintDiff {
         let mut differences = Vec::new();
         for component in Component::ALL {
-            match component {
-                Component::Tools => self.tool_differences(now, &mut differences),
-                other => {
-                    let (before, after) = (self.components.get(other), now.components.get(other));
-                    if before.map(|pin| pin.digest) != after.map(|pin| pin.digest) {
-                        let shown = |pin: Option<&Pin>| pin.map_or_else(|| "none".to_owned(), |pin| pin.shown.clone());
-                        differences.push(Difference::new(*other, None, shown(before), shown(after)));
-                    }
-                }
+            if *component == Component::Tools {
+                self.tool_differences(now, &mut differences);
+                continue;
+            }
+            let (before, after) = (self.components.get(component), now.components.get(component));
+            if before.map(|pin| pin.digest) != after.map(|pin| pin.digest) {
+                let shown = |pin: Option<&Pin>| pin.map_or_else(|| "none".to_owned(), |pin| pin.shown.clone());
+                differences.push(Difference::new(*component, None, shown(before), shown(after)));
             }
         }
         for (name, pin) in &self.tools {
@@ -315,13 +314,10 @@ impl Fingerprint {
     /// included; accepting the policy takes the classes of the pinned tools over as well.
     #[must_use]
     pub fn repinned(mut self, component: Component, now: &Self) -> Self {
-        match component {
-            Component::Tools => self.tools.clone_from(&now.tools),
-            other => {
-                if let Some(pin) = now.components.get(&other) {
-                    self.components.insert(other, pin.clone());
-                }
-            }
+        if component == Component::Tools {
+            self.tools.clone_from(&now.tools);
+        } else if let Some(pin) = now.components.get(&component) {
+            self.components.insert(component, pin.clone());
         }
         if component == Component::Policy {
             for (name, pin) in &mut self.tools {

@@ -23,7 +23,6 @@ impl Driver<'_> {
                 self.reloads = 0;
                 return Ok(true);
             }
-            Ok(TurnAdmission::Skip) => {}
             Ok(TurnAdmission::AlreadyComplete) => return Err(self.lease_lost().await),
             Err(ResumeError::FingerprintMismatch { diff }) => {
                 self.machine.apply(Event::SetupChanged { detail: mismatch_text(&diff) })?;
@@ -32,8 +31,7 @@ impl Driver<'_> {
             Err(error @ ResumeError::Gap { .. }) if self.reloads >= MAX_GAP_RELOADS => {
                 return Err(ResumeError::CorruptState { why: error.to_string(), source: None }.into());
             }
-            Err(ResumeError::Gap { .. }) => {}
-            Err(ResumeError::Behind { .. }) if self.reloads < MAX_RELOADS => {}
+            Ok(TurnAdmission::Skip) | Err(ResumeError::Gap { .. } | ResumeError::Behind { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         if self.reloads >= MAX_RELOADS {
@@ -90,12 +88,10 @@ impl Driver<'_> {
                 TurnAdmission::AlreadyComplete => return Err(self.lease_lost().await),
                 TurnAdmission::Execute if reloads < MAX_RELOADS => {}
                 TurnAdmission::Execute => {
-                    return Err(match error {
-                        StoreError::Conflict { .. } => {
-                            ResumeError::CasConflict { turn: commit.turn, source: error }.into()
-                        }
-                        other => RunError::at(doing)(other),
-                    });
+                    if matches!(error, StoreError::Conflict { .. }) {
+                        return Err(ResumeError::CasConflict { turn: commit.turn, source: error }.into());
+                    }
+                    return Err(RunError::at(doing)(error));
                 }
             }
             reloads += 1;

@@ -221,7 +221,7 @@ impl Scenario {
             temperature_milli: None,
             pins: PinSettings::default(),
         };
-        drive(&ports, &settings, now).await
+        Box::pin(drive(&ports, &settings, now)).await
     }
 
     pub(crate) async fn calls(&self) -> Vec<CallRecord> {
