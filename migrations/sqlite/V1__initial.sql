@@ -268,6 +268,7 @@ CREATE TABLE overrides (
   seq        INTEGER PRIMARY KEY,
   run_id     TEXT NOT NULL REFERENCES runs (run_id),
   created_at TEXT NOT NULL,
+  kind       TEXT NOT NULL CHECK (kind IN ('pin', 'budget')),
   component  TEXT NOT NULL,
   value_json TEXT NOT NULL,
   made_by    TEXT NOT NULL

@@ -6,6 +6,7 @@ mod bad_storage;
 mod blobs;
 mod database;
 mod enforcement;
+mod fingerprint;
 mod inspect;
 mod interrupt;
 mod job;

@@ -128,6 +128,9 @@ pub struct ResumeArgs {
     /// File with what tokens cost [default: the one the run was started with]
     #[arg(long, value_name = "FILE")]
     pub pricing: Option<PathBuf>,
+    /// Go on with what changed: policy, tools, pricing, blob-threshold; several with commas
+    #[arg(long, value_name = "COMPONENT", value_delimiter = ',')]
+    pub accept: Vec<String>,
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
     pub quiet: bool,

@@ -9,12 +9,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Env, RunSpec, ToolNamespace, ToolSpec, Trace};
+use ua_core::{Component, Env, RunSpec, ToolNamespace, ToolSpec, Trace};
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{AnthropicConfig, AnthropicProvider, LlmProvider, Script, ScriptedProvider};
 use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand};
-use ua_runner::{Ports, RetryPolicy, RunSettings, Signal, Watcher, Workspace, effect_limits};
+use ua_runner::{PinSettings, Ports, RetryPolicy, RunSettings, Signal, Watcher, Workspace, effect_limits};
 use ua_store::{RunLease, RunRecord, Store};
 
 use crate::args::LaunchArgs;
@@ -56,6 +56,9 @@ pub(crate) struct Launch {
     /// The price table, absolute.
     #[serde(default)]
     pub(crate) pricing: Option<PathBuf>,
+    /// Changed components that a person accepts with this very command.
+    #[serde(skip)]
+    pub(crate) accept: Vec<Component>,
 }
 
 impl Launch {
@@ -82,8 +85,33 @@ impl Launch {
             job_dir,
             allow_private_addresses: args.allow_private_addresses,
             pricing: pricing::file(args.pricing.as_deref())?,
+            accept: Vec::new(),
             provider,
         })
+    }
+
+    /// Lays what the command line says now over how the run was started. Whatever of it the run is pinned to stops it, and
+    /// says so, instead of being ignored.
+    pub(crate) fn overlay(&mut self, spec: &RunSpec, args: &LaunchArgs) -> Result<(), CliError> {
+        if let Some(provider) = &args.provider {
+            self.provider.clone_from(provider);
+        }
+        if let Some(model) = &args.model {
+            self.model.clone_from(model);
+        }
+        if let Some(file) = &args.mcp_config {
+            self.mcp_config = Some(absolute(file)?);
+        }
+        if let Some(file) = &args.pricing {
+            self.pricing = Some(absolute(file)?);
+        }
+        if !args.policy.is_empty() {
+            let named: Result<Vec<PathBuf>, CliError> = args.policy.iter().map(|file| absolute(file)).collect();
+            self.policies = named?;
+            self.policies.extend(spec.policies.iter().map(|file| self.job_dir.join(file)));
+        }
+        self.allow_private_addresses |= args.allow_private_addresses;
+        Ok(())
     }
 
     pub(crate) fn to_stored(&self) -> Value {
@@ -399,6 +427,7 @@ impl Launch {
             job_dir: folder,
             allow_private_addresses: false,
             pricing: None,
+            accept: Vec::new(),
         }
     }
 }
@@ -440,13 +469,29 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     let told = watcher.clone();
     let notices = Box::new(move |notice| told(Signal::Call(notice)));
     let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices);
+    let prices = pricing::table(launch.pricing.as_deref())?;
+    let switch = |name: &str, value: String| (name.to_owned(), value);
+    let pins = PinSettings {
+        pricing: prices.digest().to_hex(),
+        blob_threshold: spec.settings.blob_threshold_bytes.to_string(),
+        estimator: ua_llm::ESTIMATOR.to_owned(),
+        switches: [
+            switch("history_max_tokens", spec.settings.history_max_tokens.to_string()),
+            switch("degraded_replay", spec.settings.degraded_replay.to_string()),
+            switch("enforce_idempotency", spec.settings.enforce_idempotency.to_string()),
+        ]
+        .into(),
+        accept: launch.accept.clone(),
+        accepted_by: crate::env::var("USER").unwrap_or_else(|| "a person".to_owned()),
+    };
     let settings = RunSettings {
         model: launch.model.clone(),
         system: spec.model.system_prompt.clone().unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
         max_output_tokens: spec.model.max_output_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
         temperature_milli: spec.model.temperature_milli,
-        prices: pricing::table(launch.pricing.as_deref())?,
+        prices,
         retry: RetryPolicy::default(),
+        pins,
     };
     Ok((Ports { store, llm, gateway, lease, workspace, env, watcher, stop }, settings))
 }

@@ -10,7 +10,7 @@
 //! | 75 | waiting for a person, or stopped; resume later |
 //! | 130 | interrupted |
 
-use ua_runner::{LockError, RunError};
+use ua_runner::{LockError, ResumeError, RunError};
 use ua_store::StoreError;
 
 use crate::output::plain;
@@ -143,6 +143,22 @@ impl From<RunError> for CliError {
         }
         let message = format!("the run stopped: {}", chain(&error));
         match &error {
+            RunError::Resume(error) => match error {
+                ResumeError::FingerprintMismatch { .. } => {
+                    Self::new(WAITING, message).hint("put the setup back as it was, then `ua resume`")
+                }
+                ResumeError::NotAcceptable { .. } => Self::usage(message),
+                ResumeError::Behind { .. }
+                | ResumeError::Gap { .. }
+                | ResumeError::CasConflict { .. }
+                | ResumeError::LeaseLost { .. }
+                | ResumeError::StoreBusy { .. } => {
+                    Self::new(WAITING, message).hint("nothing was sent after this point; `ua resume` looks again")
+                }
+                ResumeError::CorruptState { .. } => Self::storage(message)
+                    .hint("nothing was changed; keep a copy of the database file before anything else"),
+                ResumeError::SchemaTooNew { .. } => Self::storage(message).hint("use the version of ua that wrote it"),
+            },
             RunError::Workspace(_) => Self::storage(message).hint("make the workspace writable, then `ua resume last`"),
             RunError::Gateway { .. } => Self::usage(message),
             RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } => Self::lost_result(&error),

@@ -53,6 +53,16 @@ impl Progress {
             Signal::Resuming { turn_index, in_flight } => {
                 Some(format!("resuming after turn {turn_index}, {in_flight} call(s) in flight"))
             }
+            Signal::Accepted { component, changes } if changes.is_empty() => {
+                Some(format!("accepted {component}: what is new is offered from now on"))
+            }
+            Signal::Accepted { component, changes } => {
+                let texts: Vec<String> = changes.iter().map(ToString::to_string).collect();
+                Some(format!("accepted {component} as it is now: {}", line(&texts.join("; "), 300)))
+            }
+            Signal::NothingToAccept { component } => {
+                Some(format!("nothing to accept: `{component}` is as it was pinned"))
+            }
             Signal::Thinking { turn } => Some(format!("turn {turn} · thinking")),
             Signal::Retrying { attempt, why, wait_millis } => {
                 let wait = seconds(Duration::from_millis(*wait_millis));
@@ -163,6 +173,10 @@ fn event_for(signal: &Signal) -> Option<Value> {
         Signal::Resuming { turn_index, in_flight } => {
             json!({"event": "resuming", "turn_index": turn_index, "in_flight": in_flight})
         }
+        Signal::Accepted { component, changes } => {
+            json!({"event": "accepted", "component": component, "changes": changes})
+        }
+        Signal::NothingToAccept { component } => json!({"event": "nothing_to_accept", "component": component}),
         Signal::Thinking { turn } => json!({"event": "thinking", "turn": turn}),
         Signal::Retrying { attempt, why, wait_millis } => {
             json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis})

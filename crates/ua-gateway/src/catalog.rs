@@ -1,10 +1,11 @@
 //! The tools of a step: pinned when the step begins, offered to the model, looked up when it asks for one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 use ua_classify::{Classifier, without_key_argument};
-use ua_core::{Sha256, ToolSpec};
+use ua_core::{Sha256, ToolPin, ToolSpec};
 
 use crate::enforce::{self, enforced};
 use crate::error::GatewayError;
@@ -24,6 +25,7 @@ pub struct Offer {
 pub(crate) struct Entry {
     pub(crate) spec: ToolSpec,
     pub(crate) digest: Sha256,
+    pub(crate) pin: ToolPin,
     pub(crate) offer: Offer,
     pub(crate) validator: Option<jsonschema::Validator>,
     pub(crate) denied: Option<String>,
@@ -32,6 +34,8 @@ pub(crate) struct Entry {
 /// The tools of a step.
 pub struct Catalog {
     entries: BTreeMap<String, Entry>,
+    /// The tools of the step; everything that is allowed while no step pinned any.
+    pinned: RwLock<Option<Arc<BTreeSet<String>>>>,
 }
 
 impl Catalog {
@@ -57,7 +61,8 @@ impl Catalog {
                 );
             }
             let offer = Offer { name: raw.clone(), description: spec.description.clone(), input_schema };
-            let entry = Entry { digest: spec.digest(), denied, offer, validator, spec };
+            let pin = ToolPin::of(&spec, policy.class);
+            let entry = Entry { digest: spec.digest(), pin, denied, offer, validator, spec };
             if entries.insert(raw.clone(), entry).is_some() {
                 return Err(GatewayError::Configuration {
                     tool: raw,
@@ -65,33 +70,49 @@ impl Catalog {
                 });
             }
         }
-        let catalog = Self { entries };
+        let catalog = Self { entries, pinned: RwLock::new(None) };
         catalog.check_probes(classifier)?;
         Ok(catalog)
     }
 
     /// The tools that the model is offered, by name.
     pub fn offers(&self) -> impl Iterator<Item = &Offer> {
-        self.entries.values().filter(|entry| entry.denied.is_none()).map(|entry| &entry.offer)
+        let pinned = self.pinned();
+        self.entries
+            .values()
+            .filter(move |entry| entry.denied.is_none() && is_pinned(pinned.as_deref(), &entry.offer.name))
+            .map(|entry| &entry.offer)
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
     }
 
+    /// Pins the tools of a step: others are neither offered nor found by name, as if their servers did not have them.
+    pub fn pin(&self, names: BTreeSet<String>) {
+        *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(names));
+    }
+
+    /// What every tool that may be offered is now, whether or not it is pinned.
+    pub fn tool_pins(&self) -> BTreeMap<String, ToolPin> {
+        let allowed = self.entries.iter().filter(|(_, entry)| entry.denied.is_none());
+        allowed.map(|(name, entry)| (name.clone(), entry.pin.clone())).collect()
+    }
+
+    fn pinned(&self) -> Option<Arc<BTreeSet<String>>> {
+        self.pinned.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A tool by its exact name. One that is denied is found, so that a refusal can say why.
     pub(crate) fn get(&self, raw: &str) -> Option<&Entry> {
-        self.entries.get(raw)
+        self.entries.get(raw).filter(|entry| entry.denied.is_some() || is_pinned(self.pinned().as_deref(), raw))
     }
 
     /// Offered names that a model may have meant by `raw`: the same bare name, else the most similar one.
     pub(crate) fn similar(&self, raw: &str) -> Vec<&str> {
         let bare = raw.rsplit("__").next().unwrap_or(raw).trim();
-        let same: Vec<&str> = self
-            .entries
-            .values()
-            .filter(|e| e.denied.is_none() && e.spec.name.tool == bare)
-            .map(|e| e.offer.name.as_str())
-            .collect();
+        let is_same = |name: &str| self.entries.get(name).is_some_and(|entry| entry.spec.name.tool == bare);
+        let same: Vec<&str> = self.offers().map(|offer| offer.name.as_str()).filter(|name| is_same(name)).collect();
         if !same.is_empty() {
             return same;
         }
@@ -100,4 +121,8 @@ impl Catalog {
         scored.sort_by(|a, b| b.0.total_cmp(&a.0));
         scored.into_iter().take(2).filter(|(score, _)| *score > 0.8).map(|(_, name)| name).collect()
     }
+}
+
+fn is_pinned(pinned: Option<&BTreeSet<String>>, name: &str) -> bool {
+    pinned.is_none_or(|names| names.contains(name))
 }

@@ -4,12 +4,12 @@
 //! receipt. A definite failure is retried here with backoff and nowhere else; an unknown outcome is fenced and then
 //! decided by its policy, in a live run just as on resume.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
 use ua_classify::{Classifier, file_arguments, project_scope};
-use ua_core::{CallId, CallStatus, ModelTurn, Outcome, PlannedCall, Resolution, SideEffectClass};
+use ua_core::{CallId, CallStatus, ModelTurn, Outcome, PlannedCall, Resolution, Sha256, SideEffectClass};
 use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
 use ua_store::{CallRecord, QuestionRecord};
 
@@ -83,6 +83,7 @@ pub enum Notice {
 pub struct ToolGateway {
     pub(crate) catalog: Catalog,
     pub(crate) classifier: Arc<Classifier>,
+    policy_version: OnceLock<Sha256>,
     rules: Rules,
     pub(crate) ledger: Ledger,
     pub(crate) transport: Arc<dyn ToolTransport>,
@@ -101,7 +102,7 @@ impl ToolGateway {
         files: WorkspaceFiles,
         watcher: Box<dyn Fn(Notice) + Send + Sync>,
     ) -> Self {
-        Self { catalog, classifier, rules, ledger, transport, files, watcher }
+        Self { catalog, classifier, policy_version: OnceLock::new(), rules, ledger, transport, files, watcher }
     }
 
     /// The tools of the step.
@@ -112,6 +113,11 @@ impl ToolGateway {
     /// The ledger of the run.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// The version of the rules that classify tools.
+    pub fn policy_version(&self) -> Sha256 {
+        *self.policy_version.get_or_init(|| self.classifier.version())
     }
 
     /// Plans every tool use of `reply`, which asks for `turn`. Pure but for the ids it draws.
@@ -199,7 +205,7 @@ impl ToolGateway {
     }
 
     /// Admits a call; one that is unknown is fenced first, then decided by its policy.
-    async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, GatewayError> {
+    pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, GatewayError> {
         match self.ledger.admit(id, facts.clone()).await? {
             Admission::Unknown(unknown) => {
                 let server = unknown.call().name.server.clone();
@@ -234,7 +240,7 @@ impl ToolGateway {
     }
 
     /// What is true about the call's files and effect right now.
-    fn facts(&self, call: &CallRecord) -> Facts {
+    pub(crate) fn facts(&self, call: &CallRecord) -> Facts {
         let files = file_arguments(&call.policy, &call.arguments);
         let file_digests = self.files.digests(&files);
         let effect = call.policy.effect_kind.as_ref().map_or(call.name.tool.as_str(), |kind| kind.as_str());

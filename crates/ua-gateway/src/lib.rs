@@ -38,6 +38,7 @@ mod gateway;
 mod guardrail;
 mod plan;
 mod probe;
+mod settle;
 mod stop;
 mod transport;
 

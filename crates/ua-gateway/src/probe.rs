@@ -123,6 +123,9 @@ impl ToolGateway {
 
     /// Asks the declared probe about a call; `None` when a stop was asked for first.
     async fn ask(&self, call: &CallRecord, stop: &StopSignal) -> Result<Option<Asked>, GatewayError> {
+        if stop.is_stopping() {
+            return Ok(None);
+        }
         let env = self.ledger.env();
         let attempts = self.ledger.attempts(&call.call_id).await?;
         let enquiry = match self.catalog.enquiry(&self.classifier, call, &attempts, None) {

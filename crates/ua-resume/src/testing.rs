@@ -180,6 +180,7 @@ impl Story {
                 attempts: Vec::new(),
                 receipts: Vec::new(),
                 questions: Vec::new(),
+                overrides: Vec::new(),
                 checkpoints: Vec::new(),
                 requests: Vec::new(),
             },

@@ -1,5 +1,6 @@
 //! The loop that carries out what the machine decides.
 
+mod admit;
 mod conclude;
 mod think;
 mod turn;
@@ -9,16 +10,16 @@ use std::sync::Arc;
 
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{
-    CallId, EffectKind, Env, Message, PriceTable, QuestionId, Role, RunStatus, RunStop, StepId, StopCondition,
-    Timestamp,
+    CallId, EffectKind, Env, Message, PriceTable, QuestionId, Role, RunStatus, RunStop, StopCondition, Timestamp,
 };
 use ua_gateway::{StopSignal, ToolGateway};
 use ua_llm::{LlmProvider, ModelRequest};
-use ua_store::{Choice, NewQuestion, NewStep, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store};
+use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store};
 
 use crate::budget::Estimate;
 use crate::error::RunError;
 use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
+use crate::pin::{PinSettings, PinnedStep, already_complete, open_step};
 use crate::recover::{InFlight, Recovered, recover};
 use crate::retry::RetryPolicy;
 use crate::watch::{Signal, Watcher};
@@ -59,6 +60,8 @@ pub struct RunSettings {
     pub prices: PriceTable,
     /// How often the model is asked for one reply, and how patiently.
     pub retry: RetryPolicy,
+    /// What else shapes the run, and what a person accepts about it.
+    pub pins: PinSettings,
 }
 
 impl Limits {
@@ -95,15 +98,22 @@ pub async fn drive(
     settings: &RunSettings,
     acquired_at: Timestamp,
 ) -> Result<(Conclusion, RunRecord), RunError> {
+    if let Some(done) = already_complete(ports, settings).await? {
+        return Ok(done);
+    }
     let Recovered { records, in_flight, start, waiting_for, aborted } = recover(ports).await?;
     if start.is_resume {
         (ports.watcher)(Signal::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
     }
     let machine = RunMachine::new(Limits::of(&records.run.spec), start).with_retry(settings.retry);
-    let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at).await?;
+    let pinned = open_step(ports, settings, &records).await?;
+    let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at, pinned);
+    let diff = driver.pin_diff();
     let conclusion = match (waiting_for, aborted) {
         (Some(question), _) => Conclusion::Waiting { question: Box::new(question) },
         (None, true) => Conclusion::Failed { why: "a person answered `abort`".to_owned() },
+        (None, false) if !diff.is_empty() && driver.run.cancel_requested_at.is_some() => Conclusion::Cancelled,
+        (None, false) if !diff.is_empty() => driver.settle_without_sending(&diff).await?,
         (None, false) => driver.run().await?,
     };
     let run = driver.conclude(&conclusion).await?;
@@ -192,8 +202,9 @@ struct Driver<'a> {
     settings: &'a RunSettings,
     machine: RunMachine,
     run: RunRecord,
-    step_id: StepId,
-    step_index: u32,
+    pinned: PinnedStep,
+    /// How often the stored state was taken over since a turn last ran.
+    reloads: u32,
     /// The history as it is stored: committed turns only, blobs as references. A request carries a view of it.
     history: MeasuredHistory,
     last_seq: u64,
@@ -207,48 +218,46 @@ struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    async fn new(
+    fn new(
         ports: &'a Ports,
         settings: &'a RunSettings,
         records: RunRecords,
         in_flight: Vec<InFlight>,
         machine: RunMachine,
         acquired_at: Timestamp,
-    ) -> Result<Self, RunError> {
-        let current = records.steps.iter().find(|step| Some(&step.step_id) == records.run.current_step_id.as_ref());
-        let (step_id, step_index) = if let Some(step) = current {
-            (step.step_id.clone(), step.step_index)
-        } else {
-            let step = NewStep {
-                step_id: StepId::new(&ports.env),
-                phase: "main".to_owned(),
-                created_at: ports.env.now(),
-                fingerprint: None,
-            };
-            let opened = ports.store.open_step(&ports.lease, step).await.map_err(RunError::at("open the step"))?;
-            (opened.step_id, opened.step_index)
-        };
-        let committed = records.run.turn_index;
-        let last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
-        let (committed, open): (Vec<_>, Vec<_>) = records.messages.into_iter().partition(|m| m.turn <= committed);
-        let mut history = MeasuredHistory::new(estimate_tokens);
-        history.extend(committed.into_iter().map(|m| m.message));
-        Ok(Self {
+        pinned: PinnedStep,
+    ) -> Self {
+        let mut driver = Self {
             ports,
             settings,
-            step_id,
-            step_index,
-            history,
-            last_seq,
-            open_reply: open.into_iter().map(|m| m.message).find(|m| m.role == Role::Assistant),
+            pinned,
+            reloads: 0,
+            history: MeasuredHistory::new(estimate_tokens),
+            last_seq: 0,
+            open_reply: None,
             in_flight,
             request: None,
             counted_from: acquired_at,
             marked_effects_of: 0,
-            last_call: records.calls.last().map(|call| call.call_id.clone()),
-            run: records.run,
+            last_call: None,
+            run: records.run.clone(),
             machine,
-        })
+        };
+        driver.take_over(records);
+        driver
+    }
+
+    /// Makes what is stored this process's own state.
+    fn take_over(&mut self, records: RunRecords) {
+        let committed = records.run.turn_index;
+        self.last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
+        let (history, open): (Vec<_>, Vec<_>) = records.messages.into_iter().partition(|m| m.turn <= committed);
+        self.history = MeasuredHistory::new(estimate_tokens);
+        self.history.extend(history.into_iter().map(|m| m.message));
+        self.open_reply = open.into_iter().map(|m| m.message).find(|m| m.role == Role::Assistant);
+        self.request = None;
+        self.last_call = records.calls.last().map(|call| call.call_id.clone());
+        self.run = records.run;
     }
 
     async fn run(&mut self) -> Result<Conclusion, RunError> {
@@ -256,6 +265,11 @@ impl<'a> Driver<'a> {
             let command = self.machine.command();
             let starts_something = matches!(command, Command::Reserve { .. } | Command::Dispatch { .. });
             if starts_something && self.check_in().await? {
+                continue;
+            }
+            if let Command::Reserve { turn } = command
+                && !self.admit(turn).await?
+            {
                 continue;
             }
             let event = match command {

@@ -1,8 +1,8 @@
 //! What can end a drive without a conclusion.
 
-use ua_core::{BlobId, CallId, FailureClass, Timestamp};
+use ua_core::{BlobId, CallId, Component, FailureClass, FingerprintDiff, Timestamp};
 use ua_gateway::GatewayError;
-use ua_store::StoreError;
+use ua_store::{Retry, StoreError};
 
 use crate::machine::UnexpectedEvent;
 use crate::workspace::WorkspaceError;
@@ -55,6 +55,9 @@ pub enum RunError {
         /// What is wrong with it.
         why: String,
     },
+    /// The stored state and this driver do not go together.
+    #[error(transparent)]
+    Resume(#[from] ResumeError),
     /// A bug in the driver.
     #[error("drive the run")]
     Machine(#[from] UnexpectedEvent),
@@ -62,7 +65,19 @@ pub enum RunError {
 
 impl RunError {
     pub(crate) fn at(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
-        move |source| Self::Store { doing, source }
+        move |source| match source {
+            StoreError::Fenced { .. } => ResumeError::LeaseLost { doing, source }.into(),
+            StoreError::Corrupt { .. } => {
+                ResumeError::CorruptState { why: doing.to_owned(), source: Some(source) }.into()
+            }
+            StoreError::Unavailable { retry: Retry::Later, .. } => ResumeError::StoreBusy { doing, source }.into(),
+            StoreError::Conflict { .. }
+            | StoreError::NotFound { .. }
+            | StoreError::Exists { .. }
+            | StoreError::KeyTaken { .. }
+            | StoreError::EffectLimit { .. }
+            | StoreError::Unavailable { retry: Retry::Never, .. } => Self::Store { doing, source },
+        }
     }
 
     /// What the caller may do next.
@@ -70,8 +85,123 @@ impl RunError {
         match self {
             Self::Store { source, .. } => source.class(),
             Self::Gateway { source, .. } => source.class(),
+            Self::Resume(error) => error.class(),
             Self::Workspace(_) | Self::BlobMissing { .. } | Self::BlobCorrupt { .. } => FailureClass::Operator,
             Self::History { .. } | Self::Machine(_) => FailureClass::Permanent,
+        }
+    }
+}
+
+/// What a person who meets a changed prompt, input or model can do.
+pub const ANOTHER_RUN_HINT: &str = "a changed job, system prompt or model makes it another run: start one with `ua job`; this one goes on only as it was \
+                                    pinned";
+
+/// Why a run cannot be gone on with from where it stands (Granular Execution PRD §5.1, §5.2). Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    /// The store is more than a turn ahead of the driver, which has to reload.
+    #[error("go on with turn {wanted}: {committed} turns are committed already")]
+    Behind {
+        /// The turn the driver wanted.
+        wanted: u32,
+        /// How many turns are committed.
+        committed: u32,
+    },
+    /// Turns between the stored ones and the wanted one are missing; nothing is appended over them.
+    #[error("go on with turn {wanted}: only {committed} turns are committed")]
+    Gap {
+        /// The turn the driver wanted.
+        wanted: u32,
+        /// How many turns are committed.
+        committed: u32,
+    },
+    /// The store kept refusing the commit of a turn that it says is the next one.
+    #[error("commit turn {turn}")]
+    CasConflict {
+        /// The turn.
+        turn: u32,
+        /// What the store said last.
+        #[source]
+        source: StoreError,
+    },
+    /// Another process took the run; this one does nothing more.
+    #[error("{doing}")]
+    LeaseLost {
+        /// What was being done, as a verb phrase.
+        doing: &'static str,
+        /// The store's word on it.
+        #[source]
+        source: StoreError,
+    },
+    /// The store could not be reached for now.
+    #[error("{doing}")]
+    StoreBusy {
+        /// What was being done, as a verb phrase.
+        doing: &'static str,
+        /// The store's error.
+        #[source]
+        source: StoreError,
+    },
+    /// The setup is not the one that the step was pinned to.
+    #[error("go on with a setup that is not the pinned one:\n{diff}")]
+    FingerprintMismatch {
+        /// What changed.
+        diff: FingerprintDiff,
+    },
+    /// What is stored contradicts itself.
+    #[error("read the run's state: {why}")]
+    CorruptState {
+        /// What is wrong.
+        why: String,
+        /// The store's error, if it was the one to notice.
+        #[source]
+        source: Option<StoreError>,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "read the run's state, which a newer version of this program wrote: version {found}, this one knows {known}"
+    )]
+    SchemaTooNew {
+        /// The stored version.
+        found: u64,
+        /// The newest version this program knows.
+        known: u32,
+    },
+    /// A component that makes it another run cannot be accepted.
+    #[error("accept a changed `{component}`: {ANOTHER_RUN_HINT}")]
+    NotAcceptable {
+        /// The component.
+        component: Component,
+    },
+}
+
+impl ResumeError {
+    /// Whether reloading, waiting or another process may get further.
+    pub fn is_recoverable(&self) -> bool {
+        match self {
+            Self::Behind { .. }
+            | Self::Gap { .. }
+            | Self::CasConflict { .. }
+            | Self::LeaseLost { .. }
+            | Self::StoreBusy { .. } => true,
+            Self::FingerprintMismatch { .. }
+            | Self::CorruptState { .. }
+            | Self::SchemaTooNew { .. }
+            | Self::NotAcceptable { .. } => false,
+        }
+    }
+
+    /// What the caller may do next.
+    pub fn class(&self) -> FailureClass {
+        match self {
+            Self::Behind { .. } | Self::Gap { .. } | Self::CasConflict { .. } | Self::StoreBusy { .. } => {
+                FailureClass::Transient
+            }
+            Self::LeaseLost { .. } => FailureClass::Permanent,
+            Self::FingerprintMismatch { .. }
+            | Self::CorruptState { .. }
+            | Self::SchemaTooNew { .. }
+            | Self::NotAcceptable { .. } => FailureClass::Operator,
         }
     }
 }

@@ -13,6 +13,7 @@
 //! ```
 
 mod budget;
+mod cas;
 mod compose;
 mod drive;
 mod error;
@@ -23,6 +24,7 @@ mod lock;
 mod machine;
 #[cfg(test)]
 mod machine_tests;
+mod pin;
 mod recover;
 mod retry;
 mod take_over;
@@ -30,8 +32,9 @@ mod watch;
 mod workspace;
 
 pub use budget::{Charge, Estimate, Spent};
+pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
-pub use error::RunError;
+pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::write_conclusion;
 pub use host::{boot_id, owner_stamp, process_is_alive};
 pub use interrupt::{DrainTimes, Interrupts};
@@ -39,6 +42,7 @@ pub use lock::{LockError, RunLock};
 pub use machine::{
     Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure, UnexpectedEvent,
 };
+pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
 pub use ua_resume::{ModelUsage, UsageSummary};
 pub use watch::{Signal, Watcher};

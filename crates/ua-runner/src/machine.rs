@@ -292,6 +292,11 @@ pub enum Event {
     CancelAsked,
     /// A person answered `abort`.
     Aborted,
+    /// The setup is not the one the step was pinned to; nothing was sent.
+    SetupChanged {
+        /// In words.
+        detail: String,
+    },
     /// A tool server could not be reached; nothing was sent.
     ToolServerDown {
         /// In words.
@@ -408,6 +413,11 @@ impl RunMachine {
         &self.spent
     }
 
+    /// Starts over at `start`, under the same limits.
+    pub fn restart(&mut self, start: Start) {
+        *self = Self::new(self.limits.clone(), start).with_retry(self.retry);
+    }
+
     /// Committed turns.
     pub fn committed(&self) -> u32 {
         self.committed
@@ -463,6 +473,7 @@ impl RunMachine {
             (_, Event::Interrupted) => stopped(RunStop::Interrupt, "a signal asked the process to stop"),
             (_, Event::CancelAsked) => State::Ended(Conclusion::Cancelled),
             (_, Event::Aborted) => State::Ended(Conclusion::Failed { why: "a person answered `abort`".to_owned() }),
+            (_, Event::SetupChanged { detail }) => stopped(RunStop::Fingerprint, &detail),
             (_, Event::ToolServerDown { detail }) => stopped(RunStop::ToolServer, &detail),
             (State::Begin | State::Reserving, Event::Reserved(estimate)) => {
                 self.reserved = estimate;

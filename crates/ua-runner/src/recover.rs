@@ -108,7 +108,7 @@ async fn crash_loop(ports: &Ports, records: &RunRecords) -> Result<Option<Questi
 }
 
 /// Where the records say the run stands.
-fn start_of(records: &RunRecords) -> Start {
+pub(crate) fn start_of(records: &RunRecords) -> Start {
     let run = &records.run;
     let open = records.open_turn().map(|turn| {
         let message = records.messages.iter().rev().find(|m| m.turn == turn.turn && m.message.role == Role::Assistant);

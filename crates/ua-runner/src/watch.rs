@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ua_core::Money;
+use ua_core::{Component, FingerprintDiff, Money};
 use ua_gateway::Notice;
 use ua_store::RequestStatus;
 
@@ -17,6 +17,18 @@ pub enum Signal {
         turn_index: u32,
         /// Calls in flight.
         in_flight: usize,
+    },
+    /// A changed component was pinned as it is now.
+    Accepted {
+        /// The component.
+        component: Component,
+        /// What differed; empty when only new tools came in.
+        changes: FingerprintDiff,
+    },
+    /// A component that a person accepts has not changed.
+    NothingToAccept {
+        /// The component.
+        component: Component,
     },
     /// A request to the model leaves.
     Thinking {

@@ -35,6 +35,7 @@ mod ledger_store;
 mod maintenance;
 mod mirror;
 mod open;
+mod override_rows;
 mod pragma;
 mod readers;
 mod run_rows;

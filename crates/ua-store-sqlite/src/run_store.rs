@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use ua_core::{Message, QuestionId, RunId, Timestamp};
 use ua_store::{
-    Durability, MessageRecord, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, OwnerStamp, QuestionRecord,
-    RequestEnd, RequestId, RequestReservation, RowRef, RunEnd, RunLease, RunRecord, RunRecords, RunStore, StepEnd,
-    StepRecord, StoreError, TurnCommit, TurnDraft, rules,
+    Durability, MessageRecord, NewAnswer, NewCheckpoint, NewOverride, NewQuestion, NewRun, NewStep, OverrideRecord,
+    OwnerStamp, QuestionRecord, RequestEnd, RequestId, RequestReservation, RowRef, RunEnd, RunLease, RunRecord,
+    RunRecords, RunStore, StepEnd, StepRecord, StoreError, TurnCommit, TurnDraft, rules,
 };
 
 use crate::run_rows::not_found;
@@ -37,6 +37,19 @@ impl RunStore for SqliteStore {
             let question = rules::question_answered(db.question(&answer.question_id)?, answer)?;
             db.update_question(&question)?;
             Ok(question)
+        })
+        .await
+    }
+
+    async fn insert_override(&self, change: NewOverride) -> Result<OverrideRecord, StoreError> {
+        self.write(Synced, move |db| {
+            let rows = db.overrides_of(&change.run_id)?;
+            let last = rows.into_iter().rev().find(|r| r.kind == change.kind && r.component == change.component);
+            let (row, is_new) = rules::override_made(&db.run(&change.run_id)?, last, change)?;
+            if is_new {
+                db.insert_override(&row)?;
+            }
+            Ok(row)
         })
         .await
     }
@@ -286,6 +299,7 @@ impl RunStore for SqliteStore {
                 attempts: db.attempts_of_run(&id)?,
                 receipts: db.receipts_of_run(&id)?,
                 questions: db.questions_of(&id)?,
+                overrides: db.overrides_of(&id)?,
                 checkpoints: db.checkpoints_of(&id)?,
                 requests: db.requests_of(&id)?,
             })
@@ -296,6 +310,11 @@ impl RunStore for SqliteStore {
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
         let run = run.clone();
         self.read(move |db| db.messages_of(&run, db.run(&run)?.turn_index)).await
+    }
+
+    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
+        let run = run.clone();
+        self.read(move |db| db.overrides_of(&run)).await
     }
 
     async fn question(&self, question: &QuestionId) -> Result<QuestionRecord, StoreError> {

@@ -23,6 +23,7 @@ pub mod invariants;
 mod ledger_store;
 mod lifted;
 mod mem;
+mod overrides;
 mod record;
 pub mod rules;
 mod run_store;
@@ -36,6 +37,7 @@ pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;
 pub use lifted::{Lifted, NewBlob, blobs_of, whole_reply, whole_text};
 pub use mem::MemStore;
+pub use overrides::{NewOverride, OverrideKind, OverrideRecord};
 pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, MessageRecord,
     OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord,

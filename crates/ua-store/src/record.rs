@@ -11,6 +11,7 @@ use ua_core::{
 };
 
 use crate::lifted::Lifted;
+use crate::overrides::OverrideRecord;
 
 /// Proof that a process owns a run: the run and the epoch under which it took it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -524,6 +525,9 @@ pub struct RunRecords {
     pub receipts: Vec<ReceiptRecord>,
     /// Its questions, oldest first.
     pub questions: Vec<QuestionRecord>,
+    /// What a person changed about it, oldest first.
+    #[serde(default)]
+    pub overrides: Vec<OverrideRecord>,
     /// Its checkpoints, oldest first.
     pub checkpoints: Vec<CheckpointRecord>,
     /// Its requests to models.

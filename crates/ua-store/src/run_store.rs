@@ -8,6 +8,7 @@ use crate::commit::{
     TurnCommit, TurnDraft,
 };
 use crate::error::StoreError;
+use crate::overrides::{NewOverride, OverrideRecord};
 use crate::record::{
     MessageRecord, OwnerStamp, QuestionRecord, RequestId, RunLease, RunRecord, RunRecords, StepRecord,
 };
@@ -25,6 +26,10 @@ pub trait RunStore: Send + Sync {
 
     /// Asks the owner of a run to cancel it (synced); sticky. A run that nobody owns is cancelled by its next resume.
     async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError>;
+
+    /// Stores what a person changed about a run (synced). The newest change of the component that says the same already is
+    /// returned instead. Fails with `Conflict` when the run is terminal.
+    async fn insert_override(&self, change: NewOverride) -> Result<OverrideRecord, StoreError>;
 
     // --- Ownership.
 
@@ -111,6 +116,9 @@ pub trait RunStore: Send + Sync {
 
     /// The history: all messages of turns up to the committed one, in order.
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError>;
+
+    /// What a person changed about a run, oldest first.
+    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError>;
 
     /// One question.
     async fn question(&self, question: &QuestionId) -> Result<QuestionRecord, StoreError>;

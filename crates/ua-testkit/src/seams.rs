@@ -12,10 +12,10 @@ use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallRecord, Durability, EventRecord,
-    LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, OwnerStamp, QuestionRecord,
-    ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord, RunRecords,
-    RunStore, SettleAttempt, StartAttempt, StepEnd, StepRecord, Store, StoreError, TurnCommit, TurnDraft,
-    UnknownResolution,
+    LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewOverride, NewQuestion, NewRun, NewStep, OverrideRecord,
+    OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation, RunEnd,
+    RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt, StepEnd, StepRecord, Store, StoreError,
+    TurnCommit, TurnDraft, UnknownResolution,
 };
 
 /// One crossing of a seam.
@@ -36,7 +36,7 @@ pub trait Plan: Send + Sync {
     async fn after(&self, crossing: &Crossing);
 }
 
-/// The two writes around a dispatch, replaceable so that a test can break their order on purpose.
+/// The two writes around a dispatch and the commit of a turn, replaceable so that a test can break their order on purpose.
 #[async_trait]
 pub trait LedgerWrites: Send + Sync {
     /// In place of [`LedgerStore::start_attempt`].
@@ -53,6 +53,15 @@ pub trait LedgerWrites: Send + Sync {
         lease: &RunLease,
         settle: SettleAttempt,
     ) -> Result<CallRecord, StoreError>;
+    /// In place of [`RunStore::commit_turn`].
+    async fn commit_turn(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        commit: TurnCommit,
+    ) -> Result<RunRecord, StoreError> {
+        inner.commit_turn(lease, commit).await
+    }
 }
 
 /// The writes as they are.
@@ -159,6 +168,9 @@ impl RunStore for Seam<dyn Store> {
     async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
         self.cross("store.insert_answer", None, self.inner.insert_answer(answer)).await
     }
+    async fn insert_override(&self, change: NewOverride) -> Result<OverrideRecord, StoreError> {
+        self.cross("store.insert_override", None, self.inner.insert_override(change)).await
+    }
     async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError> {
         self.cross("store.request_cancel", None, self.inner.request_cancel(run, reason, at)).await
     }
@@ -205,7 +217,7 @@ impl RunStore for Seam<dyn Store> {
         self.cross("store.record_turn", None, self.inner.record_turn(lease, draft)).await
     }
     async fn commit_turn(&self, lease: &RunLease, commit: TurnCommit) -> Result<RunRecord, StoreError> {
-        self.cross("store.commit_turn", None, self.inner.commit_turn(lease, commit)).await
+        self.cross("store.commit_turn", None, self.writes.commit_turn(self.inner.as_ref(), lease, commit)).await
     }
     async fn append_messages(&self, lease: &RunLease, messages: Vec<Message>, at: Timestamp) -> Result<(), StoreError> {
         self.cross("store.append_messages", None, self.inner.append_messages(lease, messages, at)).await
@@ -233,6 +245,9 @@ impl RunStore for Seam<dyn Store> {
     }
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
         self.inner.history(run).await
+    }
+    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
+        self.inner.overrides(run).await
     }
     async fn question(&self, question: &QuestionId) -> Result<QuestionRecord, StoreError> {
         self.inner.question(question).await

@@ -3,7 +3,8 @@
 //! `post_comment` is an effect: each call appends its arguments to the file of `--log`. `get_page` is a read that answers with its
 //! `text`. Given `repeat`, both answer with `text` that many times. Both take `until`, a file without which they do not answer, and
 //! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either.
-//! `--exit TEXT` writes TEXT to standard error and ends.
+//! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
+//! tool out, `--with NAME` adds one.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -15,10 +16,17 @@ use serde_json::{Value, json};
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut log = PathBuf::from("comments.log");
+    let mut tools = vec![
+        ("post_comment".to_owned(), "Posts a comment; every call posts one.".to_owned()),
+        ("get_page".to_owned(), "Reads a page.".to_owned()),
+    ];
     let mut args = std::env::args().skip(1);
     while let (Some(option), Some(value)) = (args.next(), args.next()) {
         match option.as_str() {
             "--log" => log = value.into(),
+            "--describe" => tools[0].1 = value,
+            "--without" => tools.retain(|(name, _)| *name != value),
+            "--with" => tools.push((value, "A further tool.".to_owned())),
             "--exit" => {
                 writeln!(io::stderr(), "{value}")?;
                 return Ok(ExitCode::from(3));
@@ -36,10 +44,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 "serverInfo": {"name": "forum", "version": "1"},
             }}),
             Some("ping") => json!({"result": {}}),
-            Some("tools/list") => json!({"result": {"tools": [
-                tool("post_comment", "Posts a comment; every call posts one."),
-                tool("get_page", "Reads a page."),
-            ]}}),
+            Some("tools/list") => {
+                let tools: Vec<Value> = tools.iter().map(|(name, description)| tool(name, description)).collect();
+                json!({"result": {"tools": tools}})
+            }
             Some("tools/call") => {
                 let Some(text) = call(&request["params"], &log)? else { return Ok(ExitCode::from(9)) };
                 json!({"result": {"content": [{"type": "text", "text": text}]}})

@@ -6,13 +6,12 @@ use std::path::Path;
 use ua_core::{Message, Origin, RunId, RunSpec, SpecError};
 use ua_store::{NewRun, RunRecord, RunStore, StoreError};
 
-use crate::args::JobArgs;
+use crate::args::{JobArgs, LaunchArgs};
 use crate::compose::{Launch, job_dir, json_fragment};
 use crate::error::CliError;
 use crate::home::Home;
 
 use super::execute::{self, How};
-use super::resume::Files;
 
 pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     let wanted = args.run_id.as_deref().map(RunId::parse).transpose();
@@ -24,8 +23,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     let Some(file) = &args.file else {
         // `--resume` without a file: clap made sure that a run is named.
         let name = args.run_id.as_deref().unwrap_or("last");
-        let files = Files { mcp_config: args.launch.mcp_config.as_deref(), pricing: args.launch.pricing.as_deref() };
-        return super::resume::by_name(home, name, files, how).await;
+        return super::resume::by_name(home, name, &args.launch, Vec::new(), how).await;
     };
     let spec = read_job(file)?;
     let env = ua_core::system::env();
@@ -36,7 +34,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     let store = home.open()?;
     if let Some(id) = &wanted {
         match store.run(id).await {
-            Ok(existing) => return resume_existing(home, store, existing, &spec, how).await,
+            Ok(existing) => return resume_existing(home, store, existing, &spec, &args.launch, how).await,
             Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(CliError::store("look for the run", &error)),
         }
@@ -70,13 +68,14 @@ async fn resume_existing(
     store: ua_store_sqlite::SqliteStore,
     existing: RunRecord,
     spec: &RunSpec,
+    args: &LaunchArgs,
     how: How,
 ) -> Result<u8, CliError> {
     if existing.spec != *spec {
         return Err(CliError::usage(format!("run {} exists and was made of another job", existing.run_id))
             .hint("a run's job never changes: choose another --run-id, or resume it with `ua resume`"));
     }
-    super::resume::resume(home, store, existing, Files::default(), how).await
+    super::resume::resume(home, store, existing, args, Vec::new(), how).await
 }
 
 fn taken_key(key: &str, earlier: &RunRecord) -> CliError {

@@ -1,10 +1,12 @@
 //! One command, one file.
 
+mod accept;
 mod answer;
 mod calls;
 mod db;
 mod execute;
 mod job;
+mod pins;
 mod probe;
 mod prune;
 mod resume;

@@ -2,35 +2,35 @@
 
 use std::path::Path;
 
-use ua_core::RunStatus;
+use ua_core::{Component, RunStatus};
 use ua_runner::Workspace;
 use ua_store::{RunRecord, RunStore};
 use ua_store_sqlite::SqliteStore;
 
-use crate::args::ResumeArgs;
-use crate::compose::{Launch, absolute};
+use crate::args::{LaunchArgs, ResumeArgs};
+use crate::compose::Launch;
 use crate::error::{CliError, FAILED, OK};
 use crate::find;
 use crate::home::Home;
 
 use super::execute::How;
-use super::{execute, summary};
+use super::{accept, execute, summary};
 
 pub(crate) async fn run(home: &Home, args: ResumeArgs) -> Result<u8, CliError> {
-    let files = Files { mcp_config: args.mcp_config.as_deref(), pricing: args.pricing.as_deref() };
+    let accept = accept::components(&args.accept)?;
     let how = How { quiet: args.quiet, take_over: args.take_over };
-    by_name(home, &args.run, files, how).await
-}
-
-/// Files that a resume may name anew; without one, that of the start is used.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Files<'a> {
-    pub(crate) mcp_config: Option<&'a Path>,
-    pub(crate) pricing: Option<&'a Path>,
+    let launch = LaunchArgs { mcp_config: args.mcp_config, pricing: args.pricing, ..LaunchArgs::default() };
+    by_name(home, &args.run, &launch, accept, how).await
 }
 
 /// Resumes the run that a person named.
-pub(crate) async fn by_name(home: &Home, name: &str, files: Files<'_>, how: How) -> Result<u8, CliError> {
+pub(crate) async fn by_name(
+    home: &Home,
+    name: &str,
+    args: &LaunchArgs,
+    accept: Vec<Component>,
+    how: How,
+) -> Result<u8, CliError> {
     // Looked up without touching anything first, so that a typing error changes nothing.
     let found = find::run(&home.open_read_only()?, name).await?;
     if found.status.is_terminal() {
@@ -38,7 +38,7 @@ pub(crate) async fn by_name(home: &Home, name: &str, files: Files<'_>, how: How)
     }
     let store = home.open()?;
     let run = store.run(&found.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
-    resume(home, store, run, files, how).await
+    resume(home, store, run, args, accept, how).await
 }
 
 /// Resumes a run, or says how it ended.
@@ -46,7 +46,8 @@ pub(crate) async fn resume(
     home: &Home,
     store: SqliteStore,
     run: RunRecord,
-    files: Files<'_>,
+    args: &LaunchArgs,
+    accept: Vec<Component>,
     how: How,
 ) -> Result<u8, CliError> {
     if run.status.is_terminal() {
@@ -61,12 +62,8 @@ pub(crate) async fn resume(
         .hint("put it back where it was; its files are part of the run"));
     }
     let mut launch = Launch::from_stored(&run.launch)?;
-    if let Some(file) = files.mcp_config {
-        launch.mcp_config = Some(absolute(file)?);
-    }
-    if let Some(file) = files.pricing {
-        launch.pricing = Some(absolute(file)?);
-    }
+    launch.overlay(&run.spec, args)?;
+    launch.accept = accept;
     launch.check(&run.spec)?;
     execute::execute(home, store, run, &launch, how).await
 }

@@ -12,7 +12,7 @@ use crate::find;
 use crate::home::Home;
 use crate::output::{line, print_json, print_table};
 
-use super::summary;
+use super::{pins, summary};
 
 pub(crate) async fn run(home: &Home, command: RunsCommand) -> Result<u8, CliError> {
     match command {
@@ -106,6 +106,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
         records.run.created_at,
         records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
     ))?;
+    crate::output::print(&pins::text(&records))?;
     Ok(OK)
 }
 

@@ -24,7 +24,7 @@ impl Driver<'_> {
         let snapshot = Snapshot {
             status: RunStatus::Running,
             phase: "main".to_owned(),
-            step_index: self.step_index,
+            step_index: self.pinned.step_index,
             turn_index,
             tool_calls: BTreeMap::new(),
             artifacts,
@@ -43,7 +43,7 @@ impl Driver<'_> {
             last_message_seq: self.last_seq,
         };
         let id = CheckpointId::new(&self.ports.env);
-        Checkpoint::marker(kind, id, self.step_id.clone(), self.ports.env.now(), &snapshot, &cursor)
+        Checkpoint::marker(kind, id, self.pinned.step_id.clone(), self.ports.env.now(), &snapshot, &cursor)
     }
 
     pub(super) async fn checkpoint(
@@ -116,7 +116,7 @@ impl Driver<'_> {
         }
         let mut end = run_end(RunStatus::Failed, None, held_for(self.ports, self.counted_from), now);
         let step = |status, detail: Option<String>| StepEnd {
-            step_id: self.step_id.clone(),
+            step_id: self.pinned.step_id.clone(),
             status,
             error_code: None,
             error_detail: detail,

@@ -40,7 +40,7 @@ impl Driver<'_> {
         let end = reply.usage.map_or(RequestEnd::Baseline, RequestEnd::Actual);
         let draft = TurnDraft {
             turn,
-            step_id: self.step_id.clone(),
+            step_id: self.pinned.step_id.clone(),
             request_id: reserved.id,
             request_sha256: reserved.request.sha256(),
             reply,
@@ -157,8 +157,7 @@ impl Driver<'_> {
             held_millis: held_for(self.ports, self.counted_from),
             at: now,
         };
-        self.run =
-            self.ports.store.commit_turn(&self.ports.lease, commit).await.map_err(RunError::at("commit the turn"))?;
+        self.run = self.commit_once(commit).await?;
         self.counted_from = now;
         self.history.extend(self.open_reply.take());
         self.last_seq += messages.len() as u64;

@@ -7,6 +7,8 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends with a panic")]
 
 mod billed;
+mod loop_contract;
+mod pinned_setup;
 mod scenario;
 mod unknown;
 

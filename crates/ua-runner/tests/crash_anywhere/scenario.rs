@@ -10,12 +10,19 @@ use ua_core::{Block, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
-use ua_runner::{Conclusion, Ports, RetryPolicy, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
+use ua_runner::{
+    Conclusion, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace, drive, effect_limits,
+    owner_stamp,
+};
 use ua_store::{
     Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord,
-    RunStore as _, Store, whole_reply,
+    RunRecords, RunStore as _, Store, whole_reply,
 };
-use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Seam, World, foreign_tool, own_tool};
+use ua_store::{
+    CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord, RunRecords,
+    RunStore as _, Store,
+};
+use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, Seam, World, foreign_tool, own_tool};
 
 use crate::billed::Billed;
 
@@ -59,6 +66,8 @@ pub(crate) struct Scenario {
     policy: Option<String>,
     run_id: RunId,
     folder: tempfile::TempDir,
+    /// The model that the next process asks.
+    pub(crate) model: &'static str,
 }
 
 impl Scenario {
@@ -96,6 +105,7 @@ impl Scenario {
             policy: policy.map(str::to_owned),
             run_id: RunId::parse("run_scenario").unwrap(),
             folder: tempfile::tempdir().unwrap(),
+            model: "scripted",
         }
     }
 
@@ -182,11 +192,35 @@ impl Scenario {
         tokio::select! {
             biased;
             () = plan.death() => None,
-            ended = self.drive(store, plan.clone()) => Some(ended),
+            ended = self.drive(store, plan.clone()) => Some(ended.unwrap()),
         }
     }
 
-    async fn drive(&self, store: Arc<dyn Store>, plan: Arc<CrashPlan>) -> (Conclusion, RunRecord) {
+    /// One process's life under any plan and with any writes, to its conclusion or its error.
+    pub(crate) async fn drive_with(
+        &self,
+        plan: Arc<dyn Plan>,
+        writes: Option<Arc<dyn LedgerWrites>>,
+    ) -> Result<(Conclusion, RunRecord), RunError> {
+        let seam = Seam::new(self.store.clone() as Arc<dyn Store>, plan.clone());
+        let store: Arc<dyn Store> = Arc::new(match writes {
+            Some(writes) => seam.with_writes(writes),
+            None => seam,
+        });
+        self.drive(store, plan).await
+    }
+
+    /// Whether a step was opened, and so pinned.
+    pub(crate) async fn has_a_step(&self) -> bool {
+        self.store.load(&self.run_id).await.is_ok_and(|records| !records.steps.is_empty())
+    }
+
+    /// Everything that is stored.
+    pub(crate) async fn records(&self) -> RunRecords {
+        self.store.load(&self.run_id).await.unwrap()
+    }
+
+    async fn drive(&self, store: Arc<dyn Store>, plan: Arc<dyn Plan>) -> Result<(Conclusion, RunRecord), RunError> {
         let folder = self.workspace();
         if self.store.run(&self.run_id).await.is_err() {
             let spec = RunSpec::parse(&self.job.to_string()).unwrap();
@@ -234,14 +268,15 @@ impl Scenario {
             stop: self.stop.clone(),
         };
         let settings = RunSettings {
-            model: "scripted".into(),
+            model: self.model.into(),
             system: "s".into(),
             max_output_tokens: 100,
             temperature_milli: None,
             prices: PriceTable::parse("prices", PRICES).unwrap(),
             retry: RetryPolicy::default(),
+            pins: PinSettings::default(),
         };
-        drive(&ports, &settings, now).await.unwrap()
+        Box::pin(drive(&ports, &settings, now)).await
     }
 
     pub(crate) async fn calls(&self) -> Vec<CallRecord> {

@@ -9,6 +9,7 @@ use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{Scene, cancel};
 use crate::blob_store::BlobPrune;
 use crate::commit::{AttemptEnd, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::overrides::OverrideKind;
 use crate::record::{Choice, QuestionStatus, ReplayStatus, RequestStatus, RunLease, RunRecords};
 use crate::{Durability, Store};
 
@@ -109,6 +110,7 @@ enum Write {
     Ask { name: String, call: Option<String> },
     Answer { question: String, choice: Choice },
     Close { question: String },
+    Override { component: String, value: u32 },
     RequestCancel,
 }
 
@@ -194,7 +196,7 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
         dice.pick(&waiting).map(|question| question.question_id.clone())
     };
     let stale = dice.one_in(10);
-    match dice.below(30) {
+    match dice.below(31) {
         0 => Write::Acquire,
         1 if dice.one_in(3) => Write::Park {
             status: *dice.pick(&[RunStatus::Stopped, RunStatus::WaitingForHuman, RunStatus::Running]).unwrap(),
@@ -254,6 +256,10 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
             let (call, question) = (call_name(&[CallStatus::Unknown]), question(QuestionStatus::Answered));
             if dice.one_in(2) { Write::Happened { call, question } } else { Write::Skip { call, question } }
         }
+        29 => Write::Override {
+            component: ["max_turns", "max_tokens"][dice.below(2)].to_owned(),
+            value: u32::try_from(dice.below(3)).unwrap(),
+        },
         27 if dice.one_in(25) => Write::RequestCancel,
         27 => Write::Replay { call: call_name(CallStatus::ALL) },
         28 => Write::Ask {
@@ -358,6 +364,14 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
         }
         Write::Answer { question, choice } => told(store.insert_answer(samples::answer(question, *choice)).await),
         Write::Close { question } => told(store.close_question(&newest, &question_id(question), now).await),
+        Write::Override { component, value } => {
+            let value = serde_json::json!(value);
+            told(
+                store
+                    .insert_override(samples::new_override(run.run_id.as_str(), OverrideKind::Budget, component, value))
+                    .await,
+            )
+        }
         Write::RequestCancel => told(store.request_cancel(&run.run_id, "enough", now).await),
     }
 }

@@ -11,6 +11,7 @@ use crate::commit::{
     SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft, UnknownResolution,
 };
 use crate::error::{Retry, StoreError};
+use crate::overrides::{NewOverride, OverrideRecord};
 use crate::record::{
     AttemptRecord, CallRecord, EventRecord, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus,
     RequestId, RunLease, RunRecord, RunRecords, StepRecord,
@@ -58,6 +59,10 @@ impl RunStore for LoseAnswers<'_> {
 
     async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
         self.answered(self.store.insert_answer(answer).await)
+    }
+
+    async fn insert_override(&self, change: NewOverride) -> Result<OverrideRecord, StoreError> {
+        self.answered(self.store.insert_override(change).await)
     }
 
     async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError> {
@@ -153,6 +158,10 @@ impl RunStore for LoseAnswers<'_> {
 
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
         self.store.history(run).await
+    }
+
+    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
+        self.store.overrides(run).await
     }
 
     async fn question(&self, question: &QuestionId) -> Result<QuestionRecord, StoreError> {

@@ -7,6 +7,7 @@ use super::{LoseAnswers, Scene, cancel};
 use crate::blob_store::BlobPrune;
 use crate::commit::{AttemptEnd, RequestEnd, UnknownResolution};
 use crate::error::StoreError;
+use crate::overrides::OverrideKind;
 use crate::record::{Choice, ReplayStatus, RunLease, RunRecords};
 use crate::{BlobStore, Durability, LedgerStore, RunStore, Store};
 
@@ -86,6 +87,8 @@ pub async fn a_repeated_write_changes_nothing(store: &dyn Store) {
     twice!(lossy, records(), lossy.append_messages(&lease, note(), at(64)));
     twice!(lossy, records(), lossy.save_checkpoint(&lease, samples::checkpoint("ckpt_2", step)));
     twice!(lossy, records(), lossy.close_step(&lease, samples::step_end(step, StepStatus::Succeeded)));
+    let change = || samples::new_override("run_1", OverrideKind::Pin, "tools", serde_json::json!({"n": 1}));
+    twice!(lossy, records(), lossy.insert_override(change()));
     twice!(lossy, records(), lossy.request_cancel(&id, "enough", at(65)));
     twice!(lossy, records(), lossy.end_run(&lease, samples::run_end(RunStatus::Cancelled)));
     let prune = || BlobPrune { used_before: None, max_bytes: Some(0), dry_run: false, at: at(99) };

@@ -15,6 +15,7 @@ pub mod calls;
 mod differential;
 mod lose_answers;
 pub mod lost_answers;
+pub mod overrides;
 pub mod ownership;
 pub mod questions;
 pub mod samples;
@@ -71,6 +72,8 @@ macro_rules! conformance_tests {
             ownership::a_cancel_request_is_sticky,
             ownership::rows_that_are_not_there_are_named,
             ownership::runs_are_listed_newest_first,
+            overrides::overrides_are_kept_in_order_beside_the_contract,
+            overrides::an_override_needs_no_lease_and_no_second_row,
             turns::a_turn_is_recorded_whole,
             turns::a_turn_is_recorded_and_committed_once_by_its_number,
             turns::the_open_turn_is_no_history,

@@ -15,6 +15,7 @@ use crate::commit::{
     AttemptEnd, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestReservation, RunEnd, SettleAttempt,
     StartAttempt, StepEnd, TurnCommit, TurnDraft,
 };
+use crate::overrides::{NewOverride, OverrideKind};
 use crate::record::{CheckpointKind, Choice, OwnerStamp, QuestionKind, RequestId};
 
 /// An instant, `seconds` after a fixed one.
@@ -79,6 +80,18 @@ pub fn new_run(id: &str) -> NewRun {
 /// A fork or a sub-agent of `parent`.
 pub fn child_run(id: &str, parent: &str) -> NewRun {
     NewRun { parent_run_id: Some(run_id(parent)), ..new_run(id) }
+}
+
+/// A change to the run `run`.
+pub fn new_override(run: &str, kind: OverrideKind, component: &str, value: serde_json::Value) -> NewOverride {
+    NewOverride {
+        run_id: run_id(run),
+        kind,
+        component: component.to_owned(),
+        value,
+        made_by: "a person".to_owned(),
+        at: at(80),
+    }
 }
 
 /// A process that takes a run.

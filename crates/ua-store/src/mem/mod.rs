@@ -17,6 +17,7 @@ use crate::commit::{
     TurnCommit, TurnDraft,
 };
 use crate::error::{RowRef, StoreError};
+use crate::overrides::{NewOverride, OverrideRecord};
 use crate::record::{
     MessageRecord, OwnerStamp, QuestionRecord, QuestionStatus, RequestId, RequestStatus, RunLease, RunRecord,
     RunRecords, StepRecord,
@@ -66,6 +67,19 @@ impl RunStore for MemStore {
         let question = rules::question_answered(model.question(&answer.question_id)?, answer)?;
         model.put_question(question.clone());
         Ok(question)
+    }
+
+    async fn insert_override(&self, change: NewOverride) -> Result<OverrideRecord, StoreError> {
+        let mut model = self.model();
+        let of = |row: &&OverrideRecord| {
+            (&row.run_id, row.kind, &row.component) == (&change.run_id, change.kind, &change.component)
+        };
+        let last = model.overrides.iter().rev().find(of).cloned();
+        let (row, is_new) = rules::override_made(&model.run(&change.run_id)?, last, change)?;
+        if is_new {
+            model.overrides.push(row.clone());
+        }
+        Ok(row)
     }
 
     async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError> {
@@ -290,6 +304,10 @@ impl RunStore for MemStore {
         let model = self.model();
         let turn_index = model.run(run)?.turn_index;
         Ok(model.messages_of(run).filter(|message| message.turn <= turn_index).cloned().collect())
+    }
+
+    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
+        Ok(self.model().overrides_of(run))
     }
 
     async fn question(&self, question: &QuestionId) -> Result<QuestionRecord, StoreError> {

@@ -6,6 +6,7 @@ use ua_core::{BlobId, CallId, QuestionId, RunId, StepId};
 
 use super::blobs::StoredBlob;
 use crate::error::{RowRef, StoreError};
+use crate::overrides::OverrideRecord;
 use crate::record::{
     AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RequestId,
     RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
@@ -24,6 +25,7 @@ pub(super) struct Model {
     pub(super) receipts: Vec<ReceiptRecord>,
     pub(super) events: Vec<EventRecord>,
     pub(super) questions: Vec<QuestionRecord>,
+    pub(super) overrides: Vec<OverrideRecord>,
     pub(super) checkpoints: Vec<CheckpointRecord>,
     pub(super) requests: Vec<(RunId, RequestRecord)>,
     pub(super) blobs: Vec<StoredBlob>,
@@ -172,6 +174,10 @@ impl Model {
         }
     }
 
+    pub(super) fn overrides_of(&self, run: &RunId) -> Vec<OverrideRecord> {
+        self.overrides.iter().filter(|row| row.run_id == *run).cloned().collect()
+    }
+
     pub(super) fn load(&self, id: &RunId) -> Result<RunRecords, StoreError> {
         let run = self.run(id)?;
         let calls = self.calls_of(id, None);
@@ -186,6 +192,7 @@ impl Model {
             attempts,
             receipts,
             questions: self.questions.iter().filter(|question| question.run_id == *id).cloned().collect(),
+            overrides: self.overrides_of(id),
             checkpoints: self.checkpoints.iter().filter(|checkpoint| checkpoint.run_id == *id).cloned().collect(),
             requests: self.requests_of(id).cloned().collect(),
         })

@@ -9,6 +9,7 @@
 
 mod blob;
 mod call;
+mod overrides;
 mod question;
 mod run;
 mod turn;
@@ -23,6 +24,7 @@ pub use call::{
     call_skipped, call_started, call_vouched_for, owned_call, receipt_interpreted, replay_noted,
 };
 pub(crate) use call::{counts_as_effect, holds_key};
+pub use overrides::override_made;
 pub use question::{question_answered, question_closed, question_for_call, question_raised};
 pub use run::{
     check_lease, checkpoint_saved, request_closed, request_reserved, run_acquired, run_cancel_requested, run_ended,

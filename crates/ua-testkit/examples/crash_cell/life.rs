@@ -197,6 +197,7 @@ async fn drive_run(
         temperature_milli: None,
         prices: PriceTable::default(),
         retry: RetryPolicy::default(),
+        pins: PinSettings::default(),
     };
     let (_, record) = drive(&ports, &settings, acquired_at).await?;
     Ok(record.status)

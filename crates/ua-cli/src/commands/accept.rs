@@ -1,0 +1,29 @@
+//! `--accept`: which changed components a person goes on with.
+
+use ua_core::Component;
+use ua_runner::ANOTHER_RUN_HINT;
+
+use crate::error::CliError;
+
+/// Reads the components that are accepted. What makes it another run is refused.
+pub(crate) fn components(words: &[String]) -> Result<Vec<Component>, CliError> {
+    let mut accepted = Vec::new();
+    for word in words {
+        let component = word.parse::<Component>().map_err(|_| {
+            CliError::usage(format!("there is no component `{word}` to accept"))
+                .hint(format!("it is one of {}", choices()))
+        })?;
+        if !component.may_be_accepted() {
+            return Err(CliError::usage(format!("a changed `{component}` cannot be accepted")).hint(ANOTHER_RUN_HINT));
+        }
+        if !accepted.contains(&component) {
+            accepted.push(component);
+        }
+    }
+    Ok(accepted)
+}
+
+fn choices() -> String {
+    let all = Component::ALL.iter().filter(|component| component.may_be_accepted());
+    all.map(|component| component.as_str()).collect::<Vec<_>>().join(", ")
+}

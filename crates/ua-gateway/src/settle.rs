@@ -1,0 +1,43 @@
+//! Ledger work without a dispatch: what can be decided about a call when nothing may be sent.
+//!
+//! Granular Execution PRD §5.2. A run whose setup is not the one it was pinned to must not send anything; what was sent by
+//! an earlier process still gets its receipt read, its policy applied and its question asked or answered.
+//! Invariant: no permit is made here, so nothing is sent and no attempt is counted.
+
+use ua_core::CallId;
+use ua_ledger::{Admission, LedgerError};
+
+use crate::error::GatewayError;
+use crate::gateway::{Dispatched, Notice, ToolGateway};
+use crate::stop::StopSignal;
+
+impl ToolGateway {
+    /// Settles a call as far as that goes without sending it. `None` when all that is left is to send it (again), which a
+    /// later dispatch decides anew from the same rows.
+    ///
+    /// # Errors
+    /// [`GatewayError::OrphanAlive`] when the process it was sent to is still alive; errors of the ledger, among them a
+    /// person's `abort`.
+    pub async fn settle_without_sending(&self, id: &CallId) -> Result<Option<Dispatched>, GatewayError> {
+        let call = self.ledger().store().call(id).await.map_err(|source| LedgerError::Store {
+            doing: "read",
+            call: id.clone(),
+            source,
+        })?;
+        let facts = self.facts(&call);
+        // Under a stop no probe is asked and nothing is waited for: the tools may not be those the policy speaks of.
+        let stop = StopSignal::default();
+        stop.stop_at_once();
+        Ok(match self.admit(id, facts, &stop).await? {
+            Admission::Settled(call) => {
+                self.tell(Notice::Settled { call: Box::new(call.clone()) });
+                Some(Dispatched::Settled(Box::new(call)))
+            }
+            Admission::Held(question) => {
+                self.tell(Notice::Held { question: Box::new(question.clone()) });
+                Some(Dispatched::Held(Box::new(question)))
+            }
+            Admission::Ready(_) | Admission::Unknown(_) => None,
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! What stands between wanting a turn and running it, and between a commit and knowing that it is one.
+
+use ua_core::{CallStatus, FingerprintDiff, RunStop};
+use ua_gateway::{Dispatched, GatewayError};
+use ua_ledger::LedgerError;
+use ua_store::{QuestionKind, RunRecord, StoreError, TurnCommit};
+
+use super::Driver;
+use crate::cas::{
+    MAX_GAP_RELOADS, MAX_RELOADS, StoredTurns, TurnAdmission, admit_turn, is_worth_a_reload, reload_wait,
+};
+use crate::error::{ResumeError, RunError};
+use crate::machine::{Conclusion, Event};
+use crate::pin::mismatch_text;
+use crate::recover::start_of;
+
+impl Driver<'_> {
+    /// Whether `turn` may run. When it may not, the driver has taken the stored state over, or stopped.
+    pub(super) async fn admit(&mut self, turn: u32) -> Result<bool, RunError> {
+        let run = self.ports.store.run(&self.run.run_id).await.map_err(RunError::at("read the run"))?;
+        match admit_turn(turn, StoredTurns::of(&run), &self.pin_diff()) {
+            Ok(TurnAdmission::Execute) => {
+                self.reloads = 0;
+                return Ok(true);
+            }
+            Ok(TurnAdmission::AlreadyComplete) => return Err(self.lease_lost().await),
+            Err(ResumeError::FingerprintMismatch { diff }) => {
+                self.machine.apply(Event::SetupChanged { detail: mismatch_text(&diff) })?;
+                return Ok(false);
+            }
+            Err(error @ ResumeError::Gap { .. }) if self.reloads >= MAX_GAP_RELOADS => {
+                return Err(ResumeError::CorruptState { why: error.to_string(), source: None }.into());
+            }
+            Ok(TurnAdmission::Skip) | Err(ResumeError::Gap { .. } | ResumeError::Behind { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if self.reloads >= MAX_RELOADS {
+            return Err(ResumeError::Behind { wanted: turn, committed: run.turn_index }.into());
+        }
+        self.reloads += 1;
+        self.ports.env.clock.sleep(reload_wait(self.reloads)).await;
+        self.reload().await?;
+        Ok(false)
+    }
+
+    /// Takes over what is stored. Everything this process thought about the turn is dropped; it was never merged.
+    async fn reload(&mut self) -> Result<(), RunError> {
+        self.ports.store.check_lease(&self.ports.lease).await.map_err(RunError::at("go on with the run"))?;
+        let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+        let mut start = start_of(&records);
+        start.is_resume = false; // this process told what there was to tell
+        self.machine.restart(start);
+        self.take_over(records);
+        Ok(())
+    }
+
+    /// What is not as the step was pinned, right now.
+    pub(super) fn pin_diff(&self) -> FingerprintDiff {
+        self.pinned.diff(self.ports, self.settings, &self.run.spec)
+    }
+
+    async fn lease_lost(&self) -> RunError {
+        let doing = "go on with the run";
+        match self.ports.store.check_lease(&self.ports.lease).await {
+            Err(source) => ResumeError::LeaseLost { doing, source }.into(),
+            Ok(()) => {
+                ResumeError::CorruptState { why: "the run has ended and is still owned".to_owned(), source: None }
+                    .into()
+            }
+        }
+    }
+
+    /// Commits a turn, and finds out what became of a commit whose answer was lost: a stored turn is taken as it is, one
+    /// that is not stored is committed again.
+    pub(super) async fn commit_once(&self, commit: TurnCommit) -> Result<RunRecord, RunError> {
+        let doing = "commit the turn";
+        let mut reloads = 0;
+        loop {
+            let error = match self.ports.store.commit_turn(&self.ports.lease, commit.clone()).await {
+                Ok(run) => return Ok(run),
+                Err(error) if is_worth_a_reload(&error) => error,
+                Err(error) => return Err(RunError::at(doing)(error)),
+            };
+            self.ports.store.check_lease(&self.ports.lease).await.map_err(RunError::at(doing))?;
+            let run = self.ports.store.run(&self.run.run_id).await.map_err(RunError::at(doing))?;
+            match admit_turn(commit.turn, StoredTurns::of(&run), &self.pin_diff())? {
+                TurnAdmission::Skip => return Ok(run),
+                TurnAdmission::AlreadyComplete => return Err(self.lease_lost().await),
+                TurnAdmission::Execute if reloads < MAX_RELOADS => {}
+                TurnAdmission::Execute => {
+                    if matches!(error, StoreError::Conflict { .. }) {
+                        return Err(ResumeError::CasConflict { turn: commit.turn, source: error }.into());
+                    }
+                    return Err(RunError::at(doing)(error));
+                }
+            }
+            reloads += 1;
+            self.ports.env.clock.sleep(reload_wait(reloads)).await;
+        }
+    }
+
+    /// Ledger work only: the setup is not the pinned one, so nothing is sent. What an earlier process sent is decided about
+    /// as far as that goes without sending it again.
+    pub(super) async fn settle_without_sending(&self, diff: &FingerprintDiff) -> Result<Conclusion, RunError> {
+        let turn = self.machine.committed() + 1;
+        let unknown = self.turn_calls(turn).await?.into_iter().filter(|call| call.status == CallStatus::Unknown);
+        let mut questions = 0_u32;
+        for call in unknown {
+            match self.ports.gateway.settle_without_sending(&call.call_id).await {
+                Ok(Some(Dispatched::Held(_))) => questions += 1,
+                Ok(Some(Dispatched::Settled(_) | Dispatched::Stopped) | None) => {}
+                Err(GatewayError::Ledger(LedgerError::Aborted { .. })) => {
+                    return Ok(Conclusion::Failed { why: "a person answered `abort`".to_owned() });
+                }
+                Err(GatewayError::OrphanAlive { server, detail }) => {
+                    let text = format!(
+                        "An earlier process of the tool server `{server}` is still alive and could not be ended: {detail}. End it, then resume."
+                    );
+                    let question = self.ask(QuestionKind::OrphanAlive, &text).await?;
+                    return Ok(Conclusion::Waiting { question: Box::new(question) });
+                }
+                Err(source) => return Err(RunError::Gateway { turn, source }),
+            }
+        }
+        let mut detail = mismatch_text(diff);
+        if questions > 0 {
+            detail.push_str("\nCalls whose outcome is unknown can be answered meanwhile.");
+        }
+        Ok(Conclusion::Stopped { reason: RunStop::Fingerprint, detail })
+    }
+}

@@ -1,0 +1,226 @@
+//! What a step is pinned to, and what a person accepted since.
+//!
+//! Granular Execution PRD §5.2. The fingerprint is stored when the step opens, in the same write. A resume compares what it
+//! would run with; a change that a person accepts is a row beside the contract, so that it can be seen later who accepted what.
+//! Invariant: nothing is sent under another setup. Proved by: `crash_anywhere::pinned_setup`, the e2e tests `fingerprint`.
+
+use serde_json::{Value, json};
+use ua_core::{
+    Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, RunSpec, RunStatus, StepId,
+};
+use ua_store::{NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, StepRecord};
+
+use crate::cas::{StoredTurns, TurnAdmission, admit_turn};
+use crate::drive::{Ports, RunSettings};
+use crate::error::{ANOTHER_RUN_HINT, ResumeError, RunError};
+use crate::machine::Conclusion;
+use crate::watch::Signal;
+
+/// What shapes a run beside its job, its model and its tools, and what a person accepts about it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinSettings {
+    /// The price table in use: a name and version, or a digest.
+    pub pricing: String,
+    /// The size in bytes from which a result is stored apart, as text.
+    pub blob_threshold: String,
+    /// The token estimator's name.
+    pub estimator: String,
+    /// Further switches that shape what the run may do, by name.
+    pub switches: std::collections::BTreeMap<String, String>,
+    /// Changed components that a person accepts: they are pinned as they are now. Only those that
+    /// [`Component::may_be_accepted`] allows.
+    pub accept: Vec<Component>,
+    /// Who accepts.
+    pub accepted_by: String,
+}
+
+impl Default for PinSettings {
+    fn default() -> Self {
+        let none = || "none".to_owned();
+        Self {
+            pricing: none(),
+            blob_threshold: none(),
+            estimator: none(),
+            switches: std::collections::BTreeMap::new(),
+            accept: Vec::new(),
+            accepted_by: "a person".to_owned(),
+        }
+    }
+}
+
+/// The pins of the step that is driven.
+#[derive(Debug, Clone)]
+pub(crate) struct PinnedStep {
+    pub(crate) step_id: StepId,
+    pub(crate) step_index: u32,
+    fingerprint: Fingerprint,
+}
+
+impl PinnedStep {
+    /// What is not as it was pinned, right now.
+    pub(crate) fn diff(&self, ports: &Ports, settings: &RunSettings, spec: &RunSpec) -> FingerprintDiff {
+        self.fingerprint.diff(&fingerprint_now(ports, settings, spec))
+    }
+}
+
+/// The fingerprint of what this process would run a step with.
+fn fingerprint_now(ports: &Ports, settings: &RunSettings, spec: &RunSpec) -> Fingerprint {
+    let sampling =
+        json!({"max_output_tokens": settings.max_output_tokens, "temperature_milli": settings.temperature_milli});
+    let switches = json!({
+        "builtin_tools": spec.tools.builtin,
+        "run_command": spec.tools.run_command,
+        "file_edit_tools": spec.tools.allow_file_edit_tools,
+        "others": settings.pins.switches,
+    });
+    Fingerprint::of(FingerprintInput {
+        spec,
+        system: &settings.system,
+        provider: ports.llm.name(),
+        model: &settings.model,
+        pricing: &settings.pins.pricing,
+        tools: ports.gateway.catalog().tool_pins(),
+        settings: &sampling,
+        policy: &ports.gateway.policy_version().to_hex(),
+        blob_threshold: &settings.pins.blob_threshold,
+        switches: &switches,
+        execution_mode: "granular",
+        estimator: &settings.pins.estimator,
+    })
+}
+
+/// The pins that count for a step: those it was opened with, or those that were accepted last.
+///
+/// # Errors
+/// [`ResumeError::CorruptState`] when the step has none or they cannot be read, [`ResumeError::SchemaTooNew`] when a newer
+/// program wrote them.
+pub fn effective_pins(records: &RunRecords, step: &StepRecord) -> Result<Fingerprint, ResumeError> {
+    let of_step = |value: &Value| value["step_id"].as_str() == Some(step.step_id.as_str());
+    let accepted = records.overrides.iter().rev().find(|row| row.kind == OverrideKind::Pin && of_step(&row.value));
+    let stored = accepted.map(|row| &row.value["fingerprint"]).or(step.fingerprint.as_ref());
+    let corrupt =
+        |why: String| ResumeError::CorruptState { why: format!("step {}: {why}", step.step_id), source: None };
+    let Some(stored) = stored else { return Err(corrupt("it was opened without a fingerprint".to_owned())) };
+    Fingerprint::from_stored(stored).map_err(|error| match error {
+        FingerprintError::TooNew { found, known } => ResumeError::SchemaTooNew { found, known },
+        FingerprintError::Unreadable(why) => corrupt(why),
+    })
+}
+
+fn current_step(records: &RunRecords) -> Option<&StepRecord> {
+    records.steps.iter().find(|step| Some(&step.step_id) == records.run.current_step_id.as_ref())
+}
+
+/// Finds the current step, or opens the first one, pinned to what this process runs with. What a person accepts is stored
+/// first; then the model is offered the pinned tools and no others.
+pub(crate) async fn open_step(
+    ports: &Ports,
+    settings: &RunSettings,
+    records: &RunRecords,
+) -> Result<PinnedStep, RunError> {
+    if let Some(component) = settings.pins.accept.iter().copied().find(|component| !component.may_be_accepted()) {
+        return Err(ResumeError::NotAcceptable { component }.into());
+    }
+    let now = fingerprint_now(ports, settings, &records.run.spec);
+    let pinned = if let Some(step) = current_step(records) {
+        let fingerprint = effective_pins(records, step)?;
+        PinnedStep { step_id: step.step_id.clone(), step_index: step.step_index, fingerprint }
+    } else {
+        let step = NewStep {
+            step_id: StepId::new(&ports.env),
+            phase: "main".to_owned(),
+            created_at: ports.env.now(),
+            fingerprint: Some(now.to_stored()),
+        };
+        let opened = ports.store.open_step(&ports.lease, step).await.map_err(RunError::at("open the step"))?;
+        PinnedStep { step_id: opened.step_id, step_index: opened.step_index, fingerprint: now.clone() }
+    };
+    let pinned = accept(ports, settings, pinned, &now).await?;
+    ports.gateway.catalog().pin(pinned.fingerprint.tool_names());
+    Ok(pinned)
+}
+
+/// Pins what a person accepts, as it is now. What did not change is said and not stored.
+async fn accept(
+    ports: &Ports,
+    settings: &RunSettings,
+    mut pinned: PinnedStep,
+    now: &Fingerprint,
+) -> Result<PinnedStep, RunError> {
+    for component in settings.pins.accept.iter().copied() {
+        let changes = pinned.fingerprint.diff(now).of(component);
+        let repinned = pinned.fingerprint.clone().repinned(component, now);
+        // Tools that are new are no difference, and a person who accepts the tools wants them.
+        if repinned == pinned.fingerprint {
+            (ports.watcher)(Signal::NothingToAccept { component });
+            continue;
+        }
+        let value = json!({
+            "step_id": pinned.step_id,
+            "differences": changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "fingerprint": repinned.to_stored(),
+        });
+        let change = NewOverride {
+            run_id: ports.lease.run_id.clone(),
+            kind: OverrideKind::Pin,
+            component: component.as_str().to_owned(),
+            value,
+            made_by: settings.pins.accepted_by.clone(),
+            at: ports.env.now(),
+        };
+        ports.store.check_lease(&ports.lease).await.map_err(RunError::at("accept a change"))?;
+        ports.store.insert_override(change).await.map_err(RunError::at("store what was accepted"))?;
+        pinned.fingerprint = repinned;
+        (ports.watcher)(Signal::Accepted { component, changes });
+    }
+    Ok(pinned)
+}
+
+/// What a person is told when the setup is not the pinned one: what changed, and what can be done about it.
+pub(crate) fn mismatch_text(diff: &FingerprintDiff) -> String {
+    let components = diff.components();
+    let accepted: Vec<&str> = components.iter().filter(|c| c.may_be_accepted()).map(|c| c.as_str()).collect();
+    let mut text = String::from("the setup is not the one this step was pinned to, so nothing was sent");
+    for difference in diff.iter() {
+        text.push_str(&format!("\n  {difference}"));
+    }
+    text.push_str("\nPut it back as it was and resume");
+    if accepted.len() == components.len() {
+        text.push_str(&format!(", or accept it: `ua resume RUN --accept {}`.", accepted.join(",")));
+    } else {
+        text.push_str(&format!("; {ANOTHER_RUN_HINT}."));
+    }
+    text
+}
+
+/// The stored result of a run that has ended, for a driver that comes too late. It is not reported under another setup.
+pub(crate) async fn already_complete(
+    ports: &Ports,
+    settings: &RunSettings,
+) -> Result<Option<(Conclusion, RunRecord)>, RunError> {
+    let run = ports.store.run(&ports.lease.run_id).await.map_err(RunError::at("read the run"))?;
+    if !run.status.is_terminal() {
+        return Ok(None);
+    }
+    let records = ports.store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
+    let diff = match current_step(&records) {
+        Some(step) => effective_pins(&records, step)?.diff(&fingerprint_now(ports, settings, &run.spec)),
+        None => FingerprintDiff::default(),
+    };
+    match admit_turn(run.turn_index + 1, StoredTurns::of(&run), &diff)? {
+        TurnAdmission::AlreadyComplete => Ok(Some((conclusion_of(&run), run))),
+        TurnAdmission::Execute | TurnAdmission::Skip => Ok(None),
+    }
+}
+
+fn conclusion_of(run: &RunRecord) -> Conclusion {
+    match run.status {
+        RunStatus::Succeeded => Conclusion::Succeeded { final_output: run.final_output.clone().unwrap_or_default() },
+        RunStatus::Cancelled => Conclusion::Cancelled,
+        RunStatus::Failed
+        | RunStatus::Queued
+        | RunStatus::Running
+        | RunStatus::WaitingForHuman
+        | RunStatus::Stopped => Conclusion::Failed { why: run.status_detail.clone().unwrap_or_default() },
+    }
+}

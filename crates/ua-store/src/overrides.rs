@@ -1,0 +1,52 @@
+//! What a person changed about a run after its start. The contract itself never changes; a change is a row beside it.
+//!
+//! Granular Execution PRD §5.2 (accepted pins); Durable Jobs v1 spec §6 (raised budgets). Values are absolute, so that a
+//! change that is stored twice because its answer was lost is the same change.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ua_core::{RunId, Timestamp};
+
+/// What a change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OverrideKind {
+    /// A component of a step's fingerprint was accepted as it is now.
+    Pin,
+    /// A budget was set to another limit.
+    Budget,
+}
+
+/// A change to be stored; needs no lease.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewOverride {
+    /// Which run; must not be terminal.
+    pub run_id: RunId,
+    /// What it is about.
+    pub kind: OverrideKind,
+    /// Which component or budget.
+    pub component: String,
+    /// The value that counts from now on.
+    pub value: Value,
+    /// Who changed it.
+    pub made_by: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A stored change; of several about one component the last counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OverrideRecord {
+    /// Which run.
+    pub run_id: RunId,
+    /// What it is about.
+    pub kind: OverrideKind,
+    /// Which component or budget.
+    pub component: String,
+    /// The value that counts from then on.
+    pub value: Value,
+    /// Who changed it.
+    pub made_by: String,
+    /// When.
+    pub created_at: Timestamp,
+}

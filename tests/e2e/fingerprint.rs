@@ -1,0 +1,153 @@
+//! A run goes on only with the setup it was pinned to, unless a person accepts what changed.
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+/// A notification, a comment, and the end.
+fn turns() -> Value {
+    json!([
+        {"tools": [{"name": "mcp__ua__notify", "input": {"title": "Start", "message": "It starts."}}]},
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]},
+        {"text": "Done."},
+    ])
+}
+
+/// A run that was killed behind its first turn: one notification, no comment.
+fn after_one_turn(env: &TestEnv, fields: &Value) -> String {
+    let job = env.job(fields, &turns());
+    env.run_killed_at("after:store.commit_turn", &["job", &job, "--run-id", "r"]);
+    assert_eq!((env.notifications().len(), env.comments().len()), (1, 0));
+    job
+}
+
+fn forum(env: &TestEnv, args: &[&str]) {
+    env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(args)}));
+}
+
+/// Resumes, and the run stops before anything: exit code 75, the difference, no effect.
+fn stops(env: &TestEnv, args: &[&str], difference: &str) {
+    let requests = env.rows("SELECT request_id FROM usage");
+    env.run(args).code(75).shows(&["stopped (fingerprint)", difference]);
+    assert_eq!((env.notifications().len(), env.comments().len()), (1, 0));
+    assert_eq!(env.rows("SELECT request_id FROM usage"), requests, "no request was made");
+    assert_eq!(env.run_status(), "stopped");
+}
+
+fn ends_well(env: &TestEnv, args: &[&str]) {
+    env.run(args).code(0).shows(&["succeeded · run r"]);
+    assert_eq!((env.notifications().len(), env.comments().len()), (1, 1));
+}
+
+#[test]
+fn a_changed_tool_description_stops_the_run_until_it_is_accepted() {
+    let env = env().with_forum();
+    after_one_turn(&env, &json!({}));
+    forum(&env, &["--describe", "Posts a comment to everybody."]);
+    stops(&env, &["resume", "r"], "tools mcp__forum__post_comment: description ");
+    ends_well(&env, &["resume", "r", "--accept", "tools"]);
+    assert_eq!(env.rows("SELECT kind, component FROM overrides"), ["pin tools"]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["Pinned in step 1", "Changed since the start", "accepted tools"]);
+    let shown = env.run(&["runs", "show", "r", "--json"]).code(0).json();
+    assert_eq!(shown["overrides"][0]["component"], "tools");
+    assert_eq!(shown["steps"][0]["fingerprint"]["version"], 1);
+}
+
+#[test]
+fn putting_a_tool_back_as_it_was_needs_no_acceptance() {
+    let env = env().with_forum();
+    after_one_turn(&env, &json!({}));
+    forum(&env, &["--describe", "Something else."]);
+    stops(&env, &["resume", "r"], "ua resume RUN --accept tools");
+    forum(&env, &[]);
+    ends_well(&env, &["resume", "r"]);
+}
+
+#[test]
+fn a_tool_that_went_away_stops_the_run() {
+    let env = env().with_forum();
+    after_one_turn(&env, &json!({}));
+    forum(&env, &["--without", "get_page"]);
+    stops(&env, &["resume", "r"], "tools mcp__forum__get_page: offered");
+    ends_well(&env, &["resume", "r", "--accept", "tools"]);
+}
+
+#[test]
+fn a_tool_that_is_new_is_not_offered_and_stops_nothing() {
+    let env = env().with_forum();
+    let turns = json!([
+        turns()[0], turns()[1],
+        {"tools": [{"name": "mcp__forum__get_news", "input": {"text": "x"}}]},
+        {"text": "Done."},
+    ]);
+    let job = env.job(&json!({}), &turns);
+    env.run_killed_at("after:store.commit_turn", &["job", &job, "--run-id", "r"]);
+    forum(&env, &["--with", "get_news"]);
+    ends_well(&env, &["resume", "r"]);
+    assert_eq!(
+        env.rows("SELECT status, error_code FROM tool_calls WHERE tool_name = 'get_news'"),
+        ["cancelled unknown_tool"]
+    );
+}
+
+#[test]
+fn a_changed_policy_stops_the_run_until_it_is_accepted() {
+    let env = env().with_forum();
+    let rule = |class: &str| {
+        format!("[[rule]]\nid = \"forum\"\npatterns = [\"post_comment\"]\nside_effect_class = \"{class}\"\n")
+    };
+    env.write("work/policy.toml", rule("external"));
+    after_one_turn(&env, &json!({"policies": ["policy.toml"]}));
+    env.write("work/policy.toml", rule("local"));
+    stops(&env, &["resume", "r"], "policy mcp__forum__post_comment: external → local");
+    ends_well(&env, &["resume", "r", "--accept", "policy"]);
+}
+
+#[test]
+fn another_model_is_another_run() {
+    let env = env().with_forum();
+    let job = after_one_turn(&env, &json!({}));
+    stops(&env, &["job", &job, "--run-id", "r", "--model", "another"], "model: scripted → another");
+    for component in ["model", "prompt", "inputs"] {
+        env.run(&["resume", "r", "--accept", component]).refused(2, &[component, "another run"]);
+    }
+    env.run(&["resume", "r", "--accept", "everything"]).refused(2, &["everything", "tools", "blob-threshold"]);
+    ends_well(&env, &["resume", "r"]);
+}
+
+#[test]
+fn accepting_what_did_not_change_says_so() {
+    let env = env().with_forum();
+    after_one_turn(&env, &json!({}));
+    env.run(&["resume", "r", "--accept", "policy,tools"])
+        .code(0)
+        .says(&["nothing to accept: `policy`", "nothing to accept: `tools`"]);
+    assert_eq!(env.rows("SELECT component FROM overrides"), [""; 0]);
+}
+
+#[test]
+fn a_call_in_doubt_can_be_settled_under_another_setup() {
+    let env = env().with_forum();
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    forum(&env, &["--describe", "Something else."]);
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (fingerprint)", "Did `post_comment` happen?"]);
+    assert_eq!(env.comments().len(), 1);
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &question, "happened"]).code(0);
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (fingerprint)"]);
+    assert_eq!(env.value("SELECT status FROM tool_calls WHERE tool_name = 'post_comment'"), "succeeded");
+    forum(&env, &[]);
+    ends_well(&env, &["resume", "r"]);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_no_mismatch() {
+    let env = env().with_forum();
+    after_one_turn(&env, &json!({}));
+    forum(&env, &["--exit", "not today"]);
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (tool_server)"]);
+    forum(&env, &[]);
+    ends_well(&env, &["resume", "r"]);
+}
