@@ -14,7 +14,9 @@ use ua_core::{Env, Message, ModelTurn, Origin, PriceTable, RunId, RunSpec, RunSt
 use ua_gateway::{Catalog, Fence, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
-use ua_runner::{Ports, RetryPolicy, RunLock, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp};
+use ua_runner::{
+    PinSettings, Ports, RetryPolicy, RunLock, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp,
+};
 use ua_store::{Choice, NewAnswer, NewRun, QuestionKind, QuestionStatus, RunStore as _, Store};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam};
