@@ -18,10 +18,6 @@ use ua_store::{
     Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord,
     RunRecords, RunStore as _, Store, whole_reply,
 };
-use ua_store::{
-    CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord, RunRecords,
-    RunStore as _, Store,
-};
 use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, Seam, World, foreign_tool, own_tool};
 
 use crate::billed::Billed;
