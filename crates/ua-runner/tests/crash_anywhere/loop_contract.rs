@@ -10,7 +10,7 @@ use ua_runner::{ResumeError, RunError};
 use ua_store::{
     CallRecord, Retry, RowRef, RunLease, RunRecord, SettleAttempt, StartAttempt, Store, StoreError, TurnCommit,
 };
-use ua_testkit::{CrashPlan, Crossing, LedgerWrites, Plan};
+use ua_testkit::{CrashAt, CrashPlan, Crossing, LedgerWrites, Plan};
 
 use super::EFFECTS;
 use super::scenario::{Answers, Scenario};
@@ -151,14 +151,24 @@ impl Plan for Pause {
     async fn after(&self, _crossing: &Crossing) {}
 }
 
-/// A driver is overtaken at every crossing: the second takes the run and finishes it, the first then goes on with its stale
-/// lease and changes nothing. One crossing is left out: a send that was permitted before the take-over is closed by the
+/// How far the second driver gets before the first goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Second {
+    /// To the end of the run, whose status then refuses the first driver too.
+    Finishes,
+    /// It dies once it has taken the run: only the epoch tells the first driver that the run is not its own any more.
+    DiesAfterTheTakeOver,
+}
+
+/// A driver is overtaken at every crossing: the second takes the run, the first then goes on with its stale lease and
+/// changes nothing. One crossing is left out: a send that was permitted before the take-over is closed by the
 /// run's lock file, which no second process gets while the first lives.
 #[tokio::test]
 async fn two_drivers_on_one_run_make_one_set_of_effects() {
     let (crossings, _) = Scenario::new().run_without_crash().await;
     let mut overtaken = 0;
-    for at in 0..crossings {
+    let both = [Second::Finishes, Second::DiesAfterTheTakeOver];
+    for (at, second) in (0..crossings).flat_map(|at| both.map(|second| (at, second))) {
         let scenario = Scenario::new();
         let pause = Arc::new(Pause {
             at,
@@ -171,9 +181,11 @@ async fn two_drivers_on_one_run_make_one_set_of_effects() {
             pause.reached.notified().await;
             let name = pause.where_to.lock().unwrap().unwrap();
             let takes_over = !matches!(name, "store.submit_run" | "store.acquire_run" | "tool.invoke");
-            if takes_over {
+            if takes_over && second == Second::Finishes {
                 let run = scenario.resume_to_the_end(Answers::Truth).await;
                 assert_eq!(run.status, RunStatus::Succeeded, "at {at}, {name}: {:?}", run.status_detail);
+            } else if takes_over {
+                scenario.crash(CrashAt::After(0)).await;
             }
             pause.go.notify_one();
             takes_over.then_some(name)
@@ -181,11 +193,13 @@ async fn two_drivers_on_one_run_make_one_set_of_effects() {
         let (first, name) = tokio::join!(scenario.drive_with(pause.clone(), None), takes_over);
         let Some(name) = name else { continue };
         overtaken += 1;
-        assert!(first.is_err(), "at {at}, {name}: the stale driver believes that it succeeded");
+        assert!(first.is_err(), "at {at}, {name}, {second:?}: the stale driver believes that it succeeded");
+        let run = scenario.resume_to_the_end(Answers::Truth).await;
+        assert_eq!(run.status, RunStatus::Succeeded, "at {at}, {name}, {second:?}: {:?}", run.status_detail);
         for effect in EFFECTS {
             assert_eq!(scenario.world.count(effect), 1, "{effect} at {at}, {name}");
         }
         scenario.check_records(&format!("at {at}, {name}")).await;
     }
-    assert!(overtaken > 30, "{overtaken}");
+    assert!(overtaken > 60, "{overtaken}");
 }
