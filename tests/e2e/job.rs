@@ -223,6 +223,12 @@ fn a_turn_that_exceeds_the_budget_is_not_started() {
     // Asked to go on without more budget, it stops again.
     env.run(&["resume", "r"]).code(75).shows(&["stopped (budget)"]);
     assert_eq!(env.effects(), [0, 0, 0, 0]);
+    env.run(&["resume", "r", "--max-tool-calls", "many"]).refused(2, &["--max-tool-calls many"]);
+    // With more, it goes on where it stopped. The contract stays as it is; the change is kept beside it.
+    env.run(&["resume", "r", "--max-tool-calls", "+5"]).code(0).says(&["max_tool_calls is 7 now"]);
+    assert_eq!(env.effects(), [1, 0, 1, 0]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["Changed since the start", "max_tool_calls is 7 now"]);
+    assert_eq!(env.value("SELECT json_extract(run_spec_json, '$.budgets.max_tool_calls') FROM runs"), "2");
 }
 
 #[test]

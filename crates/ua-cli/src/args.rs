@@ -128,12 +128,36 @@ pub struct ResumeArgs {
     /// File with what tokens cost [default: the one the run was started with]
     #[arg(long, value_name = "FILE")]
     pub pricing: Option<PathBuf>,
+    /// Another budget
+    #[command(flatten)]
+    pub budgets: BudgetArgs,
     /// Go on with what changed: policy, tools, pricing, blob-threshold; several with commas
     #[arg(long, value_name = "COMPONENT", value_delimiter = ',')]
     pub accept: Vec<String>,
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// Budgets that a resume may change: `+100` adds to what counts now, `400` sets it.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Budgets (+N adds to what counts now, N sets it)")]
+pub struct BudgetArgs {
+    /// Tool calls
+    #[arg(long, value_name = "[+]N")]
+    pub max_tool_calls: Option<String>,
+    /// Turns
+    #[arg(long, value_name = "[+]N")]
+    pub max_turns: Option<String>,
+    /// Tokens of all requests
+    #[arg(long, value_name = "[+]N")]
+    pub max_tokens: Option<String>,
+    /// Money for all requests, for example `+1.50 USD`
+    #[arg(long, value_name = "[+]MONEY")]
+    pub max_cost: Option<String>,
+    /// Minutes in which a process held the run
+    #[arg(long, value_name = "[+]N")]
+    pub max_wallclock_minutes: Option<String>,
 }
 
 /// `ua runs …`.

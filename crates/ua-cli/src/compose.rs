@@ -18,6 +18,7 @@ use ua_runner::{PinSettings, Ports, RetryPolicy, RunSettings, Signal, Watcher, W
 use ua_store::{RunLease, RunRecord, Store};
 
 use crate::args::LaunchArgs;
+use crate::budgets::BudgetChange;
 use crate::crash_points::Seams;
 use crate::error::{CliError, PROVIDER, chain};
 use crate::home::Home;
@@ -59,6 +60,12 @@ pub(crate) struct Launch {
     /// Changed components that a person accepts with this very command.
     #[serde(skip)]
     pub(crate) accept: Vec<Component>,
+    /// Budgets that a person changes with this very command.
+    #[serde(skip)]
+    pub(crate) budgets: Vec<BudgetChange>,
+    /// What the model is told first of all when the job says nothing. Kept, so that a newer program goes on with the old words.
+    #[serde(default)]
+    system: Option<String>,
 }
 
 impl Launch {
@@ -86,6 +93,8 @@ impl Launch {
             allow_private_addresses: args.allow_private_addresses,
             pricing: pricing::file(args.pricing.as_deref())?,
             accept: Vec::new(),
+            budgets: Vec::new(),
+            system: Some(SYSTEM_PROMPT.to_owned()),
             provider,
         })
     }
@@ -428,6 +437,8 @@ impl Launch {
             allow_private_addresses: false,
             pricing: None,
             accept: Vec::new(),
+            budgets: Vec::new(),
+            system: None,
         }
     }
 }
@@ -486,7 +497,12 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     };
     let settings = RunSettings {
         model: launch.model.clone(),
-        system: spec.model.system_prompt.clone().unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
+        system: spec
+            .model
+            .system_prompt
+            .clone()
+            .or_else(|| launch.system.clone())
+            .unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
         max_output_tokens: spec.model.max_output_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
         temperature_milli: spec.model.temperature_milli,
         prices,

@@ -11,6 +11,7 @@
 //! ```
 
 mod args;
+mod budgets;
 mod commands;
 mod compose;
 mod crash_points;

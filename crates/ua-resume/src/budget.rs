@@ -48,7 +48,7 @@ impl BudgetLine {
 
 /// All budgets, in the order of the job file.
 pub(crate) fn lines(records: &RunRecords) -> Vec<BudgetLine> {
-    let budgets = &records.run.spec.budgets;
+    let budgets = &records.budgets();
     let usage = UsageSummary::of(records);
     let mut lines = vec![
         BudgetLine {

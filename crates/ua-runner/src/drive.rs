@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{
-    CallId, EffectKind, Env, Message, PriceTable, QuestionId, Role, RunStatus, RunStop, StopCondition, Timestamp,
+    Budgets, CallId, EffectKind, Env, Message, PriceTable, QuestionId, Role, RunStatus, RunStop, StopCondition,
+    Timestamp,
 };
 use ua_gateway::{StopSignal, ToolGateway};
 use ua_llm::{LlmProvider, ModelRequest};
@@ -65,9 +66,8 @@ pub struct RunSettings {
 }
 
 impl Limits {
-    /// The limits of a run's contract.
-    pub fn of(spec: &ua_core::RunSpec) -> Self {
-        let budgets = &spec.budgets;
+    /// The limits of a run: its budgets, as its contract or a person says.
+    pub fn of(spec: &ua_core::RunSpec, budgets: &Budgets) -> Self {
         Self {
             max_tool_calls: Some(budgets.max_tool_calls),
             max_turns: budgets.max_turns,
@@ -105,7 +105,7 @@ pub async fn drive(
     if start.is_resume {
         (ports.watcher)(Signal::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
     }
-    let machine = RunMachine::new(Limits::of(&records.run.spec), start).with_retry(settings.retry);
+    let machine = RunMachine::new(Limits::of(&records.run.spec, &records.budgets()), start).with_retry(settings.retry);
     let pinned = open_step(ports, settings, &records).await?;
     let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at, pinned);
     let diff = driver.pin_diff();

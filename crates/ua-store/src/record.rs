@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
-    ArgsHash, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn, Money,
-    Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement,
-    Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
+    ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn,
+    Money, Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope,
+    Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
 };
 
 use crate::lifted::Lifted;
-use crate::overrides::OverrideRecord;
+use crate::overrides::{OverrideKind, OverrideRecord};
 
 /// Proof that a process owns a run: the run and the epoch under which it took it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -538,6 +538,20 @@ impl RunRecords {
     /// The newest receipt of `call`.
     pub fn receipt(&self, call: &CallId) -> Option<&ReceiptRecord> {
         self.receipts.iter().filter(|receipt| receipt.call_id == *call).max_by_key(|receipt| receipt.attempt)
+    }
+
+    /// The budgets that count: the contract's, with what a person changed since. A stored change that no longer reads as one is
+    /// passed over: the contract's own limit counts then, which is the smaller one.
+    pub fn budgets(&self) -> Budgets {
+        let mut budgets = self.run.spec.budgets.clone();
+        for change in self.overrides.iter().filter(|change| change.kind == OverrideKind::Budget) {
+            let Ok(mut fields) = serde_json::to_value(&budgets) else { continue };
+            fields[&change.component] = change.value.clone();
+            if let Ok(changed) = serde_json::from_value(fields) {
+                budgets = changed;
+            }
+        }
+        budgets
     }
 
     /// The call with this id.

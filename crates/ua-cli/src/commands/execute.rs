@@ -69,6 +69,10 @@ pub(crate) async fn execute(
     let (lease, run) =
         port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
     summary::write_restart_file(home, &run)?;
+    if !launch.budgets.is_empty() {
+        let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
+        crate::budgets::apply(port.as_ref(), &records, &launch.budgets, &env).await?;
+    }
     crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
 
     let transport = compose::tool_servers(home, &run, launch, &env)?;

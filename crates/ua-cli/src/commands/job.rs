@@ -12,6 +12,7 @@ use crate::error::CliError;
 use crate::home::Home;
 
 use super::execute::{self, How};
+use super::resume::Changes;
 
 pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     let wanted = args.run_id.as_deref().map(RunId::parse).transpose();
@@ -23,7 +24,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     let Some(file) = &args.file else {
         // `--resume` without a file: clap made sure that a run is named.
         let name = args.run_id.as_deref().unwrap_or("last");
-        return super::resume::by_name(home, name, &args.launch, Vec::new(), how).await;
+        return super::resume::by_name(home, name, &args.launch, Changes::default(), how).await;
     };
     let spec = read_job(file)?;
     let env = ua_core::system::env();
@@ -75,7 +76,7 @@ async fn resume_existing(
         return Err(CliError::usage(format!("run {} exists and was made of another job", existing.run_id))
             .hint("a run's job never changes: choose another --run-id, or resume it with `ua resume`"));
     }
-    super::resume::resume(home, store, existing, args, Vec::new(), how).await
+    super::resume::resume(home, store, existing, args, Changes::default(), how).await
 }
 
 fn taken_key(key: &str, earlier: &RunRecord) -> CliError {

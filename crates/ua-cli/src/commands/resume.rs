@@ -8,6 +8,7 @@ use ua_store::{RunRecord, RunStore};
 use ua_store_sqlite::SqliteStore;
 
 use crate::args::{LaunchArgs, ResumeArgs};
+use crate::budgets::BudgetChange;
 use crate::compose::Launch;
 use crate::error::{CliError, FAILED, OK};
 use crate::find;
@@ -20,7 +21,17 @@ pub(crate) async fn run(home: &Home, args: ResumeArgs) -> Result<u8, CliError> {
     let accept = accept::components(&args.accept)?;
     let how = How { quiet: args.quiet, take_over: args.take_over };
     let launch = LaunchArgs { mcp_config: args.mcp_config, pricing: args.pricing, ..LaunchArgs::default() };
-    by_name(home, &args.run, &launch, accept, how).await
+    let changes = Changes { accept, budgets: BudgetChange::of(&args.budgets)? };
+    by_name(home, &args.run, &launch, changes, how).await
+}
+
+/// What a person changes about a run with the command that resumes it.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Changed components that are accepted as they are now.
+    pub(crate) accept: Vec<Component>,
+    /// Other budgets.
+    pub(crate) budgets: Vec<BudgetChange>,
 }
 
 /// Resumes the run that a person named.
@@ -28,7 +39,7 @@ pub(crate) async fn by_name(
     home: &Home,
     name: &str,
     args: &LaunchArgs,
-    accept: Vec<Component>,
+    changes: Changes,
     how: How,
 ) -> Result<u8, CliError> {
     // Looked up without touching anything first, so that a typing error changes nothing.
@@ -38,7 +49,7 @@ pub(crate) async fn by_name(
     }
     let store = home.open()?;
     let run = store.run(&found.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
-    resume(home, store, run, args, accept, how).await
+    resume(home, store, run, args, changes, how).await
 }
 
 /// Resumes a run, or says how it ended.
@@ -47,7 +58,7 @@ pub(crate) async fn resume(
     store: SqliteStore,
     run: RunRecord,
     args: &LaunchArgs,
-    accept: Vec<Component>,
+    changes: Changes,
     how: How,
 ) -> Result<u8, CliError> {
     if run.status.is_terminal() {
@@ -63,7 +74,8 @@ pub(crate) async fn resume(
     }
     let mut launch = Launch::from_stored(&run.launch)?;
     launch.overlay(&run.spec, args)?;
-    launch.accept = accept;
+    launch.accept = changes.accept;
+    launch.budgets = changes.budgets;
     launch.check(&run.spec)?;
     execute::execute(home, store, run, &launch, how).await
 }

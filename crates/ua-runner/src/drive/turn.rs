@@ -61,7 +61,7 @@ impl Driver<'_> {
             turn,
             calls: calls.len(),
             tool_calls: self.machine.tool_calls() + u32::try_from(calls.len()).unwrap_or(u32::MAX),
-            max_tool_calls: Some(self.run.spec.budgets.max_tool_calls),
+            max_tool_calls: self.machine.limits().max_tool_calls,
         });
         Ok(Event::Recorded(calls.iter().map(OpenCall::of).collect()))
     }
