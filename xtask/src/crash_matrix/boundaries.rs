@@ -48,6 +48,14 @@ impl Boundary {
         }
     }
 
+    /// Whether another owner may take the run over here while this one lives: the run is owned, and has not ended. Between the
+    /// last look at the epoch and the send there is no such place: what is sent there is the fence's business.
+    pub(crate) fn may_be_replaced(&self) -> bool {
+        let Death::Crossing(point) = &self.death else { return false };
+        let is_unowned = ["store.submit_run", "store.acquire_run"].iter().any(|name| point.contains(name));
+        !is_unowned && !point.starts_with("before:tool.invoke") && point != "after:store.end_run"
+    }
+
     /// Whether a question about the subject is allowed when the runner (or else its tool server) dies here.
     pub(crate) fn may_ask(&self, class: &Class, is_server: bool) -> bool {
         let is_at_tool = matches!(self.death, Death::AtTheTool(_));

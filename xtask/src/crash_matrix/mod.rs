@@ -41,7 +41,7 @@ pub(crate) struct Options {
     /// Write the summary to this file as well
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Break a rule on purpose and fail unless it is seen: running-after-dispatch, key-without-position, no-fence, lost-is-failed
+    /// Break a rule on purpose and fail unless it is seen; the names are in docs/testing.md
     #[arg(long, value_name = "RULE")]
     broken_rule: Option<String>,
     /// Seed of the moments inside writes and of the second crashes
@@ -141,6 +141,9 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
             let has_server = is_dispatch || boundary.step == "commit";
             if has_server && !matches!(boundary.death, Death::Inside { .. }) {
                 add(Protection::ServerDies);
+            }
+            if boundary.may_be_replaced() {
+                add(Protection::Replaced);
             }
         }
     }

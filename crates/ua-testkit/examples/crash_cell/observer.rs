@@ -4,16 +4,30 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::options::{Options, Outcome};
+
+/// How long what was done does not show to those who ask.
+const LAG: Duration = Duration::from_millis(150);
 
 /// What is remembered of one cell: by its log.
 #[derive(Default)]
 struct World {
     by_key: HashMap<String, Value>,
     counts: BTreeMap<String, u64>,
+    /// What was done, as a listing shows it.
+    done: Vec<(Instant, Value)>,
+}
+
+impl World {
+    /// What shows by now.
+    fn listing(&self) -> Value {
+        let shown = self.done.iter().filter(|(at, _)| at.elapsed() >= LAG);
+        json!({"items": shown.map(|(_, item)| item).collect::<Vec<_>>(), "more": false})
+    }
 }
 
 /// Serves every cell of one harness thread until it is killed.
@@ -43,6 +57,7 @@ fn answer(connection: UnixStream, worlds: &Mutex<HashMap<String, World>>) -> Out
         let world = worlds.entry(log.clone()).or_default();
         let known = match request["effect"].as_str() {
             Some("read") => Some(json!({"page": "the same for ever"})),
+            Some("listing") => Some(world.listing()),
             Some("keyed") => world.by_key.get(&key).cloned(),
             _ => None,
         };
@@ -59,6 +74,8 @@ fn answer(connection: UnixStream, worlds: &Mutex<HashMap<String, World>>) -> Out
             let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
             file.write_all(format!("{line}\n").as_bytes())?;
             world.by_key.insert(key, reply.clone());
+            let item = json!({"id": format!("{tool}-{}", world.done.len()), "arguments": request["arguments"]});
+            world.done.push((Instant::now(), item));
             reply
         }
     };
