@@ -46,10 +46,10 @@ const KEYED: &str = "side_effect_class = \"external\"\non_unknown = \"redo_keyed
 const PROBED: &str = r#"side_effect_class = "external"
 on_unknown = "probe"
 horizon = "100ms"
-marker = { argument = "body", append = "\n\nref {{key}}" }
+marker = { argument = "body", append = "\n\nref {key}" }
 [rule.probe]
 tool = "list_tickets"
-found = { items = "items", field = "arguments.body", contains = "{{key}}", id = "id" }
+found = { items = "items", field = "arguments.body", contains = "{key}", id = "id" }
 absent = { complete = { field = "more", equals = false } }
 settle = "200ms"
 "#;

@@ -93,6 +93,7 @@ async fn check(scenario: &Scenario, at: &str) {
     let asked: Vec<_> =
         scenario.questions().await.into_iter().filter(|q| q.call_id == Some(ticket.call_id.clone())).collect();
     assert_eq!(asked, [], "{at}");
+    scenario.check_invariants(at).await;
 }
 
 #[tokio::test]
