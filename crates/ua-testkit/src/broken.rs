@@ -216,7 +216,7 @@ impl LedgerWrites for KeyOfThisProcess {
         mut start: StartAttempt,
     ) -> Result<CallRecord, StoreError> {
         let process = std::process::id().to_string();
-        start.key = KeyBuilder::new("broken").field("key", start.key.as_str()).field("process", &process).finish();
+        start.key = KeyBuilder::new("broken").field("call", start.call_id.as_str()).field("process", &process).finish();
         inner.start_attempt(lease, start).await
     }
 

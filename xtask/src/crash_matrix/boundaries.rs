@@ -95,6 +95,22 @@ const WRITES: [(&str, &str, bool); 7] = [
     ("end", "store.end_run", false),
 ];
 
+/// One side of a crossing, as the table of windows tells it.
+pub(crate) struct Window {
+    pub(crate) step: &'static str,
+    pub(crate) crossing: &'static str,
+    pub(crate) side: &'static str,
+    /// Whether a call may be sent there and not yet answered in the database.
+    pub(crate) in_flight: bool,
+}
+
+/// Every window, in the order of a run.
+pub(crate) fn windows() -> impl Iterator<Item = Window> {
+    CROSSINGS.into_iter().flat_map(|(step, crossing, _, before, after)| {
+        [("before", before), ("after", after)].map(|(side, in_flight)| Window { step, crossing, side, in_flight })
+    })
+}
+
 /// The longest a seeded moment inside a write lies after its beginning, in microseconds.
 const LONGEST_WRITE: u64 = 900;
 

@@ -221,6 +221,15 @@ pub(crate) const CLASSES: [Class; 12] = [
 pub(crate) const TAIL: &str = "notify_team";
 
 impl Class {
+    /// What settles a lost call of a class that needs nobody.
+    pub(crate) fn settled_by(&self) -> &'static str {
+        match (self.effect, self.rule == PROBED) {
+            ("replace", _) => "it is done again, over itself",
+            (_, true) => "a read-only tool is asked; it is sent again only where absence is proved",
+            _ => "it is sent again under the same key",
+        }
+    }
+
     /// The job file of the cells of this class, as `crash_cell` reads it.
     pub(crate) fn job(&self) -> Value {
         let keyed = self.effect == "keyed" && self.server != "ua";

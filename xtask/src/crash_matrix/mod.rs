@@ -6,6 +6,7 @@
 mod boundaries;
 mod cell;
 mod classes;
+pub(crate) mod promise;
 mod report;
 mod verdict;
 
@@ -89,9 +90,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         fs::write(folder.path().join(job_file(index)), class.job().to_string())?;
     }
     let started = Instant::now();
-    let clean = clean_runs(&program, folder.path())?;
     let (cells, note) = cells(options, &program, folder.path())?;
     ensure!(!cells.is_empty(), "no cell fits");
+    let clean = clean_runs(&cells, &program, folder.path())?;
     let judged = all(&cells, &program, folder.path(), options.broken_rule.as_deref(), &clean)?;
     report::report(&judged, options, &note, started.elapsed())
 }
@@ -105,11 +106,15 @@ fn scratch() -> anyhow::Result<tempfile::TempDir> {
     made.or_else(|_| builder.tempdir()).context("make a folder")
 }
 
-/// How a run of each class ends without a crash; and that it ends as promised.
-fn clean_runs(program: &Path, root: &Path) -> anyhow::Result<Vec<Value>> {
+/// How a run of each class that has a cell ends without a crash; and that it ends as promised.
+fn clean_runs(cells: &[Cell], program: &Path, root: &Path) -> anyhow::Result<Vec<Value>> {
     let stage = Stage::new(program, root, 99, None)?;
     let mut clean = Vec::new();
     for (index, class) in CLASSES.iter().enumerate() {
+        if cells.iter().all(|cell| cell.class != index) {
+            clean.push(Value::Null);
+            continue;
+        }
         let cell = Cell { class: index, boundary: None, protection: Protection::Resume };
         let seen = stage.run(1_000_000 + index, &cell, class)?;
         let verdict = Verdict::of(&cell, class, &seen, &seen.state);
