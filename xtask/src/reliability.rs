@@ -66,7 +66,7 @@ fn with_part(page: &str, name: &str, text: &str) -> anyhow::Result<String> {
     let (begin, end) = (format!("<!-- generated: {name} -->\n"), "<!-- end -->");
     let Some((head, rest)) = page.split_once(&begin) else { bail!("docs/reliability.md has no part `{name}`") };
     let Some((_, tail)) = rest.split_once(end) else { bail!("the part `{name}` of docs/reliability.md has no end") };
-    Ok(format!("{head}{begin}\n{text}\n{end}{tail}"))
+    Ok(format!("{head}{begin}\n{}\n\n{end}{tail}", text.trim_end()))
 }
 
 #[cfg(test)]
