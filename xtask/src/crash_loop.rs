@@ -81,6 +81,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             tally.duplicates += count.saturating_sub(*wanted);
             tally.lost += wanted.saturating_sub(count);
         }
+        let ended = ended.and_then(|()| job.check_records());
         if ended.is_err() || counts != wanted {
             let why = ended.err().map_or(String::new(), |error| format!(": {error:#}"));
             eprintln!("wrong: job {}: {counts:?}{why}\n{}", tally.jobs, job.log());
@@ -263,6 +264,13 @@ impl<'a> Job<'a> {
             ensure!(resolved.success(), "`ua calls resolve {id} {answer}` failed");
         }
         Ok(u32::try_from(calls.len())?)
+    }
+
+    /// Every statement about the records holds, asked through the program itself.
+    fn check_records(&self) -> anyhow::Result<()> {
+        let check = self.command(&["db", "check", "--invariants"])?.status()?;
+        ensure!(check.success(), "`ua db check --invariants` found the records broken");
+        Ok(())
     }
 
     /// What happened, counted outside.

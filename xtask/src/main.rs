@@ -8,7 +8,9 @@ mod arrows;
 mod bench;
 mod crash_loop;
 mod crash_matrix;
+mod mutants;
 mod random;
+mod reliability;
 mod serve;
 mod storage;
 
@@ -42,6 +44,10 @@ enum Task {
     CrashMatrix(crash_matrix::Options),
     /// Kills the real program and its tool servers at random moments of a long mixed job, and counts effects from outside
     CrashLoop(crash_loop::Options),
+    /// Breaks rules on purpose, one after the other, and checks that a lane sees each
+    Mutants(mutants::Options),
+    /// Writes or checks the generated parts of docs/reliability.md and docs/mutants.md
+    Reliability(reliability::Options),
     /// Measures what a turn costs
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -66,6 +72,8 @@ fn main() -> ExitCode {
         Task::Serve(options) => serve::run(options),
         Task::CrashMatrix(options) => crash_matrix::run(&options),
         Task::CrashLoop(options) => crash_loop::run(&options),
+        Task::Mutants(options) => mutants::run(&options),
+        Task::Reliability(options) => reliability::run(&options),
         Task::Bench(bench) => bench::run(&bench),
         Task::OpaqueServer { log, answer_after } => {
             let answer_after = std::time::Duration::from_millis(answer_after);

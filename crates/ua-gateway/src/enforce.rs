@@ -110,9 +110,9 @@ mod tests {
         Rules::of(&ua_core::RunSpec::parse(&job.to_string()).unwrap()).unwrap()
     }
 
-    /// Granular Execution PRD §11, `test_idempotency_enforced_tool`.
+    /// Granular Execution PRD §11.
     #[test]
-    fn idempotency_enforced_tool() {
+    fn test_idempotency_enforced_tool() {
         let order = spec("order_now", json!({"type": "object", "properties": {"client_token": {"type": "string"}}}));
         let catalog = |rules: &Rules| Catalog::new(vec![order.clone()], &Classifier::shipped().unwrap(), rules);
         assert!(catalog(&rules(&json!({}))).is_ok(), "without enforcement it is accepted, and held in doubt");

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use ua_core::{CallId, CallStatus, KeyBuilder, Outcome, ToolSpec};
-use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
-use ua_store::{CallRecord, RunLease, SettleAttempt, StartAttempt, Store, StoreError};
+use ua_core::{CallId, CallStatus, KeyBuilder, OnUnknown, Outcome, ToolSpec};
+use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+use ua_store::{CallRecord, RunLease, SettleAttempt, StartAttempt, Store, StoreError, TurnDraft};
 
 use crate::seams::LedgerWrites;
 
@@ -21,12 +21,28 @@ pub enum BrokenRule {
     NoFence,
     /// A lost answer is taken for a request that never left: [`LostIsFailed`].
     LostIsFailed,
+    /// A call in doubt is sent again without being asked about: [`ForcedReplay`].
+    ForcedReplay,
+    /// Each process makes a key of its own for the same call: [`KeyOfThisProcess`].
+    KeyOfThisProcess,
+    /// The store takes writes of any epoch: [`Seam::ignoring_epochs`](crate::Seam::ignoring_epochs).
+    NoEpochCheck,
+    /// What a probe does not find counts as absent at once: [`BrokenRule::policy`].
+    ProbeWithoutHorizon,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::RunningAfterDispatch, Self::KeyWithoutPosition, Self::NoFence, Self::LostIsFailed];
+    pub const ALL: [Self; 8] = [
+        Self::RunningAfterDispatch,
+        Self::KeyWithoutPosition,
+        Self::NoFence,
+        Self::LostIsFailed,
+        Self::ForcedReplay,
+        Self::KeyOfThisProcess,
+        Self::NoEpochCheck,
+        Self::ProbeWithoutHorizon,
+    ];
 
     /// Its name on a command line.
     pub const fn name(self) -> &'static str {
@@ -35,6 +51,10 @@ impl BrokenRule {
             Self::KeyWithoutPosition => "key-without-position",
             Self::NoFence => "no-fence",
             Self::LostIsFailed => "lost-is-failed",
+            Self::ForcedReplay => "forced-replay",
+            Self::KeyOfThisProcess => "key-of-this-process",
+            Self::NoEpochCheck => "no-epoch-check",
+            Self::ProbeWithoutHorizon => "probe-without-horizon",
         }
     }
 
@@ -48,8 +68,22 @@ impl BrokenRule {
         match self {
             Self::RunningAfterDispatch => Some(RunningAfterDispatch::new()),
             Self::KeyWithoutPosition => Some(Arc::new(KeyWithoutPosition)),
-            Self::NoFence | Self::LostIsFailed => None,
+            Self::ForcedReplay => Some(Arc::new(ForcedReplay)),
+            Self::KeyOfThisProcess => Some(Arc::new(KeyOfThisProcess)),
+            Self::NoFence | Self::LostIsFailed | Self::NoEpochCheck | Self::ProbeWithoutHorizon => None,
         }
+    }
+
+    /// The policy file with the rule broken, when it is about policies: horizon and settle time of every probe shrink to nothing.
+    pub fn policy(self, file: &str) -> String {
+        if self != Self::ProbeWithoutHorizon {
+            return file.to_owned();
+        }
+        let shrunk = file.lines().map(|line| match line.split_once(" = ") {
+            Some((name @ ("horizon" | "settle"), _)) => format!("{name} = \"1ms\""),
+            Some(_) | None => line.to_owned(),
+        });
+        shrunk.collect::<Vec<_>>().join("\n")
     }
 
     /// `inner` with the rule broken, when it is about transports.
@@ -57,7 +91,12 @@ impl BrokenRule {
         match self {
             Self::NoFence => Arc::new(NoFence(inner)),
             Self::LostIsFailed => Arc::new(LostIsFailed(inner)),
-            Self::RunningAfterDispatch | Self::KeyWithoutPosition => inner,
+            Self::RunningAfterDispatch
+            | Self::KeyWithoutPosition
+            | Self::ForcedReplay
+            | Self::KeyOfThisProcess
+            | Self::NoEpochCheck
+            | Self::ProbeWithoutHorizon => inner,
         }
     }
 }
@@ -132,6 +171,65 @@ impl LedgerWrites for KeyWithoutPosition {
     }
 }
 
+/// Plans every call that would be held in doubt as one to be sent again: the forced replay of whatever was running.
+pub struct ForcedReplay;
+
+#[async_trait]
+impl LedgerWrites for ForcedReplay {
+    fn plan(&self, mut draft: TurnDraft) -> TurnDraft {
+        for call in &mut draft.calls {
+            if call.policy.on_unknown == OnUnknown::Hold {
+                call.policy.on_unknown = OnUnknown::Redo;
+            }
+        }
+        draft
+    }
+
+    async fn start_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        start: StartAttempt,
+    ) -> Result<CallRecord, StoreError> {
+        inner.start_attempt(lease, start).await
+    }
+
+    async fn settle_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        settle: SettleAttempt,
+    ) -> Result<CallRecord, StoreError> {
+        inner.settle_attempt(lease, settle).await
+    }
+}
+
+/// Claims a key that another process would not make: what comes of a key over words that a model chose anew.
+pub struct KeyOfThisProcess;
+
+#[async_trait]
+impl LedgerWrites for KeyOfThisProcess {
+    async fn start_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        mut start: StartAttempt,
+    ) -> Result<CallRecord, StoreError> {
+        let process = std::process::id().to_string();
+        start.key = KeyBuilder::new("broken").field("call", start.call_id.as_str()).field("process", &process).finish();
+        inner.start_attempt(lease, start).await
+    }
+
+    async fn settle_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        settle: SettleAttempt,
+    ) -> Result<CallRecord, StoreError> {
+        inner.settle_attempt(lease, settle).await
+    }
+}
+
 /// Says that earlier tool servers are gone without looking: one that is still at work does what a person was just told it had
 /// not done.
 pub struct NoFence(Arc<dyn ToolTransport>);
@@ -148,6 +246,10 @@ impl ToolTransport for NoFence {
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
         self.0.invoke(permit).await
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        self.0.ask(enquiry).await
     }
 
     async fn fence_earlier(&self) -> Fence {
@@ -177,6 +279,10 @@ impl ToolTransport for LostIsFailed {
             Outcome::Lost { why } => Outcome::NotSent { why },
             outcome @ (Outcome::NotSent { .. } | Outcome::Raw(_)) => outcome,
         }
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        self.0.ask(enquiry).await
     }
 
     async fn fence_earlier(&self) -> Fence {

@@ -26,7 +26,9 @@ mod seams;
 mod servers;
 mod world;
 
-pub use broken::{BrokenRule, KeyWithoutPosition, LostIsFailed, NoFence, RunningAfterDispatch};
+pub use broken::{
+    BrokenRule, ForcedReplay, KeyOfThisProcess, KeyWithoutPosition, LostIsFailed, NoFence, RunningAfterDispatch,
+};
 pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque, serve_opaque_slowly};

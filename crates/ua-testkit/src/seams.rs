@@ -36,9 +36,13 @@ pub trait Plan: Send + Sync {
     async fn after(&self, crossing: &Crossing);
 }
 
-/// The two writes around a dispatch and the commit of a turn, replaceable so that a test can break their order on purpose.
+/// What is written about calls, and the commit of a turn, replaceable so that a test can break a rule on purpose.
 #[async_trait]
 pub trait LedgerWrites: Send + Sync {
+    /// What [`RunStore::record_turn`] is to store; the draft itself unless the rule is about plans.
+    fn plan(&self, draft: TurnDraft) -> TurnDraft {
+        draft
+    }
     /// In place of [`LedgerStore::start_attempt`].
     async fn start_attempt(
         &self,
@@ -92,18 +96,26 @@ pub struct Seam<T: ?Sized> {
     plan: Arc<dyn Plan>,
     inner: Arc<T>,
     writes: Arc<dyn LedgerWrites>,
+    ignores_epochs: bool,
 }
 
 impl<T: ?Sized> Seam<T> {
     /// Wraps `inner`.
     pub fn new(inner: Arc<T>, plan: Arc<dyn Plan>) -> Self {
-        Self { plan, inner, writes: Arc::new(Faithful) }
+        Self { plan, inner, writes: Arc::new(Faithful), ignores_epochs: false }
     }
 
     /// The same, with the two writes around a dispatch replaced.
     #[must_use]
     pub fn with_writes(mut self, writes: Arc<dyn LedgerWrites>) -> Self {
         self.writes = writes;
+        self
+    }
+
+    /// The same, with every write under whatever epoch the run has: a store that fences nobody. For tests that must see it.
+    #[must_use]
+    pub fn ignoring_epochs(mut self) -> Self {
+        self.ignores_epochs = true;
         self
     }
 
@@ -117,6 +129,17 @@ impl<T: ?Sized> Seam<T> {
 }
 
 impl Seam<dyn Store> {
+    /// The lease that a write is made under.
+    async fn held(&self, lease: &RunLease) -> RunLease {
+        let mut lease = lease.clone();
+        if self.ignores_epochs
+            && let Ok(run) = self.inner.run(&lease.run_id).await
+        {
+            lease.epoch = run.lease_epoch;
+        }
+        lease
+    }
+
     async fn tool_of(&self, call: &CallId) -> Option<String> {
         self.inner.call(call).await.ok().map(|record| record.name.tool)
     }
@@ -183,23 +206,24 @@ impl RunStore for Seam<dyn Store> {
         self.cross("store.acquire_run", None, self.inner.acquire_run(run, owner, at)).await
     }
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError> {
-        self.inner.check_lease(lease).await
+        self.inner.check_lease(&self.held(lease).await).await
     }
     async fn end_run(&self, lease: &RunLease, end: RunEnd) -> Result<RunRecord, StoreError> {
-        self.cross("store.end_run", None, self.inner.end_run(lease, end)).await
+        self.cross("store.end_run", None, self.inner.end_run(&self.held(lease).await, end)).await
     }
     async fn open_step(&self, lease: &RunLease, step: NewStep) -> Result<StepRecord, StoreError> {
-        self.cross("store.open_step", None, self.inner.open_step(lease, step)).await
+        self.cross("store.open_step", None, self.inner.open_step(&self.held(lease).await, step)).await
     }
     async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError> {
-        self.cross("store.close_step", None, self.inner.close_step(lease, end)).await
+        self.cross("store.close_step", None, self.inner.close_step(&self.held(lease).await, end)).await
     }
     async fn reserve_request(
         &self,
         lease: &RunLease,
         reservation: RequestReservation,
     ) -> Result<RequestId, StoreError> {
-        self.cross("store.reserve_request", None, self.inner.reserve_request(lease, reservation)).await
+        self.cross("store.reserve_request", None, self.inner.reserve_request(&self.held(lease).await, reservation))
+            .await
     }
     async fn close_request(
         &self,
@@ -208,28 +232,36 @@ impl RunStore for Seam<dyn Store> {
         end: RequestEnd,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        self.cross("store.close_request", None, self.inner.close_request(lease, request, end, at)).await
+        self.cross("store.close_request", None, self.inner.close_request(&self.held(lease).await, request, end, at))
+            .await
     }
     async fn close_lost_requests(&self, lease: &RunLease, at: Timestamp) -> Result<u32, StoreError> {
-        self.cross("store.close_lost_requests", None, self.inner.close_lost_requests(lease, at)).await
+        self.cross("store.close_lost_requests", None, self.inner.close_lost_requests(&self.held(lease).await, at)).await
     }
     async fn record_turn(&self, lease: &RunLease, draft: TurnDraft) -> Result<(), StoreError> {
-        self.cross("store.record_turn", None, self.inner.record_turn(lease, draft)).await
+        let draft = self.writes.plan(draft);
+        self.cross("store.record_turn", None, self.inner.record_turn(&self.held(lease).await, draft)).await
     }
     async fn commit_turn(&self, lease: &RunLease, commit: TurnCommit) -> Result<RunRecord, StoreError> {
-        self.cross("store.commit_turn", None, self.writes.commit_turn(self.inner.as_ref(), lease, commit)).await
+        self.cross(
+            "store.commit_turn",
+            None,
+            self.writes.commit_turn(self.inner.as_ref(), &self.held(lease).await, commit),
+        )
+        .await
     }
     async fn append_messages(&self, lease: &RunLease, messages: Vec<Message>, at: Timestamp) -> Result<(), StoreError> {
-        self.cross("store.append_messages", None, self.inner.append_messages(lease, messages, at)).await
+        self.cross("store.append_messages", None, self.inner.append_messages(&self.held(lease).await, messages, at))
+            .await
     }
     async fn save_checkpoint(&self, lease: &RunLease, checkpoint: NewCheckpoint) -> Result<(), StoreError> {
-        self.cross("store.save_checkpoint", None, self.inner.save_checkpoint(lease, checkpoint)).await
+        self.cross("store.save_checkpoint", None, self.inner.save_checkpoint(&self.held(lease).await, checkpoint)).await
     }
     async fn raise_question(&self, lease: &RunLease, question: NewQuestion) -> Result<QuestionRecord, StoreError> {
-        self.cross("store.raise_question", None, self.inner.raise_question(lease, question)).await
+        self.cross("store.raise_question", None, self.inner.raise_question(&self.held(lease).await, question)).await
     }
     async fn close_question(&self, lease: &RunLease, question: &QuestionId, at: Timestamp) -> Result<(), StoreError> {
-        self.cross("store.close_question", None, self.inner.close_question(lease, question, at)).await
+        self.cross("store.close_question", None, self.inner.close_question(&self.held(lease).await, question, at)).await
     }
     async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
         self.inner.run(run).await
@@ -261,11 +293,21 @@ impl RunStore for Seam<dyn Store> {
 impl LedgerStore for Seam<dyn Store> {
     async fn start_attempt(&self, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError> {
         let tool = self.tool_of(&start.call_id).await;
-        self.cross("store.start_attempt", tool, self.writes.start_attempt(self.inner.as_ref(), lease, start)).await
+        self.cross(
+            "store.start_attempt",
+            tool,
+            self.writes.start_attempt(self.inner.as_ref(), &self.held(lease).await, start),
+        )
+        .await
     }
     async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {
         let tool = self.tool_of(&settle.call_id).await;
-        self.cross("store.settle_attempt", tool, self.writes.settle_attempt(self.inner.as_ref(), lease, settle)).await
+        self.cross(
+            "store.settle_attempt",
+            tool,
+            self.writes.settle_attempt(self.inner.as_ref(), &self.held(lease).await, settle),
+        )
+        .await
     }
     async fn interpret_receipt(
         &self,
@@ -279,7 +321,7 @@ impl LedgerStore for Seam<dyn Store> {
         self.cross(
             "store.interpret_receipt",
             tool,
-            self.inner.interpret_receipt(lease, call, settlement, durability, at),
+            self.inner.interpret_receipt(&self.held(lease).await, call, settlement, durability, at),
         )
         .await
     }
@@ -292,13 +334,18 @@ impl LedgerStore for Seam<dyn Store> {
         at: Timestamp,
     ) -> Result<CallRecord, StoreError> {
         let tool = self.tool_of(call).await;
-        self.cross("store.deduplicate_call", tool, self.inner.deduplicate_call(lease, call, from, key, at)).await
+        self.cross(
+            "store.deduplicate_call",
+            tool,
+            self.inner.deduplicate_call(&self.held(lease).await, call, from, key, at),
+        )
+        .await
     }
     async fn cancel_calls(&self, lease: &RunLease, cancels: Vec<CallCancel>, at: Timestamp) -> Result<(), StoreError> {
-        self.cross("store.cancel_calls", None, self.inner.cancel_calls(lease, cancels, at)).await
+        self.cross("store.cancel_calls", None, self.inner.cancel_calls(&self.held(lease).await, cancels, at)).await
     }
     async fn mark_lost(&self, lease: &RunLease, why: &str, at: Timestamp) -> Result<Vec<CallRecord>, StoreError> {
-        self.cross("store.mark_lost", None, self.inner.mark_lost(lease, why, at)).await
+        self.cross("store.mark_lost", None, self.inner.mark_lost(&self.held(lease).await, why, at)).await
     }
     async fn resolve_unknown(
         &self,
@@ -309,8 +356,12 @@ impl LedgerStore for Seam<dyn Store> {
         at: Timestamp,
     ) -> Result<CallRecord, StoreError> {
         let tool = self.tool_of(call).await;
-        self.cross("store.resolve_unknown", tool, self.inner.resolve_unknown(lease, call, resolution, question, at))
-            .await
+        self.cross(
+            "store.resolve_unknown",
+            tool,
+            self.inner.resolve_unknown(&self.held(lease).await, call, resolution, question, at),
+        )
+        .await
     }
     async fn note_replay(
         &self,
@@ -320,7 +371,7 @@ impl LedgerStore for Seam<dyn Store> {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         let tool = self.tool_of(call).await;
-        self.cross("store.note_replay", tool, self.inner.note_replay(lease, call, status, at)).await
+        self.cross("store.note_replay", tool, self.inner.note_replay(&self.held(lease).await, call, status, at)).await
     }
     async fn call(&self, call: &CallId) -> Result<CallRecord, StoreError> {
         self.inner.call(call).await

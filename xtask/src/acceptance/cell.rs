@@ -99,6 +99,9 @@ impl Cell {
         if !reached {
             cell.faults.push("the kill point was never reached".to_owned());
         }
+        if !lives.records_hold()? {
+            cell.faults.push("`ua db check --invariants` found the records broken".to_owned());
+        }
         cell.judge();
         cell.judge_pages(&before_kill, &asked_pages);
         cell.faults.extend(world.check_upload().err().map(|error| format!("{error:#}")));

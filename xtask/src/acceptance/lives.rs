@@ -89,6 +89,11 @@ impl Lives<'_> {
         Ok(status.success())
     }
 
+    /// Whether every statement about the records holds, asked through the program itself; what does not is in its log.
+    pub(super) fn records_hold(&self) -> anyhow::Result<bool> {
+        Ok(self.command(&["db", "check", "--invariants"])?.status()?.success())
+    }
+
     /// Answers every open question with what the servers counted, and says what was asked.
     pub(super) fn answer_truthfully(&self) -> anyhow::Result<Vec<Doubt>> {
         let listed =

@@ -48,6 +48,14 @@ impl Boundary {
         }
     }
 
+    /// Whether another owner may take the run over here while this one lives: the run is owned, and has not ended. Between the
+    /// last look at the epoch and the send there is no such place: what is sent there is the fence's business.
+    pub(crate) fn may_be_replaced(&self) -> bool {
+        let Death::Crossing(point) = &self.death else { return false };
+        let is_unowned = ["store.submit_run", "store.acquire_run"].iter().any(|name| point.contains(name));
+        !is_unowned && !point.starts_with("before:tool.invoke") && point != "after:store.end_run"
+    }
+
     /// Whether a question about the subject is allowed when the runner (or else its tool server) dies here.
     pub(crate) fn may_ask(&self, class: &Class, is_server: bool) -> bool {
         let is_at_tool = matches!(self.death, Death::AtTheTool(_));
@@ -86,6 +94,22 @@ const WRITES: [(&str, &str, bool); 7] = [
     ("commit", "store.commit_turn", false),
     ("end", "store.end_run", false),
 ];
+
+/// One side of a crossing, as the table of windows tells it.
+pub(crate) struct Window {
+    pub(crate) step: &'static str,
+    pub(crate) crossing: &'static str,
+    pub(crate) side: &'static str,
+    /// Whether a call may be sent there and not yet answered in the database.
+    pub(crate) in_flight: bool,
+}
+
+/// Every window, in the order of a run.
+pub(crate) fn windows() -> impl Iterator<Item = Window> {
+    CROSSINGS.into_iter().flat_map(|(step, crossing, _, before, after)| {
+        [("before", before), ("after", after)].map(|(side, in_flight)| Window { step, crossing, side, in_flight })
+    })
+}
 
 /// The longest a seeded moment inside a write lies after its beginning, in microseconds.
 const LONGEST_WRITE: u64 = 900;

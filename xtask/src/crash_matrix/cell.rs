@@ -19,6 +19,8 @@ const MAX_LIVES: u32 = 9;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The exit code of a life that ended with a question.
 const WAITING: i32 = 75;
+/// The exit code of a life that was replaced by another owner.
+const REPLACED: i32 = 76;
 
 /// What dies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(crate) enum Protection {
     CrashAgain(String),
     /// The tool server instead of the runner.
     ServerDies,
+    /// Nobody: another owner takes the run over, and this one lives on.
+    Replaced,
 }
 
 impl Protection {
@@ -37,6 +41,7 @@ impl Protection {
             Self::Resume => "resume",
             Self::CrashAgain(_) => "crash again during the resume",
             Self::ServerDies => "tool server dies instead",
+            Self::Replaced => "replaced by another owner while it lives",
         }
     }
 }
@@ -58,6 +63,7 @@ impl Cell {
             Protection::Resume => String::new(),
             Protection::CrashAgain(point) => format!(", then {point}"),
             Protection::ServerDies => ", tool server instead".to_owned(),
+            Protection::Replaced => ", replaced".to_owned(),
         };
         format!("{} | {boundary}{again}", class.name)
     }
@@ -78,6 +84,8 @@ pub(crate) struct Seen {
     pub(crate) kills: u32,
     /// Whether the write that the runner died inside of was there afterwards.
     pub(crate) was_written: Option<bool>,
+    /// What an owner did after it was replaced.
+    pub(crate) replaced: Option<Value>,
     /// How the last life ended, unless it succeeded.
     pub(crate) stuck: Option<String>,
 }
@@ -170,6 +178,7 @@ impl Lives<'_> {
                     break;
                 }
                 (None, Some(9)) => kills += 1,
+                (Some(REPLACED), _) => {}
                 (Some(WAITING), _) => answer = Some(self.truth()?),
                 (code, signal) => {
                     let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
@@ -187,6 +196,7 @@ impl Lives<'_> {
             model_requests: fs::read_to_string(self.folder.join("model.log")).map_or(0, |log| log.lines().count()),
             kills,
             was_written: self.was_written(),
+            replaced: self.replaced()?,
             stuck,
         })
     }
@@ -215,7 +225,12 @@ impl Lives<'_> {
                 Death::Crossing(_) | Death::Inside { .. } | Death::AtPageWrite(_) => {}
             }
             if let Some(point) = boundary.point() {
-                command.args([if is_server { "--kill-server" } else { "--kill" }, &point]);
+                let what = match self.cell.protection {
+                    Protection::ServerDies => "--kill-server",
+                    Protection::Replaced => "--replace",
+                    Protection::Resume | Protection::CrashAgain(_) => "--kill",
+                };
+                command.args([what, &point]);
             }
         }
         if let (2, Protection::CrashAgain(point)) = (life, &self.cell.protection) {
@@ -249,6 +264,11 @@ impl Lives<'_> {
     fn effects(&self) -> anyhow::Result<Vec<Value>> {
         let text = fs::read_to_string(self.folder.join("effects")).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).context("read the observer's log")).collect()
+    }
+
+    fn replaced(&self) -> anyhow::Result<Option<Value>> {
+        let text = fs::read_to_string(self.folder.join("replaced.json")).ok();
+        text.map(|text| serde_json::from_str(&text).context("read replaced.json")).transpose()
     }
 
     fn was_written(&self) -> Option<bool> {

@@ -6,6 +6,7 @@
 mod boundaries;
 mod cell;
 mod classes;
+pub(crate) mod promise;
 mod report;
 mod verdict;
 
@@ -41,7 +42,7 @@ pub(crate) struct Options {
     /// Write the summary to this file as well
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Break a rule on purpose and fail unless it is seen: running-after-dispatch, key-without-position, no-fence, lost-is-failed
+    /// Break a rule on purpose and fail unless it is seen; the names are in docs/testing.md
     #[arg(long, value_name = "RULE")]
     broken_rule: Option<String>,
     /// Seed of the moments inside writes and of the second crashes
@@ -89,9 +90,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         fs::write(folder.path().join(job_file(index)), class.job().to_string())?;
     }
     let started = Instant::now();
-    let clean = clean_runs(&program, folder.path())?;
     let (cells, note) = cells(options, &program, folder.path())?;
     ensure!(!cells.is_empty(), "no cell fits");
+    let clean = clean_runs(&cells, &program, folder.path())?;
     let judged = all(&cells, &program, folder.path(), options.broken_rule.as_deref(), &clean)?;
     report::report(&judged, options, &note, started.elapsed())
 }
@@ -105,11 +106,15 @@ fn scratch() -> anyhow::Result<tempfile::TempDir> {
     made.or_else(|_| builder.tempdir()).context("make a folder")
 }
 
-/// How a run of each class ends without a crash; and that it ends as promised.
-fn clean_runs(program: &Path, root: &Path) -> anyhow::Result<Vec<Value>> {
+/// How a run of each class that has a cell ends without a crash; and that it ends as promised.
+fn clean_runs(cells: &[Cell], program: &Path, root: &Path) -> anyhow::Result<Vec<Value>> {
     let stage = Stage::new(program, root, 99, None)?;
     let mut clean = Vec::new();
     for (index, class) in CLASSES.iter().enumerate() {
+        if cells.iter().all(|cell| cell.class != index) {
+            clean.push(Value::Null);
+            continue;
+        }
         let cell = Cell { class: index, boundary: None, protection: Protection::Resume };
         let seen = stage.run(1_000_000 + index, &cell, class)?;
         let verdict = Verdict::of(&cell, class, &seen, &seen.state);
@@ -141,6 +146,9 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
             let has_server = is_dispatch || boundary.step == "commit";
             if has_server && !matches!(boundary.death, Death::Inside { .. }) {
                 add(Protection::ServerDies);
+            }
+            if boundary.may_be_replaced() {
+                add(Protection::Replaced);
             }
         }
     }

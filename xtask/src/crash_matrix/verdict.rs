@@ -46,12 +46,16 @@ impl Verdict {
         verdict.diverged.extend(seen.stuck.clone());
         verdict.diverged.extend(difference(&seen.state, clean));
         verdict.diverged.extend(others_words(class, seen));
+        verdict.diverged.extend(violations(&seen.state));
+        verdict.diverged.extend(seen.replaced.as_ref().and_then(after_it_was_replaced));
         verdict.asked = questions(&seen.state, "unknown_outcome");
         let may_ask = match &cell.protection {
             _ if cell.boundary.is_none() => false,
             // Where the second crash fell is known only by its number.
             Protection::CrashAgain(_) => class.guarantee == Guarantee::Asked,
-            Protection::Resume => cell.boundary.as_ref().is_some_and(|b| b.may_ask(class, false)),
+            Protection::Resume | Protection::Replaced => {
+                cell.boundary.as_ref().is_some_and(|b| b.may_ask(class, false))
+            }
             Protection::ServerDies => cell.boundary.as_ref().is_some_and(|b| b.may_ask(class, true)),
         };
         verdict.needless = if may_ask { verdict.asked.saturating_sub(1) } else { verdict.asked };
@@ -60,7 +64,8 @@ impl Verdict {
         }
         verdict.missed = cell.boundary.as_ref().is_some_and(|b| {
             let must_kill = cell.protection != Protection::ServerDies && !matches!(b.death, Death::Inside { .. });
-            must_kill && seen.kills == 0
+            let happened = seen.kills > 0 || seen.replaced.is_some();
+            must_kill && !happened
         });
         verdict
     }
@@ -92,6 +97,18 @@ impl Verdict {
     }
 }
 
+/// What does not hold of the records at the end.
+fn violations(state: &Value) -> Vec<String> {
+    let found = state["violations"].as_array().into_iter().flatten();
+    found.map(|violation| format!("the records break {}", violation.as_str().unwrap_or_default())).collect()
+}
+
+/// What an owner did that it may not do once another one has the run.
+fn after_it_was_replaced(replaced: &Value) -> Option<String> {
+    let (wrote, sent) = (replaced["wrote"] == true, replaced["sent"].as_u64().unwrap_or(0));
+    (wrote || sent > 0).then(|| format!("an owner that was replaced went on: wrote {wrote}, sent {sent} call(s)"))
+}
+
 fn questions(state: &Value, kind: &str) -> usize {
     state["questions"].as_array().map_or(0, |all| all.iter().filter(|question| question["kind"] == kind).count())
 }
@@ -102,8 +119,9 @@ fn comparable(state: &Value) -> Value {
         let mut call = call;
         if let Some(fields) = call.as_object_mut() {
             fields.remove("arguments");
-            if fields.remove("by_person") == Some(Value::Bool(true)) {
-                // A person vouches for it; the tool's own words were never received.
+            let is_reconciled = fields.get("resolution") == Some(&json!("reconciled"));
+            if fields.remove("by_person") == Some(Value::Bool(true)) || is_reconciled {
+                // A person or a probe vouches for it; the tool's own words were never received.
                 fields.remove("receipt");
                 fields.remove("resolution");
             }
@@ -148,6 +166,9 @@ fn others_words(class: &Class, seen: &Seen) -> Option<String> {
         let mut arguments = effect["arguments"].clone();
         if let Some(fields) = arguments.as_object_mut() {
             fields.remove("client_token");
+            if let Some(Value::String(body)) = fields.get_mut("body") {
+                body.truncate(body.find("\n\nref ").unwrap_or(body.len())); // the mark that a probe looks for
+            }
         }
         calls.iter().any(|call| call["tool"] == effect["tool"] && call["arguments"] == arguments)
     };
@@ -213,6 +234,7 @@ mod tests {
             model_requests: 4,
             kills: 1,
             was_written: None,
+            replaced: None,
             stuck: None,
         };
         (Cell { class, boundary: Some(boundary), protection: Protection::Resume }, &CLASSES[class], seen)
@@ -235,6 +257,12 @@ mod tests {
         assert_eq!(judge(|seen| seen.effects.push(seen.effects[0].clone())), "1 duplicate");
         assert_eq!(judge(|seen| drop(seen.effects.pop())), "1 lost");
         assert_eq!(judge(|seen| seen.kills = 0), "1 point never reached");
+        assert!(
+            judge(|seen| seen.state["violations"] = json!(["keys_are_unique: call_1"])).contains("keys_are_unique")
+        );
+        let went_on = |wrote, sent| judge(|seen| seen.replaced = Some(json!({"wrote": wrote, "sent": sent})));
+        assert!(went_on(true, 0).contains("went on") && went_on(false, 1).contains("sent 1"));
+        assert_eq!(went_on(false, 0), "");
         assert_eq!(judge(|seen| seen.state["questions"] = json!([{"kind": "unknown_outcome"}])), "1 needless question");
         assert!(judge(|seen| seen.state["committed"] = json!(2)).starts_with("diverged: committed is 2 and not 3"));
         assert!(judge(|seen| seen.state["calls"][0]["receipt"] = json!("2")).contains("receipt is \"2\""));

@@ -115,6 +115,7 @@ async fn a_skipped_doubt_is_told_to_the_model_and_never_repeated() {
             continue;
         }
         skipped += 1;
+        scenario.check_invariants(&format!("{at:?}")).await;
         let told = scenario.told_the_model("post_comment").await;
         assert!(told.contains("unknown") && told.contains("Do not repeat"), "{told}");
         assert!(run.status.is_terminal() || run.status == RunStatus::WaitingForHuman);

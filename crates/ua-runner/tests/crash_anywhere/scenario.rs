@@ -16,7 +16,7 @@ use ua_runner::{
 };
 use ua_store::{
     Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord,
-    RunRecords, RunStore as _, Store, whole_reply,
+    RunRecords, RunStore as _, Store, invariants, whole_reply,
 };
 use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, Seam, World, foreign_tool, own_tool};
 
@@ -318,8 +318,19 @@ impl Scenario {
         assert_eq!(records.calls.len(), 7, "{at}");
         assert!(records.calls.iter().all(|call| call.status.is_settled()), "{at}");
         self.llm.check_against(&records.requests, at);
+        self.check_invariants(at).await;
         let history: Vec<Message> = records.messages.into_iter().map(|m| m.message).collect();
         assert_eq!(check_history(&history), Ok(()), "{at}");
+    }
+
+    /// No statement about stored runs is broken.
+    pub(crate) async fn check_invariants(&self, at: &str) {
+        let records = self.store.load(&self.run_id).await.unwrap();
+        let mut events = Vec::new();
+        for call in &records.calls {
+            events.extend(self.store.events(&call.call_id).await.unwrap());
+        }
+        assert_eq!(invariants::check(&records, &events), [], "{at}");
     }
 
     /// What must hold of large results: every result of the history is a reference, what it names is there, and receipts come back

@@ -93,6 +93,7 @@ async fn check(scenario: &Scenario, at: &str) {
     let asked: Vec<_> =
         scenario.questions().await.into_iter().filter(|q| q.call_id == Some(ticket.call_id.clone())).collect();
     assert_eq!(asked, [], "{at}");
+    scenario.check_invariants(at).await;
 }
 
 #[tokio::test]
@@ -412,8 +413,6 @@ async fn a_doubt_that_was_gone_on_without_blocks_its_tool_until_it_is_answered()
 
 #[tokio::test]
 async fn a_late_answer_lifts_the_block_before_the_tool_is_asked_for_again() {
-    let env = Env::simulated(7);
-    let world = World::new([(foreign_tool("forum", "post_comment"), Honours::Nothing)]);
     let script = r#"{"turns": [
       {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "Hello"}}]},
       {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "Bye"}}]},
@@ -421,11 +420,16 @@ async fn a_late_answer_lifts_the_block_before_the_tool_is_asked_for_again() {
     ]}"#;
     let policy = policy("10s", "15s");
     let comment = policy.split("[[rule]]").last().map(|rule| format!("[[rule]]{rule}")).unwrap();
-    let scenario = Scenario::with(world, env, script, JOB, Some(&comment));
-    scenario.world.lose_next("post_comment", Loss::AfterEffect);
-    // Dies once the first turn is over, before the model asks for the second comment.
-    let mut crossing = 0;
+    let fresh = || {
+        let world = World::new([(foreign_tool("forum", "post_comment"), Honours::Nothing)]);
+        let scenario = Scenario::with(world, Env::simulated(7), script, JOB, Some(&comment));
+        scenario.world.lose_next("post_comment", Loss::AfterEffect);
+        scenario
+    };
+    // Dies as soon as the first turn is over, before the model asks for the second comment.
+    let (mut scenario, mut crossing) = (fresh(), 0);
     while scenario.questions_so_far().await.is_empty() || scenario.turn_index().await == 0 {
+        scenario = fresh();
         scenario.crash(CrashAt::After(crossing)).await;
         crossing += 1;
         assert!(crossing < 60);

@@ -17,17 +17,23 @@ use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, Stre
 use ua_runner::{
     PinSettings, Ports, RetryPolicy, RunLock, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp,
 };
-use ua_store::{Choice, NewAnswer, NewRun, QuestionKind, QuestionStatus, RunStore as _, Store};
+use ua_store::{
+    Choice, LedgerStore as _, NewAnswer, NewRun, QuestionKind, QuestionStatus, RunStore as _, Store, invariants,
+};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam};
 
 use crate::options::{Job, Options, Outcome};
+use crate::replaced::Successor;
 use crate::server::kill;
 use crate::state;
 use crate::transport::Servers;
 
 /// The exit code of a life that ended with a question.
 const WAITING: u8 = 75;
+
+/// The exit code of a life that another owner replaced.
+const REPLACED: u8 = 76;
 
 /// What every cell asks for. The model ends without an effect being demanded of it, so that a lost one shows.
 const JOB: &str = r#"{"objective": "Do each thing once."}"#;
@@ -38,7 +44,7 @@ pub(crate) fn run(options: &Options) -> Outcome<ExitCode> {
 }
 
 /// Several plans at one seam.
-struct Plans(Vec<KillPoint>);
+struct Plans(Vec<Arc<dyn Plan>>);
 
 #[async_trait]
 impl Plan for Plans {
@@ -85,11 +91,14 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     std::fs::create_dir_all(folder.join("locks"))?;
 
     let servers = Arc::new(Servers::new(options, &job, &folder, life));
-    let plan = Arc::new(Plans(points(options, &servers)?));
     let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
+    let (env, run) = (ua_core::system::env(), RunId::parse("run_cell")?);
+    let successor = Successor::new(sqlite.clone(), run.clone(), env.clone());
+    let plan = Arc::new(Plans(points(options, &servers, &successor)?));
     let seam = Seam::new(sqlite.clone() as Arc<dyn Store>, plan.clone());
     let store: Arc<dyn Store> = Arc::new(match broken.and_then(BrokenRule::writes) {
         Some(writes) => seam.with_writes(writes),
+        None if broken == Some(BrokenRule::NoEpochCheck) => seam.ignoring_epochs(),
         None => seam,
     });
     let transport: Arc<dyn ToolTransport> = servers.clone();
@@ -99,11 +108,19 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     let model = CountedModel { inner: ScriptedProvider::new(script), log: folder.join("model.log") };
     let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(Arc::new(model) as Arc<dyn LlmProvider>, plan));
 
-    let env = ua_core::system::env();
-    let run = RunId::parse("run_cell")?;
-    let status =
-        drive_run(&Life { options, job: &job, folder: &folder, env, run: run.clone() }, store, transport, llm).await?;
-    state::write(&folder, "state.json", &state::of(&sqlite.load(&run).await?))?;
+    let this = Life { options, job: &job, folder: &folder, env, run: run.clone() };
+    let ended = drive_run(&this, store, transport, llm).await;
+    if let Some(after) = successor.compare().await? {
+        state::write(&folder, "replaced.json", &after)?;
+        return Ok(ExitCode::from(REPLACED));
+    }
+    let status = ended?;
+    let records = sqlite.load(&run).await?;
+    let mut events = Vec::new();
+    for call in &records.calls {
+        events.extend(sqlite.events(&call.call_id).await?);
+    }
+    state::write(&folder, "state.json", &state::of(&records, &invariants::check(&records, &events)))?;
     Ok(match status {
         RunStatus::Succeeded => ExitCode::SUCCESS,
         RunStatus::WaitingForHuman => ExitCode::from(WAITING),
@@ -113,20 +130,24 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     })
 }
 
-/// Where this life is to die, and where its tool server is.
-fn points(options: &Options, servers: &Servers) -> Outcome<Vec<KillPoint>> {
+/// Where this life is to die, where its tool server is, and where another owner takes the run over.
+fn points(options: &Options, servers: &Servers, successor: &Arc<Successor>) -> Outcome<Vec<Arc<dyn Plan>>> {
     let read = |text: &str| KillPoint::parse(text).ok_or_else(|| format!("{text:?} is no kill point"));
-    let mut points = Vec::new();
+    let mut points: Vec<Arc<dyn Plan>> = vec![successor.clone()];
     if let Some(text) = options.get("kill") {
-        points.push(read(text)?);
+        points.push(Arc::new(read(text)?));
     }
     if let Some(text) = options.get("kill-server") {
         let pid = Arc::clone(&servers.pid);
-        points.push(read(text)?.instead(move || {
+        points.push(Arc::new(read(text)?.instead(move || {
             if let Some(pid) = Pid::from_raw(pid.load(Ordering::SeqCst)) {
                 kill(pid);
             }
-        }));
+        })));
+    }
+    if let Some(text) = options.get("replace") {
+        let successor = Arc::clone(successor);
+        points.push(Arc::new(read(text)?.instead(move || successor.take_the_run())));
     }
     Ok(points)
 }
@@ -178,7 +199,9 @@ async fn drive_run(
     if let Fence::Alive { detail } = transport.fence_earlier().await {
         return Err(detail.into());
     }
-    let policy = PolicyRules::parse(&job.policy, "cell.toml")?;
+    let broken = options.get("broken").and_then(BrokenRule::parse);
+    let policy = broken.map_or(job.policy.clone(), |rule| rule.policy(&job.policy));
+    let policy = PolicyRules::parse(&policy, "cell.toml")?;
     let classifier = Arc::new(Classifier::new(vec![policy], &Lists::default(), HashSet::new())?);
     let rules = Rules::of(&record.spec)?;
     let catalog = Catalog::new(transport.list().await?, &classifier, &rules)?;

@@ -12,6 +12,7 @@
 mod life;
 mod observer;
 mod options;
+mod replaced;
 mod server;
 mod state;
 mod transport;

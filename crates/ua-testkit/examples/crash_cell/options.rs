@@ -70,6 +70,8 @@ pub(crate) struct Tool {
 pub(crate) enum Effect {
     /// Nothing.
     Read,
+    /// Nothing; it tells what was done, once that shows.
+    Listing,
     /// One thing named by its arguments becomes what they say.
     Replace,
     /// Something, once per key.

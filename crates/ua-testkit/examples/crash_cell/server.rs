@@ -53,6 +53,7 @@ fn act(options: &Options, tool: &Tool, request: &Value) -> Outcome<String> {
     }
     let effect = match tool.effect {
         Effect::Read => "read",
+        Effect::Listing => "listing",
         Effect::Replace => "replace",
         Effect::Keyed => "keyed",
         Effect::Opaque => "opaque",

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use ua_core::{CallStatus, Message, RawReply};
 use ua_llm::check_history;
+use ua_store::invariants::Violation;
 use ua_store::{QuestionStatus, RequestStatus, RunRecords};
 
 use crate::options::Outcome;
@@ -32,7 +33,7 @@ pub(crate) fn found(records: &RunRecords, subject: &str) -> Value {
 }
 
 /// Where a run stands at the end of a life.
-pub(crate) fn of(records: &RunRecords) -> Value {
+pub(crate) fn of(records: &RunRecords, violations: &[Violation]) -> Value {
     let calls = records.calls.iter().map(|call| {
         let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
         let receipt = records.receipt(source);
@@ -66,5 +67,6 @@ pub(crate) fn of(records: &RunRecords) -> Value {
             "reserved": count(RequestStatus::Reserved), "actual": count(RequestStatus::Actual),
             "baseline": count(RequestStatus::Baseline), "zero": count(RequestStatus::Zero),
         },
+        "violations": violations.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }

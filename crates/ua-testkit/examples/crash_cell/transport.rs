@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use rustix::process::Pid;
 use serde_json::{Value, json};
 use ua_core::{KeyChannel, Outcome, RawReply, ToolSpec};
-use ua_gateway::{Fence, Permit, ToolTransport, TransportError};
+use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 use crate::options::{Job, Options};
 use crate::server::kill;
@@ -99,6 +99,15 @@ impl Servers {
         Fence::Alive { detail: format!("{generation} is still locked") }
     }
 
+    async fn exchange(&self, generation: String, request: Value) -> Outcome {
+        let running = Arc::clone(&self.running);
+        let asked = tokio::task::spawn_blocking(move || {
+            let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+            ask(&mut running, &generation, &request)
+        });
+        asked.await.unwrap_or_else(|error| Outcome::Lost { why: error.to_string() })
+    }
+
     fn earlier(&self) -> Vec<String> {
         let own = format!("server.{}.", self.life);
         let entries = std::fs::read_dir(self.folder.join("locks")).into_iter().flatten().flatten();
@@ -137,12 +146,15 @@ impl ToolTransport for Servers {
         let request = json!({
             "tool": permit.name().tool, "arguments": permit.arguments(), "meta": permit.meta(), "headers": headers,
         });
-        let (running, generation) = (Arc::clone(&self.running), permit.generation().to_owned());
-        let asked = tokio::task::spawn_blocking(move || {
-            let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-            ask(&mut running, &generation, &request)
-        });
-        asked.await.unwrap_or_else(|error| Outcome::Lost { why: error.to_string() })
+        self.exchange(permit.generation().to_owned(), request).await
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        let request = json!({"tool": enquiry.tool().tool, "arguments": enquiry.arguments()});
+        match self.ready(&enquiry.tool().server).await {
+            Ok(generation) => self.exchange(generation, request).await,
+            Err(error) => Outcome::NotSent { why: error.to_string() },
+        }
     }
 
     async fn fence_earlier(&self) -> Fence {

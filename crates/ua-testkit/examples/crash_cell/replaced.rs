@@ -1,0 +1,72 @@
+//! Another owner that takes the run over while this life goes on: from then on this life may write nothing and send nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use ua_core::{Env, RunId, Trace};
+use ua_runner::owner_stamp;
+use ua_store::{RunRecords, RunStore as _};
+use ua_store_sqlite::SqliteStore;
+use ua_testkit::{Crossing, Plan};
+
+use crate::options::Outcome;
+
+/// The other owner.
+pub(crate) struct Successor {
+    store: Arc<SqliteStore>,
+    run: RunId,
+    env: Env,
+    /// What was stored when it had the run.
+    taken: Mutex<Option<RunRecords>>,
+    /// Calls that were sent after that.
+    sent: AtomicU64,
+}
+
+impl Successor {
+    pub(crate) fn new(store: Arc<SqliteStore>, run: RunId, env: Env) -> Arc<Self> {
+        Arc::new(Self { store, run, env, taken: Mutex::default(), sent: AtomicU64::new(0) })
+    }
+
+    /// Takes the run, in a thread of its own: the caller stands in the middle of a crossing.
+    pub(crate) fn take_the_run(&self) {
+        let taken = std::thread::scope(|scope| scope.spawn(|| self.take()).join());
+        match taken {
+            Ok(Ok(records)) => *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(records),
+            Ok(Err(why)) => eprintln!("successor: {why}"),
+            Err(_) => eprintln!("successor: panicked"),
+        }
+    }
+
+    fn take(&self) -> Result<RunRecords, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(|e| e.to_string())?;
+        runtime.block_on(async {
+            let owner = owner_stamp(Trace::new(&self.env));
+            self.store.acquire_run(&self.run, &owner, self.env.now()).await.map_err(|e| e.to_string())?;
+            self.store.load(&self.run).await.map_err(|e| e.to_string())
+        })
+    }
+
+    fn taken(&self) -> Option<RunRecords> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What this life did after it was replaced; `None` if it was not.
+    pub(crate) async fn compare(&self) -> Outcome<Option<Value>> {
+        let Some(before) = self.taken() else { return Ok(None) };
+        let after = self.store.load(&self.run).await?;
+        Ok(Some(json!({"wrote": before != after, "sent": self.sent.load(Ordering::SeqCst)})))
+    }
+}
+
+#[async_trait]
+impl Plan for Successor {
+    async fn before(&self, crossing: &Crossing) {
+        if crossing.name == "tool.invoke" && self.taken().is_some() {
+            self.sent.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    async fn after(&self, _crossing: &Crossing) {}
+}

@@ -1,0 +1,29 @@
+//! The tables of `docs/reliability.md` that follow from what the verdicts are judged by.
+
+use super::boundaries::{Window, windows};
+use super::classes::{CLASSES, Guarantee};
+
+/// Each class of tools, and what is promised of a call whose answer was lost.
+pub(crate) fn classes() -> String {
+    let mut text = String::from("| class of tools | when the answer of a call is lost | promise |\n|---|---|---|\n");
+    for class in &CLASSES {
+        let (done, promise) = match class.guarantee {
+            Guarantee::Harmless => ("it is repeated", "at least once, harmless: it only looks"),
+            Guarantee::ExactlyOnce => (class.settled_by(), "exactly once, without a question"),
+            Guarantee::Asked => ("a person is asked", "at most once; answered truthfully, exactly once"),
+        };
+        text.push_str(&format!("| {} | {done} | {promise} |\n", class.name));
+    }
+    text
+}
+
+/// Each window of a turn, and what a resume does there for each kind of promise.
+pub(crate) fn windows_and_promises() -> String {
+    let mut text =
+        String::from("| window of a turn | dies | harmless | exactly once | at most once |\n|---|---|---|---|---|\n");
+    for Window { step, crossing, side, in_flight } in windows() {
+        let what = if in_flight { "repeated | settled by itself | **a person is asked**" } else { "– | – | –" };
+        text.push_str(&format!("| {step} | {side} `{crossing}` | {what} |\n"));
+    }
+    text
+}

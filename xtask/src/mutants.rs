@@ -1,0 +1,322 @@
+//! Seeded bugs: for each, the lane that sees it, the test that would fail, or why there is nothing to break.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+use ua_testkit::workspace_root;
+
+/// How to run them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only the bug of this number, as in M4
+    #[arg(long, value_name = "NUMBER")]
+    only: Option<String>,
+    /// Write the table to this file as well
+    #[arg(long, value_name = "FILE", conflicts_with = "only")]
+    write: Option<PathBuf>,
+}
+
+/// How a bug is noticed.
+enum Seen {
+    /// By `cargo xtask` with these words, which fails unless it sees the bug.
+    Lane(&'static [&'static str]),
+    /// By a test, which would fail in this way; nothing breaks the rule for it.
+    Test { file: &'static str, name: &'static str, how: &'static str },
+    /// Not at all, and this is why.
+    No(&'static str),
+}
+
+struct Mutant {
+    number: &'static str,
+    bug: &'static str,
+    seen: Seen,
+}
+
+const fn lane(number: &'static str, bug: &'static str, words: &'static [&'static str]) -> Mutant {
+    Mutant { number, bug, seen: Seen::Lane(words) }
+}
+
+const fn test(
+    number: &'static str,
+    bug: &'static str,
+    file: &'static str,
+    name: &'static str,
+    how: &'static str,
+) -> Mutant {
+    Mutant { number, bug, seen: Seen::Test { file, name, how } }
+}
+
+const MUTANTS: [Mutant; 18] = [
+    lane(
+        "M1",
+        "RUNNING is written after the dispatch",
+        &["crash-matrix", "--only", "external opaque", "--broken-rule", "running-after-dispatch"],
+    ),
+    lane(
+        "M2",
+        "tool servers of an earlier life are taken for gone",
+        &["crash-matrix", "--only", "external opaque", "--broken-rule", "no-fence"],
+    ),
+    lane("M3", "the intent is written and not synced", &["power-cut", "--broken-rule", "intent-relaxed"]),
+    lane(
+        "M4",
+        "an opaque call found running is sent again",
+        &["crash-matrix", "--only", "external opaque", "--broken-rule", "forced-replay"],
+    ),
+    lane(
+        "M5",
+        "a key by position says nothing of the position",
+        &["crash-matrix", "--only", "by position", "--broken-rule", "key-without-position"],
+    ),
+    lane(
+        "M6",
+        "another life makes another key for the same call",
+        &["crash-matrix", "--only", "key in a header", "--broken-rule", "key-of-this-process"],
+    ),
+    lane(
+        "M7",
+        "an answer that never came is taken for a request that never left",
+        &["crash-matrix", "--only", "external opaque", "--broken-rule", "lost-is-failed"],
+    ),
+    lane(
+        "M8",
+        "the store takes writes of a stale epoch",
+        &["crash-matrix", "--only", "external opaque", "--broken-rule", "no-epoch-check"],
+    ),
+    test(
+        "M9",
+        "a receipt is written after the commit of its turn",
+        "crates/ua-store/src/conformance/turns.rs",
+        "a_commit_names_the_call_that_is_not_settled",
+        "the order cannot be built: a store refuses to commit a turn with a call that is not settled",
+    ),
+    test(
+        "M10",
+        "a result refers to a blob that is not stored yet",
+        "crates/ua-runner/tests/crash_anywhere/main.rs",
+        "large_results_survive_wherever_we_die",
+        "a blob is a row of the receipt's own transaction; a write of its own would leave a reference without content",
+    ),
+    Mutant {
+        number: "M11",
+        bug: "a write transaction starts as a reader",
+        seen: Seen::No(
+            "no lane sees it: one thread writes, under `BEGIN IMMEDIATE`; a deferred transaction would be refused as busy when another process wrote in between, and never be half written",
+        ),
+    },
+    lane(
+        "M12",
+        "a probe's absence counts before the horizon",
+        &["crash-matrix", "--only", "with probe", "--broken-rule", "probe-without-horizon"],
+    ),
+    test(
+        "M13",
+        "the HTTP client posts a call again",
+        "crates/ua-mcp/src/tests/http.rs",
+        "a_broken_answer_loses_the_call_and_never_sends_it_again",
+        "a second post would be answered, and the test demands a lost call",
+    ),
+    Mutant {
+        number: "M14",
+        bug: "secrets are removed only when a record is read",
+        seen: Seen::No("this version has no redactor: what a tool answers is stored as it is"),
+    },
+    test(
+        "M15",
+        "a tool server is in the runner's process group",
+        "tests/e2e/interrupt.rs",
+        "a_signal_during_an_effect_waits_for_its_receipt",
+        "the signal goes to the whole group; the tool server would end before its answer",
+    ),
+    Mutant {
+        number: "M16",
+        bug: "a SQLite that can damage its log is linked",
+        seen: Seen::No(
+            "SQLite is compiled in, at a version that `Cargo.lock` fixes, and an older one is refused when a database is opened; no test links one",
+        ),
+    },
+    test(
+        "M17",
+        "a full disk ends with exit code 0",
+        "tests/e2e/bad_storage.rs",
+        "a_full_disk_sends_nothing_and_loses_nothing",
+        "it demands exit code 74 wherever the disk is full, and that nothing was sent",
+    ),
+    lane(
+        "–",
+        "a server is said to honour keys when it does not",
+        &[
+            "acceptance",
+            "--broken-rule",
+            "unhonoured-keys",
+            "--only",
+            "bare SMTP: during the notification",
+            "--random",
+            "0",
+        ],
+    ),
+];
+
+/// What a lane says when it saw the bug.
+const WAS_SEEN: &str = "was seen";
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let is_wanted = |mutant: &&Mutant| options.only.as_ref().is_none_or(|only| only == mutant.number);
+    let chosen: Vec<&Mutant> = MUTANTS.iter().filter(is_wanted).collect();
+    ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M17");
+    let (mut rows, mut missed, mut skipped) = (String::new(), Vec::new(), 0);
+    for mutant in chosen {
+        let result = mutant.result().with_context(|| format!("{}: {}", mutant.number, mutant.bug))?;
+        eprintln!("{}: {}: {}", mutant.number, mutant.bug, result.words());
+        if matches!(result, Outcome::Unnoticed(_)) {
+            missed.push(mutant.number);
+        }
+        skipped += u32::from(matches!(result, Outcome::Skipped));
+        rows.push_str(&format!("{} {} |\n", mutant.columns(), result.words()));
+    }
+    println!("{HEADER}{rows}");
+    ensure!(missed.is_empty(), "went unnoticed: {}", missed.join(", "));
+    if let Some(path) = &options.write {
+        ensure!(skipped == 0, "{skipped} lane(s) cannot run here, so the page would say less than it should");
+        fs::write(path, format!("{INTRODUCTION}\n{HEADER}{rows}"))
+            .with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+const HEADER: &str = "| number | bug | what sees it | result |\n|---|---|---|---|\n";
+
+const INTRODUCTION: &str = "# Seeded bugs\n\n\
+    Written by `cargo xtask mutants --write docs/mutants.md`, which builds each bug into a run where a lane can, and fails when the lane does not see it.\n\
+    A bug without a lane has a test that would fail, or a sentence that says why there is none.\n";
+
+/// Fails when the page does not tell these bugs and lanes, or a test that is named is gone.
+pub(crate) fn check(page: &Path) -> anyhow::Result<()> {
+    let text = fs::read_to_string(page).with_context(|| format!("read {}", page.display()))?;
+    for mutant in &MUTANTS {
+        ensure!(
+            text.lines().any(|line| line.starts_with(&mutant.columns())),
+            "{} says something else of {} ({}); run `cargo xtask mutants --write docs/mutants.md`",
+            page.display(),
+            mutant.number,
+            mutant.bug
+        );
+        mutant.find_test()?;
+    }
+    let rows = text.lines().filter(|line| line.starts_with("| M") || line.starts_with("| –")).count();
+    ensure!(rows == MUTANTS.len(), "{} has {rows} rows for {} bugs", page.display(), MUTANTS.len());
+    Ok(())
+}
+
+/// How many bugs are noticed in which way, for a sentence.
+pub(crate) fn counts() -> String {
+    let count = |is: fn(&Seen) -> bool| MUTANTS.iter().filter(|mutant| is(&mutant.seen)).count();
+    format!(
+        "{} seeded bugs: {} are built in and seen by a lane, {} have a test that would fail, {} have neither",
+        MUTANTS.len(),
+        count(|seen| matches!(seen, Seen::Lane(_))),
+        count(|seen| matches!(seen, Seen::Test { .. })),
+        count(|seen| matches!(seen, Seen::No(_))),
+    )
+}
+
+enum Outcome {
+    Seen(String),
+    Unnoticed(String),
+    Skipped,
+    Named,
+}
+
+impl Outcome {
+    fn words(&self) -> String {
+        match self {
+            Self::Seen(line) => line.replace('|', "\\|"),
+            Self::Unnoticed(why) => format!("UNNOTICED: {why}"),
+            Self::Skipped => "not run: this machine cannot trace".to_owned(),
+            Self::Named => "–".to_owned(),
+        }
+    }
+}
+
+impl Mutant {
+    /// The columns that do not depend on a run, up to the last bar before its result.
+    fn columns(&self) -> String {
+        let seen = match self.seen {
+            Seen::Lane(words) => {
+                let quote = |word: &&str| if word.contains(' ') { format!("\"{word}\"") } else { (*word).to_owned() };
+                format!("`cargo xtask {}`", words.iter().map(quote).collect::<Vec<_>>().join(" "))
+            }
+            Seen::Test { name, how, .. } => format!("`{name}`: {how}"),
+            Seen::No(why) => why.to_owned(),
+        };
+        format!("| {} | {} | {seen} |", self.number, self.bug)
+    }
+
+    fn result(&self) -> anyhow::Result<Outcome> {
+        let Seen::Lane(words) = self.seen else {
+            self.find_test()?;
+            return Ok(Outcome::Named);
+        };
+        let output = Command::new(std::env::current_exe()?).args(words).current_dir(workspace_root()).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = text.lines().rev().find(|line| line.contains(WAS_SEEN));
+        Ok(match (output.status.success(), line) {
+            // What follows is an example with ids and words of that run.
+            (true, Some(line)) => Outcome::Seen(line.split("; for example").next().unwrap_or(line).to_owned()),
+            (true, None) => Outcome::Skipped,
+            (false, _) => {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                Outcome::Unnoticed(said.lines().last().unwrap_or("it failed without a word").to_owned())
+            }
+        })
+    }
+
+    /// The test that is named exists.
+    fn find_test(&self) -> anyhow::Result<()> {
+        let Seen::Test { file, name, .. } = self.seen else { return Ok(()) };
+        let source = fs::read_to_string(workspace_root().join(file)).with_context(|| format!("read {file}"))?;
+        if !source.contains(&format!("fn {name}(")) {
+            bail!("{} is to be seen by `{name}`, which is not in {file}", self.number);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bug_is_numbered_and_every_rule_of_the_testkit_is_broken_by_one() {
+        for number in 1..=17 {
+            let number = format!("M{number}");
+            assert_eq!(MUTANTS.iter().filter(|mutant| mutant.number == number).count(), 1, "{number}");
+        }
+        for rule in ua_testkit::BrokenRule::ALL {
+            let breaks = |mutant: &Mutant| matches!(mutant.seen, Seen::Lane(words) if words.contains(&rule.name()));
+            assert!(MUTANTS.iter().any(breaks), "{}", rule.name());
+        }
+    }
+
+    #[test]
+    fn every_test_that_is_named_exists() {
+        for mutant in &MUTANTS {
+            mutant.find_test().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_page_that_tells_something_else_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("mutants.md");
+        let rows: Vec<String> = MUTANTS.iter().map(|mutant| format!("{} seen |", mutant.columns())).collect();
+        fs::write(&page, rows.join("\n")).unwrap();
+        check(&page).unwrap();
+        fs::write(&page, rows[1..].join("\n")).unwrap();
+        assert!(check(&page).unwrap_err().to_string().contains("M1"));
+        fs::write(&page, format!("{}\n| M18 | – | – | – |", rows.join("\n"))).unwrap();
+        assert!(check(&page).unwrap_err().to_string().contains("19 rows"));
+    }
+}
