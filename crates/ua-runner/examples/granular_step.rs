@@ -51,11 +51,11 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let tools = LocalTools::new(env.clone())
         .with(tool("read_orders", "Lists the orders without an invoice.", true), {
             let folder = wanted.folder.clone();
-            move |_: LocalCall| read_orders(folder.clone())
+            move |_: LocalCall| std::future::ready(read_orders(&folder))
         })
         .with(tool("send_invoice", "Sends the invoice for an order.", false), {
             let (folder, die) = (wanted.folder.clone(), wanted.die_in_tool);
-            move |call: LocalCall| send_invoice(folder.clone(), call, die)
+            move |call: LocalCall| std::future::ready(send_invoice(&folder, &call, die))
         });
     let rules = PolicyRules::parse(POLICY, "the example's policy")?;
     // The tools are this program's own: what they say about themselves is to be believed.
@@ -76,16 +76,18 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         }
     });
 
-    match step.run(&host, &run_id).await? {
+    let why = match step.run(&host, &run_id).await? {
         StepOutcome::Complete { final_output, turns, usage } => {
             println!("complete after {turns} turns and {} requests: {final_output}", usage.requests["actual"]);
-            Ok(ExitCode::SUCCESS)
+            return Ok(ExitCode::SUCCESS);
         }
-        other => {
-            println!("not complete: {other:?}");
-            Ok(ExitCode::FAILURE)
-        }
-    }
+        StepOutcome::Waiting { question } => question.text,
+        StepOutcome::Stopped { reason, detail } => format!("stopped ({reason}): {detail}"),
+        StepOutcome::Failed { why } => why,
+        StepOutcome::Cancelled => "it was cancelled".to_owned(),
+    };
+    println!("not complete: {why}");
+    Ok(ExitCode::FAILURE)
 }
 
 /// What this process finds done, and so does not repeat.
@@ -104,13 +106,13 @@ async fn tell_what_is_there(store: &SqliteStore, run_id: &RunId) -> Result<(), S
     Ok(())
 }
 
-async fn read_orders(folder: PathBuf) -> Result<Value, LocalFailure> {
+fn read_orders(folder: &Path) -> Result<Value, LocalFailure> {
     append(&folder.join("reads.txt"), "read").map_err(unwritable)?;
     Ok(json!({"open": ["A-17"]}))
 }
 
 /// Sends an invoice: a line in a file. A key that is there already was sent.
-async fn send_invoice(folder: PathBuf, call: LocalCall, die: bool) -> Result<Value, LocalFailure> {
+fn send_invoice(folder: &Path, call: &LocalCall, die: bool) -> Result<Value, LocalFailure> {
     let sent = folder.join("invoices.txt");
     let earlier = fs::read_to_string(&sent).unwrap_or_default();
     if earlier.lines().any(|line| line.starts_with(call.key())) {
