@@ -5,6 +5,8 @@
 //! reserve → think → record (reply and planned calls in one write) → dispatch → commit. Whatever a crash leaves behind is
 //! the machine's first phase, fed with the open turn's calls: the same dispatch, the same commit, no second thought.
 //!
+//! A program that wants no command line defines a [`GranularStep`] and runs it; `docs/guide/library.md` shows how.
+//!
 //! ```
 //! use ua_runner::{Command, Limits, RunMachine, Start};
 //!
@@ -45,3 +47,8 @@ pub use retry::RetryPolicy;
 pub use ua_resume::{ModelUsage, UsageSummary};
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};
+
+/// The guide's code runs as a test of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/library.md")]
+struct LibraryGuide;
