@@ -9,6 +9,7 @@ mod enforcement;
 mod inspect;
 mod interrupt;
 mod job;
+mod library;
 mod model;
 mod probe;
 mod resume;

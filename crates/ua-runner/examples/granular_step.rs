@@ -5,7 +5,8 @@
 //! cargo run -p ua-runner --example granular_step -- /tmp/invoices
 //! ```
 //!
-//! `--die-in-tool` dies at the worst moment instead: the invoice is sent, and nobody has heard of it.
+//! `--die-in-tool` dies at the worst moment instead: the invoice is sent, and nobody has heard of it. The key finds that out. With
+//! `--no-keys` (each time) nothing does, and a person is asked: `ua questions --root /tmp/invoices`.
 #![expect(clippy::print_stdout, reason = "what the example shows is what it prints")]
 
 use std::error::Error;
@@ -57,7 +58,8 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
             let (folder, die) = (wanted.folder.clone(), wanted.die_in_tool);
             move |call: LocalCall| std::future::ready(send_invoice(&folder, &call, die))
         });
-    let rules = PolicyRules::parse(POLICY, "the example's policy")?;
+    let policy = if wanted.no_keys { POLICY.replace("key_channel = \"meta\"\n", "") } else { POLICY.to_owned() };
+    let rules = PolicyRules::parse(&policy, "the example's policy")?;
     // The tools are this program's own: what they say about themselves is to be believed.
     let classifier = Classifier::new(vec![rules], &Lists::default(), tools.servers())?;
     let model = ScriptedProvider::new(Script::parse(SCRIPT)?);
@@ -154,18 +156,20 @@ struct Wanted {
     folder: PathBuf,
     die_after_turn: Option<u32>,
     die_in_tool: bool,
+    no_keys: bool,
 }
 
 impl Wanted {
     fn read() -> Result<Self, Box<dyn Error>> {
-        let usage = "usage: granular_step FOLDER [--die-after-turn N | --die-in-tool]";
+        let usage = "usage: granular_step FOLDER [--die-after-turn N | --die-in-tool] [--no-keys]";
         let mut arguments = std::env::args().skip(1);
         let folder = arguments.next().filter(|folder| !folder.starts_with('-')).ok_or(usage)?;
-        let mut wanted = Self { folder: folder.into(), die_after_turn: None, die_in_tool: false };
+        let mut wanted = Self { folder: folder.into(), die_after_turn: None, die_in_tool: false, no_keys: false };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--die-after-turn" => wanted.die_after_turn = Some(arguments.next().ok_or(usage)?.parse()?),
                 "--die-in-tool" => wanted.die_in_tool = true,
+                "--no-keys" => wanted.no_keys = true,
                 _ => return Err(usage.into()),
             }
         }
