@@ -10,6 +10,7 @@ mod fingerprint;
 mod inspect;
 mod interrupt;
 mod job;
+mod library;
 mod model;
 mod probe;
 mod resume;

@@ -207,6 +207,10 @@ fn next(records: &RunRecords) -> Vec<String> {
         RunStatus::Succeeded => Vec::new(),
         RunStatus::Failed | RunStatus::Cancelled => vec![format!("ua fork {run}")],
     };
+    if records.run.entrypoint == "library" {
+        // Only the program that started it has its model and its tools.
+        commands.retain(|command| command == "ua questions");
+    }
     commands.push(format!("ua runs show {run}"));
     commands.push(format!("ua calls list --run {run}"));
     commands
@@ -345,6 +349,9 @@ mod tests {
         assert_eq!(next(&story.records)[0], format!("ua resume {run} --max-tool-calls +100"));
         story.ends(RunStatus::WaitingForHuman, None, "x");
         assert_eq!(next(&story.records)[..2], ["ua questions".to_owned(), format!("ua resume {run}")]);
+        story.records.run.entrypoint = "library".to_owned();
+        assert_eq!(next(&story.records)[..2], ["ua questions".to_owned(), format!("ua runs show {run}")]);
+        story.records.run.entrypoint = "cli".to_owned();
         story.ends(RunStatus::Failed, None, "x");
         assert_eq!(next(&story.records)[0], format!("ua fork {run}"));
         story.ends(RunStatus::Succeeded, None, "x");

@@ -5,6 +5,8 @@
 //! reserve → think → record (reply and planned calls in one write) → dispatch → commit. Whatever a crash leaves behind is
 //! the machine's first phase, fed with the open turn's calls: the same dispatch, the same commit, no second thought.
 //!
+//! A program that wants no command line defines a [`GranularStep`] and runs it; `docs/guide/library.md` shows how.
+//!
 //! ```
 //! use ua_runner::{Command, Limits, RunMachine, Start};
 //!
@@ -18,6 +20,7 @@ mod compose;
 mod drive;
 mod error;
 mod files;
+mod granular;
 mod host;
 mod interrupt;
 mod lock;
@@ -36,6 +39,7 @@ pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::write_conclusion;
+pub use granular::{Agent, GranularStep, StepError, StepHost, StepOutcome};
 pub use host::{boot_id, owner_stamp, process_is_alive};
 pub use interrupt::{DrainTimes, Interrupts};
 pub use lock::{LockError, RunLock};
@@ -47,3 +51,8 @@ pub use retry::RetryPolicy;
 pub use ua_resume::{ModelUsage, UsageSummary};
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};
+
+/// The guide's code runs as a test of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/library.md")]
+struct LibraryGuide;

@@ -20,7 +20,16 @@ pub fn ua_program() -> &'static PathBuf {
 ///
 /// When it does not build.
 pub fn example_program(name: &str) -> PathBuf {
-    build(&["--package", "ua-testkit", "--example", name], name)
+    example_of("ua-testkit", name)
+}
+
+/// Builds the example `name` of another package and returns where it is.
+///
+/// # Panics
+///
+/// When it does not build.
+pub fn example_of(package: &str, name: &str) -> PathBuf {
+    build(&["--package", package, "--example", name], name)
 }
 
 fn build(what: &[&str], target: &str) -> PathBuf {

@@ -72,6 +72,11 @@ pub(crate) async fn resume(
         ))
         .hint("put it back where it was; its files are part of the run"));
     }
+    if run.entrypoint == "library" {
+        crate::home::close(store);
+        return Err(CliError::usage(format!("run {} belongs to a program that uses the library", run.run_id))
+            .hint("run that program again: only it has the run's tools and its model"));
+    }
     let mut launch = Launch::from_stored(&run.launch)?;
     launch.overlay(&run.spec, args)?;
     launch.accept = changes.accept;

@@ -36,7 +36,12 @@ fn text(home: &Home, records: &RunRecords) -> String {
     }
     let completion = workspace.join(format!("{}.md", Workspace::completion_name(&run.run_id)));
     out.push_str(&format!("\nWorkspace      {}\nDetails        {}\n", workspace.display(), completion.display()));
-    if !run.status.is_terminal() {
+    if run.status.is_terminal() {
+        return out;
+    }
+    if run.entrypoint == "library" {
+        out.push_str("Go on with     the program that started it\n");
+    } else {
         out.push_str(&format!("Go on with     ua resume {}{}\n", run.run_id, root_flag(home)));
     }
     out

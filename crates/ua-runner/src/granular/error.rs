@@ -1,0 +1,88 @@
+//! What keeps a step from being driven.
+
+use std::path::PathBuf;
+
+use ua_core::{FailureClass, RunId, SpecError};
+use ua_gateway::GatewayError;
+use ua_store::StoreError;
+
+use crate::error::RunError;
+use crate::lock::LockError;
+use crate::workspace::WorkspaceError;
+
+/// Why a step could not be driven (the PRD's `ResumeError` and `ConfigurationError`). The last committed turn stands, and
+/// nothing more was sent.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The definition cannot be worked with; nothing was stored.
+    #[error("define the step")]
+    Definition(#[from] SpecError),
+    /// The run of that id was started with another definition, which never changes. Take another id.
+    #[error("go on with run {run}: it was started with another {}", differs.join(", "))]
+    AnotherDefinition {
+        /// The run.
+        run: RunId,
+        /// The parts that differ.
+        differs: Vec<String>,
+    },
+    /// The run was started by something else, for example by `ua job`.
+    #[error("go on with run {run}: it was started by `{entrypoint}`, not by a program that uses the library")]
+    AnotherEntrypoint {
+        /// The run.
+        run: RunId,
+        /// What started it.
+        entrypoint: String,
+    },
+    /// Another process drives the run.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The run's files are gone, which are part of it.
+    #[error("find the workspace of run {run}: {}", path.display())]
+    WorkspaceGone {
+        /// The run.
+        run: RunId,
+        /// Where they should be.
+        path: PathBuf,
+    },
+    /// The workspace cannot be used.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// The tools cannot keep what is asked of them: one needs a key and cannot take it, or two share a name. Nothing was
+    /// sent, and the run waits, stopped, to be gone on with.
+    #[error("offer the agent its tools")]
+    Tools(#[source] GatewayError),
+    /// The store refused or failed.
+    #[error("{doing}")]
+    Store {
+        /// What was being done, as a verb phrase.
+        doing: &'static str,
+        /// The store's error.
+        #[source]
+        source: StoreError,
+    },
+    /// The drive ended without a conclusion.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl StepError {
+    pub(super) fn store(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
+        move |source| Self::Store { doing, source }
+    }
+
+    /// What the caller may do next.
+    pub fn class(&self) -> FailureClass {
+        match self {
+            Self::Definition(_) | Self::AnotherDefinition { .. } | Self::AnotherEntrypoint { .. } => {
+                FailureClass::Permanent
+            }
+            Self::Lock(LockError::Held { .. }) => FailureClass::Transient,
+            Self::Lock(LockError::Io { .. }) | Self::WorkspaceGone { .. } | Self::Workspace(_) => {
+                FailureClass::Operator
+            }
+            Self::Tools(source) => source.class(),
+            Self::Store { source, .. } => source.class(),
+            Self::Run(source) => source.class(),
+        }
+    }
+}

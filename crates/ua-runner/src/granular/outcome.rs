@@ -1,0 +1,72 @@
+//! How a step ended for now.
+
+use ua_core::{RunStatus, RunStop};
+use ua_resume::UsageSummary;
+use ua_store::{QuestionRecord, RunRecords};
+
+use crate::machine::Conclusion;
+
+/// How a step ended, or where it waits. All of these are values: none of them is a failure of the call that returned it.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "a step that waits, stopped or failed is no error: the outcome says so"]
+pub enum StepOutcome {
+    /// The model asked for nothing more and the stop conditions hold. Running the step again under the same id returns
+    /// this again, without a request or a call.
+    Complete {
+        /// The model's last words.
+        final_output: String,
+        /// Committed turns.
+        turns: u32,
+        /// What its requests took, over all processes.
+        usage: Box<UsageSummary>,
+    },
+    /// A person has to answer first: `ua answer`, or [`insert_answer`](ua_store::RunStore::insert_answer). Then the step is
+    /// run again.
+    Waiting {
+        /// The question.
+        question: Box<QuestionRecord>,
+    },
+    /// A limit, a signal, the provider or a tool server stopped it between turns; run again, it goes on when the reason is
+    /// gone. `max_turns` is reason `budget`.
+    Stopped {
+        /// The reason.
+        reason: RunStop,
+        /// In words.
+        detail: String,
+    },
+    /// It ended without reaching its end; for good.
+    Failed {
+        /// Why.
+        why: String,
+    },
+    /// It was cancelled; for good.
+    Cancelled,
+}
+
+impl StepOutcome {
+    pub(super) fn of(conclusion: Conclusion, records: &RunRecords) -> Self {
+        match conclusion {
+            Conclusion::Succeeded { final_output } => Self::complete(final_output, records),
+            Conclusion::Failed { why } => Self::Failed { why },
+            Conclusion::Cancelled => Self::Cancelled,
+            Conclusion::Waiting { question } => Self::Waiting { question },
+            Conclusion::Stopped { reason, detail } => Self::Stopped { reason, detail },
+        }
+    }
+
+    /// The outcome of a run that has ended for good; `None` for any other.
+    pub(super) fn of_ended(records: &RunRecords) -> Option<Self> {
+        let run = &records.run;
+        match run.status {
+            RunStatus::Succeeded => Some(Self::complete(run.final_output.clone().unwrap_or_default(), records)),
+            RunStatus::Failed => Some(Self::Failed { why: run.status_detail.clone().unwrap_or_default() }),
+            RunStatus::Cancelled => Some(Self::Cancelled),
+            RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman | RunStatus::Stopped => None,
+        }
+    }
+
+    fn complete(final_output: String, records: &RunRecords) -> Self {
+        let usage = Box::new(UsageSummary::of(records));
+        Self::Complete { final_output, turns: records.run.turn_index, usage }
+    }
+}

@@ -1,0 +1,190 @@
+//! One process's work on a step: lock, records, epoch, tools, drive.
+
+use std::path::Path;
+
+use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError, Trace};
+use ua_gateway::{Catalog, Fence, GatewayError, Rules, ToolGateway, WorkspaceFiles};
+use ua_ledger::{Ledger, LedgerConfig};
+use ua_store::{NewRun, OwnerStamp, RunLease, RunRecord, StoreError};
+
+use super::definition::differences;
+use super::{GranularStep, StepError, StepHost, StepOutcome};
+use crate::drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server, with_causes};
+use crate::error::RunError;
+use crate::host::{owner_stamp, process_is_alive};
+use crate::lock::{LockError, RunLock};
+use crate::machine::Conclusion;
+use crate::watch::Signal;
+use crate::workspace::Workspace;
+
+/// `entrypoint` and `run_mode` of a run that a program started.
+const LIBRARY: &str = "library";
+
+impl GranularStep {
+    /// Starts the step as the run `run_id`, or goes on with that run from wherever it stands, until it ends or has to wait.
+    /// Calling this again, in this process or another, is how a step is resumed.
+    ///
+    /// The future is not cancel-safe in the sense that dropping it is a kill: the run is then as a dead process would have
+    /// left it, which the next call knows how to read. To stop cleanly use [`StepHost::stop`].
+    ///
+    /// # Errors
+    /// See [`StepError`]: another definition or owner, tools or a store that cannot be used. Never how the step itself went.
+    pub async fn run(&self, host: &StepHost, run_id: &RunId) -> Result<StepOutcome, StepError> {
+        let spec = self.spec()?;
+        Rules::of(&spec)
+            .map_err(|why| SpecError::Invalid { field: "constraints.forbidden_actions".to_owned(), why })?;
+        let trace = Trace::new(&host.env);
+        let owner = owner_stamp(trace.clone());
+        let _lock = host.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose()?;
+        let run = self.stored_run(host, run_id, spec).await?;
+        if let Some(outcome) = host.ended(&run).await? {
+            return Ok(outcome);
+        }
+        if host.locks.is_none() {
+            refuse_living_owner(&run, &owner)?;
+        }
+        let folder = Path::new(&run.workspace_dir);
+        if run.lease_epoch > 0 && !folder.is_dir() {
+            return Err(StepError::WorkspaceGone { run: run.run_id, path: folder.to_path_buf() });
+        }
+        let workspace = Workspace::create(folder)?;
+        let acquired_at = host.env.now();
+        let taken = host.store.acquire_run(&run.run_id, &owner, acquired_at).await;
+        let (lease, run) = taken.map_err(StepError::store("take the run"))?;
+        let (store, env) = (host.store.as_ref(), &host.env);
+        let (conclusion, run) = match self.agent.tools.fence_earlier().await {
+            Fence::Alive { detail } => park_for_orphan(store, &lease, env, &detail).await?,
+            Fence::Gone => match self.gateway(host, &run, &lease, trace, &workspace).await {
+                Ok(gateway) => {
+                    let ports = Ports {
+                        store: host.store.clone(),
+                        llm: self.agent.provider.clone(),
+                        gateway,
+                        lease,
+                        workspace,
+                        env: host.env.clone(),
+                        watcher: host.watcher.clone(),
+                        stop: host.stop.clone(),
+                    };
+                    Box::pin(drive(&ports, &self.settings(), acquired_at)).await?
+                }
+                Err(GatewayError::Transport(error)) => self.park(host, &lease, &error).await?,
+                Err(error) => {
+                    self.park(host, &lease, &error).await?;
+                    return Err(StepError::Tools(error));
+                }
+            },
+        };
+        let records = host.store.load(&run.run_id).await.map_err(StepError::store("load the run"))?;
+        Ok(StepOutcome::of(conclusion, &records))
+    }
+
+    /// The run of that id: made now, or found and compared.
+    async fn stored_run(&self, host: &StepHost, run_id: &RunId, spec: RunSpec) -> Result<RunRecord, StepError> {
+        let workspace = std::path::absolute(&host.workspace).unwrap_or_else(|_| host.workspace.clone());
+        let workspace_dir = workspace.display().to_string();
+        let launch = self.launch();
+        let found = match host.store.run(run_id).await {
+            Ok(run) => run,
+            Err(StoreError::NotFound { .. }) => {
+                let new = NewRun {
+                    run_id: run_id.clone(),
+                    created_at: host.env.now(),
+                    entrypoint: LIBRARY.to_owned(),
+                    run_mode: LIBRARY.to_owned(),
+                    opening: Message::user(Origin::Prompt, spec.opening_prompt()),
+                    spec: spec.clone(),
+                    job_path: None,
+                    workspace_dir: workspace_dir.clone(),
+                    launch: launch.clone(),
+                    parent_run_id: None,
+                };
+                match host.store.submit_run(new).await {
+                    Ok(run) => run,
+                    // Somebody submitted it in between, or our own answer was lost: the stored one counts.
+                    Err(StoreError::Exists { .. }) => {
+                        host.store.run(run_id).await.map_err(StepError::store("read the run"))?
+                    }
+                    Err(source) => return Err(StepError::Store { doing: "store the run", source }),
+                }
+            }
+            Err(source) => return Err(StepError::Store { doing: "look for the run", source }),
+        };
+        if found.entrypoint != LIBRARY {
+            return Err(StepError::AnotherEntrypoint { run: found.run_id, entrypoint: found.entrypoint });
+        }
+        let differs = differences(&found, &spec, &launch, &workspace_dir);
+        if differs.is_empty() { Ok(found) } else { Err(StepError::AnotherDefinition { run: found.run_id, differs }) }
+    }
+
+    fn settings(&self) -> RunSettings {
+        let agent = &self.agent;
+        RunSettings {
+            model: agent.model.clone(),
+            system: agent.system.clone(),
+            max_output_tokens: agent.max_output_tokens,
+            temperature_milli: agent.temperature_milli,
+            prices: agent.prices.clone(),
+            retry: agent.retry,
+        }
+    }
+
+    /// The road to the tools, as the run's contract and the policies have it.
+    async fn gateway(
+        &self,
+        host: &StepHost,
+        run: &RunRecord,
+        lease: &RunLease,
+        trace: Trace,
+        workspace: &Workspace,
+    ) -> Result<ToolGateway, GatewayError> {
+        let spec = &run.spec;
+        let unusable = |why| GatewayError::Configuration { tool: "*".to_owned(), why };
+        let rules = Rules::of(spec).map_err(unusable)?;
+        let catalog = Catalog::new(self.agent.tools.list().await?, &self.agent.classifier, &rules)?;
+        let config = LedgerConfig {
+            no_duplicate_external_actions: spec.constraints.no_duplicate_external_actions,
+            max_retries: spec.budgets.max_retries_per_tool_call,
+            max_effects: effect_limits(spec),
+        };
+        let (store, env) = (host.store.clone(), host.env.clone());
+        let ledger = Ledger::new(store, lease.clone(), run.root_run_id.clone(), config, env, trace);
+        let files =
+            WorkspaceFiles::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
+        let told = host.watcher.clone();
+        let notices = Box::new(move |notice| told(Signal::Call(notice)));
+        let (classifier, tools) = (self.agent.classifier.clone(), self.agent.tools.clone());
+        Ok(ToolGateway::new(catalog, classifier, rules, ledger, tools, files, notices))
+    }
+
+    /// Parks a run whose tools cannot be used; a later call may find them mended.
+    async fn park(
+        &self,
+        host: &StepHost,
+        lease: &RunLease,
+        error: &(dyn std::error::Error + Send + Sync + 'static),
+    ) -> Result<(Conclusion, RunRecord), RunError> {
+        park_for_tool_server(host.store.as_ref(), lease, &host.env, &with_causes(error)).await
+    }
+}
+
+impl StepHost {
+    /// The outcome of a run that has ended for good.
+    async fn ended(&self, run: &RunRecord) -> Result<Option<StepOutcome>, StepError> {
+        if !run.status.is_terminal() {
+            return Ok(None);
+        }
+        let records = self.store.load(&run.run_id).await.map_err(StepError::store("load the run"))?;
+        Ok(StepOutcome::of_ended(&records))
+    }
+}
+
+/// Without a lock, a process that is seen to be driving the run is respected.
+fn refuse_living_owner(run: &RunRecord, us: &OwnerStamp) -> Result<(), LockError> {
+    match &run.owner {
+        Some(owner) if run.status == RunStatus::Running && owner.pid != us.pid && process_is_alive(owner) => {
+            Err(LockError::Held { run: run.run_id.clone(), owner: Some(Box::new(owner.clone())) })
+        }
+        Some(_) | None => Ok(()),
+    }
+}

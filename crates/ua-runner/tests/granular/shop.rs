@@ -1,0 +1,146 @@
+//! A shop with a model that follows a script, and tools that count.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use ua_classify::{Classifier, Lists, PolicyRules};
+use ua_core::{Env, ModelTurn, RunId, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_gateway::{LocalCall, LocalFailure, LocalTools};
+use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
+use ua_runner::{Agent, GranularStep, StepError, StepHost, StepOutcome};
+use ua_store::{Choice, MemStore, NewAnswer, QuestionRecord, RunRecords, RunStore as _};
+
+/// A script of three turns: a read, an order, the last word.
+pub(crate) const SCRIPT: &str = r#"{"turns": [
+  {"tools": [{"name": "mcp__shop__list_stock", "input": {}}]},
+  {"tools": [{"name": "mcp__shop__place_order", "input": {"article": "pen"}}]},
+  {"text": "Ordered."}
+]}"#;
+
+/// Nobody says anything about the tools.
+pub(crate) const POLICY: &str = "";
+
+/// A model that counts how often it is asked.
+pub(crate) struct Counted {
+    inner: ScriptedProvider,
+    pub(crate) requests: AtomicU32,
+}
+
+#[async_trait]
+impl LlmProvider for Counted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        self.inner.complete(request, observer).await
+    }
+}
+
+/// How `place_order` answers; called with the calls it got so far, this one included.
+pub(crate) type Answer = fn(&[LocalCall]) -> Result<Value, LocalFailure>;
+
+/// What `place_order` was called with, in order.
+pub(crate) type Orders = Arc<Mutex<Vec<LocalCall>>>;
+
+pub(crate) struct Shop {
+    pub(crate) step: GranularStep,
+    pub(crate) host: StepHost,
+    pub(crate) store: Arc<MemStore>,
+    pub(crate) model: Arc<Counted>,
+    pub(crate) orders: Orders,
+    folder: tempfile::TempDir,
+}
+
+impl Shop {
+    pub(crate) fn new(script: &str, policy: &str, answer: Answer) -> Self {
+        Self::with_tools(script, policy, answer, |tools, _| tools)
+    }
+
+    pub(crate) fn with_tools(
+        script: &str,
+        policy: &str,
+        answer: Answer,
+        more: impl FnOnce(LocalTools, Orders) -> LocalTools,
+    ) -> Self {
+        let env = Env::simulated(7);
+        let orders = Orders::default();
+        let log = orders.clone();
+        let tools = LocalTools::new(env.clone())
+            .with(spec("list_stock", json!({})), async |_: LocalCall| Ok(json!({"articles": ["pen"]})))
+            .with(spec("place_order", json!({"article": {"type": "string"}})), move |call: LocalCall| {
+                let log = log.clone();
+                async move {
+                    let calls = {
+                        let mut log = log.lock().unwrap();
+                        log.push(call);
+                        log.clone()
+                    };
+                    answer(&calls)
+                }
+            });
+        let tools = more(tools, orders.clone());
+        let rules = PolicyRules::parse(policy, "policy.toml").unwrap();
+        let classifier = Classifier::new(vec![rules], &Lists::default(), tools.servers()).unwrap();
+        let inner = ScriptedProvider::new(Script::parse(script).unwrap());
+        let model = Arc::new(Counted { inner, requests: AtomicU32::new(0) });
+        let agent = Agent::new(model.clone(), "scripted", Arc::new(tools), Arc::new(classifier));
+        let store = Arc::new(MemStore::default());
+        let folder = tempfile::tempdir().unwrap();
+        let host = StepHost::new(store.clone(), folder.path().join("ws"), env).with_locks(folder.path().join("locks"));
+        Self { step: GranularStep::new("restock", agent, "Restock."), host, store, model, orders, folder }
+    }
+
+    pub(crate) async fn run(&self) -> Result<StepOutcome, StepError> {
+        self.step.run(&self.host, &run_id()).await
+    }
+
+    pub(crate) fn requests(&self) -> u32 {
+        self.model.requests.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn orders(&self) -> Vec<LocalCall> {
+        self.orders.lock().unwrap().clone()
+    }
+
+    pub(crate) async fn records(&self) -> RunRecords {
+        self.store.load(&run_id()).await.unwrap()
+    }
+
+    pub(crate) fn locks(&self) -> std::path::PathBuf {
+        self.folder.path().join("locks")
+    }
+
+    pub(crate) async fn answer(&self, question: &QuestionRecord, choice: Choice) {
+        let answer = NewAnswer {
+            question_id: question.question_id.clone(),
+            choice,
+            proof: None,
+            text: None,
+            by: "a tester".into(),
+            at: self.host.env.now(),
+        };
+        self.store.insert_answer(answer).await.unwrap();
+    }
+}
+
+pub(crate) fn run_id() -> RunId {
+    RunId::parse("run_restock").unwrap()
+}
+
+pub(crate) fn spec(tool: &str, properties: Value) -> ToolSpec {
+    ToolSpec {
+        name: ToolName::qualified(ToolNamespace::Local, "shop", tool),
+        description: format!("The {tool} of a shop."),
+        input_schema: json!({"type": "object", "properties": properties}),
+        annotations: ToolAnnotations { read_only: Some(tool.starts_with("list")), ..ToolAnnotations::default() },
+    }
+}
+
+/// A tool that does what it is asked.
+pub(crate) fn done(_: &[LocalCall]) -> Result<Value, LocalFailure> {
+    Ok(json!({"order": 1}))
+}

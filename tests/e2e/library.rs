@@ -1,0 +1,37 @@
+//! A run of a program that uses the library, looked at and answered from the command line.
+
+use std::process::{Command, Output};
+
+use ua_e2e::TestEnv;
+use ua_testkit::example_of;
+
+use super::env;
+
+fn program(env: &TestEnv, arguments: &[&str]) -> Output {
+    let program = example_of("ua-runner", "granular_step");
+    Command::new(program).arg(env.root()).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_question_of_a_library_run_is_answered_by_ua_and_the_run_is_resumed_by_its_program() {
+    let env = env();
+    let killed = program(&env, &["--no-keys", "--die-in-tool"]);
+    assert_eq!(killed.status.code(), None, "{killed:?}");
+    let held = program(&env, &["--no-keys"]);
+    assert_eq!(held.status.code(), Some(1), "{held:?}");
+    env.run(&["runs", "show", "run_invoices"]).code(0).shows(&[
+        "run_invoices",
+        "waiting_for_human",
+        "the program that started it",
+    ]);
+    env.run(&["resume", "last"]).refused(2, &["run_invoices", "library", "run that program again"]);
+    assert_eq!(env.value("SELECT status FROM runs"), "waiting_for_human", "the refusal changed nothing");
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &question, "happened"]).code(0);
+    let ended = program(&env, &["--no-keys"]);
+    assert!(ended.status.success(), "{ended:?}");
+    let invoices = std::fs::read_to_string(env.root().join("invoices.txt")).unwrap();
+    assert_eq!(invoices.lines().count(), 1, "{invoices}");
+    assert_eq!(env.value("SELECT entrypoint, run_mode, status FROM runs"), "library library succeeded");
+    env.run(&["resume", "last"]).code(0);
+}
