@@ -6,6 +6,7 @@ mod bad_storage;
 mod blobs;
 mod database;
 mod enforcement;
+mod http_tool_server;
 mod inspect;
 mod interrupt;
 mod job;

@@ -133,6 +133,13 @@ pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
     deepest.to_string()
 }
 
+/// An address as it may be shown: where it leads, and nothing of the rest, which may hold a token.
+pub(crate) fn shown(address: &str) -> String {
+    let url = Url::parse(address).ok();
+    let host = url.as_ref().and_then(|url| Some(format!("{}://{}/…", url.scheme(), url.host_str()?)));
+    host.unwrap_or_else(|| "…".to_owned())
+}
+
 /// Whether the host of `url` is this machine itself, so that nobody can listen in between.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     // Hosts of schemes like smtp: are not parsed as addresses by the URL standard.
@@ -154,6 +161,12 @@ mod tests {
     async fn post_to(url: String, idle: Duration) -> Result<Response, NoAnswer> {
         let patience = Patience { idle, ..Patience::default() };
         post(client().unwrap().post(url), vec![b'x'; BODY], patience).await
+    }
+
+    #[test]
+    fn an_address_is_shown_without_what_may_be_secret() {
+        assert_eq!(shown("https://user:hush@example.org:8443/hook/hush?token=hush"), "https://example.org/…");
+        assert_eq!(shown("hush"), "…");
     }
 
     #[tokio::test]

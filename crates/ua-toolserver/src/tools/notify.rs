@@ -93,7 +93,7 @@ impl Notifier {
                 "http" | "https" => Ok(url),
                 scheme => Err(format!("{scheme}:// can not be posted to; give an http:// or https:// address")),
             })
-            .map_err(|why| ToolServerError::Setting { flag: "notify-webhook", value: text.clone(), why })?;
+            .map_err(|why| ToolServerError::Setting { flag: "notify-webhook", value: web::shown(text), why })?;
         let honours_keys = settings.notify_webhook_honours_keys;
         Ok(Self::Webhook { client: web::client()?, url, honours_keys })
     }

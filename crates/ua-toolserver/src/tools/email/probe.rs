@@ -37,7 +37,7 @@ impl Probe {
         };
         match fault {
             None => Ok(Self { client: web::client()?, template: template.to_owned() }),
-            Some(why) => Err(ToolServerError::Setting { flag: "mail-probe", value: template.to_owned(), why }),
+            Some(why) => Err(ToolServerError::Setting { flag: "mail-probe", value: web::shown(template), why }),
         }
     }
 
