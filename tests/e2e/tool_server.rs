@@ -1,7 +1,7 @@
 //! Tool servers that do not start, or do not live as long as their calls.
 
 use serde_json::{Value, json};
-use ua_e2e::TestEnv;
+use ua_e2e::{TestEnv, until};
 
 use super::env;
 
@@ -79,4 +79,35 @@ fn a_server_that_is_not_needed_is_not_started() {
     let config = env.mcp_config("work/mcp.json", &servers);
     let job = env.job(&json!({"tools": {"builtin": false, "servers": ["forum"]}}), &says("Nothing to do."));
     env.run(&["job", &job, "--mcp-config", &config]).code(0);
+}
+
+#[test]
+fn addresses_with_a_token_are_not_among_the_arguments_of_the_built_in_server_and_reach_it() {
+    let hook = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/hush-hush", hook.local_addr().unwrap());
+    let receiving = std::thread::spawn(move || {
+        let (mut stream, _) = hook.accept().unwrap();
+        let mut beginning = [0; 16];
+        std::io::Read::read_exact(&mut stream, &mut beginning).unwrap();
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut stream, answer).unwrap();
+        // Until the caller leaves: closing with unread text would reset the connection.
+        std::io::Read::read_to_end(&mut stream, &mut Vec::new()).ok();
+        String::from_utf8_lossy(&beginning).into_owned()
+    });
+    let env = env().with_forum().with_env("UA_NOTIFY_WEBHOOK", &address);
+    let turns = json!([
+        {"tools": [{"name": "mcp__ua__notify", "input": {"message": "Half done."}}]},
+        {"tools": [{"name": "mcp__forum__get_page", "input": {"text": "page", "until": env.arg("gate")}}]},
+        {"text": "Done."},
+    ]);
+    let running = env.start(&["job", &env.job(&json!({}), &turns)]);
+    let calls = "SELECT status FROM tool_calls";
+    until("the second call", || env.try_rows(calls).len() == 2);
+    let processes = env.processes();
+    assert!(processes.iter().any(|line| line.contains(" toolserver ")), "{processes:?}");
+    assert!(!processes.iter().any(|line| line.contains("hush-hush")), "{processes:?}");
+    env.write("gate", "");
+    running.wait().code(0);
+    assert_eq!(receiving.join().unwrap(), "POST /hush-hush ");
 }

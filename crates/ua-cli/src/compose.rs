@@ -364,6 +364,9 @@ const MAIL_CREDENTIALS: [&str; 3] = ["UA_MAIL_USER", "UA_MAIL_PASSWORD", "UA_MAI
 /// The same for an object store.
 const S3_CREDENTIALS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 
+/// Addresses that often hold a token: they go by the environment, because every user of the machine can read arguments.
+const PRIVATE_ADDRESSES: [&str; 2] = ["UA_MAIL_PROBE", "UA_NOTIFY_WEBHOOK"];
+
 /// Our own tool server, as a process like any other.
 pub(crate) fn builtin_server(
     root: &Path,
@@ -385,11 +388,9 @@ pub(crate) fn builtin_server(
     let optional = [
         ("--mail-from", "UA_MAIL_FROM"),
         ("--mail-ca-file", "UA_MAIL_CA_FILE"),
-        ("--mail-probe", "UA_MAIL_PROBE"),
         ("--mail-settle-seconds", "UA_MAIL_SETTLE_SECONDS"),
         ("--s3-endpoint", "UA_S3_ENDPOINT"),
         ("--s3-region", "UA_S3_REGION"),
-        ("--notify-webhook", "UA_NOTIFY_WEBHOOK"),
     ];
     for (flag, name) in optional {
         if let Some(value) = crate::env::var(name) {
@@ -409,6 +410,9 @@ pub(crate) fn builtin_server(
         args.push("--allow-private-addresses".to_owned());
     }
     let mut env = crate::env::for_tool_servers();
+    for name in PRIVATE_ADDRESSES {
+        env.extend(crate::env::var(name).map(|value| (name.to_owned(), value)));
+    }
     let needs_s3 = crate::env::var("UA_OBJECTS").is_some_and(|objects| objects.starts_with("s3:"));
     let needs = [(crate::env::var("UA_MAIL").is_some(), MAIL_CREDENTIALS), (needs_s3, S3_CREDENTIALS)];
     for name in needs.into_iter().filter(|(needed, _)| *needed).flat_map(|(_, names)| names) {

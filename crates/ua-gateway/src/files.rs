@@ -5,9 +5,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use rustix::fs::OFlags;
 use sha2::Digest as _;
 use ua_core::Sha256;
+
+/// Without it, opening a named pipe would wait until somebody writes to it. For a file it changes nothing.
+#[expect(clippy::cast_possible_wrap, reason = "flags of open(2) are a C int")]
+const NONBLOCK: i32 = OFlags::NONBLOCK.bits() as i32;
 
 /// Reads files of one workspace and of nothing else: a path that leads out of it has no digest.
 #[derive(Debug)]
@@ -23,11 +28,16 @@ impl WorkspaceFiles {
         Ok(Self { dir: Dir::open_ambient_dir(&root, ambient_authority())?, root })
     }
 
-    /// The digest of a file's content; `None` when there is no such file in the workspace.
+    /// The digest of a file's content; `None` when there is no such file in the workspace, or it is a named pipe, a
+    /// device or another thing that is no file.
     pub fn digest(&self, path: &str) -> Option<Sha256> {
         let path = Path::new(path);
         let inside = if path.is_absolute() { path.strip_prefix(&self.root).ok()? } else { path };
-        let mut file = self.dir.open(inside).ok()?;
+        let mut file = self.dir.open_with(inside, OpenOptions::new().read(true).custom_flags(NONBLOCK)).ok()?;
+        // Of what was opened, not of the name, which may mean something else by now.
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
         let mut hasher = sha2::Sha256::new();
         let mut buffer = vec![0; 64 * 1024];
         loop {
@@ -57,11 +67,13 @@ mod tests {
         std::fs::write(root.join("a.txt"), "abc").unwrap();
         std::fs::write(outer.path().join("secret"), "abc").unwrap();
         std::os::unix::fs::symlink(outer.path().join("secret"), root.join("link")).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, root.join("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let files = WorkspaceFiles::open(&root).unwrap();
         let abc = ua_core::sha256("abc");
         assert_eq!(files.digest("a.txt"), Some(abc));
         assert_eq!(files.digest(root.canonicalize().unwrap().join("a.txt").to_str().unwrap()), Some(abc));
-        for outside in ["../secret", "link", "missing", "/etc/hostname"] {
+        for outside in ["../secret", "link", "missing", "/etc/hostname", "pipe"] {
             assert_eq!(files.digest(outside), None, "{outside}");
         }
     }

@@ -38,7 +38,11 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
         RawReply::HttpStatus { status, body } => {
             let definite = matches!(status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429);
             let means = if definite { CallStatus::FailedDefinite } else { CallStatus::Unknown };
-            failed(means, &format!("http_{status}"), body, None)
+            let detail = match status {
+                401 | 403 => format!("{body}\n{HEADERS_HINT}"),
+                _ => body.clone(),
+            };
+            failed(means, &format!("http_{status}"), detail.trim_start(), None)
         }
         RawReply::Statement { by, proof } => Settlement {
             status: CallStatus::Succeeded,
@@ -73,6 +77,10 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
         },
     }
 }
+
+/// What to do when a tool server does not let the caller in; the model cannot, so it is told whom to tell.
+const HEADERS_HINT: &str =
+    "hint: the tool server refused the credentials; a person has to correct its `headers` in the MCP configuration";
 
 fn failed(status: CallStatus, code: &str, detail: &str, possible_effect: Option<PossibleEffect>) -> Settlement {
     let text = format!("The tool call failed ({code}): {detail}");

@@ -14,7 +14,8 @@ pub enum PdfError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// Lists, quotes or emphasis are nested deeper than [`limits::NESTING`](crate::limits::NESTING).
+    /// Lists, quotes, emphasis or footnotes in footnotes are nested deeper than
+    /// [`limits::NESTING`](crate::limits::NESTING).
     #[error("line {line} is nested deeper than {limit} levels")]
     TooDeep {
         /// Where.

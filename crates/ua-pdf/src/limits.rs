@@ -12,7 +12,8 @@ pub const IMAGE_PIXELS: usize = 50_000_000;
 pub const ALL_IMAGE_PIXELS: usize = 200_000_000;
 /// The most images of a document.
 pub const IMAGES: usize = 1000;
-/// How deep lists, quotes, emphasis and links may be nested in each other.
+/// How deep lists, quotes, emphasis and links may be nested in each other, and how many footnotes may each stand in the
+/// one before.
 pub const NESTING: usize = 16;
 /// The most pages.
 pub const PAGES: usize = 2000;

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use crate::document::{Alignment, Block, BlockKind, BlockQuoteKind, Footnote, Inline, List, Table};
 use crate::error::PdfError;
 use crate::images::Images;
+use crate::limits;
 use crate::outline::Outline;
 
 /// Words longer than this may be broken anywhere, so that they do not run off the page.
@@ -34,6 +35,8 @@ pub(crate) struct Writer<'a> {
     headings: usize,
     /// Whether this is the text of a footnote, which has no targets for links.
     in_footnote: bool,
+    /// How many footnotes are being written, each referred to by the one before it.
+    open_footnotes: usize,
     in_table: bool,
 }
 
@@ -84,6 +87,7 @@ impl<'a> Writer<'a> {
             // The heading that became the title has a number too.
             headings: usize::from(outline.has_lead),
             in_footnote: false,
+            open_footnotes: 0,
             in_table: false,
         }
     }
@@ -305,12 +309,17 @@ impl<'a> Writer<'a> {
             write_to(&mut self.out, format_args!("#footnote(<footnote-{number}>);"));
             return Ok(());
         }
+        if self.open_footnotes == limits::NESTING {
+            return Err(PdfError::TooDeep { line: footnote.line, limit: limits::NESTING });
+        }
+        self.open_footnotes += 1;
         let number = self.noted.len();
         self.noted.insert(label, number);
         self.code("#footnote[");
         let outside = (std::mem::replace(&mut self.in_footnote, true), std::mem::replace(&mut self.in_table, false));
         self.blocks(&footnote.blocks)?;
         (self.in_footnote, self.in_table) = outside;
+        self.open_footnotes -= 1;
         write_to(&mut self.out, format_args!("]<footnote-{number}>"));
         Ok(())
     }

@@ -186,6 +186,33 @@ fn a_document_may_be_as_deep_as_the_limit_says() {
     assert!(matches!(render(&deeper, &PdfOptions::default()), Err(PdfError::TooDeep { line: 1, .. })));
 }
 
+/// Footnotes that each refer to the next, the last one to `end`.
+fn chained_footnotes(count: usize, text: &str, end: &str) -> String {
+    let mut markdown = String::from("Text[^0]\n\n");
+    for number in 0..count {
+        let next = if number + 1 == count { end.to_owned() } else { format!("[^{}]", number + 1) };
+        markdown.push_str(&format!("[^{number}]: {text}{next}\n\n"));
+    }
+    markdown
+}
+
+#[test]
+fn footnotes_in_footnotes_are_bounded_and_may_lead_in_a_circle() {
+    let options = PdfOptions::default();
+    assert_eq!(render(&chained_footnotes(limits::NESTING, "x", "."), &options).unwrap().pages, 1);
+    for count in [limits::NESTING + 1, 10_000] {
+        let refused = render(&chained_footnotes(count, "x", "."), &options).unwrap_err();
+        assert_eq!(refused, PdfError::TooDeep { line: 3 + 2 * limits::NESTING, limit: limits::NESTING }, "{count}");
+    }
+    assert_eq!(render(&chained_footnotes(5, "x", "[^0]"), &options).unwrap().pages, 1);
+    // The most that both limits allow together: an answer, whichever, and no abort.
+    let quotes = "> ".repeat(limits::NESTING - 2);
+    match render(&chained_footnotes(limits::NESTING, &quotes, "."), &options) {
+        Ok(rendered) => assert!(rendered.pages > 0),
+        Err(error) => assert!(matches!(error, PdfError::Layout { .. } | PdfError::TooDeep { .. }), "{error}"),
+    }
+}
+
 #[test]
 fn what_is_empty_too_large_or_too_long_is_refused_at_once() {
     for empty in ["", " \n", "---\ntitle: x\n---\n", "<!-- x -->\n"] {

@@ -55,6 +55,7 @@ mod error;
 mod events;
 mod http;
 mod media;
+mod regular;
 mod schema;
 mod secrets;
 mod server;

@@ -33,8 +33,9 @@ pub struct Settings {
     pub mail_ca_file: Option<PathBuf>,
 
     /// Where to ask whether an SMTP message arrived: an http(s) address in which `{message_id}` stands for the
-    /// Message-ID, without its angle brackets. 200 means it did, 404 that it did not.
-    #[arg(long, value_name = "URL")]
+    /// Message-ID, without its angle brackets. 200 means it did, 404 that it did not. An address with a token in it
+    /// belongs into the environment, because arguments can be read by every user of the machine.
+    #[arg(long, value_name = "URL", env = "UA_MAIL_PROBE", hide_env_values = true)]
     pub mail_probe: Option<String>,
 
     /// How many seconds after an attempt the probe's "not there" can be believed.
@@ -59,8 +60,9 @@ pub struct Settings {
     #[arg(long, value_name = "DIR")]
     pub notifications: Option<PathBuf>,
 
-    /// An http(s) address that `notify` posts to, instead of writing into a directory.
-    #[arg(long, value_name = "URL")]
+    /// An http(s) address that `notify` posts to, instead of writing into a directory. An address with a token in it
+    /// belongs into the environment, because arguments can be read by every user of the machine.
+    #[arg(long, value_name = "URL", env = "UA_NOTIFY_WEBHOOK", hide_env_values = true)]
     pub notify_webhook: Option<String>,
 
     /// Declares that the receiver of `--notify-webhook` acts once per `Idempotency-Key`, so that a notification may be
@@ -169,6 +171,16 @@ mod tests {
     fn no_flags_give_the_defaults() {
         let parsed = Program::parse_from(["toolserver"]).settings;
         assert_eq!(format!("{parsed:?}"), format!("{:?}", Settings::in_workspace(".")));
+    }
+
+    #[test]
+    fn addresses_that_may_hold_a_token_are_taken_from_the_environment_and_not_shown_in_the_help() {
+        let command = <Program as clap::CommandFactory>::command();
+        for (id, variable) in [("mail_probe", "UA_MAIL_PROBE"), ("notify_webhook", "UA_NOTIFY_WEBHOOK")] {
+            let argument = command.get_arguments().find(|argument| argument.get_id() == id).unwrap();
+            assert_eq!(argument.get_env().unwrap(), variable);
+            assert!(argument.is_hide_env_values_set());
+        }
     }
 
     #[test]

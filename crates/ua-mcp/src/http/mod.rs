@@ -173,6 +173,9 @@ impl HttpConnection {
             }
             Err(Failure::NotSent(why)) => {
                 waiting.over = true;
+                // Nobody listens there now. The next attempt begins with a handshake: it finds the server that came back,
+                // or says that there is none, which stops the run until there is.
+                self.inner.ended().get_or_insert_with(|| why.clone());
                 Outcome::NotSent { why }
             }
             Err(Failure::Lost(why)) => Outcome::Lost { why },

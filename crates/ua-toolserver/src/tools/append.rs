@@ -17,6 +17,7 @@ use super::blocking;
 use crate::answer::{Answer, Failure, success};
 use crate::area::parent_of;
 use crate::digest::sha256_hex;
+use crate::regular;
 use crate::schema::{self, Effect};
 use crate::workspace::Workspace;
 
@@ -99,11 +100,10 @@ fn append(workspace: &Workspace, given: &Arguments, key: Option<&str>) -> Result
 
     let parent = parent_of(&path);
     workspace.area().create_dirs(parent).map_err(|error| could_not(&error))?;
-    let mut file = workspace
-        .area()
-        .dir()
-        .open_with(&path, OpenOptions::new().read(true).write(true).create(true))
-        .map_err(|error| could_not(&error))?;
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create(true);
+    let (mut file, _) =
+        regular::open_with(workspace.area().dir(), &path, options).map_err(|error| could_not(&error))?;
     let end = offset + content.len() as u64;
     let already_applied = journalled && is_applied(&mut file, size_now, offset, content, &given.path)?;
     if !already_applied && let Err(error) = put(&mut file, offset, content) {

@@ -19,6 +19,7 @@ use super::blocking;
 use crate::answer::{Answer, Failure, success};
 use crate::area::STAGED;
 use crate::digest::copy_hashing;
+use crate::regular;
 use crate::schema::{self, Effect};
 use crate::workspace::{PRIVATE, Workspace};
 
@@ -194,7 +195,7 @@ fn write(workspace: &Workspace, entries: &BTreeMap<PathBuf, Kind>, file: &mut Fi
         archive.start_file(name, options.unix_permissions(0o644))?;
         let named = |error: io::Error| io::Error::new(error.kind(), format!("pack {}: {error}", path.display()));
         // The file may have grown since it was counted.
-        let source = workspace.area().dir().open(path).map_err(named)?;
+        let (source, _) = regular::open(workspace.area().dir(), path).map_err(named)?;
         total += io::copy(&mut source.take(MAX_INPUT_BYTES + 1 - total), &mut archive).map_err(named)?;
         if total > MAX_INPUT_BYTES {
             return Err(named(io::Error::other("the files grew beyond the limit of 1 GiB while they were packed")));

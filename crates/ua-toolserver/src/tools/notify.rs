@@ -17,7 +17,7 @@ use crate::area::{Area, Created};
 use crate::error::ToolServerError;
 use crate::schema::{self, Effect};
 use crate::settings::Settings;
-use crate::web::{self, means_not_done, root_cause};
+use crate::web::{self, NoAnswer, Patience, means_not_done};
 
 pub(super) const NAME: &str = "notify";
 const LOCK: &str = ".lock";
@@ -93,7 +93,7 @@ impl Notifier {
                 "http" | "https" => Ok(url),
                 scheme => Err(format!("{scheme}:// can not be posted to; give an http:// or https:// address")),
             })
-            .map_err(|why| ToolServerError::Setting { flag: "notify-webhook", value: text.clone(), why })?;
+            .map_err(|why| ToolServerError::Setting { flag: "notify-webhook", value: web::shown(text), why })?;
         let honours_keys = settings.notify_webhook_honours_keys;
         Ok(Self::Webhook { client: web::client()?, url, honours_keys })
     }
@@ -163,17 +163,13 @@ fn store(directory: &Path, id: String, body: &[u8]) -> Result<Notified, Failure>
 
 async fn post(client: &reqwest::Client, url: &Url, key: &str, id: &str, body: Vec<u8>) -> Result<Notified, Failure> {
     let host = url.host_str().unwrap_or("the webhook");
-    let request =
-        client.post(url.clone()).header("Content-Type", "application/json").header("Idempotency-Key", key).body(body);
-    let response = request.send().await.map_err(|error| {
-        // The address may carry a token: it is left out of what the model reads.
-        let error = error.without_url();
-        if web::never_left(&error) {
-            let problem = format!("could not reach {host}, nothing was sent: {}", root_cause(&error));
-            Failure::refused(problem, "try again later, or ask a person to check --notify-webhook")
-        } else {
-            Failure::Unclear(format!("the notification may have reached {host}: {}", root_cause(&error)))
-        }
+    let request = client.post(url.clone()).header("Content-Type", "application/json").header("Idempotency-Key", key);
+    let response = web::post(request, body, Patience::default()).await.map_err(|error| match error {
+        NoAnswer::NeverLeft(cause) => Failure::refused(
+            format!("could not reach {host}, nothing was sent: {cause}"),
+            "try again later, or ask a person to check UA_NOTIFY_WEBHOOK",
+        ),
+        NoAnswer::MayHaveLeft(cause) => Failure::Unclear(format!("the notification may have reached {host}: {cause}")),
     })?;
     let status = response.status();
     if status.is_success() {
@@ -182,7 +178,7 @@ async fn post(client: &reqwest::Client, url: &Url, key: &str, id: &str, body: Ve
     if means_not_done(status) {
         return Err(Failure::refused(
             format!("{host} refused the notification with status {status}"),
-            "ask a person to check --notify-webhook",
+            "ask a person to check UA_NOTIFY_WEBHOOK",
         ));
     }
     Err(Failure::Unclear(format!(

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocking;
 use crate::answer::{Answer, Failure, success};
+use crate::regular;
 use crate::schema::{self, Effect};
 use crate::workspace::Workspace;
 
@@ -59,8 +60,7 @@ fn read(workspace: &Workspace, given: &Arguments) -> Result<Piece, Failure> {
     let limit = given.limit.unwrap_or(DEFAULT_LIMIT).clamp(4, MAX_LIMIT);
     let path = workspace.readable(&given.path)?;
     let failed = |error: &std::io::Error| Failure::io(format_args!("read {:?}", given.path), error);
-    let mut file = workspace.area().dir().open(&path).map_err(|error| failed(&error))?;
-    let metadata = file.metadata().map_err(|error| failed(&error))?;
+    let (mut file, metadata) = regular::open(workspace.area().dir(), &path).map_err(|error| failed(&error))?;
     if !metadata.is_file() {
         return Err(Failure::refused(
             format!("{:?} is not a file", given.path),

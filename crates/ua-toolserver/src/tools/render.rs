@@ -17,12 +17,14 @@ use serde::{Deserialize, Serialize};
 use super::blocking;
 use crate::answer::{Answer, Failure, success};
 use crate::digest::sha256_hex;
-use crate::media;
 use crate::schema::{self, Effect};
 use crate::workspace::Workspace;
+use crate::{media, regular};
 
 pub(super) const NAME: &str = "render_html";
 const MAX_IMAGE_BYTES: u64 = 10 * 1024 * 1024;
+/// The most Markdown; a page of this size is already more than a browser likes.
+const MAX_MARKDOWN_BYTES: u64 = 16 * 1024 * 1024;
 const STYLE: &str = include_str!("render.css");
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -69,11 +71,7 @@ fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure>
             "give another output, such as report.html",
         ));
     }
-    let markdown = workspace
-        .area()
-        .dir()
-        .read_to_string(&source)
-        .map_err(|error| Failure::io(format_args!("read {:?}", given.source), &error))?;
+    let markdown = read_markdown(workspace, &source, &given.source, MAX_MARKDOWN_BYTES)?;
 
     let mut page = Page { workspace, source: &source, images: 0 };
     let events = page.rewrite(&markdown)?;
@@ -103,6 +101,16 @@ fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure>
         bytes: document.len(),
         sha256: sha256_hex(&document),
         images,
+    })
+}
+
+/// The Markdown file at `path`, which the caller calls `given`. Its size is looked at before its text: a file that is cut
+/// at the limit may end in half a character.
+pub(super) fn read_markdown(workspace: &Workspace, path: &Path, given: &str, limit: u64) -> Result<String, Failure> {
+    let bytes = regular::read_up_to(workspace.area().dir(), path, given, limit)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let problem = format!("{given:?} is not UTF-8 text at byte {}", error.utf8_error().valid_up_to());
+        Failure::refused(problem, "give a Markdown file")
     })
 }
 
@@ -171,7 +179,7 @@ impl Page<'_> {
             return Err(failed(format!("{media} is not a type of image")));
         }
         let path = self.workspace.readable(&path.to_string_lossy())?;
-        let file = self.workspace.area().dir().open(&path).map_err(|error| failed(error.to_string()))?;
+        let (file, _) = regular::open(self.workspace.area().dir(), &path).map_err(|error| failed(error.to_string()))?;
         let mut bytes = Vec::new();
         file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
         if bytes.len() as u64 > MAX_IMAGE_BYTES {

@@ -3,7 +3,6 @@
 //! The layout is `ua-pdf`'s. The same source and images give the same bytes, so a lost call is simply run again. Images
 //! come from the workspace only; those of the network become links, and nothing is fetched.
 
-use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use ua_pdf::{Paper, PdfError, PdfOptions, limits};
 
 use super::blocking;
-use super::render::beside;
+use super::render::{beside, read_markdown};
 use crate::answer::{Answer, Failure, success};
 use crate::digest::sha256_hex;
+use crate::regular;
 use crate::schema::{self, Effect};
 use crate::workspace::Workspace;
 
@@ -87,12 +87,7 @@ fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure>
         let hint = "give another output, such as report.pdf";
         return Err(Failure::refused("source and output are the same file", hint));
     }
-    let bytes = read_up_to(workspace, &source, limits::MARKDOWN_BYTES)
-        .map_err(|error| Failure::io(format_args!("read {:?}", given.source), &error))?;
-    let markdown = String::from_utf8(bytes).map_err(|error| {
-        let problem = format!("{:?} is not UTF-8 text at byte {}", given.source, error.utf8_error().valid_up_to());
-        Failure::refused(problem, "give a Markdown file")
-    })?;
+    let markdown = read_markdown(workspace, &source, &given.source, limits::MARKDOWN_BYTES as u64)?;
 
     let images = |reference: &str| image(workspace, &source, reference);
     let options = PdfOptions {
@@ -136,7 +131,7 @@ fn hint(error: &PdfError) -> &'static str {
     match error {
         PdfError::Empty => "write some text into the file first",
         PdfError::TooLarge { .. } | PdfError::TooLong { .. } => "split the document",
-        PdfError::TooDeep { .. } => "flatten the lists, quotes or emphasis there",
+        PdfError::TooDeep { .. } => "flatten the lists, quotes, emphasis or footnotes there",
         PdfError::Image { .. } => "name an image file of the workspace, relative to the Markdown file, or take it out",
         PdfError::Layout { .. } => "change what is there and try again",
         PdfError::Renderer { .. } => "try again with a simpler document, or use render_html",
@@ -147,12 +142,6 @@ fn hint(error: &PdfError) -> &'static str {
 fn image(workspace: &Workspace, source: &Path, reference: &str) -> Result<Vec<u8>, String> {
     let path = beside(source, reference).ok_or("it is not in the workspace")?;
     let path = workspace.readable(&path.to_string_lossy()).map_err(|failure| failure.text())?;
-    read_up_to(workspace, &path, limits::IMAGE_BYTES).map_err(|error| error.to_string())
-}
-
-/// Reads a file, and no more than one byte above `limit`, which is enough to see that it is too large.
-fn read_up_to(workspace: &Workspace, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    workspace.area().dir().open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    regular::read_up_to(workspace.area().dir(), &path, reference, limits::IMAGE_BYTES as u64)
+        .map_err(|failure| failure.text())
 }

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod append;
+mod bad_files;
+mod bad_pages;
 mod command;
 mod compress;
 mod crawl;

@@ -370,4 +370,58 @@ mod tests {
         let failure = fetcher.fetch(url, &Sites::default()).await.unwrap_err();
         assert!(failure.text().contains("took too long, more than 300ms"), "{}", failure.text());
     }
+
+    #[tokio::test]
+    async fn a_redirect_from_a_public_page_to_a_private_address_is_refused_before_it_is_asked() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        use axum::http::Uri;
+
+        // The secret is on the same server as the page, which has a public name as far as the fetcher knows.
+        let secrets = Arc::new(AtomicUsize::new(0));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/robots.txt", axum::routing::get(async || "User-agent: *\nAllow: /\n"))
+            .route(
+                "/to",
+                axum::routing::get(async |uri: Uri| axum::response::Redirect::to(uri.query().unwrap_or_default())),
+            )
+            .fallback({
+                let secrets = Arc::clone(&secrets);
+                async move || {
+                    secrets.fetch_add(1, Ordering::SeqCst);
+                    "secret"
+                }
+            });
+        tokio::spawn(async move { axum::serve(listener, router).await });
+
+        let mut fetcher = Fetcher::new(false, ua_core::system::env()).unwrap();
+        fetcher.client = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .dns_resolver(Arc::new(PublicResolver))
+            .resolve("public.example", address)
+            .build()
+            .unwrap();
+        let port = address.port();
+        let public = format!("http://public.example:{port}");
+        let page = |path: &str| Url::parse(&format!("{public}{path}")).unwrap();
+        let allowed = fetcher.fetch(page("/to?/page"), &Sites::default()).await.unwrap();
+        assert_eq!((allowed.0.text.as_str(), secrets.swap(0, Ordering::SeqCst)), ("secret", 1));
+        for private in [
+            format!("http://127.0.0.1:{port}/secret"),
+            format!("http://[::1]:{port}/secret"),
+            format!("http://[::ffff:127.0.0.1]:{port}/secret"),
+            format!("http://2130706433:{port}/secret"),
+            format!("http://localhost:{port}/secret"),
+            "http://169.254.169.254/latest/meta-data".to_owned(),
+            // Two hops: the first one stays on the public name.
+            format!("{public}/to?http://127.0.0.1:{port}/secret"),
+        ] {
+            let failure = fetcher.fetch(page(&format!("/to?{private}")), &Sites::default()).await.unwrap_err();
+            assert!(failure.text().contains("the address is refused"), "{private}: {}", failure.text());
+        }
+        assert_eq!(secrets.load(Ordering::SeqCst), 0, "no private address was asked");
+    }
 }

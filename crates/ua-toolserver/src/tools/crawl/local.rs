@@ -11,6 +11,7 @@ use url::Url;
 use super::{Document, Kind};
 use crate::answer::Failure;
 use crate::error::ToolServerError;
+use crate::regular;
 use crate::workspace::Workspace;
 
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
@@ -52,8 +53,7 @@ impl Roots {
         })?;
         let could_not = |error: &std::io::Error| Failure::io(format_args!("read {}", path.display()), error);
         let (dir, relative) = self.locate(&path)?;
-        let file = dir.open(&relative).map_err(|error| could_not(&error))?;
-        let metadata = file.metadata().map_err(|error| could_not(&error))?;
+        let (file, metadata) = regular::open(dir, &relative).map_err(|error| could_not(&error))?;
         if metadata.is_dir() {
             return Err(directory(dir, &relative, &path));
         }

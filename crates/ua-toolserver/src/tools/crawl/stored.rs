@@ -13,6 +13,7 @@ use url::Url;
 use super::page::Page;
 use crate::answer::Failure;
 use crate::digest::sha256_hex;
+use crate::regular;
 use crate::workspace::Workspace;
 
 /// The largest copy that is read back, in bytes; a larger one is fetched again.
@@ -41,8 +42,7 @@ pub(super) fn keep(workspace: &Workspace, path: &Path, page: &Page, origin: &Ori
 /// The copy that `run` made of `asked`, if there is one and it can be read. Anything doubtful is fetched again.
 pub(super) fn find(workspace: &Workspace, path: &Path, asked: &Url, run: &str) -> Option<Page> {
     let path = workspace.readable(&path.to_string_lossy()).ok()?;
-    let file = workspace.area().dir().open(&path).ok()?;
-    let metadata = file.metadata().ok()?;
+    let (file, metadata) = regular::open(workspace.area().dir(), &path).ok()?;
     if !metadata.is_file() || metadata.len() > MAX_BYTES {
         return None;
     }

@@ -13,13 +13,16 @@ use super::letter::Letter;
 use crate::answer::Failure;
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
-use crate::web::{self, means_not_done, root_cause};
+use crate::web::{self, NoAnswer, Patience, means_not_done};
 
 /// For how many seconds the provider remembers a key: 24 hours.
 pub(super) const KEY_TTL_SECONDS: u32 = 86_400;
 
 /// The longest key the provider takes.
 const MAX_KEY_BYTES: usize = 256;
+
+/// How much of the provider's answer is read; it holds a name or a complaint.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 
 /// The provider.
 #[derive(Debug)]
@@ -95,21 +98,18 @@ impl Api {
             .post(self.address.clone())
             .bearer_auth(self.key.expose_secret())
             .header("Content-Type", "application/json")
-            .header("Idempotency-Key", key)
-            .body(body);
-        let answer = request.send().await.map_err(|error| {
-            let error = error.without_url();
-            let cause = root_cause(&error);
-            if web::never_left(&error) {
+            .header("Idempotency-Key", key);
+        let answer = web::post(request, body, Patience::default()).await.map_err(|error| match error {
+            NoAnswer::NeverLeft(cause) => {
                 let hint = "try again later, or ask a person to check --mail";
                 Failure::refused(format!("could not reach {host}, nothing was sent: {cause}"), hint)
-            } else {
-                Failure::Unclear(format!("the message may have reached {host}: {cause}"))
             }
+            NoAnswer::MayHaveLeft(cause) => Failure::Unclear(format!("the message may have reached {host}: {cause}")),
         })?;
         let status = answer.status();
         // A success whose text got lost is a success: the status says that the message was taken.
-        let answer: Option<Value> = answer.bytes().await.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let answer = web::text_up_to(MAX_ANSWER_BYTES, answer).await;
+        let answer: Option<Value> = answer.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let text = |field: &str| answer.as_ref().and_then(|answer| answer[field].as_str()).map(str::to_owned);
         if status.is_success() {
             return Ok(text("id"));

@@ -11,8 +11,8 @@ use ua_core::Timestamp;
 use super::{Arguments, message_id};
 use crate::answer::Failure;
 use crate::error::ToolServerError;
-use crate::media;
 use crate::workspace::Workspace;
+use crate::{media, regular};
 
 const MAX_ATTACHED_BYTES: u64 = 25 * 1024 * 1024;
 
@@ -132,7 +132,7 @@ fn attach(workspace: &Workspace, paths: &[String]) -> Result<Vec<Attached>, Fail
     for given in paths {
         let could_not = |error: &std::io::Error| Failure::io(format_args!("attach {given:?}"), error);
         let path = workspace.readable(given)?;
-        let file = workspace.area().dir().open(&path).map_err(|error| could_not(&error))?;
+        let (file, _) = regular::open(workspace.area().dir(), &path).map_err(|error| could_not(&error))?;
         let mut content = Vec::new();
         let count = file.take(left + 1).read_to_end(&mut content).map_err(|error| could_not(&error))?;
         left = left.checked_sub(count as u64).ok_or_else(|| {

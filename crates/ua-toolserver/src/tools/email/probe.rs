@@ -37,14 +37,14 @@ impl Probe {
         };
         match fault {
             None => Ok(Self { client: web::client()?, template: template.to_owned() }),
-            Some(why) => Err(ToolServerError::Setting { flag: "mail-probe", value: template.to_owned(), why }),
+            Some(why) => Err(ToolServerError::Setting { flag: "mail-probe", value: web::shown(template), why }),
         }
     }
 
     pub(super) async fn ask(&self, message_id: &str) -> Found {
         let id = message_id.trim_start_matches('<').trim_end_matches('>');
         let address = self.template.replace(PLACE, &byte_serialize(id.as_bytes()).collect::<String>());
-        match self.client.get(address).send().await {
+        match self.client.get(address).timeout(web::QUESTION_TIMEOUT).send().await {
             Ok(answer) => match answer.status().as_u16() {
                 200 => Found::Present,
                 404 => Found::Absent,

@@ -19,10 +19,25 @@ use tokio::time::timeout;
 use crate::answer::Failure;
 use crate::web::root_cause;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-const STEP_TIMEOUT: Duration = Duration::from_mins(2);
-/// How long RFC 5321 §4.5.3.2.6 tells a client to wait for the answer to the last line.
-const LAST_LINE_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long the server is waited for.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    connect: Duration,
+    step: Duration,
+    /// For the message's text and the answer to its last line.
+    last_line: Duration,
+    /// For a goodbye, of which nothing depends.
+    goodbye: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        // RFC 5321 §4.5.3.2.6 tells a client to wait so long for the answer to the last line.
+        let last_line = Duration::from_mins(10);
+        let (connect, goodbye) = (Duration::from_secs(30), Duration::from_secs(10));
+        Self { connect, step: Duration::from_mins(2), last_line, goodbye }
+    }
+}
 
 /// "Service not available, closing transmission channel": may come at any moment, so it answers nothing.
 const CLOSING: u16 = 421;
@@ -45,6 +60,7 @@ pub(super) struct Smtp {
     security: Security,
     tls: Option<TlsParameters>,
     credentials: Option<Credentials>,
+    patience: Patience,
 }
 
 impl std::fmt::Debug for Smtp {
@@ -75,7 +91,7 @@ impl Smtp {
             }
         };
         let credentials = credentials.map(|(user, password)| Credentials::new(user, password));
-        Ok(Self { host, port, security, tls, credentials })
+        Ok(Self { host, port, security, tls, credentials, patience: Patience::default() })
     }
 
     /// The server as it is shown and recorded.
@@ -97,16 +113,16 @@ impl Smtp {
             last_moment.await
         };
         if let Err(failure) = prepared.await {
-            connection.abort().await;
+            self.hang_up(&mut connection).await;
             return Err(failure);
         }
         let bytes = message.formatted();
         let begun = self.step("begin the message", connection.command(Data)).await;
         if let Err(failure) = begun {
-            connection.abort().await;
+            self.hang_up(&mut connection).await;
             return Err(failure);
         }
-        let outcome = timeout(LAST_LINE_TIMEOUT, connection.message(&bytes)).await;
+        let outcome = timeout(self.patience.last_line, connection.message(&bytes)).await;
         let answer = match outcome {
             Ok(Ok(response)) => Ok(response.message().collect::<Vec<_>>().join(" ")),
             Ok(Err(error)) => Err(self.after_the_text(&error)),
@@ -114,18 +130,23 @@ impl Smtp {
         };
         // Whatever comes of the goodbye, the message is where it is.
         if answer.is_ok() {
-            timeout(STEP_TIMEOUT, connection.quit()).await.ok();
+            timeout(self.patience.goodbye, connection.quit()).await.ok();
         } else {
-            timeout(STEP_TIMEOUT, connection.abort()).await.ok();
+            self.hang_up(&mut connection).await;
         }
         answer
+    }
+
+    /// Leaves a server that failed, which may be one that answers nothing any more.
+    async fn hang_up(&self, connection: &mut AsyncSmtpConnection) {
+        timeout(self.patience.goodbye, connection.abort()).await.ok();
     }
 
     async fn connect(&self) -> Result<AsyncSmtpConnection, Failure> {
         let hello = ClientId::default();
         let tls = self.tls.clone().filter(|_| self.security == Security::Tls);
         let server = (self.host.as_str(), self.port);
-        let connecting = AsyncSmtpConnection::connect_tokio1(server, Some(CONNECT_TIMEOUT), &hello, tls, None);
+        let connecting = AsyncSmtpConnection::connect_tokio1(server, Some(self.patience.connect), &hello, tls, None);
         let mut connection = self.step("connect", connecting).await?;
         if let (Security::StartTls, Some(tls)) = (self.security, &self.tls) {
             self.step("encrypt the connection", connection.starttls(tls.clone(), &hello)).await?;
@@ -133,7 +154,7 @@ impl Smtp {
         if let Some(credentials) = &self.credentials {
             let signing_in = connection.auth(DEFAULT_MECHANISMS, credentials);
             if let Err(failure) = self.step("sign in", signing_in).await {
-                connection.abort().await;
+                self.hang_up(&mut connection).await;
                 return Err(failure);
             }
         }
@@ -168,7 +189,7 @@ impl Smtp {
 
     /// A step before the text leaves: when it fails, nothing was sent.
     async fn step<T>(&self, action: impl Display, work: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
-        let cause = match timeout(STEP_TIMEOUT, work).await {
+        let cause = match timeout(self.patience.step, work).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => describe(&error),
             Err(_) => "it did not answer in time".to_owned(),
@@ -203,5 +224,92 @@ fn describe(error: &Error) -> String {
     match error.status() {
         Some(code) => format!("{code} {}", root_cause(error)),
         None => root_cause(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lettre::message::SinglePart;
+    use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers until a line begins with `last`, and then only listens.
+    async fn silent_after(last: &'static str) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (read, mut write) = stream.into_split();
+            let mut read = BufReader::new(read);
+            if last == "connect" {
+                read.read_to_end(&mut Vec::new()).await.unwrap();
+                return;
+            }
+            write.write_all(b"220 here\r\n").await.unwrap();
+            let mut in_text = false;
+            let mut line = String::new();
+            while read.read_line(&mut line).await.is_ok_and(|count| count > 0) {
+                let text = std::mem::take(&mut line);
+                if text.starts_with(last) {
+                    break;
+                }
+                if !in_text {
+                    in_text = text.starts_with("DATA");
+                    let answer: &[u8] = if in_text { b"354 go on\r\n" } else { b"250 yes\r\n" };
+                    write.write_all(answer).await.unwrap();
+                }
+            }
+            read.read_to_end(&mut Vec::new()).await.ok();
+        });
+        port
+    }
+
+    async fn send_to(port: u16) -> (Failure, bool) {
+        let mut smtp = Smtp::new("127.0.0.1", port, Security::Plain, None, Vec::new()).unwrap();
+        let short = Duration::from_millis(500);
+        smtp.patience = Patience { connect: short, step: short, last_line: short, goodbye: short };
+        let message = Message::builder()
+            .from("a@example.org".parse().unwrap())
+            .to("b@example.org".parse().unwrap())
+            .singlepart(SinglePart::plain("Hello.".to_owned()))
+            .unwrap();
+        let mut was_last_moment = false;
+        let last_moment = async {
+            was_last_moment = true;
+            Ok(())
+        };
+        let failure = smtp.send(&message, last_moment).await.unwrap_err();
+        (failure, was_last_moment)
+    }
+
+    #[tokio::test]
+    async fn silence_before_the_text_left_means_that_nothing_was_sent() {
+        let steps = [
+            ("connect", "connect"),
+            ("EHLO", "connect"),
+            ("MAIL", "name the sender"),
+            ("RCPT", "name the recipient b@example.org"),
+            ("DATA", "begin the message"),
+        ];
+        for (last, step) in steps {
+            let (failure, was_last_moment) = send_to(silent_after(last).await).await;
+            let Failure::Refused { problem, .. } = failure else { panic!("{last}: {failure:?}") };
+            let is_named =
+                problem.starts_with(&format!("could not {step} at smtp://")) && problem.contains("nothing was sent");
+            assert!(is_named, "{last}: {problem}");
+            assert_eq!(was_last_moment, last == "DATA", "{last}");
+        }
+    }
+
+    #[tokio::test]
+    async fn silence_after_the_text_left_leaves_it_open() {
+        for last in ["Hello.", ".\r\n"] {
+            let (failure, was_last_moment) = send_to(silent_after(last).await).await;
+            let Failure::Unclear(problem) = failure else { panic!("{last}: {failure:?}") };
+            assert!(problem.contains("did not say that it took it: it did not answer in time"), "{problem}");
+            assert!(was_last_moment);
+        }
     }
 }

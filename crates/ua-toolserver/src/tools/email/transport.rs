@@ -14,7 +14,7 @@ use super::remote::{Remote, Wire};
 use super::smtp::{Security, Smtp};
 use crate::error::ToolServerError;
 use crate::settings::Settings;
-use crate::web::{is_loopback, root_cause};
+use crate::web::{is_loopback, root_cause, shown};
 
 /// What each certificate of a PEM file begins with.
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
@@ -71,7 +71,8 @@ fn refuse_probe(settings: &Settings) -> Result<(), ToolServerError> {
 }
 
 fn setting(flag: &'static str, settings: &Settings, why: &str) -> ToolServerError {
-    ToolServerError::Setting { flag, value: settings.mail_probe.clone().unwrap_or_default(), why: why.to_owned() }
+    let value = settings.mail_probe.as_deref().map(shown).unwrap_or_default();
+    ToolServerError::Setting { flag, value, why: why.to_owned() }
 }
 
 /// The complaint about `--mail`, without a password that should not have been there.

@@ -18,10 +18,10 @@ use self::s3::Bucket;
 use super::blocking;
 use crate::answer::{Answer, Failure, success};
 use crate::error::ToolServerError;
-use crate::media;
 use crate::schema::{self, Effect};
 use crate::settings::Settings;
 use crate::workspace::Workspace;
+use crate::{media, regular};
 
 pub(super) const NAME: &str = "upload";
 
@@ -83,11 +83,10 @@ pub(super) async fn run(workspace: &Arc<Workspace>, store: &ObjectStore, given: 
 /// The file that `path` names, and its name.
 fn open(workspace: &Workspace, given: &str) -> Result<(String, cap_std::fs::File), Failure> {
     let path = workspace.readable(given)?;
-    let file =
-        workspace.area().dir().open(&path).map_err(|error| Failure::io(format_args!("open {given:?}"), &error))?;
-    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    let (file, metadata) = regular::open(workspace.area().dir(), &path)
+        .map_err(|error| Failure::io(format_args!("open {given:?}"), &error))?;
     match path.file_name().and_then(|name| name.to_str()) {
-        Some(name) if is_file => Ok((name.to_owned(), file)),
+        Some(name) if metadata.is_file() => Ok((name.to_owned(), file)),
         Some(_) | None => Err(Failure::refused(format!("{given:?} is not a file"), "name a file with a UTF-8 name")),
     }
 }

@@ -1,0 +1,162 @@
+//! A tool server over Streamable HTTP that goes away, comes back, or stops letting the program in.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+/// What the server does at a call.
+#[derive(Clone, Copy)]
+enum Then {
+    Serve,
+    /// Answers and listens no more. It stops listening first, so that the next call surely finds nobody.
+    AnswerAndLeave,
+    Refuse(u16),
+}
+
+/// A server with the effect `post_comment`, one connection per request.
+struct Server {
+    address: SocketAddr,
+    posted: Arc<Mutex<Vec<Value>>>,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    /// Serves at `address`; the n-th call is met by the n-th plan, the calls after the last one by `Then::Serve`.
+    fn start(address: &str, plans: &[Then]) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
+        let address = listener.local_addr().unwrap();
+        let posted = Arc::new(Mutex::new(Vec::new()));
+        let (log, plans) = (Arc::clone(&posted), plans.to_vec());
+        let serving = std::thread::spawn(move || {
+            let mut plans = plans.into_iter();
+            let mut listener = Some(listener);
+            while let Some(open) = &listener {
+                let Ok((stream, _)) = open.accept() else { return };
+                let Some((verb, request)) = read(&stream) else { continue };
+                if verb != "POST" {
+                    write(&stream, 405, "");
+                    continue;
+                }
+                let result = match request["method"].as_str().unwrap() {
+                    "initialize" => json!({
+                        "protocolVersion": request["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                        "serverInfo": {"name": "web", "version": "1"},
+                    }),
+                    "tools/list" => json!({"tools": [{"name": "post_comment", "description": "Posts a comment.",
+                        "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}]}),
+                    "tools/call" => {
+                        let plan = plans.next().unwrap_or(Then::Serve);
+                        if let Then::Refuse(status) = plan {
+                            write(&stream, status, "the token is out of date");
+                            continue;
+                        }
+                        log.lock().unwrap().push(request["params"]["arguments"].clone());
+                        if matches!(plan, Then::AnswerAndLeave) {
+                            listener = None;
+                        }
+                        json!({"content": [{"type": "text", "text": "posted"}]})
+                    }
+                    _ => {
+                        write(&stream, 202, "");
+                        continue;
+                    }
+                };
+                write(&stream, 200, &json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string());
+            }
+        });
+        Self { address, posted, serving }
+    }
+
+    fn posted(&self) -> Vec<Value> {
+        self.posted.lock().unwrap().clone()
+    }
+
+    /// The configuration that names this server, with a header.
+    fn configure(&self, env: &TestEnv) {
+        let url = format!("http://{}/mcp", self.address);
+        let entry = json!({"type": "http", "url": url, "headers": {"Authorization": "Bearer hush"}});
+        env.mcp_config("work/.mcp.json", &json!({ "web": entry }));
+    }
+}
+
+fn read(stream: &TcpStream) -> Option<(String, Value)> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let verb = line.split(' ').next()?.to_owned();
+    let mut length = 0;
+    loop {
+        line.clear();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((verb, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+/// Whoever asked may be gone; then nobody misses the answer.
+fn write(mut stream: &TcpStream, status: u16, body: &str) {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n");
+    stream.write_all(format!("{head}connection: close\r\n\r\n{body}").as_bytes()).ok();
+}
+
+fn post(text: &str) -> Value {
+    json!({"tools": [{"name": "mcp__web__post_comment", "input": {"text": text}}]})
+}
+
+#[test]
+fn a_server_that_goes_away_stops_the_run_until_it_is_back_and_nothing_is_posted_twice() {
+    let env = env();
+    let server = Server::start("127.0.0.1:0", &[Then::AnswerAndLeave]);
+    server.configure(&env);
+    let turns = json!([post("first"), post("second"), {"text": "Posted.", "expect": {"tool_result_ok": true}}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
+    output.shows(&["stopped (tool_server)", "`web`", "cannot be reached", "ua resume r"]);
+    assert_eq!(env.value("SELECT status, stop_reason FROM runs"), "stopped tool_server");
+    assert_eq!(server.posted(), [json!({"text": "first"})]);
+    // While it is away, a resume says the same and changes nothing.
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (tool_server)", "`web`"]);
+
+    let address = server.address.to_string();
+    let posted = server.posted();
+    server.serving.join().unwrap();
+    let back = Server::start(&address, &[]);
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!([posted, back.posted()].concat(), [json!({"text": "first"}), json!({"text": "second"})]);
+    assert_eq!(env.calls(), ["post_comment succeeded", "post_comment succeeded"]);
+}
+
+#[test]
+fn a_server_that_lets_nobody_in_any_more_names_the_headers_of_the_configuration() {
+    for status in [401, 403] {
+        let env = env();
+        // A definite refusal is tried again some times; each time it says the same.
+        let plans = [&[Then::Serve][..], &[Then::Refuse(status); 20]].concat();
+        let server = Server::start("127.0.0.1:0", &plans);
+        server.configure(&env);
+        let expect =
+            json!({"contains": ["the token is out of date", "correct its `headers` in the MCP configuration"]});
+        let turns = json!([post("first"), post("second"), {"text": "Not posted.", "expect": expect}]);
+        let fields = json!({"tools": {"builtin": false}, "budgets": {"max_retries_per_tool_call": 1}});
+        let output = env.run(&["job", &env.job(&fields, &turns), "--run-id", "r"]).code(0);
+        assert!(
+            output.shown().contains("correct its `headers`") && !output.shown().contains("hush"),
+            "{}",
+            output.shown()
+        );
+        assert_eq!(server.posted(), [json!({"text": "first"})]);
+        assert_eq!(env.calls(), ["post_comment succeeded", "post_comment failed"]);
+    }
+}
