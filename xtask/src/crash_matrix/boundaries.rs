@@ -95,21 +95,32 @@ const WRITES: [(&str, &str, bool); 7] = [
     ("end", "store.end_run", false),
 ];
 
-/// One side of a crossing, as the table of windows tells it.
+/// A moment of a turn, as the table of windows tells it.
 pub(crate) struct Window {
     pub(crate) step: &'static str,
-    pub(crate) crossing: &'static str,
-    pub(crate) side: &'static str,
+    pub(crate) moment: String,
     /// Whether a call may be sent there and not yet answered in the database.
     pub(crate) in_flight: bool,
 }
 
-/// Every window, in the order of a run.
-pub(crate) fn windows() -> impl Iterator<Item = Window> {
-    CROSSINGS.into_iter().flat_map(|(step, crossing, _, before, after)| {
-        [("before", before), ("after", after)].map(|(side, in_flight)| Window { step, crossing, side, in_flight })
-    })
+/// Every window once, in the order of a turn; crossings that are only about a later call or turn repeat an earlier one.
+pub(crate) fn windows() -> Vec<Window> {
+    let mut windows = Vec::new();
+    for (step, crossing, _, before, after) in CROSSINGS.into_iter().filter(|row| !row.1.contains([':', '#'])) {
+        windows.push(Window { step, moment: format!("before `{crossing}`"), in_flight: before });
+        if crossing == "tool.invoke" {
+            for (moment, has_not) in AT_THE_TOOL {
+                let moment = format!("tool server has {moment} it and not {has_not}");
+                windows.push(Window { step, moment, in_flight: true });
+            }
+        }
+        windows.push(Window { step, moment: format!("after `{crossing}`"), in_flight: after });
+    }
+    windows
 }
+
+/// The moments of a tool server in a call, and what it has not done by then.
+const AT_THE_TOOL: [(&str, &str); 2] = [("received", "acted"), ("acted on", "answered")];
 
 /// The longest a seeded moment inside a write lies after its beginning, in microseconds.
 const LONGEST_WRITE: u64 = 900;

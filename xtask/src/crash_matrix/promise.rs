@@ -21,9 +21,23 @@ pub(crate) fn classes() -> String {
 pub(crate) fn windows_and_promises() -> String {
     let mut text =
         String::from("| window of a turn | dies | harmless | exactly once | at most once |\n|---|---|---|---|---|\n");
-    for Window { step, crossing, side, in_flight } in windows() {
+    for Window { step, moment, in_flight } in windows() {
         let what = if in_flight { "repeated | settled by itself | **a person is asked**" } else { "– | – | –" };
-        text.push_str(&format!("| {step} | {side} `{crossing}` | {what} |\n"));
+        text.push_str(&format!("| {step} | {moment} | {what} |\n"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_asked_between_running_and_its_receipt_and_nowhere_else() {
+        let table = windows_and_promises();
+        let asked: Vec<&str> = table.lines().filter(|line| line.contains("a person is asked")).collect();
+        assert!(asked[0].contains("after `store.start_attempt`"), "{}", asked[0]);
+        assert!(asked[asked.len() - 1].contains("before `store.settle_attempt`"), "{}", asked[asked.len() - 1]);
+        assert_eq!(asked.len(), 6);
+    }
 }
