@@ -485,19 +485,10 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     let notices = Box::new(move |notice| told(Signal::Call(notice)));
     let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices);
     let prices = pricing::table(launch.pricing.as_deref())?;
-    let switch = |name: &str, value: String| (name.to_owned(), value);
     let pins = PinSettings {
-        pricing: prices.digest().to_hex(),
-        blob_threshold: spec.settings.blob_threshold_bytes.to_string(),
-        estimator: ua_llm::ESTIMATOR.to_owned(),
-        switches: [
-            switch("history_max_tokens", spec.settings.history_max_tokens.to_string()),
-            switch("degraded_replay", spec.settings.degraded_replay.to_string()),
-            switch("enforce_idempotency", spec.settings.enforce_idempotency.to_string()),
-        ]
-        .into(),
         accept: launch.accept.clone(),
         accepted_by: crate::env::var("USER").unwrap_or_else(|| "a person".to_owned()),
+        ..PinSettings::of(spec, &prices)
     };
     let settings = RunSettings {
         model: launch.model.clone(),

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 use ua_core::{
-    Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, RunSpec, RunStatus, StepId,
+    Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, PriceTable, RunSpec, RunStatus, StepId,
 };
 use ua_store::{NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, StepRecord};
 
@@ -32,6 +32,25 @@ pub struct PinSettings {
     pub accept: Vec<Component>,
     /// Who accepts.
     pub accepted_by: String,
+}
+
+impl PinSettings {
+    /// What a run of this contract with these prices is pinned to; nothing is accepted.
+    pub fn of(spec: &RunSpec, prices: &PriceTable) -> Self {
+        let settings = &spec.settings;
+        let switches = [
+            ("history_max_tokens", settings.history_max_tokens.to_string()),
+            ("degraded_replay", settings.degraded_replay.to_string()),
+            ("enforce_idempotency", settings.enforce_idempotency.to_string()),
+        ];
+        Self {
+            pricing: prices.digest().to_hex(),
+            blob_threshold: settings.blob_threshold_bytes.to_string(),
+            estimator: ua_llm::ESTIMATOR.to_owned(),
+            switches: switches.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for PinSettings {

@@ -14,6 +14,7 @@ use crate::error::RunError;
 use crate::host::{owner_stamp, process_is_alive};
 use crate::lock::{LockError, RunLock};
 use crate::machine::Conclusion;
+use crate::pin::PinSettings;
 use crate::watch::Signal;
 use crate::workspace::Workspace;
 
@@ -66,7 +67,7 @@ impl GranularStep {
                         watcher: host.watcher.clone(),
                         stop: host.stop.clone(),
                     };
-                    Box::pin(drive(&ports, &self.settings(), acquired_at)).await?
+                    Box::pin(drive(&ports, &self.settings(&run.spec), acquired_at)).await?
                 }
                 Err(GatewayError::Transport(error)) => self.park(host, &lease, &error).await?,
                 Err(error) => {
@@ -117,7 +118,7 @@ impl GranularStep {
         if differs.is_empty() { Ok(found) } else { Err(StepError::AnotherDefinition { run: found.run_id, differs }) }
     }
 
-    fn settings(&self) -> RunSettings {
+    fn settings(&self, spec: &RunSpec) -> RunSettings {
         let agent = &self.agent;
         RunSettings {
             model: agent.model.clone(),
@@ -126,6 +127,7 @@ impl GranularStep {
             temperature_milli: agent.temperature_milli,
             prices: agent.prices.clone(),
             retry: agent.retry,
+            pins: PinSettings::of(spec, &agent.prices),
         }
     }
 
