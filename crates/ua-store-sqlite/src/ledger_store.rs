@@ -21,6 +21,10 @@ impl LedgerStore for SqliteStore {
             let context = rules::StartContext {
                 run: &run,
                 holder: db.key_holder(&start.key)?.filter(|holder| holder.call_id != call.call_id),
+                sent_in_scope: match (&start.scope, &start.scope_seen) {
+                    (Some(scope), Some(_)) => db.scope_calls(&call.root_run_id, scope)?,
+                    (None, _) | (_, None) => Vec::new(),
+                },
                 other_effects: db.other_effects(&call)?,
                 approval: start.approved_by.as_ref().map(|question| db.question(question)).transpose()?,
             };
