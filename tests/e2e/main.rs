@@ -10,6 +10,7 @@ mod inspect;
 mod interrupt;
 mod job;
 mod model;
+mod near_duplicates;
 mod probe;
 mod resume;
 mod same_receipts;
