@@ -216,6 +216,20 @@ fn a_skipped_doubt_goes_on_blocking_its_scope() {
 }
 
 #[test]
+fn in_another_batch_or_order_it_is_the_same_mail() {
+    let env = env();
+    let (mail, read) = (mail("Dear boss"), tool("mcp__ua__list_directory", &json!({"path": "."})));
+    let batch =
+        |turns: &[&Value]| json!({"tools": turns.iter().map(|turn| turn["tools"][0].clone()).collect::<Vec<_>>()});
+    let turns = json!([
+        report("tides"), batch(&[&mail, &read]), batch(&[&mail]), batch(&[&read, &mail, &mail]), {"text": "Sent."},
+    ]);
+    run(&env, &json!({}), &turns).code(0);
+    assert_eq!(env.mails().len(), 1);
+    assert_eq!(env.value("SELECT count(*) FROM tool_calls WHERE deduplicated_from IS NOT NULL"), "3");
+}
+
+#[test]
 fn two_runs_of_one_job_are_no_kin() {
     let env = env();
     let job = env.job(&json!({}), &json!([report("tides"), mail("Dear boss"), {"text": "Sent."}]));

@@ -397,7 +397,7 @@ mod tests {
         let (mut records, events) = run_with(&[]).await;
         records.messages[0].message.blocks.push(Block::ToolResult {
             tool_use_id: "toolu_9".to_owned(),
-            content: "done".to_owned(),
+            content: "done".into(),
             is_error: false,
         });
         assert_eq!(names(&check(&records, &events)), ["one_result_per_tool_use"]);
