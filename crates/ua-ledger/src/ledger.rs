@@ -147,10 +147,6 @@ impl Ledger {
                             "A person decided that this call is not to be made. Go on without it.",
                         )
                         .await?;
-                    self.store
-                        .close_question(&self.lease, &asked.question_id, self.env.now())
-                        .await
-                        .map_err(LedgerError::at("close the question about", &id))?;
                     return Ok(Admission::Settled(cancelled));
                 }
             }

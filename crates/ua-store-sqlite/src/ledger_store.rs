@@ -106,7 +106,11 @@ impl LedgerStore for SqliteStore {
             db.leased_run(&lease)?;
             for cancel in cancels {
                 let call = rules::owned_call(db.call(&cancel.call_id)?, &lease)?;
+                let question = db.waiting_question(&call.call_id)?;
                 db.update_call(&rules::call_cancelled(call, &cancel, at)?, lease.epoch)?;
+                if let Some(question) = question {
+                    db.update_question(&rules::question_closed(question, &lease.run_id, at)?)?;
+                }
             }
             Ok(())
         })

@@ -368,7 +368,10 @@ pub async fn calls_are_cancelled_all_or_none(store: &dyn Store) {
     refused(store.cancel_calls(&scene.lease, all, at(9)).await, "call_3");
     refused(store.cancel_calls(&scene.lease, vec![cancel("call_1"), cancel("call_1")], at(9)).await, "call_1");
     assert_eq!(scene.records().await, before);
+    let question = store.raise_question(&scene.lease, samples::question("q_1", Some("call_2"))).await.unwrap();
+    store.insert_answer(samples::answer("q_1", Choice::Skip)).await.unwrap();
     store.cancel_calls(&scene.lease, vec![cancel("call_1"), cancel("call_2")], at(9)).await.unwrap();
+    assert_eq!(store.question(&question.question_id).await.unwrap().status, QuestionStatus::Closed);
     for call in &scene.records().await.calls[..2] {
         assert_eq!((call.status, call.resolution), (CallStatus::Cancelled, Some(Resolution::AfterFailure)));
         assert_eq!(call.error_code.as_deref(), Some("after_failure"));

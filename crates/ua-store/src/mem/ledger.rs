@@ -9,7 +9,9 @@ use crate::Durability;
 use crate::commit::{CallCancel, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::ledger_store::LedgerStore;
-use crate::record::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, ReplayStatus, RunLease};
+use crate::record::{
+    AttemptRecord, CallRecord, EventRecord, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RunLease,
+};
 use crate::rules;
 
 fn leased_call(model: &Model, lease: &RunLease, call: &CallId) -> Result<CallRecord, StoreError> {
@@ -112,6 +114,12 @@ impl LedgerStore for MemStore {
             cancelled.push(rules::call_cancelled(rules::owned_call(call, lease)?, &cancel, at)?);
         }
         for call in cancelled {
+            let is_about_it = |question: &&QuestionRecord| {
+                question.call_id.as_ref() == Some(&call.call_id) && question.status != QuestionStatus::Closed
+            };
+            if let Some(question) = model.questions.iter().find(is_about_it).cloned() {
+                model.put_question(rules::question_closed(question, &lease.run_id, at)?);
+            }
             model.put_call(call, lease.epoch);
         }
         Ok(())
