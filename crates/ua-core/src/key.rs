@@ -120,9 +120,8 @@ mod tests {
 
     #[test]
     fn the_scope_of_a_whole_call_is_its_arguments_and_its_files() {
-        let scope = |files: &[&str]| {
-            Scope::of_whole_call("message.post", &sha256("arguments"), files.iter().map(|file| sha256(file)))
-        };
+        let scope =
+            |files: &[&str]| Scope::of_whole_call("message.post", &sha256("arguments"), files.iter().map(sha256));
         let hash = sha256("arguments");
         assert_eq!(scope(&[]).as_str(), format!(r#"message.post {{"arguments":"{hash}"}}"#));
         assert_eq!(scope(&["a", "b"]), scope(&["b", "a"]));

@@ -167,13 +167,12 @@ impl Ledger {
                 other = self.doubt_left_open(&call, &facts).await?;
             }
             match (other, call.policy.on_scope_conflict) {
-                (None, _) => {}
                 (Some(other), OnScopeConflict::Ask | OnScopeConflict::Refuse) => {
                     return self.conflict(call, &other, approved_by).await;
                 }
                 // In other words it is an effect of its own; in the same words it needs a key of its own.
                 (Some(_), OnScopeConflict::Allow) if holder.is_some() => key = self.key(&call, &facts, Some(&id)),
-                (Some(_), OnScopeConflict::Allow) => {}
+                (Some(_), OnScopeConflict::Allow) | (None, _) => {}
             }
         }
         if call.policy.needs_approval && approved_by.is_none() {
