@@ -13,6 +13,7 @@ mod interrupt;
 mod job;
 mod library;
 mod model;
+mod near_duplicates;
 mod probe;
 mod resume;
 mod same_receipts;

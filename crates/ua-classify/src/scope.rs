@@ -106,8 +106,12 @@ fn shortened(value: &Value) -> Option<Value> {
     if text.as_str().len() > LONGEST_VALUE { Some(json!({ "sha256": text.hash() })) } else { Some(value.clone()) }
 }
 
-/// A file's content digest; its path when nobody can digest it; anything else (a handle of another service) by digest.
+/// A file's content digest; its path when nobody can digest it. Of a handle of another service, the name of the file, since a second
+/// upload of the same content has another handle; without a name its digest.
 fn name_file(file: &Value, digest_of: &dyn Fn(&str) -> Option<Sha256>) -> String {
+    if let (Some(_), Some(name)) = (file.get("s3key"), file.get("name").and_then(Value::as_str)) {
+        return format!("name:{name}");
+    }
     let path = file.as_str().or_else(|| file.get("path")?.as_str());
     match path {
         Some(path) => digest_of(path).map_or_else(|| format!("path:{path}"), |digest| format!("sha256:{digest}")),

@@ -95,7 +95,9 @@ impl CliError {
             StoreError::Conflict { .. } | StoreError::Exists { .. } => Self::usage(message),
             StoreError::Fenced { .. } => Self::new(WAITING, message)
                 .hint("another process took this run over and goes on with it; this one changed nothing more"),
-            StoreError::KeyTaken { .. } | StoreError::EffectLimit { .. } => Self::new(FAILED, message),
+            StoreError::KeyTaken { .. } | StoreError::ScopeTouched { .. } | StoreError::EffectLimit { .. } => {
+                Self::new(FAILED, message)
+            }
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
             StoreError::Unavailable { .. } => Self::storage(message)

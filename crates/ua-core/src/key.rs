@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
-use crate::canonical::Sha256;
+use crate::canonical::{ArgsHash, Sha256};
 
 /// The name of one intended effect: 64 hexadecimal digits, handed to the tool unchanged on every attempt.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -72,10 +72,27 @@ impl KeyBuilder {
 #[serde(transparent)]
 pub struct Scope(String);
 
+/// How the projection of a whole call begins; no projection of chosen arguments does.
+const WHOLE_CALL: &str = r#"{"arguments":"#;
+
 impl Scope {
     /// Makes a scope from an effect kind and the canonical text of the projected arguments.
     pub fn new(effect: &str, projection: &str) -> Self {
         Self(format!("{effect} {projection}"))
+    }
+
+    /// Makes the scope of an effect of which nothing says what names it: all arguments do, and the contents of the files
+    /// it sends. It finds the same call asked for again, not the same effect in other words.
+    pub fn of_whole_call(effect: &str, arguments: &ArgsHash, files: impl IntoIterator<Item = Sha256>) -> Self {
+        let mut files: Vec<String> = files.into_iter().map(|digest| format!(r#""sha256:{digest}""#)).collect();
+        files.sort();
+        let files = if files.is_empty() { String::new() } else { format!(r#","files":[{}]"#, files.join(",")) };
+        Self(format!(r#"{effect} {WHOLE_CALL}"{arguments}"{files}}}"#))
+    }
+
+    /// Whether this is the scope of a whole call.
+    pub fn is_of_whole_call(&self) -> bool {
+        self.0.split_once(' ').is_some_and(|(_, projection)| projection.starts_with(WHOLE_CALL))
     }
 
     /// Reads a stored scope.
@@ -92,12 +109,25 @@ impl Scope {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::canonical::sha256;
 
     #[test]
     fn fields_are_framed() {
         let key = |a: &str, b: &str| KeyBuilder::new("t").field("run", a).field("tool", b).finish();
         assert_ne!(key("r1", "0mcp"), key("r10", "mcp"));
         assert_ne!(key("ab", "c"), key("a", "bc"));
+    }
+
+    #[test]
+    fn the_scope_of_a_whole_call_is_its_arguments_and_its_files() {
+        let scope =
+            |files: &[&str]| Scope::of_whole_call("message.post", &sha256("arguments"), files.iter().map(sha256));
+        let hash = sha256("arguments");
+        assert_eq!(scope(&[]).as_str(), format!(r#"message.post {{"arguments":"{hash}"}}"#));
+        assert_eq!(scope(&["a", "b"]), scope(&["b", "a"]));
+        assert_ne!(scope(&["a"]), scope(&["b"]));
+        assert!(scope(&["a"]).is_of_whole_call());
+        assert!(!Scope::new("message.post", r#"{"values":{"arguments":"x"}}"#).is_of_whole_call());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
 use ua_classify::{Classifier, file_arguments, project_scope};
-use ua_core::{CallId, CallStatus, ModelTurn, Outcome, PlannedCall, Resolution, Sha256, SideEffectClass};
+use ua_core::{CallId, CallStatus, ModelTurn, Outcome, PlannedCall, Resolution, Scope, Sha256, SideEffectClass};
 use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
 use ua_store::{CallRecord, QuestionRecord};
 
@@ -245,7 +245,10 @@ impl ToolGateway {
         let file_digests = self.files.digests(&files);
         let effect = call.policy.effect_kind.as_ref().map_or(call.name.tool.as_str(), |kind| kind.as_str());
         let digest_of = |path: &str| self.files.digest(path);
-        let scope = project_scope(&call.policy.scope, effect, &call.arguments, &digest_of);
+        let scope = project_scope(&call.policy.scope, effect, &call.arguments, &digest_of).or_else(|| {
+            let files = file_digests.values().copied();
+            call.policy.is_by_content().then(|| Scope::of_whole_call(effect, &call.args_hash, files))
+        });
         Facts { scope, file_digests }
     }
 

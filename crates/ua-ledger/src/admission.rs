@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ua_core::{IdempotencyKey, QuestionId, Scope, Sha256};
+use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Sha256};
 use ua_store::{CallRecord, QuestionRecord, ReplayStatus};
 
 /// What the gateway found out about a call just before admission.
@@ -36,6 +36,7 @@ pub struct Prepared {
     pub(crate) call: CallRecord,
     pub(crate) key: IdempotencyKey,
     pub(crate) facts: Facts,
+    pub(crate) scope_seen: Option<Vec<CallId>>,
     pub(crate) approved_by: Option<QuestionId>,
     pub(crate) replay_status: Option<ReplayStatus>,
 }

@@ -19,6 +19,11 @@ fn is_left_open(call: &CallRecord) -> bool {
         && call.policy.on_unknown == OnUnknown::Continue
 }
 
+/// Whether something says what the effect of a call is, so that its doubt need not block the whole tool.
+fn is_named(call: &CallRecord) -> bool {
+    call.scope.as_ref().is_some_and(|scope| !scope.is_of_whole_call())
+}
+
 impl Ledger {
     /// Raises the question and goes on without its answer.
     pub(crate) async fn go_on_without(&self, call: &CallRecord) -> Result<Admission, LedgerError> {
@@ -40,6 +45,9 @@ impl Ledger {
         facts: &Facts,
     ) -> Result<Option<CallRecord>, LedgerError> {
         if let Some(doubt) = self.open_doubt(call, facts).await? {
+            if doubt.run_id != self.lease.run_id {
+                return Ok(Some(doubt)); // what was answered about it is for its own run to apply
+            }
             self.apply_late_answers(std::slice::from_ref(&doubt)).await?;
             return self.open_doubt(call, facts).await;
         }
@@ -54,7 +62,7 @@ impl Ledger {
         }
         if call.policy.on_unknown == OnUnknown::Continue {
             let calls = self.store.calls(&call.run_id, None).await.map_err(at())?;
-            let blocks_tool = |other: &CallRecord| other.name == call.name && other.scope.is_none();
+            let blocks_tool = |other: &CallRecord| other.name == call.name && !is_named(other);
             earlier.extend(calls.into_iter().filter(blocks_tool));
         }
         Ok(earlier.into_iter().find(|other| other.call_id != call.call_id && is_left_open(other)))

@@ -220,6 +220,8 @@ mod tests {
             (odd, S::Succeeded),
             (not_an_object, S::Succeeded),
             (text("{\"successful\": true}"), S::Succeeded),
+            (text("{\"error\": null, \"data\": {}}"), S::Succeeded),
+            (text(""), S::Succeeded),
             (text("the word successful: false in prose"), S::Succeeded),
             (said, S::Succeeded),
             (found, S::Succeeded),

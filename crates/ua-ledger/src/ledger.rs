@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ua_core::{
-    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, Outcome, PossibleEffect,
-    Resolution, RunId, Trace,
+    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, Outcome, QuestionId, Resolution,
+    RunId, Trace,
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord,
-    QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError, whole_reply,
+    QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError,
+    rules::may_have_happened, whole_reply,
 };
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
@@ -78,7 +79,14 @@ impl Ledger {
                 if holder.is_some_and(|holder| holder.call_id != *id) {
                     return Ok(Admission::Settled(call)); // a twin took the effect over; this one stays failed
                 }
-                Ok(Admission::Ready(Prepared { key, facts, approved_by: None, replay_status: None, call }))
+                let rivals = self.scope_rivals(&call, &facts).await?;
+                let was_accepted = call.policy.on_scope_conflict == OnScopeConflict::Allow
+                    || key == self.identity(&call, &facts, Some(id));
+                if !was_accepted && rivals.as_ref().is_some_and(|rivals| !rivals.is_empty()) {
+                    return Ok(Admission::Settled(call)); // another run of the lineage may have had the effect meanwhile
+                }
+                let scope_seen = seen(rivals);
+                Ok(Admission::Ready(Prepared { key, facts, scope_seen, approved_by: None, replay_status: None, call }))
             }
             CallStatus::Running => self.admit_running(call).await,
             CallStatus::Unknown => self.admit_unknown(call).await,
@@ -139,83 +147,85 @@ impl Ledger {
                             "A person decided that this call is not to be made. Go on without it.",
                         )
                         .await?;
-                    self.store
-                        .close_question(&self.lease, &asked.question_id, self.env.now())
-                        .await
-                        .map_err(LedgerError::at("close the question about", &id))?;
                     return Ok(Admission::Settled(cancelled));
                 }
             }
         }
-        let key = self.key(&call, &facts, repeat_on_purpose.then_some(&id));
+        let mut key = self.key(&call, &facts, repeat_on_purpose.then_some(&id));
+        let rivals = self.scope_rivals(&call, &facts).await?;
         if !repeat_on_purpose {
             let holder =
                 self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", &id))?;
-            if let Some(holder) = holder.filter(|holder| holder.call_id != id) {
-                if holder.status == CallStatus::Succeeded {
-                    let deduplicated =
-                        self.store.deduplicate_call(&self.lease, &id, &holder.call_id, &key, self.env.now()).await;
-                    return Ok(Admission::Settled(deduplicated.map_err(LedgerError::at("deduplicate", &id))?));
+            let holder = holder.filter(|holder| holder.call_id != id);
+            if let Some(twin) = holder.as_ref().filter(|holder| holder.status == CallStatus::Succeeded) {
+                let deduplicated =
+                    self.store.deduplicate_call(&self.lease, &id, &twin.call_id, &key, self.env.now()).await;
+                return Ok(Admission::Settled(deduplicated.map_err(LedgerError::at("deduplicate", &id))?));
+            }
+            let mut other = holder.as_ref().or_else(|| rivals.as_ref()?.first()).cloned();
+            if other.is_none() {
+                other = self.doubt_left_open(&call, &facts).await?;
+            }
+            match (other, call.policy.on_scope_conflict) {
+                (Some(other), OnScopeConflict::Ask | OnScopeConflict::Refuse) => {
+                    return self.conflict(call, &other, approved_by).await;
                 }
-                return self.conflict(call, &holder).await;
-            }
-            if let Some(other) = self.scope_conflict(&call, &facts).await? {
-                return self.conflict(call, &other).await;
-            }
-            if let Some(other) = self.doubt_left_open(&call, &facts).await? {
-                return self.conflict(call, &other).await;
+                // In other words it is an effect of its own; in the same words it needs a key of its own.
+                (Some(_), OnScopeConflict::Allow) if holder.is_some() => key = self.key(&call, &facts, Some(&id)),
+                (Some(_), OnScopeConflict::Allow) | (None, _) => {}
             }
         }
         if call.policy.needs_approval && approved_by.is_none() {
             return Ok(Admission::Held(self.ask(&call, &Why::Approval).await?));
         }
-        Ok(Admission::Ready(Prepared { key, facts, approved_by, replay_status: None, call }))
+        Ok(Admission::Ready(Prepared { key, facts, scope_seen: seen(rivals), approved_by, replay_status: None, call }))
     }
 
-    /// Another call of the lineage with this scope that may already have had the effect: sent and not known, failed and
-    /// perhaps done, or done with other arguments.
-    async fn scope_conflict(&self, call: &CallRecord, facts: &Facts) -> Result<Option<CallRecord>, LedgerError> {
+    /// Other calls of the lineage with this scope that may already have had the effect: being sent, sent and not known, failed
+    /// and perhaps done, or done. One that was done under the key of this call is its twin; every other is a
+    /// near-duplicate, also one with the same arguments that went another route. `None` when the effect has no scope that
+    /// is looked after.
+    async fn scope_rivals(&self, call: &CallRecord, facts: &Facts) -> Result<Option<Vec<CallRecord>>, LedgerError> {
         let Some(scope) = &facts.scope else { return Ok(None) };
         if !call.policy.is_by_content() || !self.config.no_duplicate_external_actions {
             return Ok(None);
         }
-        let others = self
+        let mut others = self
             .store
             .scope_calls(&self.root, scope)
             .await
             .map_err(LedgerError::at("look for near-duplicates of", &call.call_id))?;
-        Ok(others.into_iter().filter(|other| other.call_id != call.call_id && other.deduplicated_from.is_none()).find(
-            |other| match other.status {
-                CallStatus::Unknown | CallStatus::Running => true,
-                CallStatus::FailedReported => other.possible_effect != Some(PossibleEffect::None),
-                CallStatus::Succeeded => other.args_hash != call.args_hash,
-                CallStatus::Prepared | CallStatus::FailedDefinite | CallStatus::Cancelled => false,
-            },
-        ))
+        others.retain(|other| other.call_id != call.call_id && may_have_happened(other));
+        Ok(Some(others))
     }
 
-    async fn conflict(&self, call: CallRecord, other: &CallRecord) -> Result<Admission, LedgerError> {
-        match call.policy.on_scope_conflict {
-            OnScopeConflict::Ask => Ok(Admission::Held(self.ask(&call, &Why::NearDuplicate { other }).await?)),
-            OnScopeConflict::Refuse => {
-                let message = format!(
-                    "Refused: call {} of this job, which is {}, may already have had this effect. Do not repeat it; go on.",
-                    other.call_id, other.status
-                );
-                Ok(Admission::Settled(self.cancel(&call, Resolution::Refused, "near_duplicate", &message).await?))
-            }
-            OnScopeConflict::Allow => {
-                let facts = Facts { scope: None, ..Facts::default() };
-                let key = self.key(&call, &facts, Some(&call.call_id));
-                Ok(Admission::Ready(Prepared { key, facts, approved_by: None, replay_status: None, call }))
-            }
+    /// Asks a person, or refuses. An approval that was given before anybody knew of the other call is not used.
+    async fn conflict(
+        &self,
+        call: CallRecord,
+        other: &CallRecord,
+        approved_by: Option<QuestionId>,
+    ) -> Result<Admission, LedgerError> {
+        if let Some(approval) = approved_by {
+            self.store
+                .close_question(&self.lease, &approval, self.env.now())
+                .await
+                .map_err(LedgerError::at("close the question about", &call.call_id))?;
         }
+        if call.policy.on_scope_conflict == OnScopeConflict::Refuse {
+            let message = format!(
+                "Refused: call {} of this job, which is {}, may already have had this effect. Do not repeat it; go on.",
+                other.call_id, other.status
+            );
+            return Ok(Admission::Settled(self.cancel(&call, Resolution::Refused, "near_duplicate", &message).await?));
+        }
+        Ok(Admission::Held(self.ask(&call, &Why::NearDuplicate { other }).await?))
     }
 
     /// Commits RUNNING and hands out the permit. `None` when the store found, in the same transaction, that the call must
     /// not start after all: it is then settled, or has to be admitted again.
     pub async fn start(&self, prepared: Prepared, generation: &str) -> Result<Option<Permit>, LedgerError> {
-        let Prepared { call, key, facts, approved_by, replay_status } = prepared;
+        let Prepared { call, key, facts, scope_seen, approved_by, replay_status } = prepared;
         let id = call.call_id.clone();
         let effect = call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned());
         let start = StartAttempt {
@@ -223,6 +233,7 @@ impl Ledger {
             attempt: call.attempt + 1,
             key: key.clone(),
             scope: facts.scope,
+            scope_seen,
             file_digests: facts.file_digests,
             server_generation: Some(generation.to_owned()),
             max_effects: effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied()),
@@ -236,7 +247,7 @@ impl Ledger {
                 let traceparent = self.trace.traceparent(&self.env);
                 Ok(Some(Permit::new(running, key, self.lease.clone(), generation.to_owned(), traceparent)))
             }
-            Err(StoreError::KeyTaken { .. }) => Ok(None),
+            Err(StoreError::KeyTaken { .. } | StoreError::ScopeTouched { .. }) => Ok(None),
             Err(StoreError::EffectLimit { effect, max, .. }) => {
                 let message = format!(
                     "Refused: this job allows {effect} {max}× and that has been reached. Do not ask for it again."
@@ -388,6 +399,11 @@ impl Ledger {
         if let Some(key) = &call.idempotency_key {
             return key.clone();
         }
+        self.identity(call, facts, repeat)
+    }
+
+    /// The key that a call gets which has none.
+    fn identity(&self, call: &CallRecord, facts: &Facts, repeat: Option<&CallId>) -> IdempotencyKey {
         let by_content = call.policy.is_by_content() && self.config.no_duplicate_external_actions;
         let (root, position) = match (by_content, repeat) {
             (true, None) => (self.root.as_str(), String::new()),
@@ -407,6 +423,11 @@ impl Ledger {
             .field("position", &position)
             .finish()
     }
+}
+
+/// What was looked at, for the start to compare.
+fn seen(rivals: Option<Vec<CallRecord>>) -> Option<Vec<CallId>> {
+    rivals.map(|rivals| rivals.into_iter().map(|rival| rival.call_id).collect())
 }
 
 /// A call with an effect waits for stable storage; a read does not.

@@ -38,12 +38,13 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>) -> NewQuesti
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip])
         }
         Why::NearDuplicate { other } => {
+            let (id, status, turn) = (&other.call_id, other.status, other.position.turn);
+            let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
+            let run = if other.run_id == call.run_id { String::new() } else { format!(" of run {}", other.run_id) };
+            let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
             let text = format!(
-                "Run `{tool}`? Call {} of this job ({}, turn {}) may already have had the same effect with other arguments. \
-                 Arguments now: {arguments}. Arguments then: {}",
-                other.call_id,
-                other.status,
-                other.position.turn,
+                "Run `{tool}`? Call {id} of this job ({route}{status}, turn {turn}{run}) may already have had the same effect with \
+                 {words} arguments. Arguments now: {arguments}. Arguments then: {}",
                 shown_arguments(other)
             );
             (QuestionKind::NearDuplicate, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])

@@ -133,6 +133,7 @@ impl Ledger {
         Admission::Ready(Prepared {
             key: call.idempotency_key.clone().unwrap_or_else(|| self.key(call, facts, None)),
             facts: facts.clone(),
+            scope_seen: None, // it had the scope before; what came after it was in conflict with it
             approved_by: approved_by.map(|question| question.question_id.clone()),
             replay_status: Some(ReplayStatus::Redone),
             call: call.clone(),

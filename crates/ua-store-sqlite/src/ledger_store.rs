@@ -21,6 +21,10 @@ impl LedgerStore for SqliteStore {
             let context = rules::StartContext {
                 run: &run,
                 holder: db.key_holder(&start.key)?.filter(|holder| holder.call_id != call.call_id),
+                sent_in_scope: match (&start.scope, &start.scope_seen) {
+                    (Some(scope), Some(_)) => db.scope_calls(&call.root_run_id, scope)?,
+                    (None, _) | (_, None) => Vec::new(),
+                },
                 other_effects: db.other_effects(&call)?,
                 approval: start.approved_by.as_ref().map(|question| db.question(question)).transpose()?,
             };
@@ -102,7 +106,11 @@ impl LedgerStore for SqliteStore {
             db.leased_run(&lease)?;
             for cancel in cancels {
                 let call = rules::owned_call(db.call(&cancel.call_id)?, &lease)?;
+                let question = db.waiting_question(&call.call_id)?;
                 db.update_call(&rules::call_cancelled(call, &cancel, at)?, lease.epoch)?;
+                if let Some(question) = question {
+                    db.update_question(&rules::question_closed(question, &lease.run_id, at)?)?;
+                }
             }
             Ok(())
         })

@@ -195,6 +195,9 @@ pub struct StartAttempt {
     pub key: IdempotencyKey,
     /// What the effect is.
     pub scope: Option<Scope>,
+    /// The calls of the lineage with this scope that may have had the effect, as the caller last saw them and goes on
+    /// all the same; any other one refuses the start. `None` does not look.
+    pub scope_seen: Option<Vec<CallId>>,
     /// Digests of the files it sends.
     pub file_digests: BTreeMap<String, Sha256>,
     /// The process of the tool server it will be sent to.

@@ -79,6 +79,16 @@ pub enum StoreError {
         /// Where that one stands.
         status: CallStatus,
     },
+    /// Another call may have had the effect since the caller looked.
+    #[error("start call {call}: call {by}, which is {status}, may have had the same effect meanwhile")]
+    ScopeTouched {
+        /// The caller's call.
+        call: CallId,
+        /// The call with the same scope.
+        by: CallId,
+        /// Where that one stands.
+        status: CallStatus,
+    },
     /// The run has had as many effects of this kind as its contract allows.
     #[error("start call {call}: the run allows {max} × {effect}")]
     EffectLimit {
@@ -119,6 +129,7 @@ impl StoreError {
             | Self::NotFound { .. }
             | Self::Exists { .. }
             | Self::KeyTaken { .. }
+            | Self::ScopeTouched { .. }
             | Self::EffectLimit { .. } => FailureClass::Permanent,
             Self::Corrupt { .. } | Self::Unavailable { retry: Retry::Never, .. } => FailureClass::Operator,
         }

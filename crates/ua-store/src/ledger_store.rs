@@ -38,7 +38,7 @@ pub trait LedgerStore: Send + Sync {
         at: Timestamp,
     ) -> Result<CallRecord, StoreError>;
 
-    /// Cancels `prepared` calls in one write (relaxed).
+    /// Cancels `prepared` calls and closes what was asked about them, in one write (relaxed).
     async fn cancel_calls(&self, lease: &RunLease, cancels: Vec<CallCancel>, at: Timestamp) -> Result<(), StoreError>;
 
     /// Turns every `running` call of the run that has no receipt into `unknown` (relaxed) and returns them: the first

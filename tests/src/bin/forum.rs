@@ -2,7 +2,8 @@
 //!
 //! `post_comment` is an effect: each call appends its arguments to the file of `--log`. `get_page` is a read that answers with its
 //! `text`. Given `repeat`, both answer with `text` that many times. Both take `until`, a file without which they do not answer, and
-//! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either.
+//! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either. Given `fail`,
+//! `post_comment` reports that text as its failure, after its effect.
 //! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
 //! tool out, `--with NAME` adds one.
 
@@ -50,7 +51,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             }
             Some("tools/call") => {
                 let Some(text) = call(&request["params"], &log)? else { return Ok(ExitCode::from(9)) };
-                json!({"result": {"content": [{"type": "text", "text": text}]}})
+                let fail = request.pointer("/params/arguments/fail").and_then(Value::as_str);
+                let content = json!([{"type": "text", "text": fail.unwrap_or(&text)}]);
+                json!({"result": {"content": content, "isError": fail.is_some()}})
             }
             _ => json!({"error": {"code": -32601, "message": "method not found"}}),
         };
@@ -68,7 +71,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 fn tool(name: &str, description: &str) -> Value {
     let text = json!({"type": "string"});
     let schema = json!({
-        "type": "object", "properties": {"text": text, "repeat": {"type": "integer"}, "until": text, "die_without": text}, "required": ["text"],
+        "type": "object", "properties": {"text": text, "repeat": {"type": "integer"}, "until": text, "die_without": text, "fail": text}, "required": ["text"],
         "additionalProperties": false,
     });
     json!({"name": name, "description": description, "inputSchema": schema})

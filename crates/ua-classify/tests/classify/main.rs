@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may panic like the tests themselves")]
 
+mod adversarial;
 mod explanation;
 mod names;
 mod policy_files;

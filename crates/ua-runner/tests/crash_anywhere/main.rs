@@ -8,6 +8,7 @@
 
 mod billed;
 mod loop_contract;
+mod near_duplicates;
 mod pinned_setup;
 mod scenario;
 mod unknown;

@@ -368,7 +368,10 @@ pub async fn calls_are_cancelled_all_or_none(store: &dyn Store) {
     refused(store.cancel_calls(&scene.lease, all, at(9)).await, "call_3");
     refused(store.cancel_calls(&scene.lease, vec![cancel("call_1"), cancel("call_1")], at(9)).await, "call_1");
     assert_eq!(scene.records().await, before);
+    let question = store.raise_question(&scene.lease, samples::question("q_1", Some("call_2"))).await.unwrap();
+    store.insert_answer(samples::answer("q_1", Choice::Skip)).await.unwrap();
     store.cancel_calls(&scene.lease, vec![cancel("call_1"), cancel("call_2")], at(9)).await.unwrap();
+    assert_eq!(store.question(&question.question_id).await.unwrap().status, QuestionStatus::Closed);
     for call in &scene.records().await.calls[..2] {
         assert_eq!((call.status, call.resolution), (CallStatus::Cancelled, Some(Resolution::AfterFailure)));
         assert_eq!(call.error_code.as_deref(), Some("after_failure"));
@@ -480,6 +483,42 @@ pub async fn a_scope_is_found_in_the_whole_lineage(store: &dyn Store) {
     assert_eq!(names, ["call_1", "call_2"]);
     let other = Scope::new("email.send", "someone@example.com");
     assert_eq!(store.scope_calls(first.run_id(), &other).await.unwrap(), Vec::new());
+}
+
+/// A start that looks after its scope is refused by a call of the lineage that its caller did not know of and that may have
+/// had the effect.
+pub async fn a_start_sees_what_touched_its_scope_meanwhile(store: &dyn Store) {
+    let scope = Scope::new("email.send", "boss@example.com");
+    let first = Scene::begin(store, "run_1").await;
+    let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
+    let stranger = Scene::begin(store, "run_3").await;
+    for (scene, id) in [(&first, "call_1"), (&child, "call_2"), (&stranger, "call_3")] {
+        scene.turn(vec![samples::planned_email(id, 1, 1)]).await;
+    }
+    let start = |id: &str, attempt: u32, seen: Option<Vec<ua_core::CallId>>| StartAttempt {
+        scope: Some(scope.clone()),
+        scope_seen: seen,
+        ..samples::start(id, attempt, id)
+    };
+    store.start_attempt(&first.lease, start("call_1", 1, Some(Vec::new()))).await.unwrap();
+    let refused = store.start_attempt(&child.lease, start("call_2", 1, Some(Vec::new()))).await;
+    match refused {
+        Err(StoreError::ScopeTouched { call, by, status }) => {
+            assert_eq!((call, by, status), (call_id("call_2"), call_id("call_1"), CallStatus::Running));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(store.call(&call_id("call_2")).await.unwrap().status, CallStatus::Prepared);
+    store.start_attempt(&stranger.lease, start("call_3", 1, Some(Vec::new()))).await.unwrap();
+
+    // What definitely did not happen bars nothing; what the caller has seen neither, nor does it where nobody looks.
+    store.settle_attempt(&first.lease, samples::not_sent("call_1", 1)).await.unwrap();
+    store.start_attempt(&child.lease, start("call_2", 1, Some(Vec::new()))).await.unwrap();
+    let again = store.start_attempt(&first.lease, start("call_1", 2, Some(Vec::new()))).await;
+    assert!(matches!(again, Err(StoreError::ScopeTouched { .. })), "{again:?}");
+    store.start_attempt(&first.lease, start("call_1", 2, Some(vec![call_id("call_2")]))).await.unwrap();
+    store.settle_attempt(&child.lease, samples::not_sent("call_2", 1)).await.unwrap();
+    store.start_attempt(&child.lease, start("call_2", 2, None)).await.unwrap();
 }
 
 /// A lease reaches the calls of its own run only.

@@ -110,6 +110,7 @@ macro_rules! conformance_tests {
             calls::nothing_starts_after_a_cancel_request,
             calls::every_change_is_an_event,
             calls::a_scope_is_found_in_the_whole_lineage,
+            calls::a_start_sees_what_touched_its_scope_meanwhile,
             calls::a_call_of_another_run_is_out_of_reach,
             calls::a_note_about_a_replay_is_kept,
             questions::a_call_has_one_question_at_a_time,

@@ -262,6 +262,7 @@ pub fn start(call: &str, attempt: u32, key_text: &str) -> StartAttempt {
         attempt,
         key: key(key_text),
         scope: None,
+        scope_seen: None,
         file_digests: BTreeMap::from([("attachment".to_owned(), sha256("report"))]),
         server_generation: Some("composio-1".to_owned()),
         max_effects: None,

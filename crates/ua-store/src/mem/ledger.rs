@@ -9,7 +9,9 @@ use crate::Durability;
 use crate::commit::{CallCancel, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::ledger_store::LedgerStore;
-use crate::record::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, ReplayStatus, RunLease};
+use crate::record::{
+    AttemptRecord, CallRecord, EventRecord, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RunLease,
+};
 use crate::rules;
 
 fn leased_call(model: &Model, lease: &RunLease, call: &CallId) -> Result<CallRecord, StoreError> {
@@ -30,10 +32,18 @@ impl LedgerStore for MemStore {
         let run = model.leased_run(lease)?;
         let call = rules::owned_call(model.call(&start.call_id)?, lease)?;
         let is_holder = |other: &&CallRecord| other.call_id != call.call_id && rules::holds_key(other, &start.key);
+        let scope = start.scope.as_ref().filter(|_| start.scope_seen.is_some());
+        let shares_scope = |other: &&CallRecord| {
+            other.root_run_id == call.root_run_id
+                && other.attempt > 0
+                && scope.is_some()
+                && other.scope.as_ref() == scope
+        };
         let other_effects = model.calls.iter().filter(|other| rules::counts_as_effect(other, &call)).count();
         let context = rules::StartContext {
             run: &run,
             holder: model.calls.iter().find(is_holder).cloned(),
+            sent_in_scope: model.calls.iter().filter(shares_scope).cloned().collect(),
             other_effects: u32::try_from(other_effects).unwrap_or(u32::MAX),
             approval: start.approved_by.as_ref().map(|question| model.question(question)).transpose()?,
         };
@@ -104,6 +114,12 @@ impl LedgerStore for MemStore {
             cancelled.push(rules::call_cancelled(rules::owned_call(call, lease)?, &cancel, at)?);
         }
         for call in cancelled {
+            let is_about_it = |question: &&QuestionRecord| {
+                question.call_id.as_ref() == Some(&call.call_id) && question.status != QuestionStatus::Closed
+            };
+            if let Some(question) = model.questions.iter().find(is_about_it).cloned() {
+                model.put_question(rules::question_closed(question, &lease.run_id, at)?);
+            }
             model.put_call(call, lease.epoch);
         }
         Ok(())

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ua_core::{CallEvent, CallStatus, EvidenceLevel, IdempotencyKey, RawReply, Resolution, Settlement, Timestamp};
+use ua_core::{
+    CallEvent, CallStatus, EvidenceLevel, IdempotencyKey, PossibleEffect, RawReply, Resolution, Settlement, Timestamp,
+};
 
 use super::question::{question_closed, question_for_call};
 use super::{conflict, not_found};
@@ -32,6 +34,8 @@ pub struct StartContext<'a> {
     pub run: &'a RunRecord,
     /// Another call that holds the key.
     pub holder: Option<CallRecord>,
+    /// The calls of the lineage with the scope of the start that were sent, if the start asks for them.
+    pub sent_in_scope: Vec<CallRecord>,
     /// Other calls of the lineage with the same effect kind that claim a key of their own.
     pub other_effects: u32,
     /// The question that the start names as its approval.
@@ -51,7 +55,7 @@ pub struct Started {
 
 /// RUNNING, if nothing speaks against it.
 pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAttempt) -> Result<Started, StoreError> {
-    let StartContext { run, holder, other_effects, approval } = context;
+    let StartContext { run, holder, sent_in_scope, other_effects, approval } = context;
     if run.cancel_requested_at.is_some() {
         return Err(conflict("runs", &run.run_id, "cancel was requested: nothing new is started"));
     }
@@ -66,6 +70,15 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
     }
     if let Some(holder) = holder {
         return Err(StoreError::KeyTaken { call: call.call_id, by: holder.call_id, status: holder.status });
+    }
+    let is_news = |other: &&CallRecord| {
+        other.call_id != call.call_id
+            && may_have_happened(other)
+            && start.scope_seen.as_ref().is_some_and(|seen| !seen.contains(&other.call_id))
+    };
+    if let Some(other) = sent_in_scope.iter().find(is_news) {
+        let (by, status) = (other.call_id.clone(), other.status);
+        return Err(StoreError::ScopeTouched { call: call.call_id, by, status });
     }
     if let (Some(effect), Some(max)) = (&call.policy.effect_kind, start.max_effects)
         && other_effects >= max
@@ -327,6 +340,17 @@ pub fn replay_noted(mut call: CallRecord, status: ReplayStatus, at: Timestamp) -
     call.replay_status = Some(status);
     call.updated_at = at;
     call
+}
+
+/// Whether a call may have had its effect: it is being sent, was sent and not answered (also when a person gave it up), was
+/// reported as failed by a tool that may have done it before, or succeeded by itself.
+pub fn may_have_happened(call: &CallRecord) -> bool {
+    call.deduplicated_from.is_none()
+        && match call.status {
+            CallStatus::Running | CallStatus::Unknown | CallStatus::Succeeded => true,
+            CallStatus::FailedReported => call.possible_effect != Some(PossibleEffect::None),
+            CallStatus::Prepared | CallStatus::FailedDefinite | CallStatus::Cancelled => false,
+        }
 }
 
 /// Whether `call` holds `key` against others.
