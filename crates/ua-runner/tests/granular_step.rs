@@ -1,4 +1,5 @@
 //! The example `granular_step`, killed at each of its moments and started again: what it did is counted in files.
+#![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -96,6 +96,8 @@ async fn an_abort_fails_the_step_for_good() {
     assert_eq!((shop.requests(), shop.orders().len()), (2, 1));
 }
 
+type Change = fn(&mut Shop);
+
 #[tokio::test]
 async fn the_same_id_with_another_definition_is_refused_by_its_parts() {
     let mut shop = Shop::new(SCRIPT, POLICY, done);
@@ -104,7 +106,7 @@ async fn the_same_id_with_another_definition_is_refused_by_its_parts() {
     let before = shop.records().await;
     let original = shop.step.clone();
     let workspace = shop.host.workspace.clone();
-    let changes: [(&str, fn(&mut Shop)); 6] = [
+    let changes: [(&str, Change); 6] = [
         ("input", |shop| shop.step.input = "Restock everything.".into()),
         ("budgets", |shop| shop.step.max_turns = 9),
         ("settings", |shop| shop.step.blob_threshold_bytes = 300),

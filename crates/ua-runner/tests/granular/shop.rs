@@ -70,8 +70,8 @@ impl Shop {
         let orders = Orders::default();
         let log = orders.clone();
         let tools = LocalTools::new(env.clone())
-            .with(spec("list_stock", json!({})), async |_: LocalCall| Ok(json!({"articles": ["pen"]})))
-            .with(spec("place_order", json!({"article": {"type": "string"}})), move |call: LocalCall| {
+            .with(spec("list_stock", &json!({})), async |_: LocalCall| Ok(json!({"articles": ["pen"]})))
+            .with(spec("place_order", &json!({"article": {"type": "string"}})), move |call: LocalCall| {
                 let log = log.clone();
                 async move {
                     let calls = {
@@ -131,7 +131,7 @@ pub(crate) fn run_id() -> RunId {
     RunId::parse("run_restock").unwrap()
 }
 
-pub(crate) fn spec(tool: &str, properties: Value) -> ToolSpec {
+pub(crate) fn spec(tool: &str, properties: &Value) -> ToolSpec {
     ToolSpec {
         name: ToolName::qualified(ToolNamespace::Local, "shop", tool),
         description: format!("The {tool} of a shop."),
@@ -141,6 +141,7 @@ pub(crate) fn spec(tool: &str, properties: Value) -> ToolSpec {
 }
 
 /// A tool that does what it is asked.
+#[expect(clippy::unnecessary_wraps, reason = "the shape of `Answer`")]
 pub(crate) fn done(_: &[LocalCall]) -> Result<Value, LocalFailure> {
     Ok(json!({"order": 1}))
 }

@@ -111,7 +111,7 @@ async fn a_timeout_of_a_policy_leaves_the_call_in_doubt() {
     let script = SCRIPT.replace("place_order", "wait_for_ever");
     let policy = KEYED.replace("place_order", "wait_for_ever").replace("key_channel = \"meta\"", "timeout = \"3s\"");
     let shop = Shop::with_tools(&script, &policy, done, |tools, _| {
-        tools.with(spec("wait_for_ever", json!({})), |_: LocalCall| std::future::pending())
+        tools.with(spec("wait_for_ever", &json!({})), |_: LocalCall| std::future::pending())
     });
     let StepOutcome::Waiting { .. } = shop.run().await.unwrap() else { panic!("nobody knows whether it happened") };
     let attempts = format!("{:?}", shop.records().await.attempts);
@@ -144,7 +144,7 @@ settle = "1s"
         let asked = Orders::default();
         let log = asked.clone();
         let shop = Shop::with_tools(SCRIPT, policy, lost, move |tools, orders| {
-            tools.with(spec("list_orders", json!({})), move |call: LocalCall| {
+            tools.with(spec("list_orders", &json!({})), move |call: LocalCall| {
                 log.lock().unwrap().push(call);
                 let orders = orders.lock().unwrap();
                 let kept = orders.iter().filter(|_| happened).map(|order| order.text("article"));
