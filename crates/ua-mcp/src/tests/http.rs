@@ -257,6 +257,9 @@ async fn a_connection_refused_in_the_middle_of_a_session_is_not_sent() {
     assert!(serving.await.unwrap_err().is_cancelled());
     let outcome = call(&connection, "list_directory", json!({"path": "."})).await;
     assert!(matches!(&outcome, Outcome::NotSent { why } if why.contains("cannot be reached")), "{outcome:?}");
+    // The next attempt begins with a handshake, which says so before a call is started.
+    let refusal = world.refusal().await;
+    assert!(refusal.contains("cannot be reached"), "{refusal}");
 }
 
 /// Our own tool server over HTTP, in the folder `w`.
