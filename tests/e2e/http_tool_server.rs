@@ -1,5 +1,7 @@
 //! A tool server over Streamable HTTP that goes away, comes back, or stops letting the program in.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};

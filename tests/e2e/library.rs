@@ -1,5 +1,7 @@
 //! A run of a program that uses the library, looked at and answered from the command line.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::process::{Command, Output};
 
 use ua_e2e::TestEnv;

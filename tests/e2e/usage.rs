@@ -256,6 +256,6 @@ fn a_signal_and_a_cancel_end_a_wait_for_the_provider() {
             env.run(&["runs", "cancel", "r"]).code(0);
             process.wait().code(1).shows(&["cancelled"]);
         }
-        assert_eq!((ends(&env), model.requests()), (vec!["baseline".to_owned()], 1));
+        assert_eq!((ends(&env), model.requests()), (vec!["zero".to_owned()], 1));
     }
 }

@@ -83,6 +83,7 @@ pub(crate) fn is_worth_a_reload(error: &StoreError) -> bool {
         | StoreError::NotFound { .. }
         | StoreError::Exists { .. }
         | StoreError::KeyTaken { .. }
+        | StoreError::ScopeTouched { .. }
         | StoreError::EffectLimit { .. }
         | StoreError::Corrupt { .. } => false,
     }

@@ -113,7 +113,7 @@ pub async fn drive(
         (Some(question), _) => Conclusion::Waiting { question: Box::new(question) },
         (None, true) => Conclusion::Failed { why: "a person answered `abort`".to_owned() },
         (None, false) if !diff.is_empty() && driver.run.cancel_requested_at.is_some() => Conclusion::Cancelled,
-        (None, false) if !diff.is_empty() => driver.settle_without_sending(&diff).await?,
+        (None, false) if !diff.is_empty() => Box::pin(driver.settle_without_sending(&diff)).await?,
         (None, false) => driver.run().await?,
     };
     let run = driver.conclude(&conclusion).await?;

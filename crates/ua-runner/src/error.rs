@@ -75,6 +75,7 @@ impl RunError {
             | StoreError::NotFound { .. }
             | StoreError::Exists { .. }
             | StoreError::KeyTaken { .. }
+            | StoreError::ScopeTouched { .. }
             | StoreError::EffectLimit { .. }
             | StoreError::Unavailable { retry: Retry::Never, .. } => Self::Store { doing, source },
         }

@@ -97,7 +97,7 @@ async fn a_request_ends_once_and_what_was_reserved_stays() {
     database.refuses(&format!("UPDATE usage SET {closed}"), "CHECK constraint");
     database.refuses("UPDATE usage SET cost_nanos = 5, currency = 'USD'", "CHECK constraint");
     database.refuses(
-        "UPDATE usage SET status = 'zero', closed_at = 'now', cost_nanos = 0, currency = 'USD'",
+        "UPDATE usage SET status = 'baseline', network_attempted = 0, closed_at = 'now', cost_nanos = 0, currency = 'USD'",
         "CHECK constraint",
     );
     let end = ua_store::RequestEnd::Baseline;

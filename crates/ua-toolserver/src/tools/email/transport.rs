@@ -20,6 +20,7 @@ use crate::web::{is_loopback, root_cause, shown};
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 /// A way out.
+#[expect(clippy::large_enum_variant, reason = "one per process")]
 #[derive(Debug)]
 pub(super) enum Transport {
     /// A directory of this machine.
