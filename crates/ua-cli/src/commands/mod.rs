@@ -24,7 +24,7 @@ use crate::home::Home;
 pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
     let home = Home::new(cli.root.as_deref())?;
     match cli.command {
-        Command::Job(args) => job::run(&home, args).await,
+        Command::Job(args) => Box::pin(job::run(&home, args)).await,
         Command::Resume(args) => resume::run(&home, args).await,
         Command::Runs(command) => runs::run(&home, command).await,
         Command::Calls(command) => calls::run(&home, command).await,
