@@ -128,15 +128,15 @@ pub struct ResumeArgs {
     /// File with what tokens cost [default: the one the run was started with]
     #[arg(long, value_name = "FILE")]
     pub pricing: Option<PathBuf>,
-    /// Another budget
-    #[command(flatten)]
-    pub budgets: BudgetArgs,
     /// Go on with what changed: policy, tools, pricing, blob-threshold; several with commas
     #[arg(long, value_name = "COMPONENT", value_delimiter = ',')]
     pub accept: Vec<String>,
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
     pub quiet: bool,
+    /// Another budget
+    #[command(flatten)]
+    pub budgets: BudgetArgs,
 }
 
 /// Budgets that a resume may change: `+100` adds to what counts now, `400` sets it.

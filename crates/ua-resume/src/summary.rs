@@ -204,8 +204,7 @@ fn next(records: &RunRecords) -> Vec<String> {
             let calls_reached = budget::lines(records).iter().any(|b| b.budget == "max_tool_calls" && b.is_reached());
             vec![if calls_reached { format!("{resume} --max-tool-calls +100") } else { resume }]
         }
-        RunStatus::Succeeded => Vec::new(),
-        RunStatus::Failed | RunStatus::Cancelled => vec![format!("ua fork {run}")],
+        RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => Vec::new(),
     };
     if records.run.entrypoint == "library" {
         // Only the program that started it has its model and its tools.
@@ -352,9 +351,9 @@ mod tests {
         story.records.run.entrypoint = "library".to_owned();
         assert_eq!(next(&story.records)[..2], ["ua questions".to_owned(), format!("ua runs show {run}")]);
         story.records.run.entrypoint = "cli".to_owned();
-        story.ends(RunStatus::Failed, None, "x");
-        assert_eq!(next(&story.records)[0], format!("ua fork {run}"));
-        story.ends(RunStatus::Succeeded, None, "x");
-        assert_eq!(next(&story.records)[0], format!("ua runs show {run}"));
+        for status in [RunStatus::Failed, RunStatus::Succeeded] {
+            story.ends(status, None, "x");
+            assert_eq!(next(&story.records)[0], format!("ua runs show {run}"), "nothing is left to do");
+        }
     }
 }
