@@ -255,7 +255,11 @@ impl<'a> Job<'a> {
             self.command(&["calls", "list", "--run", RUN, "--unknown", "--json"])?.stdout(Stdio::piped()).output()?;
         let calls: Vec<Value> = serde_json::from_slice(&listed.stdout).context("read the unknown calls")?;
         let comments = fs::read_to_string(self.folder.path().join("comments.log")).unwrap_or_default();
-        for call in &calls {
+        let open = self.open_questions()?;
+        let asked = calls.iter().filter(|call| open.contains(&call["tool_call_id"]));
+        let mut answers = 0;
+        for call in asked {
+            answers += 1;
             let id = call["tool_call_id"].as_str().context("a call has an id")?;
             ensure!(call["tool_name"] == OPAQUE_TOOL, "asked about `{}`, which settles by itself", call["tool_name"]);
             let text = call["arguments"]["text"].as_str().context("a comment has a text")?;
@@ -263,7 +267,16 @@ impl<'a> Job<'a> {
             let resolved = self.command(&["calls", "resolve", id, answer])?.status()?;
             ensure!(resolved.success(), "`ua calls resolve {id} {answer}` failed");
         }
-        Ok(u32::try_from(calls.len())?)
+        Ok(answers)
+    }
+
+    /// The calls that a person is asked about. A process that was killed before it acted on an answer leaves a doubt that nobody
+    /// has to be asked about again.
+    fn open_questions(&self) -> anyhow::Result<Vec<Value>> {
+        let listed = self.command(&["questions", "--run", RUN, "--json"])?.stdout(Stdio::piped()).output()?;
+        let questions: Vec<Value> = serde_json::from_slice(&listed.stdout).context("read the questions")?;
+        let open = questions.into_iter().filter(|question| question["status"] == "open");
+        Ok(open.map(|question| question["call_id"].clone()).collect())
     }
 
     /// Every statement about the records holds, asked through the program itself.
