@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use anyhow::ensure;
 
-use super::can_trace;
 use super::comments::{Bench, World};
+use super::{can_trace, progress};
 
 /// How to run it.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let (mut positions, mut stopped, mut asked, mut wrong) = (0_u32, 0, 0, 0);
     for (calls, error) in FAULTS {
         for n in (1..MOST).step_by(options.stride.max(1) as usize) {
-            eprint!("\r{calls} fails with {error}, position {n}   ");
+            progress(&format!("{calls} fails with {error}, position {n}"));
             let (world, model) = (World::new()?, bench.model()?);
             let trace = world.path("trace.txt");
             let mut strace = Command::new("strace");

@@ -6,7 +6,15 @@ mod disk;
 pub(crate) mod io_faults;
 pub(crate) mod power_cut;
 
+use std::io::IsTerminal as _;
 use std::process::{Command, Stdio};
+
+/// Shows where a lane stands, on a terminal only.
+fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{text}    ");
+    }
+}
 
 /// Whether processes can be traced here; says so if not.
 fn can_trace() -> bool {

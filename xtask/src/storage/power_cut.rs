@@ -12,9 +12,9 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure};
 
-use super::can_trace;
 use super::comments::{Bench, COMMENTS, World};
 use super::disk::{self, Disk, Event, Unsynced};
+use super::{can_trace, progress};
 
 /// How to run it.
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
     let (mut disks, mut duplicates, mut wrong, mut asked, mut empty) = (0_u32, 0, 0, 0, 0);
     for (n, cut) in cuts.iter().enumerate() {
-        eprint!("\rpower cut {} of {}", n + 1, cuts.len());
+        progress(&format!("power cut {} of {}", n + 1, cuts.len()));
         let seeds = (0..u64::from(options.variants)).map(|v| Unsynced::Some(options.seed ^ ((n as u64) << 8) ^ v));
         for unsynced in std::iter::once(Unsynced::Lost).chain(seeds) {
             let model = bench.model()?;
