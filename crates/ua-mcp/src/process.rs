@@ -28,10 +28,15 @@ impl Process {
         parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
+    /// Whether it is still there: a process of its number that started when it did, and is not a zombie.
+    pub(crate) fn is_there(self) -> bool {
+        Self::find(self.pid).is_some_and(|now| now.start_ticks == self.start_ticks)
+    }
+
     /// Sends `signal`, unless the process is gone.
     pub(crate) fn signal(self, signal: Signal) {
         // The number is looked at once more, so that a process which got it since the scan is left alone.
-        if Self::find(self.pid).is_some_and(|now| now.start_ticks == self.start_ticks)
+        if self.is_there()
             && let Some(pid) = Pid::from_raw(self.pid)
             && let Err(error) = rustix::process::kill_process(pid, signal)
         {

@@ -197,11 +197,12 @@ fn supervise(mut child: Child, args: &ShimArgs) -> i32 {
     let tell_input = tell.clone();
     thread::spawn(move || forward(input, &tell_input));
     thread::spawn(move || tell.send(Event::Exited(child.wait())));
+    let mut killed = Vec::new();
     let status = match events.recv() {
         Ok(Event::Exited(status)) => Some(status),
-        Ok(Event::InputEnded) | Err(_) => wind_down(&events, args),
+        Ok(Event::InputEnded) | Err(_) => wind_down(&events, args, &mut killed),
     };
-    sweep(&args.lock);
+    sweep(&args.lock, killed);
     if let Some(Ok(status)) = status {
         return status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     }
@@ -231,7 +232,7 @@ fn forward(mut server: Option<ChildStdin>, tell: &Sender<Event>) {
 }
 
 /// The runner is gone or closing: gives the server time to end by itself, asks it to, kills it.
-fn wind_down(events: &Receiver<Event>, args: &ShimArgs) -> Option<io::Result<ExitStatus>> {
+fn wind_down(events: &Receiver<Event>, args: &ShimArgs, killed: &mut Vec<Process>) -> Option<io::Result<ExitStatus>> {
     let half = args.grace / 2;
     if let Ok(Event::Exited(status)) = events.recv_timeout(half) {
         return Some(status);
@@ -240,17 +241,22 @@ fn wind_down(events: &Receiver<Event>, args: &ShimArgs) -> Option<io::Result<Exi
     if let Ok(Event::Exited(status)) = events.recv_timeout(half) {
         return Some(status);
     }
-    signal_all(&args.lock, Signal::KILL);
+    killed.extend(signal_all(&args.lock, Signal::KILL));
     match events.recv_timeout(SWEEP_PAUSE * SWEEP_ROUNDS) {
         Ok(Event::Exited(status)) => Some(status),
         Ok(Event::InputEnded) | Err(_) => None,
     }
 }
 
-/// Kills everything below this shim and waits until it is gone.
-fn sweep(lock: &Path) {
+/// Kills everything below this shim and waits until it is gone, what was `killed` before included: a process that is dying
+/// has no environment to be found by any more while it still holds its files, the lock among them.
+fn sweep(lock: &Path, mut killed: Vec<Process>) {
     for _ in 0..SWEEP_ROUNDS {
-        if signal_all(lock, Signal::KILL) == 0 {
+        let found = signal_all(lock, Signal::KILL);
+        let is_clean = found.is_empty();
+        killed.extend(found);
+        killed.retain(|process| process.is_there());
+        if is_clean && killed.is_empty() {
             break;
         }
         thread::sleep(SWEEP_PAUSE);
@@ -261,14 +267,14 @@ fn sweep(lock: &Path) {
     }
 }
 
-/// Signals everything below this shim, but not the shim, and says how many processes that were.
-fn signal_all(lock: &Path, signal: Signal) -> usize {
+/// Signals everything below this shim, but not the shim, and says which processes that were.
+fn signal_all(lock: &Path, signal: Signal) -> Vec<Process> {
     let session = rustix::process::getpid().as_raw_nonzero().get();
     let below: Vec<Process> = process::below_shim(Some(session), lock);
     for process in &below {
         process.signal(signal);
     }
-    below.len()
+    below
 }
 
 #[cfg(test)]
