@@ -12,6 +12,7 @@ mod inspect;
 mod interrupt;
 mod job;
 mod library;
+mod memory;
 mod model;
 mod near_duplicates;
 mod probe;

@@ -38,7 +38,11 @@ const SIDEWAYS: [(&str, &str); 6] = [
 
 /// Crates that are nobody's dependency but their own users'.
 const FORBIDDEN: [(&str, &str, &str); 4] = [
-    ("rusqlite", "ua-store-sqlite", "only the store knows the runtime database's SQL"),
+    (
+        "rusqlite",
+        "ua-store-sqlite, ua-toolserver",
+        "only the store knows the runtime database's SQL; the tool server keeps a memory of its own",
+    ),
     ("rmcp", "ua-mcp, ua-toolserver", "only ua-mcp knows the client side of MCP"),
     (
         "reqwest",

@@ -385,6 +385,7 @@ pub(crate) fn builtin_server(
     }
     args.extend(["--objects".to_owned(), setting("UA_OBJECTS", file_url(&root.join("objects"))?)]);
     args.extend(["--notifications".to_owned(), setting("UA_NOTIFICATIONS", text(&root.join("notifications")))]);
+    args.extend(["--memory".to_owned(), setting("UA_MEMORY", text(&root.join("agent_core.db")))]);
     let optional = [
         ("--mail-from", "UA_MAIL_FROM"),
         ("--mail-ca-file", "UA_MAIL_CA_FILE"),

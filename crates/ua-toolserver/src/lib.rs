@@ -1,4 +1,4 @@
-//! The built-in MCP tool server: files, crawl, HTML, upload, e-mail, notify, command.
+//! The built-in MCP tool server: files, crawl, HTML, upload, e-mail, notify, memory, command.
 //!
 //! An agent job needs a few tools that are safe to resume. These are: each either changes nothing, replaces its output
 //! in one step, or makes its effect exactly once per idempotency key, which arrives in the request's
@@ -13,6 +13,8 @@
 //! | `upload` | creates an object named by its content | finds it already there |
 //! | `send_email` | sends one message: Maildir, SMTP, or a Resend-like API | what the transport can promise, see below |
 //! | `notify` | creates one notification, or posts it with an `Idempotency-Key` | finds it there; the receiver decides |
+//! | `core_memory_append`, `core_memory_replace`, `archival_memory_insert` | changes the memory, a SQLite file | finds the key beside the first change |
+//! | `get_core_memory_blocks`, `archival_memory_search` | none | reads again |
 //! | `run_command` | whatever the program does | runs it again; listed only when enabled |
 //!
 //! Not every transport can make an effect once. What the chosen one promises is declared in `tools/list`:

@@ -70,6 +70,11 @@ pub struct Settings {
     #[arg(long, requires = "notify_webhook")]
     pub notify_webhook_honours_keys: bool,
 
+    /// The file that the memory tools keep what they are told in, shared by all jobs that name it; agent_core.db in the
+    /// server's own folder of the workspace when left out.
+    #[arg(long, value_name = "FILE")]
+    pub memory: Option<PathBuf>,
+
     /// The sender of every message of `send_email`.
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_SENDER)]
     pub mail_from: String,
@@ -138,6 +143,7 @@ impl Settings {
             notifications: None,
             notify_webhook: None,
             notify_webhook_honours_keys: false,
+            memory: None,
             mail_from: DEFAULT_SENDER.to_owned(),
             enable_command: false,
             command_path: DEFAULT_COMMAND_PATH.to_owned(),

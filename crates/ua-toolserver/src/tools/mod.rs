@@ -6,6 +6,7 @@ mod compress;
 mod crawl;
 mod email;
 mod list;
+mod memory;
 mod notify;
 mod read;
 mod render;
@@ -40,6 +41,11 @@ pub(crate) const NAMES: &[&str] = &[
     upload::NAME,
     email::NAME,
     notify::NAME,
+    memory::BLOCKS,
+    memory::APPEND,
+    memory::REPLACE,
+    memory::INSERT,
+    memory::SEARCH,
     command::NAME,
 ];
 
@@ -51,6 +57,7 @@ pub(crate) struct Toolbox {
     mailer: email::Mailer,
     store: upload::ObjectStore,
     notifier: notify::Notifier,
+    memory: memory::Memory,
     command: Option<command::Launcher>,
     env: Env,
 }
@@ -67,18 +74,21 @@ impl Toolbox {
         let mailer = email::Mailer::new(&root, settings)?;
         let store = upload::ObjectStore::new(&root, settings)?;
         let notifier = notify::Notifier::new(&root, settings)?;
+        let memory = memory::Memory::new(&root, settings, env.clone());
         let directories = [(mailer.path(), email::NAME), (store.path(), upload::NAME), (notifier.path(), notify::NAME)];
         for (directory, tool) in directories {
             if let Some(directory) = directory {
                 workspace.reserve(directory, tool);
             }
         }
+        workspace.reserve(memory.path(), memory::INSERT);
         let workspace = Arc::new(workspace);
         Ok(Self {
             crawler: crawl::Crawler::new(Arc::clone(&workspace), settings, env.clone())?,
             mailer,
             store,
             notifier,
+            memory,
             command: settings.enable_command.then(|| command::Launcher::new(&settings.command_path)),
             workspace,
             env,
@@ -101,6 +111,7 @@ impl Toolbox {
             self.mailer.describe(),
             self.notifier.describe(),
         ];
+        tools.extend(memory::describe());
         if self.command.is_some() {
             tools.push(command::describe());
         }
@@ -138,6 +149,11 @@ impl Toolbox {
                 with(arguments, async |given| self.mailer.run(&self.workspace, given, order, &self.env).await).await
             }
             notify::NAME => with(arguments, async |given| self.notifier.run(given, key, &self.env).await).await,
+            memory::BLOCKS => with(arguments, async |given| self.memory.blocks(given).await).await,
+            memory::APPEND => with(arguments, async |given| self.memory.append(given, key).await).await,
+            memory::REPLACE => with(arguments, async |given| self.memory.replace(given, key).await).await,
+            memory::INSERT => with(arguments, async |given| self.memory.insert(given, key).await).await,
+            memory::SEARCH => with(arguments, async |given| self.memory.search(given).await).await,
             command::NAME => match &self.command {
                 Some(launcher) => with(arguments, async |given| launcher.run(&self.workspace, given).await).await,
                 None => return None,

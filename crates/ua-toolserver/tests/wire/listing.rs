@@ -50,6 +50,11 @@ async fn annotations_tell_the_truth_about_effects() {
         ("upload", [false, false, true, true]),
         ("send_email", [false, false, false, true]),
         ("notify", [false, false, false, true]),
+        ("get_core_memory_blocks", [true, false, true, false]),
+        ("core_memory_append", [false, false, false, false]),
+        ("core_memory_replace", [false, true, true, false]),
+        ("archival_memory_insert", [false, false, false, false]),
+        ("archival_memory_search", [true, false, true, false]),
         ("run_command", [false, true, false, true]),
     ];
     assert_eq!(hints, expected.map(|(name, hints)| (name.to_owned(), hints)));

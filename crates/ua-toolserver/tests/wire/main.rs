@@ -16,6 +16,7 @@ mod killed;
 mod listing;
 mod mail;
 mod mail_tls;
+mod memory;
 mod notify;
 mod render;
 #[cfg(feature = "pdf")]
