@@ -37,7 +37,11 @@ fn each_change_is_made_once_wherever_the_run_is_killed() {
         env.run(&["resume", "r"]).code(0).shows(&["succeeded · run r", "Remembered."]);
         let value = memory(&env, "SELECT value FROM core_blocks WHERE label = 'human'");
         assert_eq!(value, "Ann likes tables.\nAnn likes tables.", "asked for in two turns, killed {point}");
-        assert_eq!(memory(&env, "SELECT group_concat(content) FROM archival_items"), "Q3 grew by 4 %.", "killed {point}");
+        assert_eq!(
+            memory(&env, "SELECT group_concat(content) FROM archival_items"),
+            "Q3 grew by 4 %.",
+            "killed {point}"
+        );
         assert_eq!(env.rows("SELECT question_id FROM questions"), [""; 0], "killed {point}");
     }
 }

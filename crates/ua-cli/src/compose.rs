@@ -364,6 +364,9 @@ const MAIL_CREDENTIALS: [&str; 3] = ["UA_MAIL_USER", "UA_MAIL_PASSWORD", "UA_MAI
 /// The same for an object store.
 const S3_CREDENTIALS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 
+/// The same for a search engine.
+const SEARCH_CREDENTIALS: [&str; 1] = ["UA_SEARCH_API_KEY"];
+
 /// Addresses that often hold a token: they go by the environment, because every user of the machine can read arguments.
 const PRIVATE_ADDRESSES: [&str; 2] = ["UA_MAIL_PROBE", "UA_NOTIFY_WEBHOOK"];
 
@@ -392,6 +395,7 @@ pub(crate) fn builtin_server(
         ("--mail-settle-seconds", "UA_MAIL_SETTLE_SECONDS"),
         ("--s3-endpoint", "UA_S3_ENDPOINT"),
         ("--s3-region", "UA_S3_REGION"),
+        ("--search", "UA_SEARCH"),
     ];
     for (flag, name) in optional {
         if let Some(value) = crate::env::var(name) {
@@ -415,9 +419,13 @@ pub(crate) fn builtin_server(
         env.extend(crate::env::var(name).map(|value| (name.to_owned(), value)));
     }
     let needs_s3 = crate::env::var("UA_OBJECTS").is_some_and(|objects| objects.starts_with("s3:"));
-    let needs = [(crate::env::var("UA_MAIL").is_some(), MAIL_CREDENTIALS), (needs_s3, S3_CREDENTIALS)];
+    let needs = [
+        (crate::env::var("UA_MAIL").is_some(), MAIL_CREDENTIALS.as_slice()),
+        (needs_s3, S3_CREDENTIALS.as_slice()),
+        (crate::env::var("UA_SEARCH").is_some(), SEARCH_CREDENTIALS.as_slice()),
+    ];
     for name in needs.into_iter().filter(|(needed, _)| *needed).flat_map(|(_, names)| names) {
-        env.extend(crate::env::var(name).map(|value| (name.to_owned(), value)));
+        env.extend(crate::env::var(name).map(|value| ((*name).to_owned(), value)));
     }
     let reach = Reach::Stdio { command: text(&own_program()?), args, env, cwd: Some(workspace.to_path_buf()) };
     Ok(ServerSpec { name: BUILTIN.to_owned(), namespace: ToolNamespace::Local, reach })

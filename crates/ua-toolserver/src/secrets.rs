@@ -20,15 +20,18 @@ pub struct Secrets {
     pub s3_secret_access_key: Option<SecretString>,
     /// `AWS_SESSION_TOKEN`: what goes with temporary keys.
     pub s3_session_token: Option<SecretString>,
+    /// `UA_SEARCH_API_KEY`: what the search engine knows this server by.
+    pub search_api_key: Option<SecretString>,
 }
 
-const VARIABLES: [&str; 6] = [
+const VARIABLES: [&str; 7] = [
     "UA_MAIL_USER",
     "UA_MAIL_PASSWORD",
     "UA_MAIL_API_KEY",
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
+    "UA_SEARCH_API_KEY",
 ];
 
 impl Secrets {
@@ -46,6 +49,7 @@ impl Secrets {
             s3_access_key_id: plain("AWS_ACCESS_KEY_ID"),
             s3_secret_access_key: secret("AWS_SECRET_ACCESS_KEY"),
             s3_session_token: secret("AWS_SESSION_TOKEN"),
+            search_api_key: secret("UA_SEARCH_API_KEY"),
         })
     }
 }

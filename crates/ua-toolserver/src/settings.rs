@@ -75,6 +75,11 @@ pub struct Settings {
     #[arg(long, value_name = "FILE")]
     pub memory: Option<PathBuf>,
 
+    /// The search engine that `web_search` asks: `searxng+https://HOST` or `brave+https://HOST`; without one the tool is
+    /// not offered. The engine's key comes from the environment: `UA_SEARCH_API_KEY`.
+    #[arg(long, value_name = "URL")]
+    pub search: Option<String>,
+
     /// The sender of every message of `send_email`.
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_SENDER)]
     pub mail_from: String,
@@ -144,6 +149,7 @@ impl Settings {
             notify_webhook: None,
             notify_webhook_honours_keys: false,
             memory: None,
+            search: None,
             mail_from: DEFAULT_SENDER.to_owned(),
             enable_command: false,
             command_path: DEFAULT_COMMAND_PATH.to_owned(),

@@ -12,6 +12,7 @@ mod read;
 mod render;
 #[cfg(feature = "pdf")]
 mod render_pdf;
+mod research;
 mod upload;
 mod write;
 
@@ -34,6 +35,9 @@ pub(crate) const NAMES: &[&str] = &[
     append::NAME,
     list::NAME,
     crawl::NAME,
+    research::corpus::NAME,
+    research::read_many::NAME,
+    research::evidence::NAME,
     render::NAME,
     #[cfg(feature = "pdf")]
     render_pdf::NAME,
@@ -46,6 +50,7 @@ pub(crate) const NAMES: &[&str] = &[
     memory::REPLACE,
     memory::INSERT,
     memory::SEARCH,
+    research::search::NAME,
     command::NAME,
 ];
 
@@ -58,6 +63,7 @@ pub(crate) struct Toolbox {
     store: upload::ObjectStore,
     notifier: notify::Notifier,
     memory: memory::Memory,
+    search: Option<research::search::Engine>,
     command: Option<command::Launcher>,
     env: Env,
 }
@@ -89,6 +95,7 @@ impl Toolbox {
             store,
             notifier,
             memory,
+            search: research::search::Engine::new(settings)?,
             command: settings.enable_command.then(|| command::Launcher::new(&settings.command_path)),
             workspace,
             env,
@@ -103,6 +110,9 @@ impl Toolbox {
             append::describe(),
             list::describe(),
             crawl::describe(),
+            research::corpus::describe(),
+            research::read_many::describe(),
+            research::evidence::describe(),
             render::describe(),
             #[cfg(feature = "pdf")]
             render_pdf::describe(),
@@ -112,6 +122,9 @@ impl Toolbox {
             self.notifier.describe(),
         ];
         tools.extend(memory::describe());
+        if self.search.is_some() {
+            tools.push(research::search::describe());
+        }
         if self.command.is_some() {
             tools.push(command::describe());
         }
@@ -120,7 +133,7 @@ impl Toolbox {
 
     /// Whether giving up halfway does no harm, so that a cancelled call need not be finished.
     pub(crate) fn may_drop(name: &str) -> bool {
-        matches!(name, crawl::NAME | command::NAME)
+        matches!(name, crawl::NAME | research::corpus::NAME | research::search::NAME | command::NAME)
     }
 
     /// Runs one call, the `attempt`-th at it; `None` when no tool has that name.
@@ -139,6 +152,20 @@ impl Toolbox {
             append::NAME => with(arguments, async |given| append::run(&self.workspace, given, key).await).await,
             list::NAME => with(arguments, async |given| list::run(&self.workspace, given).await).await,
             crawl::NAME => with(arguments, async |given| self.crawler.run(given, run).await).await,
+            research::corpus::NAME => {
+                let (workspace, crawler) = (&self.workspace, &self.crawler);
+                with(arguments, async |given| research::corpus::run(workspace, crawler, given, run).await).await
+            }
+            research::read_many::NAME => {
+                with(arguments, async |given| research::read_many::run(&self.workspace, given).await).await
+            }
+            research::evidence::NAME => {
+                with(arguments, async |given| research::evidence::run(&self.workspace, given).await).await
+            }
+            research::search::NAME => match &self.search {
+                Some(engine) => with(arguments, async |given| engine.run(&self.workspace, given, run).await).await,
+                None => return None,
+            },
             render::NAME => with(arguments, async |given| render::run(&self.workspace, given).await).await,
             #[cfg(feature = "pdf")]
             render_pdf::NAME => with(arguments, async |given| render_pdf::run(&self.workspace, given).await).await,

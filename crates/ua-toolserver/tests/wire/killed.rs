@@ -115,7 +115,7 @@ async fn each_effect_happens_once_wherever_the_server_is_killed() {
 async fn the_process_ends_by_itself_when_its_input_is_closed() {
     let directory = TempDir::new().unwrap();
     let mut process = start(directory.path()).await;
-    assert_eq!(process.client.list_all_tools().await.unwrap().len(), ua_toolserver::tool_names().len() - 1);
+    assert_eq!(process.client.list_all_tools().await.unwrap().len(), ua_toolserver::tool_names().len() - 2);
     drop(process.client);
     assert!(process.child.wait().await.unwrap().success());
 }

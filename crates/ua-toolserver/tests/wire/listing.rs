@@ -4,9 +4,15 @@ use serde_json::{Value, json};
 
 use super::{Came, World};
 
+/// Settings under which every tool is on offer.
+fn everything(settings: &mut ua_toolserver::Settings) {
+    settings.enable_command = true;
+    settings.search = Some("searxng+http://127.0.0.1:9".to_owned());
+}
+
 #[tokio::test]
 async fn tools_are_listed_with_schemas_that_explain_every_argument() {
-    let world = World::with(|settings| settings.enable_command = true).await;
+    let world = World::with(everything).await;
     let tools = world.tools().await;
     assert_eq!(tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>(), ua_toolserver::tool_names());
     for tool in tools {
@@ -26,7 +32,7 @@ async fn tools_are_listed_with_schemas_that_explain_every_argument() {
 
 #[tokio::test]
 async fn annotations_tell_the_truth_about_effects() {
-    let world = World::with(|settings| settings.enable_command = true).await;
+    let world = World::with(everything).await;
     let hints: Vec<_> = world
         .tools()
         .await
@@ -43,6 +49,9 @@ async fn annotations_tell_the_truth_about_effects() {
         ("append_to_file", [false, false, false, false]),
         ("list_directory", [true, false, true, false]),
         ("crawl_parallel", [false, false, true, true]),
+        ("finalize_research", [false, false, true, true]),
+        ("read_research_files", [true, false, true, false]),
+        ("build_evidence_ledger", [false, true, true, false]),
         ("render_html", [false, true, true, false]),
         #[cfg(feature = "pdf")]
         ("render_pdf", [false, true, true, false]),
@@ -55,6 +64,7 @@ async fn annotations_tell_the_truth_about_effects() {
         ("core_memory_replace", [false, true, true, false]),
         ("archival_memory_insert", [false, false, false, false]),
         ("archival_memory_search", [true, false, true, false]),
+        ("web_search", [false, false, true, true]),
         ("run_command", [false, true, false, true]),
     ];
     assert_eq!(hints, expected.map(|(name, hints)| (name.to_owned(), hints)));

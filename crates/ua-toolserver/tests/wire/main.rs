@@ -21,6 +21,7 @@ mod notify;
 mod render;
 #[cfg(feature = "pdf")]
 mod render_pdf;
+mod research;
 mod s3;
 mod upload;
 

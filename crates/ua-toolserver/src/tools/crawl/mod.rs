@@ -28,6 +28,7 @@ use url::Url;
 use self::fetch::{Fetcher, Sites};
 use self::local::Roots;
 use self::page::Page;
+pub(super) use self::page::Page as StoredPage;
 use self::stored::Origin;
 use super::blocking;
 use crate::answer::{Answer, Failure, success};
@@ -38,7 +39,8 @@ use crate::settings::Settings;
 use crate::workspace::Workspace;
 
 pub(super) const NAME: &str = "crawl_parallel";
-const DIRECTORY: &str = "search_results";
+/// The inbox that pages and searches land in.
+pub(super) const DIRECTORY: &str = "search_results";
 const MAX_URLS: usize = 50;
 const DEFAULT_MAX_CHARS: u32 = 4000;
 const MAX_CHARS: u32 = 200_000;
@@ -176,6 +178,16 @@ impl Crawler {
         success(format!("{ok} pages fetched, {failed} failed"), &Crawled { ok, failed, pages })
     }
 
+    /// Stores the pages that are not stored yet, and returns those that could not be, with the reason.
+    pub(super) async fn store(&self, urls: Vec<String>, run: Option<&str>) -> Vec<(String, String)> {
+        let sites = Sites::default();
+        let pages = urls.into_iter().map(async |url| match self.crawl(&url, 0, run, run, &sites).await {
+            Ok(_) => None,
+            Err(failure) => Some((url, failure.text())),
+        });
+        futures_util::future::join_all(pages).await.into_iter().flatten().collect()
+    }
+
     /// Makes one page of the workspace: from the copy that the run `known` made of it, else by fetching it for `run`.
     async fn crawl(
         &self,
@@ -191,7 +203,7 @@ impl Crawler {
                 "give a full address such as https://example.org/page",
             )
         })?;
-        let path = PathBuf::from(DIRECTORY).join(file_name(&url));
+        let path = copy_of(&url);
         let (document, slot) = match url.scheme() {
             "http" | "https" => {
                 if let Some(run) = known.map(str::to_owned) {
@@ -244,6 +256,16 @@ impl Kept {
             reused,
         }
     }
+}
+
+/// The file that the copy of a page is kept in.
+pub(super) fn copy_of(url: &Url) -> PathBuf {
+    PathBuf::from(DIRECTORY).join(file_name(url))
+}
+
+/// A page of the inbox, if `path` is one that a crawl stored and nobody changed.
+pub(super) fn stored_page(workspace: &Workspace, path: &Path) -> Option<StoredPage> {
+    stored::read(workspace, path).map(|(_, page)| page)
 }
 
 /// The name of the copy: readable, and unlike that of every other URL.

@@ -16,13 +16,13 @@ const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// A page as Markdown, with what it says about itself.
 #[derive(Debug)]
-pub(super) struct Page {
-    pub(super) source: Url,
-    pub(super) title: String,
-    pub(super) author: Option<String>,
-    pub(super) published: Option<String>,
-    pub(super) markdown: String,
-    pub(super) words: usize,
+pub(in crate::tools) struct Page {
+    pub(in crate::tools) source: Url,
+    pub(in crate::tools) title: String,
+    pub(in crate::tools) author: Option<String>,
+    pub(in crate::tools) published: Option<String>,
+    pub(in crate::tools) markdown: String,
+    pub(in crate::tools) words: usize,
 }
 
 impl Page {

@@ -41,6 +41,15 @@ pub(super) fn keep(workspace: &Workspace, path: &Path, page: &Page, origin: &Ori
 
 /// The copy that `run` made of `asked`, if there is one and it can be read. Anything doubtful is fetched again.
 pub(super) fn find(workspace: &Workspace, path: &Path, asked: &Url, run: &str) -> Option<Page> {
+    let (front, page) = read(workspace, path)?;
+    let asked_then: Option<String> = value(&front, "asked");
+    let run_then: String = value(&front, "run")?;
+    let is_it = run_then == run && asked_then.as_deref().unwrap_or(page.source.as_str()) == asked.as_str();
+    is_it.then_some(page)
+}
+
+/// A stored copy of any page, as the crawl made it; its front matter first.
+pub(super) fn read(workspace: &Workspace, path: &Path) -> Option<(String, Page)> {
     let path = workspace.readable(&path.to_string_lossy()).ok()?;
     let (file, metadata) = regular::open(workspace.area().dir(), &path).ok()?;
     if !metadata.is_file() || metadata.len() > MAX_BYTES {
@@ -50,11 +59,6 @@ pub(super) fn find(workspace: &Workspace, path: &Path, asked: &Url, run: &str) -
     file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     let (front, body) = text.strip_prefix(FENCE)?.split_once(&format!("\n{FENCE}\n"))?;
     let source: String = value(front, "source")?;
-    let asked_then: Option<String> = value(front, "asked");
-    let run_then: String = value(front, "run")?;
-    if run_then != run || asked_then.as_ref().unwrap_or(&source) != asked.as_str() {
-        return None;
-    }
     let page = Page {
         source: Url::parse(&source).ok()?,
         title: value(front, "title")?,
@@ -64,8 +68,8 @@ pub(super) fn find(workspace: &Workspace, path: &Path, asked: &Url, run: &str) -
         markdown: body.strip_suffix('\n')?.to_owned(),
     };
     // A copy that was edited since is no longer what the page said.
-    let digest: String = value(front, "sha256")?;
-    (digest == sha256_hex(&page.markdown)).then_some(page)
+    let is_whole = value::<String>(front, "sha256").is_none_or(|digest| digest == sha256_hex(&page.markdown));
+    is_whole.then(|| (front.to_owned(), page))
 }
 
 /// The lines in front of a copy. JSON strings are YAML strings, so any text is safe in them.
@@ -93,8 +97,8 @@ fn front_matter(page: &Page, origin: &Origin<'_>) -> String {
     line("words", page.words.into());
     if let Some(run) = origin.run {
         line("run", run.into());
-        line("sha256", sha256_hex(&page.markdown).into());
     }
+    line("sha256", sha256_hex(&page.markdown).into());
     front.push_str(FENCE);
     front
 }

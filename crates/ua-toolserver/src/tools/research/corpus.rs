@@ -1,0 +1,218 @@
+//! `finalize_research`: what the inbox is worth, as one file with its sources.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use rmcp::model::Tool;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{default_task, folder_of, inbox};
+use crate::answer::{Answer, Failure, success};
+use crate::digest::sha256_hex;
+use crate::schema::{self, Effect};
+use crate::tools::blocking;
+use crate::tools::crawl::{Crawler, StoredPage, copy_of};
+use crate::workspace::Workspace;
+
+pub(in crate::tools) const NAME: &str = "finalize_research";
+pub(super) const SOURCES: &str = "sources.json";
+const CORPUS: &str = "refined_corpus.md";
+const DEFAULT_MIN_WORDS: u32 = 60;
+const DEFAULT_MAX_PAGES: u32 = 30;
+const MAX_PAGES: u32 = 200;
+/// What a model can still be asked to read in pieces.
+const MAX_CORPUS_BYTES: usize = 4 * 1024 * 1024;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::tools) struct Arguments {
+    /// Names the folder tasks/<name>/ that the corpus goes into: letters, digits, `-` and `_`.
+    #[serde(default = "default_task")]
+    #[schemars(length(min = 1, max = 64))]
+    task_name: String,
+    /// What the research is about; the heading of the corpus.
+    #[serde(default)]
+    topic: String,
+    /// Pages with fewer words are left out; 60 when left out.
+    min_words: Option<u32>,
+    /// The most pages to fetch of those that searches found and nobody has fetched; 30 when left out, 0 for none.
+    #[schemars(range(min = 0, max = 200))]
+    max_pages: Option<u32>,
+}
+
+/// A page of the corpus.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Source {
+    /// `S1`, `S2`, …: how the corpus and the evidence refer to it.
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) author: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) published: Option<String>,
+    pub(super) words: usize,
+    /// The copy in the inbox.
+    pub(super) path: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LeftOut {
+    url: String,
+    reason: String,
+}
+
+/// `sources.json` of a task.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Finalized {
+    pub(super) task_name: String,
+    pub(super) topic: String,
+    /// The corpus file, and the digest of what was written into it.
+    pub(super) corpus: String,
+    pub(super) corpus_sha256: String,
+    pub(super) words: usize,
+    pub(super) sources: Vec<Source>,
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+pub(in crate::tools) fn describe() -> Tool {
+    schema::tool::<Arguments>(
+        NAME,
+        "Make a corpus of the research",
+        "Fetches what searches found and nobody fetched yet, leaves out duplicates and pages that are too short, and writes the rest with its sources to tasks/<task_name>/refined_corpus.md. May be called again after more research.",
+        Effect::Fetches,
+    )
+}
+
+pub(in crate::tools) async fn run(
+    workspace: &Arc<Workspace>,
+    crawler: &Crawler,
+    given: Arguments,
+    run: Option<&str>,
+) -> Answer {
+    let folder = folder_of(&given.task_name)?;
+    let most = given.max_pages.unwrap_or(DEFAULT_MAX_PAGES).min(MAX_PAGES) as usize;
+    let shared = Arc::clone(workspace);
+    let (missing, beyond) = blocking(move || {
+        let mut missing: Vec<String> = inbox::found_addresses(&shared)?
+            .into_iter()
+            .filter(|url| !inbox::has_copy(&shared, &copy_of(url)))
+            .map(String::from)
+            .collect();
+        let beyond = missing.split_off(most.min(missing.len()));
+        Ok((missing, beyond))
+    })
+    .await?;
+    let mut left_out: Vec<LeftOut> = crawler
+        .store(missing, run)
+        .await
+        .into_iter()
+        .map(|(url, error)| LeftOut { url, reason: format!("could not be fetched: {error}") })
+        .collect();
+    left_out.extend(beyond.into_iter().map(|url| LeftOut { url, reason: format!("max_pages is {most}") }));
+
+    let workspace = Arc::clone(workspace);
+    let sources = blocking(move || write(&workspace, &folder, given, left_out)).await?;
+    success(
+        format!(
+            "{} sources, {} words in {}; {} left out",
+            sources.sources.len(),
+            sources.words,
+            sources.corpus,
+            sources.left_out.len()
+        ),
+        &sources,
+    )
+}
+
+fn write(
+    workspace: &Workspace,
+    folder: &Path,
+    given: Arguments,
+    mut left_out: Vec<LeftOut>,
+) -> Result<Finalized, Failure> {
+    let least = given.min_words.unwrap_or(DEFAULT_MIN_WORDS) as usize;
+    let pages = inbox::pages(workspace)?;
+    if pages.is_empty() {
+        return Err(Failure::refused(
+            "there are no pages in search_results/",
+            "fetch some with crawl_parallel, or search first",
+        ));
+    }
+    let mut kept: Vec<(Source, StoredPage)> = Vec::new();
+    let mut by_address = BTreeMap::new();
+    let mut by_text = BTreeMap::new();
+    let mut bytes = 0;
+    for (path, page) in pages {
+        let url = page.source.to_string();
+        let id = format!("S{}", kept.len() + 1);
+        let normal = page.markdown.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        let (address, text) = (inbox::canonical(&page.source), sha256_hex(&normal));
+        let reason = if page.words < least {
+            Some(format!("{} words, fewer than {least}", page.words))
+        } else if let Some(twin) = by_address.get(&address).or_else(|| by_text.get(&text)) {
+            Some(format!("the same as {twin}"))
+        } else if bytes + page.markdown.len() > MAX_CORPUS_BYTES {
+            Some(format!("the corpus would be larger than {MAX_CORPUS_BYTES} bytes"))
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            left_out.push(LeftOut { url, reason });
+            continue;
+        }
+        bytes += page.markdown.len();
+        by_address.insert(address, id.clone());
+        by_text.insert(text, id.clone());
+        let source = Source {
+            id,
+            title: page.title.clone(),
+            url,
+            author: page.author.clone(),
+            published: page.published.clone(),
+            words: page.words,
+            path: path.display().to_string(),
+        };
+        kept.push((source, page));
+    }
+    let text = corpus(&given.topic, &kept);
+    let corpus_path = workspace.writable(&folder.join(CORPUS).to_string_lossy())?;
+    let written = Finalized {
+        task_name: given.task_name,
+        topic: given.topic,
+        corpus: corpus_path.display().to_string(),
+        corpus_sha256: sha256_hex(&text),
+        words: kept.iter().map(|(source, _)| source.words).sum(),
+        sources: kept.into_iter().map(|(source, _)| source).collect(),
+        left_out,
+    };
+    let listing = serde_json::to_vec_pretty(&written)
+        .map_err(|error| Failure::refused(format!("the sources cannot be written down: {error}"), "call again"))?;
+    let listing_path = workspace.writable(&folder.join(SOURCES).to_string_lossy())?;
+    let _lock = workspace.exclusive()?;
+    for (path, content) in [(&corpus_path, text.as_bytes()), (&listing_path, listing.as_slice())] {
+        workspace
+            .area()
+            .replace(path, content)
+            .map_err(|error| error.into_failure(&format!("write {}", path.display())))?;
+    }
+    Ok(written)
+}
+
+fn corpus(topic: &str, kept: &[(Source, StoredPage)]) -> String {
+    let mut text = format!("# {}\n\n## Sources\n\n", if topic.trim().is_empty() { "Research" } else { topic.trim() });
+    for (source, _) in kept {
+        let mut facts = vec![format!("{} words", source.words)];
+        facts.extend(source.author.clone());
+        facts.extend(source.published.clone());
+        // Writing into a `String` can not fail.
+        writeln!(text, "- [{}] {} — <{}> ({})", source.id, source.title, source.url, facts.join(", ")).ok();
+    }
+    for (source, page) in kept {
+        write!(text, "\n---\n\n## [{}] {}\n\n<{}>\n\n{}\n", source.id, source.title, source.url, page.markdown).ok();
+    }
+    text
+}
