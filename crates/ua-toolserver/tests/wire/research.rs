@@ -30,15 +30,11 @@ fn page(title: &str, text: &str) -> String {
 
 fn text_of(path: &str) -> Option<String> {
     Some(match path {
-        "/growth" => page(
+        "/growth" | "/copy-of-growth" => page(
             "Growth",
             "Sales grew by 4.5 % to $1.2 billion. \"We expected far less than that,\" said Ann Lee of the board.",
         ),
         "/law" | "/slow" => page(&format!("Law {path}"), "The law was passed on 12 March 2025 by a large majority."),
-        "/copy-of-growth" => page(
-            "Growth",
-            "Sales grew by 4.5 % to $1.2 billion. \"We expected far less than that,\" said Ann Lee of the board.",
-        ),
         "/short" => "# Short\n\nTen words are not enough for a page.".to_owned(),
         _ => return None,
     })
@@ -262,7 +258,7 @@ async fn a_finalization_that_was_killed_fetches_only_what_is_missing() {
 
     let mut first = start_with(&workspace, &["--allow-private-addresses"]).await;
     let two_stored = async {
-        while names(&inbox).iter().filter(|name| name.ends_with(".md") && !name.starts_with('.')).count() < 2 {
+        while names(&inbox).iter().filter(|name| name.contains(".md") && !name.starts_with('.')).count() < 2 {
             tokio::task::yield_now().await;
         }
     };
