@@ -22,6 +22,7 @@ mod id;
 mod key;
 mod message;
 mod money;
+mod phase;
 mod policy;
 mod price;
 mod probe;
@@ -44,6 +45,7 @@ pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
 pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
 pub use money::{Costs, Currency, Money};
+pub use phase::{MAIN_PHASE, PhaseBudgets, PhaseSpec};
 pub use policy::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
 };
