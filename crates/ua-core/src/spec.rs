@@ -450,9 +450,7 @@ fn check_condition(condition: &StopCondition, field: &str) -> Result<(), SpecErr
         StopCondition::Effect { effect, .. } if crate::EffectKind::parse(effect).is_none() => {
             invalid("needs an effect of the form `<object>.<verb>`, for example `email.send`")
         }
-        StopCondition::Effect { count, max: Some(max), .. } if max < count => {
-            invalid("has a `max` below its `count`")
-        }
+        StopCondition::Effect { count, max: Some(max), .. } if max < count => invalid("has a `max` below its `count`"),
         StopCondition::Named(_) | StopCondition::Effect { .. } | StopCondition::Artifact { .. } => Ok(()),
     }
 }

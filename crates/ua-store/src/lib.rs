@@ -31,7 +31,7 @@ mod run_store;
 pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
 pub use commit::{
     AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
-    RunEnd, SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft, UnknownResolution,
+    RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
 };
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;
@@ -39,9 +39,9 @@ pub use lifted::{Lifted, NewBlob, blobs_of, whole_reply, whole_text};
 pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord};
 pub use record::{
-    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, MessageRecord,
-    OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord,
-    RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, LineageEffect,
+    MessageRecord, OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId,
+    RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 pub use run_store::RunStore;
 

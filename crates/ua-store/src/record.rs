@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
     ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn,
-    Money, Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope,
-    Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
+    Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus,
+    RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
 };
 
 use crate::lifted::Lifted;
@@ -102,6 +102,12 @@ pub struct RunRecord {
     pub completion_promise: Option<String>,
     /// Milliseconds in which a process held the run.
     pub held_millis: u64,
+    /// Since when the owner's time is not in `held_millis` yet; `None` while nobody holds the run.
+    #[serde(default)]
+    pub held_from: Option<Timestamp>,
+    /// When the owner last said that it is alive; `None` when it did not since it took the run.
+    #[serde(default)]
+    pub seen_at: Option<Timestamp>,
     /// When the run was taken from a process that had died while driving it; the newest ones, oldest first.
     pub unclean_ends: Vec<Timestamp>,
     /// One trace per process that drove the run, oldest first.
@@ -506,6 +512,15 @@ impl RequestRecord {
     }
 }
 
+/// A call of another run of the lineage that has, or may have had, a declared effect, with its receipts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LineageEffect {
+    /// The call.
+    pub call: CallRecord,
+    /// What its attempts brought back.
+    pub receipts: Vec<ReceiptRecord>,
+}
+
 /// Everything stored about a run, in order; what resume packet and completion summary are made of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecords {
@@ -532,6 +547,9 @@ pub struct RunRecords {
     pub checkpoints: Vec<CheckpointRecord>,
     /// Its requests to models.
     pub requests: Vec<RequestRecord>,
+    /// The declared effects of the other runs of its lineage that were sent; what a stop condition counts besides the run's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lineage_effects: Vec<LineageEffect>,
 }
 
 impl RunRecords {
@@ -552,6 +570,28 @@ impl RunRecords {
             }
         }
         budgets
+    }
+
+    /// What a phase may use, as the contract has it, with what a person changed since; without limits when the job has no phase of
+    /// that name.
+    pub fn phase_budgets(&self, phase: &str) -> PhaseBudgets {
+        let mut budgets = self.run.spec.phase(phase).map(|(_, phase)| phase.budgets.clone()).unwrap_or_default();
+        for change in self.overrides.iter().filter(|change| change.kind == OverrideKind::Budget) {
+            let Some((of, budget)) = change.component.split_once('.') else { continue };
+            let Ok(mut fields) = serde_json::to_value(&budgets) else { continue };
+            fields[budget] = change.value.clone();
+            if of == phase
+                && let Ok(changed) = serde_json::from_value(fields)
+            {
+                budgets = changed;
+            }
+        }
+        budgets
+    }
+
+    /// The step that is being executed.
+    pub fn current_step(&self) -> Option<&StepRecord> {
+        self.steps.iter().find(|step| Some(&step.step_id) == self.run.current_step_id.as_ref())
     }
 
     /// The call with this id.

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{BlobId, CallId, QuestionId, RunId, StepId};
+use ua_core::{BlobId, CallId, QuestionId, RunId, StepId, Timestamp};
 
 use super::blobs::StoredBlob;
 use crate::error::{RowRef, StoreError};
 use crate::overrides::OverrideRecord;
 use crate::record::{
-    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RequestId,
-    RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, LineageEffect, MessageRecord, QuestionRecord,
+    ReceiptRecord, RequestId, RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 use crate::rules;
 
@@ -109,6 +109,18 @@ impl Model {
         put(&mut self.requests, (run.clone(), request), |(owner, stored)| owner == run && stored.request_id == id);
     }
 
+    /// All or none of them.
+    pub(super) fn push_checkpoints(&mut self, checkpoints: Vec<CheckpointRecord>) -> Result<(), StoreError> {
+        let before = self.checkpoints.len();
+        for checkpoint in checkpoints {
+            if let Err(error) = self.push_checkpoint(checkpoint) {
+                self.checkpoints.truncate(before);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn push_checkpoint(&mut self, checkpoint: CheckpointRecord) -> Result<(), StoreError> {
         if self.checkpoints.iter().any(|stored| stored.checkpoint_id == checkpoint.checkpoint_id) {
             return Err(StoreError::Exists { row: RowRef::new("checkpoints", &checkpoint.checkpoint_id) });
@@ -178,12 +190,39 @@ impl Model {
         self.overrides.iter().filter(|row| row.run_id == *run).cloned().collect()
     }
 
+    /// When anything of the run was written last by an owner.
+    pub(super) fn last_write(&self, run: &RunId) -> Option<Timestamp> {
+        let steps = self.steps.iter().filter(|step| step.run_id == *run).map(|step| step.updated_at);
+        let turns = self.turns.iter().filter(|turn| turn.run_id == *run).map(|turn| turn.recorded_at);
+        let calls = self.calls.iter().filter(|call| call.run_id == *run).map(|call| call.updated_at);
+        let requests = self.requests_of(run).map(|request| request.closed_at.unwrap_or(request.reserved_at));
+        let markers = self.checkpoints.iter().filter(|marker| marker.run_id == *run).map(|marker| marker.created_at);
+        steps.chain(turns).chain(calls).chain(requests).chain(markers).max()
+    }
+
+    /// The declared effects of the other runs of a lineage that were sent, oldest first.
+    fn lineage_effects(&self, run: &RunRecord) -> Vec<LineageEffect> {
+        let is_one = |call: &&CallRecord| {
+            call.root_run_id == run.root_run_id
+                && call.run_id != run.run_id
+                && call.policy.effect_kind.is_some()
+                && call.attempt > 0
+        };
+        let mut calls: Vec<CallRecord> = self.calls.iter().filter(is_one).cloned().collect();
+        calls.sort_by_key(|call| (call.created_at, call.run_id.clone(), call.position));
+        calls
+            .into_iter()
+            .map(|call| LineageEffect { receipts: self.receipts_of(&call.call_id).cloned().collect(), call })
+            .collect()
+    }
+
     pub(super) fn load(&self, id: &RunId) -> Result<RunRecords, StoreError> {
         let run = self.run(id)?;
         let calls = self.calls_of(id, None);
         let attempts = calls.iter().flat_map(|call| self.attempts_of(&call.call_id)).cloned().collect();
         let receipts = calls.iter().flat_map(|call| self.receipts_of(&call.call_id)).cloned().collect();
         Ok(RunRecords {
+            lineage_effects: self.lineage_effects(&run),
             run,
             steps: self.steps.iter().filter(|step| step.run_id == *id).cloned().collect(),
             turns: self.turns.iter().filter(|turn| turn.run_id == *id).cloned().collect(),
