@@ -13,6 +13,7 @@
 //! ```
 
 mod blob;
+mod budget_stop;
 mod call;
 mod canonical;
 mod env;
@@ -34,6 +35,7 @@ pub mod system;
 mod tool;
 
 pub use blob::{BlobId, BlobRef, ToolText};
+pub use budget_stop::BudgetStop;
 pub use call::{PlannedCall, Position, Refusal};
 pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Sha256, parse_strict, sha256};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};

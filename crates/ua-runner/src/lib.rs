@@ -27,6 +27,7 @@ mod lock;
 mod machine;
 #[cfg(test)]
 mod machine_tests;
+mod phase;
 mod pin;
 mod recover;
 mod retry;
@@ -46,6 +47,7 @@ pub use lock::{LockError, RunLock};
 pub use machine::{
     Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure, UnexpectedEvent,
 };
+pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
 pub use ua_resume::{ModelUsage, UsageSummary};
