@@ -3,11 +3,10 @@
 //! Spec: Durable Jobs v1 spec §6 (`stop_conditions`, `expected_outputs`); Durability Architecture, "Evidence Summary": never
 //! from model text; Context Storage & Durability §6: receipts count, not files that claim something was sent.
 //! Invariants: an effect counts once per call that succeeded by a settled receipt of its own; a failed, lost or deduplicated
-//! call adds nothing; what another run of the lineage did counts too, since this one is kept from doing it again; a file counts
-//! only in the run's own workspace, unless it is empty, by its digest, and by its first bytes where those can show its media type.
+//! call adds nothing; a file counts unless it is empty, by its digest, and by its first bytes where those can show its media type.
 
 use serde::Serialize;
-use ua_core::{EvidenceLevel, PhaseSpec, RunId, RunSpec, Sha256, StopCondition};
+use ua_core::{EvidenceLevel, PhaseSpec, RunSpec, Sha256, StopCondition};
 use ua_store::{CallRecord, ReceiptRecord, RunRecords};
 
 use crate::artifact::Artifact;
@@ -38,9 +37,6 @@ pub struct EvidenceRef {
     pub sha256: Option<Sha256>,
     /// For a receipt, the other side's name for what happened.
     pub external_id: Option<String>,
-    /// For a receipt of another run of the lineage, that run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub run_id: Option<RunId>,
 }
 
 /// One condition and what was found for it.
@@ -94,19 +90,16 @@ impl<'a> EvidenceScope<'a> {
     }
 }
 
-/// Judges the conditions in `scope` by the run's own calls and those of its lineage, and by the files of its workspace. `media` is
-/// as for [`evaluate`].
-pub fn evaluate_run(
-    records: &RunRecords,
+/// Judges the conditions in `scope` of the contract `spec`; the other arguments are those of [`evaluate`].
+pub fn evaluate_scope(
+    spec: &RunSpec,
     scope: EvidenceScope<'_>,
+    calls: &[CallRecord],
+    receipts: &[ReceiptRecord],
     artifacts: &[Artifact],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
-    let others = &records.lineage_effects;
-    let calls: Vec<&CallRecord> = records.calls.iter().chain(others.iter().map(|effect| &effect.call)).collect();
-    let receipts: Vec<ReceiptRecord> =
-        records.receipts.iter().chain(others.iter().flat_map(|effect| &effect.receipts)).cloned().collect();
-    let found = Found { run: Some(&records.run.run_id), calls, receipts: &receipts, artifacts, media };
+    let found = Found { calls, receipts, artifacts, media };
     let mut conditions = Vec::new();
     if let Some(phase) = scope.phase {
         conditions.extend(found.judge(&phase.stop_conditions, &phase.expected_outputs));
@@ -115,7 +108,6 @@ pub fn evaluate_run(
         }
     }
     if scope.run {
-        let spec = &records.run.spec;
         conditions.extend(found.judge(&spec.stop_conditions, &spec.artifacts.expected_outputs));
     }
     EvidenceReport::of(conditions)
@@ -133,15 +125,13 @@ pub fn evaluate(
     artifacts: &[Artifact],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
-    let found = Found { run: None, calls: calls.iter().collect(), receipts, artifacts, media };
+    let found = Found { calls, receipts, artifacts, media };
     EvidenceReport::of(found.judge(&spec.stop_conditions, &spec.artifacts.expected_outputs))
 }
 
 /// What there is to judge by.
 struct Found<'a> {
-    /// The run that is judged; calls of others are marked as theirs.
-    run: Option<&'a RunId>,
-    calls: Vec<&'a CallRecord>,
+    calls: &'a [CallRecord],
     receipts: &'a [ReceiptRecord],
     artifacts: &'a [Artifact],
     media: &'a dyn Fn(&str) -> Option<String>,
@@ -216,7 +206,6 @@ fn effect_result(condition: &StopCondition, wanted: &Wanted, by: &Found<'_>) -> 
     let of_kind: Vec<&CallRecord> = by
         .calls
         .iter()
-        .copied()
         .filter(|call| call.policy.effect_kind.as_ref().is_some_and(|kind| kind.as_str() == wanted.effect))
         .collect();
     let evidence: Vec<EvidenceRef> = of_kind
@@ -228,7 +217,6 @@ fn effect_result(condition: &StopCondition, wanted: &Wanted, by: &Found<'_>) -> 
             level: Some(receipt.evidence),
             sha256: None,
             external_id: external_id(by.receipts, call),
-            run_id: by.run.filter(|run| **run != call.run_id).map(|_| call.run_id.clone()),
         })
         .collect();
     let found = u32::try_from(evidence.len()).unwrap_or(u32::MAX);
@@ -290,7 +278,6 @@ fn file_result(
         level: None,
         sha256: Some(file.sha256),
         external_id: None,
-        run_id: None,
     });
     ConditionResult {
         condition: condition.describe(),
@@ -389,7 +376,6 @@ mod tests {
                     level: Some(EvidenceLevel::Reported),
                     sha256: None,
                     external_id: Some("<m-1@example.test>".to_owned()),
-                    run_id: None,
                 }],
                 missing: None,
             }]
@@ -489,37 +475,6 @@ mod tests {
     }
 
     #[test]
-    fn what_another_run_of_the_lineage_sent_is_sent_and_its_files_are_its_own() {
-        let (mut parent, id) = one_send();
-        parent.starts(&id);
-        parent.succeeds(&id, "sent", None);
-        parent.call(&id).run_id = ua_core::RunId::parse("run_parent").unwrap();
-        let mut child = Story::new(JOB);
-        let judge = |child: &Story| evaluate_run(&child.records, EvidenceScope::of(&child.records), &[], &|_| None);
-        assert!(!judge(&child).all_met);
-        child.records.lineage_effects = vec![ua_store::LineageEffect {
-            call: parent.records.calls[0].clone(),
-            receipts: parent.records.receipts.clone(),
-        }];
-        let report = judge(&child);
-        assert!(report.all_met);
-        let evidence = &report.conditions[0].evidence[0];
-        assert_eq!(
-            (evidence.id.as_str(), evidence.run_id.as_ref().map(|run| run.as_str())),
-            (id.as_str(), Some("run_parent"))
-        );
-
-        // The same effect once more, in the child: answered by the parent's receipt, and counted once.
-        let twin = child.asks("", &[("send_email", json!({"to": "a@example.test"}), mail_policy())])[0].clone();
-        child.deduplicates(&twin, &id);
-        assert_eq!(judge(&child).conditions[0].found, 1);
-        // One of the lineage that may have happened is not to be repeated either.
-        child.records.lineage_effects[0].call.status = CallStatus::Unknown;
-        let report = judge(&child);
-        assert!(!report.all_met && report.missing_for_model().contains("Do not repeat them"), "{report:?}");
-    }
-
-    #[test]
     fn a_phase_has_to_reach_what_is_its_own_and_the_last_one_the_rest() {
         let job = r#"{"objective": "x", "stop_conditions": ["email_sent_once"], "phases": [
             {"name": "write", "instructions": "w", "expected_outputs": ["report.html"]},
@@ -527,7 +482,7 @@ mod tests {
         let story = Story::new(job);
         let spec = story.records.run.spec.clone();
         let conditions = |phase: &str| {
-            let report = evaluate_run(&story.records, EvidenceScope::at_end_of(&spec, phase), &[], &|_| None);
+            let report = evaluate_scope(&spec, EvidenceScope::at_end_of(&spec, phase), &[], &[], &[], &|_| None);
             let names = report.conditions.iter().map(|c| (c.phase.clone(), c.condition.clone())).collect::<Vec<_>>();
             (names, report.missing_for_model())
         };

@@ -45,7 +45,9 @@ pub use artifact::{Artifact, ReadFirst};
 pub use budget::{BudgetLine, raise_flags};
 pub use call_line::CallLine;
 pub use changed::ChangedFile;
-pub use evidence::{ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_run};
+pub use evidence::{
+    ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_scope,
+};
 pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine};
 pub use summary::{CompletionSummary, Replayed, SideEffect, StepSummary};

@@ -187,9 +187,6 @@ fn evidence_words(evidence: &EvidenceRef) -> String {
         words.push_str(", external id ");
         words.push_str(&code(id, 200));
     }
-    if let Some(run) = &evidence.run_id {
-        words.push_str(&format!(", of run {run} of this lineage"));
-    }
     if let Some(digest) = &evidence.sha256 {
         words.push_str(", sha256 ");
         words.push_str(&digest.to_hex());

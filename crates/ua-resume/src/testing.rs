@@ -185,7 +185,6 @@ impl Story {
                 overrides: Vec::new(),
                 checkpoints: Vec::new(),
                 requests: Vec::new(),
-                lineage_effects: Vec::new(),
             },
         };
         story.says(0, Message::user(Origin::Prompt, opening));

@@ -2,10 +2,7 @@
 
 use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, CallStatus, FailureKind, IdempotencyKey, Position, RunId, Scope, ToolName};
-use ua_store::{
-    AttemptRecord, CallRecord, EventRecord, LineageEffect, ReceiptRecord, RowRef, RunLease, RunRecord, StoreError,
-    rules,
-};
+use ua_store::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RowRef, RunLease, StoreError, rules};
 
 use crate::column::{Columns, int, json, opt_json, opt_text, text, word};
 use crate::db::Db;
@@ -67,18 +64,6 @@ impl Db<'_> {
         let sql = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND side_effect_scope = ?2 AND attempt > 0 \
                    ORDER BY created_at, run_id, turn, ordinal";
         self.rows(sql, [root.as_str(), scope.as_str()], call_record)
-    }
-
-    /// The declared effects of the other runs of a lineage that were sent, oldest first.
-    pub(crate) fn lineage_effects(&self, run: &RunRecord) -> Found<Vec<LineageEffect>> {
-        let sql = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND effect_kind IS NOT NULL AND run_id <> ?2 AND attempt > 0 \
-                   ORDER BY created_at, run_id, turn, ordinal";
-        let calls = self.rows(sql, [run.root_run_id.as_str(), run.run_id.as_str()], call_record)?;
-        let with_receipts = |call: CallRecord| {
-            let receipts = self.receipts_of(&call.call_id)?;
-            Ok(LineageEffect { call, receipts })
-        };
-        calls.into_iter().map(with_receipts).collect()
     }
 
     pub(crate) fn insert_call(&self, call: &CallRecord, epoch: u64) -> Found<()> {
@@ -208,14 +193,6 @@ impl Db<'_> {
         let sql = "SELECT r.* FROM tool_calls c JOIN tool_receipts r ON r.tool_call_id = c.tool_call_id \
                    WHERE c.run_id = ?1 ORDER BY c.turn, c.ordinal, r.receipt_seq";
         self.rows(sql, [run.as_str()], receipt_record)
-    }
-
-    fn receipts_of(&self, call: &CallId) -> Found<Vec<ReceiptRecord>> {
-        self.rows(
-            "SELECT * FROM tool_receipts WHERE tool_call_id = ?1 ORDER BY receipt_seq",
-            [call.as_str()],
-            receipt_record,
-        )
     }
 
     pub(crate) fn insert_receipt(&self, receipt: &ReceiptRecord) -> Found<()> {

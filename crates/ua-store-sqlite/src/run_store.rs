@@ -325,10 +325,8 @@ impl RunStore for SqliteStore {
     async fn load(&self, run: &RunId) -> Result<RunRecords, StoreError> {
         let id = run.clone();
         self.read(move |db| {
-            let run = db.run(&id)?;
             Ok(RunRecords {
-                lineage_effects: db.lineage_effects(&run)?,
-                run,
+                run: db.run(&id)?,
                 steps: db.steps_of(&id)?,
                 turns: db.turns_of(&id)?,
                 messages: db.messages_of(&id, u32::MAX)?,

@@ -39,9 +39,9 @@ pub use lifted::{Lifted, NewBlob, blobs_of, whole_reply, whole_text};
 pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord};
 pub use record::{
-    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, LineageEffect,
-    MessageRecord, OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId,
-    RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, MessageRecord,
+    OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord,
+    RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 pub use run_store::RunStore;
 

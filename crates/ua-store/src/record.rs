@@ -512,15 +512,6 @@ impl RequestRecord {
     }
 }
 
-/// A call of another run of the lineage that has, or may have had, a declared effect, with its receipts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LineageEffect {
-    /// The call.
-    pub call: CallRecord,
-    /// What its attempts brought back.
-    pub receipts: Vec<ReceiptRecord>,
-}
-
 /// Everything stored about a run, in order; what resume packet and completion summary are made of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecords {
@@ -547,9 +538,6 @@ pub struct RunRecords {
     pub checkpoints: Vec<CheckpointRecord>,
     /// Its requests to models.
     pub requests: Vec<RequestRecord>,
-    /// The declared effects of the other runs of its lineage that were sent; what a stop condition counts besides the run's own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lineage_effects: Vec<LineageEffect>,
 }
 
 impl RunRecords {

@@ -102,7 +102,8 @@ impl Driver<'_> {
     pub(super) fn evidence(&self, records: &RunRecords) -> Result<EvidenceReport, RunError> {
         let artifacts = self.ports.workspace.artifacts()?;
         let media = |path: &str| self.ports.workspace.media_type(path);
-        Ok(ua_resume::evaluate_run(records, self.evidence_scope(), &artifacts, &media))
+        let (spec, scope) = (&records.run.spec, self.evidence_scope());
+        Ok(ua_resume::evaluate_scope(spec, scope, &records.calls, &records.receipts, &artifacts, &media))
     }
 
     /// Ends this process's work: one write for the run and its step, then the files a person reads.

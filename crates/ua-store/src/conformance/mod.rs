@@ -94,7 +94,6 @@ macro_rules! conformance_tests {
             steps::a_step_is_entered_whole_and_once,
             steps::a_step_that_cannot_be_entered_leaves_everything,
             steps::the_time_of_a_killed_owner_counts,
-            steps::a_run_is_loaded_with_the_effects_of_its_lineage,
             calls::a_start_claims_the_key,
             calls::a_held_key_refuses_every_other_call,
             calls::attempts_are_numbered_and_keep_their_key,

@@ -1,9 +1,8 @@
-//! Steps that follow each other, the time a killed owner held the run, and what other runs of the lineage did.
+//! Steps that follow each other, and the time a killed owner held the run.
 
-use serde_json::json;
-use ua_core::{CallStatus, Message, Origin, RunStatus, StepStatus};
+use ua_core::{Message, Origin, RunStatus, StepStatus};
 
-use super::samples::{self, at, call_id, step_id};
+use super::samples::{self, at, step_id};
 use super::{Scene, refused};
 use crate::Store;
 use crate::commit::StepEntry;
@@ -116,31 +115,4 @@ pub async fn the_time_of_a_killed_owner_counts(store: &dyn Store) {
     store.end_run(&lease, samples::run_end(RunStatus::Stopped)).await.unwrap();
     let (_, millis) = held(4_000).await;
     assert_eq!(millis, 31_700);
-}
-
-/// Every run is loaded with the declared effects of its lineage that were sent, and with no others.
-pub async fn a_run_is_loaded_with_the_effects_of_its_lineage(store: &dyn Store) {
-    let parent = Scene::begin(store, "run_1").await;
-    let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
-    let stranger = Scene::begin(store, "run_3").await;
-    parent
-        .turn(vec![
-            samples::planned_email("call_1", 1, 1),
-            samples::planned_email("call_2", 1, 2),
-            samples::planned_call("call_3", 1, 3),
-        ])
-        .await;
-    parent.bring("call_1", CallStatus::Succeeded).await;
-    parent.bring("call_3", CallStatus::Succeeded).await;
-    stranger.call_that_is("call_4", CallStatus::Succeeded).await;
-    let of = |records: &crate::RunRecords| {
-        records.lineage_effects.iter().map(|e| (e.call.call_id.clone(), e.receipts.len())).collect::<Vec<_>>()
-    };
-    assert_eq!(of(&child.records().await), [(call_id("call_1"), 1)]);
-    assert_eq!(of(&parent.records().await), []);
-    assert_eq!(of(&stranger.records().await), []);
-    parent.bring("call_2", CallStatus::Unknown).await;
-    assert_eq!(of(&child.records().await), [(call_id("call_1"), 1), (call_id("call_2"), 0)]);
-    assert_eq!(child.records().await.calls, []);
-    assert_ne!(json!(child.records().await)["lineage_effects"], json!(null));
 }

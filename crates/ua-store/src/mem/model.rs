@@ -8,8 +8,8 @@ use super::blobs::StoredBlob;
 use crate::error::{RowRef, StoreError};
 use crate::overrides::OverrideRecord;
 use crate::record::{
-    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, LineageEffect, MessageRecord, QuestionRecord,
-    ReceiptRecord, RequestId, RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RequestId,
+    RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 use crate::rules;
 
@@ -200,29 +200,12 @@ impl Model {
         steps.chain(turns).chain(calls).chain(requests).chain(markers).max()
     }
 
-    /// The declared effects of the other runs of a lineage that were sent, oldest first.
-    fn lineage_effects(&self, run: &RunRecord) -> Vec<LineageEffect> {
-        let is_one = |call: &&CallRecord| {
-            call.root_run_id == run.root_run_id
-                && call.run_id != run.run_id
-                && call.policy.effect_kind.is_some()
-                && call.attempt > 0
-        };
-        let mut calls: Vec<CallRecord> = self.calls.iter().filter(is_one).cloned().collect();
-        calls.sort_by_key(|call| (call.created_at, call.run_id.clone(), call.position));
-        calls
-            .into_iter()
-            .map(|call| LineageEffect { receipts: self.receipts_of(&call.call_id).cloned().collect(), call })
-            .collect()
-    }
-
     pub(super) fn load(&self, id: &RunId) -> Result<RunRecords, StoreError> {
         let run = self.run(id)?;
         let calls = self.calls_of(id, None);
         let attempts = calls.iter().flat_map(|call| self.attempts_of(&call.call_id)).cloned().collect();
         let receipts = calls.iter().flat_map(|call| self.receipts_of(&call.call_id)).cloned().collect();
         Ok(RunRecords {
-            lineage_effects: self.lineage_effects(&run),
             run,
             steps: self.steps.iter().filter(|step| step.run_id == *id).cloned().collect(),
             turns: self.turns.iter().filter(|turn| turn.run_id == *id).cloned().collect(),
