@@ -91,6 +91,13 @@ pub struct StepSummary {
     pub last_turn: Option<u32>,
 }
 
+impl StepSummary {
+    /// Every step of a run, then the phases that were not entered.
+    pub fn all(records: &RunRecords) -> Vec<Self> {
+        all_steps(records)
+    }
+}
+
 /// What a run came to.
 ///
 /// [`to_markdown`](Self::to_markdown) writes it for people, serde writes it for programs.
@@ -166,7 +173,7 @@ impl CompletionSummary {
             main_artifact: run.final_artifact_ref.clone(),
             conditions: evidence.conditions.clone(),
             all_met: evidence.all_met,
-            steps: steps(records),
+            steps: StepSummary::all(records),
             artifacts: artifacts.to_vec(),
             changed_files: changed_files(&records.calls, artifacts),
             side_effects: side_effects(records),
@@ -180,7 +187,7 @@ impl CompletionSummary {
     }
 }
 
-fn steps(records: &RunRecords) -> Vec<StepSummary> {
+fn all_steps(records: &RunRecords) -> Vec<StepSummary> {
     let entered = records.steps.iter().map(|step| StepSummary {
         step_index: step.step_index,
         phase: clean(&step.phase),

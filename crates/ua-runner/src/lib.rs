@@ -14,6 +14,7 @@
 //! assert!(matches!(machine.command(), Command::Reserve { turn: 1 }));
 //! ```
 
+mod alive;
 mod budget;
 mod cas;
 mod compose;
@@ -35,6 +36,7 @@ mod take_over;
 mod watch;
 mod workspace;
 
+pub use alive::say_alive;
 pub use budget::{Charge, Estimate, Spent};
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
@@ -50,7 +52,7 @@ pub use machine::{
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
-pub use ua_resume::{ModelUsage, UsageSummary};
+pub use ua_resume::{ModelUsage, StepSummary, UsageSummary, raise_flags};
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};
 

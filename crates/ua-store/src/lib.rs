@@ -37,7 +37,7 @@ pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;
 pub use lifted::{Lifted, NewBlob, blobs_of, whole_reply, whole_text};
 pub use mem::MemStore;
-pub use overrides::{NewOverride, OverrideKind, OverrideRecord};
+pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};
 pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, MessageRecord,
     OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord,

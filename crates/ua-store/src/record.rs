@@ -11,7 +11,7 @@ use ua_core::{
 };
 
 use crate::lifted::Lifted;
-use crate::overrides::{OverrideKind, OverrideRecord};
+use crate::overrides::{OverrideKind, OverrideRecord, budgets_with};
 
 /// Proof that a process owns a run: the run and the epoch under which it took it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -546,18 +546,9 @@ impl RunRecords {
         self.receipts.iter().filter(|receipt| receipt.call_id == *call).max_by_key(|receipt| receipt.attempt)
     }
 
-    /// The budgets that count: the contract's, with what a person changed since. A stored change that no longer reads as one is
-    /// passed over: the contract's own limit counts then, which is the smaller one.
+    /// The budgets that count: the contract's, with what a person changed since.
     pub fn budgets(&self) -> Budgets {
-        let mut budgets = self.run.spec.budgets.clone();
-        for change in self.overrides.iter().filter(|change| change.kind == OverrideKind::Budget) {
-            let Ok(mut fields) = serde_json::to_value(&budgets) else { continue };
-            fields[&change.component] = change.value.clone();
-            if let Ok(changed) = serde_json::from_value(fields) {
-                budgets = changed;
-            }
-        }
-        budgets
+        budgets_with(&self.run.spec.budgets, &self.overrides)
     }
 
     /// What a phase may use, as the contract has it, with what a person changed since; without limits when the job has no phase of
