@@ -14,6 +14,7 @@ mod job;
 mod library;
 mod model;
 mod near_duplicates;
+mod phases;
 mod probe;
 mod resume;
 mod same_receipts;

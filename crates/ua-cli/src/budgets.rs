@@ -37,8 +37,11 @@ impl BudgetChange {
         for (budget, text) in given {
             let phase = args.phase.clone();
             if phase.is_some() && !OF_PHASES.contains(&budget) {
-                return Err(CliError::usage(format!("--{} is a budget of the run, not of a phase", budget.replace('_', "-")))
-                    .hint("give it in a command of its own, without --phase"));
+                return Err(CliError::usage(format!(
+                    "--{} is a budget of the run, not of a phase",
+                    budget.replace('_', "-")
+                ))
+                .hint("give it in a command of its own, without --phase"));
             }
             let change = Self { budget, phase, text };
             change.over(&json!(Budgets::default()))?;
@@ -91,7 +94,11 @@ impl BudgetChange {
         let is_narrow = !matches!(self.budget, "max_tokens" | "max_wallclock_minutes");
         // No retries and no repeats are limits one may want; the others would leave nothing to do.
         let may_be_zero = matches!(self.budget, "max_retries_per_tool_call" | "max_same_error_repeats");
-        if (sum == 0 && !may_be_zero) || (is_narrow && u32::try_from(sum).is_err()) { Err(wrong()) } else { Ok(json!(sum)) }
+        if (sum == 0 && !may_be_zero) || (is_narrow && u32::try_from(sum).is_err()) {
+            Err(wrong())
+        } else {
+            Ok(json!(sum))
+        }
     }
 }
 
@@ -165,11 +172,16 @@ mod tests {
         let args = |phase: &str| BudgetArgs { phase: Some(phase.to_owned()), ..BudgetArgs::default() };
         let turns = BudgetArgs { max_turns: Some("+5".to_owned()), ..args("write") };
         let changes = BudgetChange::of(&turns).unwrap();
-        let job = r#"{"objective": "x", "phases": [{"name": "write", "instructions": "w", "budgets": {"max_turns": 2}}]}"#;
+        let job =
+            r#"{"objective": "x", "phases": [{"name": "write", "instructions": "w", "budgets": {"max_turns": 2}}]}"#;
         let spec = RunSpec::parse(job).unwrap();
         assert!(changes[0].check(&spec).is_ok());
         assert_eq!(changes[0].over(&json!(spec.phases[0].budgets)).ok(), Some(json!(7)));
-        assert!(BudgetChange::of(&BudgetArgs { max_turns: Some("+5".to_owned()), ..args("x") }).unwrap()[0].check(&spec).is_err());
+        assert!(
+            BudgetChange::of(&BudgetArgs { max_turns: Some("+5".to_owned()), ..args("x") }).unwrap()[0]
+                .check(&spec)
+                .is_err()
+        );
         assert!(BudgetChange::of(&BudgetArgs { max_steps: Some("+5".to_owned()), ..args("write") }).is_err());
         assert!(BudgetChange::of(&args("write")).is_err());
     }

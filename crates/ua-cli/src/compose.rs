@@ -467,7 +467,8 @@ pub(crate) struct Wiring<'a> {
 
 /// Puts the ports together.
 pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError> {
-    let Wiring { run, launch, store, lease, trace, transport, specs, watcher, workspace, env, stop, budgets, seams } = wiring;
+    let Wiring { run, launch, store, lease, trace, transport, specs, watcher, workspace, env, stop, budgets, seams } =
+        wiring;
     let spec = &run.spec;
     let classifier = Arc::new(launch.classifier()?);
     let rules = Rules::of(spec).map_err(CliError::usage)?;
