@@ -15,6 +15,7 @@ mod library;
 mod memory;
 mod model;
 mod near_duplicates;
+mod phases;
 mod probe;
 mod resume;
 mod same_receipts;

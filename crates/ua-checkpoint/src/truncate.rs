@@ -2,7 +2,7 @@
 //!
 //! Granular Execution PRD §8.2 (middle-out truncation). The first message stays, the newest that fit stay, and one message of the
 //! user's stands for what lies between: `... [Context Truncated: N messages omitted] ...`. N is the number of messages left out, of
-//! this view; nothing is ever written back. A cut never separates a tool use from its result, and what is left out grows by
+//! this view; nothing is ever written back. The message with which the current phase began stays too: it says what is to be done. A cut never separates a tool use from its result, and what is left out grows by
 //! quarters of the window only, so that for many turns requests begin alike and a provider's prompt cache stays of use.
 //! Deterministic: equal histories have equal views, in whatever process and however they were put together.
 //!
@@ -43,6 +43,8 @@ pub struct MeasuredHistory {
     boundaries: Vec<usize>,
     /// Tool uses without a result so far.
     open: HashSet<String>,
+    /// Where the current phase began.
+    phase: Option<usize>,
 }
 
 /// The part of a history that a request carries.
@@ -54,6 +56,8 @@ pub struct View<'h> {
     pub omission: Option<Message>,
     /// How many messages that are.
     pub omitted: usize,
+    /// The message with which the current phase began, if what lies around it is left out.
+    pub phase: Option<&'h Message>,
     /// What stays at the end.
     pub tail: &'h [Message],
     /// Whether it costs no more than the window holds. The job and the newest messages stay even if they alone do not fit.
@@ -63,20 +67,30 @@ pub struct View<'h> {
 impl View<'_> {
     /// The messages of the view, in order.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.head.iter().chain(&self.omission).chain(self.tail)
+        self.head.iter().chain(&self.omission).chain(self.phase).chain(self.tail)
     }
 }
 
 impl MeasuredHistory {
     /// An empty history.
     pub fn new(estimate: Estimate) -> Self {
-        Self { estimate, messages: Vec::new(), tokens: vec![0], boundaries: Vec::new(), open: HashSet::new() }
+        Self {
+            estimate,
+            messages: Vec::new(),
+            tokens: vec![0],
+            boundaries: Vec::new(),
+            open: HashSet::new(),
+            phase: None,
+        }
     }
 
     /// Appends a message.
     pub fn push(&mut self, message: Message) {
         if self.open.is_empty() && message.role == Role::Assistant {
             self.boundaries.push(self.messages.len());
+        }
+        if message.origin == Origin::Phase {
+            self.phase = Some(self.messages.len());
         }
         for block in &message.blocks {
             match (message.role, block) {
@@ -105,7 +119,7 @@ impl MeasuredHistory {
     /// The view that fits into `window`.
     pub fn view(&self, window: Window) -> View<'_> {
         let (max, all) = (window.max_tokens, self.messages.as_slice());
-        let whole = |fits| View { head: all, omission: None, omitted: 0, tail: &[], fits };
+        let whole = |fits| View { head: all, omission: None, omitted: 0, phase: None, tail: &[], fits };
         let total = window.system_tokens.saturating_add(self.tokens[all.len()]);
         if total <= max {
             return whole(true);
@@ -119,16 +133,25 @@ impl MeasuredHistory {
         let stepped = needed.div_ceil(step).saturating_mul(step);
         let first = self.boundaries.partition_point(|&at| at <= head);
         let places = &self.boundaries[first..];
-        let leaves_out = |at: usize| self.tokens[at] - self.tokens[head];
+        let stays = |at: usize| self.phase.filter(|phase| (head..at).contains(phase));
+        let leaves_out = |at: usize| {
+            let kept = stays(at).map_or(0, |phase| self.tokens[phase + 1] - self.tokens[phase]);
+            self.tokens[at] - self.tokens[head] - kept
+        };
         let reaching = |wanted: u64| places.get(places.partition_point(|&at| leaves_out(at) < wanted)).copied();
         let Some(cut) = reaching(stepped).or_else(|| reaching(needed)).or_else(|| places.last().copied()) else {
             return whole(false);
         };
-        let omitted = cut - head;
+        let phase = stays(cut);
+        let omitted = cut - head - usize::from(phase.is_some());
+        if omitted == 0 {
+            return whole(false);
+        }
         View {
             head: &all[..head],
             omission: Some(omission(omitted)),
             omitted,
+            phase: phase.map(|phase| &all[phase]),
             tail: &all[cut..],
             fits: leaves_out(cut) >= needed,
         }

@@ -65,6 +65,20 @@ fn history_truncation_middle_out() {
 }
 
 #[test]
+fn what_the_current_phase_is_about_is_never_left_out() {
+    let mut messages = turns(12);
+    messages.insert(1, Message::user(Origin::Phase, "phase one"));
+    messages.insert(6, Message::user(Origin::Phase, "phase two"));
+    let history = measured(&messages);
+    let view = history.view(window(600));
+    let shown: Vec<&Message> = view.messages().collect();
+    let notice = format!("... [Context Truncated: {} messages omitted] ...", view.omitted);
+    assert_eq!((shown[1].text(), shown[2]), (notice, &messages[6]));
+    assert!(view.fits && !shown.contains(&&messages[1]));
+    assert_eq!(shown.len() - 1 + view.omitted, messages.len());
+}
+
+#[test]
 fn the_cut_moves_in_steps_so_that_requests_begin_alike() {
     let mut cuts = Vec::new();
     for count in 1..=60 {
@@ -132,7 +146,7 @@ fn histories() -> impl Strategy<Value = Vec<Message>> {
                 messages.push(results(&ids, &content));
             }
             if ids.is_empty() || flags[3] {
-                messages.push(Message::user(Origin::Guidance, "go on"));
+                messages.push(Message::user(if flags[0] { Origin::Phase } else { Origin::Guidance }, "go on"));
             }
         }
         messages
@@ -147,7 +161,10 @@ proptest! {
         let view = history.view(window(max));
         let shown: Vec<Message> = view.messages().cloned().collect();
         prop_assert_eq!(check_history(&shown), Ok(()));
-        prop_assert_eq!(view.head.len() + view.omitted + view.tail.len(), messages.len());
+        let kept = usize::from(view.phase.is_some());
+        prop_assert_eq!(view.head.len() + view.omitted + kept + view.tail.len(), messages.len());
+        let began = messages.iter().rfind(|message| message.origin == Origin::Phase);
+        prop_assert!(began.is_none_or(|began| shown.contains(began)), "the current phase is forgotten");
         prop_assert_eq!(&shown[0], &messages[0]);
         prop_assert_eq!(shown.last(), messages.last());
         prop_assert!(messages.ends_with(view.tail));

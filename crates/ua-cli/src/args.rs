@@ -115,7 +115,14 @@ pub struct LaunchArgs {
 
 /// `ua resume`.
 #[derive(Debug, Args)]
-#[command(arg_required_else_help = true)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  ua resume last
+  ua resume last --max-tool-calls +100
+  ua resume last --phase crawl --max-cost +1.50"
+)]
 pub struct ResumeArgs {
     /// A run id, the beginning of one, or `last`
     pub run: String,
@@ -159,6 +166,18 @@ pub struct BudgetArgs {
     /// Minutes in which a process held the run
     #[arg(long, value_name = "[+]N")]
     pub max_wallclock_minutes: Option<String>,
+    /// Steps: the phases that are entered
+    #[arg(long, value_name = "[+]N")]
+    pub max_steps: Option<String>,
+    /// Attempts after the first for one call that did not happen
+    #[arg(long, value_name = "[+]N")]
+    pub max_retries_per_tool_call: Option<String>,
+    /// Equal errors in a row
+    #[arg(long, value_name = "[+]N")]
+    pub max_same_error_repeats: Option<String>,
+    /// Change the budgets of this phase instead of the run's: tool calls, turns, tokens, money
+    #[arg(long, value_name = "NAME")]
+    pub phase: Option<String>,
 }
 
 /// `ua runs …`.

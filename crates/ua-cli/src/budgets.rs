@@ -1,7 +1,7 @@
 //! Budgets that a person changes on a resume. The contract stays as it is; the change is a row beside it.
 
 use serde_json::{Value, json};
-use ua_core::{Budgets, Env, Money};
+use ua_core::{Budgets, Env, Money, RunSpec};
 use ua_store::{NewOverride, OverrideKind, RunRecords, Store};
 
 use crate::args::BudgetArgs;
@@ -11,8 +11,13 @@ use crate::error::CliError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BudgetChange {
     budget: &'static str,
+    /// The phase whose budget it is; `None` for the run's.
+    phase: Option<String>,
     text: String,
 }
+
+/// The budgets that a phase has too.
+const OF_PHASES: [&str; 4] = ["max_tool_calls", "max_turns", "max_tokens", "max_cost"];
 
 impl BudgetChange {
     /// The changes that a command line asks for. A word that cannot be one is refused before anything is touched.
@@ -23,29 +28,59 @@ impl BudgetChange {
             ("max_tokens", &args.max_tokens),
             ("max_cost", &args.max_cost),
             ("max_wallclock_minutes", &args.max_wallclock_minutes),
+            ("max_steps", &args.max_steps),
+            ("max_retries_per_tool_call", &args.max_retries_per_tool_call),
+            ("max_same_error_repeats", &args.max_same_error_repeats),
         ];
         let given = named.into_iter().filter_map(|(budget, text)| Some((budget, text.clone()?)));
-        let changes = given.map(|(budget, text)| {
-            let change = Self { budget, text };
-            change.over(&Budgets::default()).map(|_| change)
-        });
-        changes.collect()
+        let mut changes = Vec::new();
+        for (budget, text) in given {
+            let phase = args.phase.clone();
+            if phase.is_some() && !OF_PHASES.contains(&budget) {
+                return Err(CliError::usage(format!(
+                    "--{} is a budget of the run, not of a phase",
+                    budget.replace('_', "-")
+                ))
+                .hint("give it in a command of its own, without --phase"));
+            }
+            let change = Self { budget, phase, text };
+            change.over(&json!(Budgets::default()))?;
+            changes.push(change);
+        }
+        if changes.is_empty() && args.phase.is_some() {
+            return Err(CliError::usage("--phase says whose budget changes, but no budget is given")
+                .hint("name one with it, for example --max-turns +5"));
+        }
+        Ok(changes)
     }
 
-    /// What the budget is after the change, as its JSON.
-    fn over(&self, now: &Budgets) -> Result<Value, CliError> {
+    /// Refuses what cannot be changed about this run, before the run is taken.
+    pub(crate) fn check(&self, spec: &RunSpec) -> Result<(), CliError> {
+        let Some(phase) = self.phase.as_deref().filter(|phase| spec.phase(phase).is_none()) else { return Ok(()) };
+        let names: Vec<&str> = spec.phases.iter().map(|phase| phase.name.as_str()).collect();
+        let hint = match names.as_slice() {
+            [] => "the job has no phases; leave --phase out".to_owned(),
+            names => format!("its phases are {}", names.join(", ")),
+        };
+        Err(CliError::usage(format!("the run has no phase `{phase}`")).hint(hint))
+    }
+
+    /// What the budget is after the change, as its JSON. `now` are the budgets that count, as theirs.
+    fn over(&self, now: &Value) -> Result<Value, CliError> {
         let (adds, text) = self.text.strip_prefix('+').map_or((false, self.text.as_str()), |text| (true, text));
         let flag = format!("--{}", self.budget.replace('_', "-"));
         let wrong = || {
             CliError::usage(format!("cannot use {flag} {}", self.text))
                 .hint(format!("write {flag} +100 to add to what counts now, or {flag} 400 to set it"))
         };
+        let before = Some(&now[self.budget]).filter(|_| adds);
         if self.budget == "max_cost" {
             let money = Money::parse(text).ok_or_else(|| {
                 CliError::usage(format!("cannot use {flag} {}", self.text))
                     .hint("write an amount and its currency, for example +1.50 USD")
             })?;
-            let sum = match now.max_cost.filter(|_| adds) {
+            let before: Option<Money> = before.and_then(|now| serde_json::from_value(now.clone()).ok());
+            let sum = match before {
                 Some(now) => now.checked_add(money).ok_or_else(|| {
                     CliError::usage(format!("cannot add {money} to a budget of {now}"))
                         .hint("both have to be in one currency")
@@ -55,15 +90,15 @@ impl BudgetChange {
             return if sum.nanos() == 0 { Err(wrong()) } else { Ok(json!(sum)) };
         }
         let number: u64 = text.parse().map_err(|_| wrong())?;
-        let before = match self.budget {
-            "max_tool_calls" => Some(u64::from(now.max_tool_calls)),
-            "max_turns" => now.max_turns.map(u64::from),
-            "max_tokens" => now.max_tokens,
-            _ => Some(now.max_wallclock_minutes),
-        };
-        let sum = before.filter(|_| adds).unwrap_or(0).checked_add(number).ok_or_else(wrong)?;
-        let is_narrow = matches!(self.budget, "max_tool_calls" | "max_turns");
-        if sum == 0 || (is_narrow && u32::try_from(sum).is_err()) { Err(wrong()) } else { Ok(json!(sum)) }
+        let sum = before.and_then(Value::as_u64).unwrap_or(0).checked_add(number).ok_or_else(wrong)?;
+        let is_narrow = !matches!(self.budget, "max_tokens" | "max_wallclock_minutes");
+        // No retries and no repeats are limits one may want; the others would leave nothing to do.
+        let may_be_zero = matches!(self.budget, "max_retries_per_tool_call" | "max_same_error_repeats");
+        if (sum == 0 && !may_be_zero) || (is_narrow && u32::try_from(sum).is_err()) {
+            Err(wrong())
+        } else {
+            Ok(json!(sum))
+        }
     }
 }
 
@@ -74,18 +109,20 @@ pub(crate) async fn apply(
     changes: &[BudgetChange],
     env: &Env,
 ) -> Result<(), CliError> {
-    let now = records.budgets();
     for change in changes {
+        let (now, component) = match &change.phase {
+            Some(phase) => (json!(records.phase_budgets(phase)), format!("{phase}.{}", change.budget)),
+            None => (json!(records.budgets()), change.budget.to_owned()),
+        };
         let value = change.over(&now)?;
         crate::output::tell(&format!(
-            "{} is {} now",
-            change.budget,
+            "{component} is {} now",
             value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
         ));
         let change = NewOverride {
             run_id: records.run.run_id.clone(),
             kind: OverrideKind::Budget,
-            component: change.budget.to_owned(),
+            component,
             value,
             made_by: crate::env::var("USER").unwrap_or_else(|| "a person".to_owned()),
             at: env.now(),
@@ -101,7 +138,7 @@ mod tests {
 
     fn after(budget: &'static str, text: &str) -> Option<Value> {
         let now = Budgets { max_tokens: None, max_cost: Money::parse("2.50 USD"), ..Budgets::default() };
-        BudgetChange { budget, text: text.to_owned() }.over(&now).ok()
+        BudgetChange { budget, phase: None, text: text.to_owned() }.over(&json!(now)).ok()
     }
 
     #[test]
@@ -120,9 +157,32 @@ mod tests {
             ("max_tool_calls", "4294967296", None),
             ("max_tokens", "+18446744073709551615", Some(json!(u64::MAX))),
             ("max_turns", "", None),
+            ("max_steps", "+10", Some(json!(60))),
+            ("max_steps", "0", None),
+            ("max_same_error_repeats", "0", Some(json!(0))),
+            ("max_retries_per_tool_call", "+1", Some(json!(6))),
         ];
         for (budget, text, wanted) in cases {
             assert_eq!(after(budget, text), wanted, "{budget} {text}");
         }
+    }
+
+    #[test]
+    fn a_phase_has_four_budgets_and_has_to_be_one_of_the_job() {
+        let args = |phase: &str| BudgetArgs { phase: Some(phase.to_owned()), ..BudgetArgs::default() };
+        let turns = BudgetArgs { max_turns: Some("+5".to_owned()), ..args("write") };
+        let changes = BudgetChange::of(&turns).unwrap();
+        let job =
+            r#"{"objective": "x", "phases": [{"name": "write", "instructions": "w", "budgets": {"max_turns": 2}}]}"#;
+        let spec = RunSpec::parse(job).unwrap();
+        assert!(changes[0].check(&spec).is_ok());
+        assert_eq!(changes[0].over(&json!(spec.phases[0].budgets)).ok(), Some(json!(7)));
+        assert!(
+            BudgetChange::of(&BudgetArgs { max_turns: Some("+5".to_owned()), ..args("x") }).unwrap()[0]
+                .check(&spec)
+                .is_err()
+        );
+        assert!(BudgetChange::of(&BudgetArgs { max_steps: Some("+5".to_owned()), ..args("write") }).is_err());
+        assert!(BudgetChange::of(&args("write")).is_err());
     }
 }

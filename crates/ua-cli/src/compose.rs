@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Component, Env, RunSpec, ToolNamespace, ToolSpec, Trace};
+use ua_core::{Budgets, Component, Env, RunSpec, ToolNamespace, ToolSpec, Trace};
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{AnthropicConfig, AnthropicProvider, LlmProvider, Script, ScriptedProvider};
@@ -469,12 +469,15 @@ pub(crate) struct Wiring<'a> {
     pub(crate) workspace: Workspace,
     pub(crate) env: Env,
     pub(crate) stop: StopSignal,
+    /// The contract's budgets, with what a person changed since.
+    pub(crate) budgets: Budgets,
     pub(crate) seams: &'a Seams,
 }
 
 /// Puts the ports together.
 pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError> {
-    let Wiring { run, launch, store, lease, trace, transport, specs, watcher, workspace, env, stop, seams } = wiring;
+    let Wiring { run, launch, store, lease, trace, transport, specs, watcher, workspace, env, stop, budgets, seams } =
+        wiring;
     let spec = &run.spec;
     let classifier = Arc::new(launch.classifier()?);
     let rules = Rules::of(spec).map_err(CliError::usage)?;
@@ -482,7 +485,7 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         .map_err(|e| CliError::usage(chain(&e)).hint("nothing was sent; correct it, then `ua resume last`"))?;
     let config = LedgerConfig {
         no_duplicate_external_actions: spec.constraints.no_duplicate_external_actions,
-        max_retries: spec.budgets.max_retries_per_tool_call,
+        max_retries: budgets.max_retries_per_tool_call,
         max_effects: effect_limits(spec),
     };
     let transport = seams.transport(transport);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ua_core::{PriceTable, RunSpec};
+use ua_core::{Money, PriceTable, RunSpec};
 
 use crate::compose::{absolute, read, user_file};
 use crate::error::{CliError, chain};
@@ -25,7 +25,14 @@ pub(crate) fn table(file: Option<&Path>) -> Result<PriceTable, CliError> {
 /// Refuses a budget of money that could not be kept, and any table that cannot be read.
 pub(crate) fn check(file: Option<&Path>, provider: &str, model: &str, spec: &RunSpec) -> Result<(), CliError> {
     let table = table(file)?;
-    let Some(max) = spec.budgets.max_cost else { return Ok(()) };
+    let limits = spec.budgets.max_cost.into_iter().chain(spec.phases.iter().filter_map(|phase| phase.budgets.max_cost));
+    for max in limits {
+        check_one(&table, file, provider, model, max)?;
+    }
+    Ok(())
+}
+
+fn check_one(table: &PriceTable, file: Option<&Path>, provider: &str, model: &str, max: Money) -> Result<(), CliError> {
     let refused = |why: String, hint: String| Err(CliError::usage(why).hint(hint));
     match (table.price(provider, model), file) {
         (Some(price), _) if price.currency == max.currency() => Ok(()),

@@ -63,6 +63,7 @@ impl Progress {
             Signal::NothingToAccept { component } => {
                 Some(format!("nothing to accept: `{component}` is as it was pinned"))
             }
+            Signal::PhaseEntered { phase, number, of } => Some(format!("phase {number}/{of} · {phase}")),
             Signal::Thinking { turn } => Some(format!("turn {turn} · thinking")),
             Signal::Retrying { attempt, why, wait_millis } => {
                 let wait = seconds(Duration::from_millis(*wait_millis));
@@ -177,6 +178,9 @@ fn event_for(signal: &Signal) -> Option<Value> {
             json!({"event": "accepted", "component": component, "changes": changes})
         }
         Signal::NothingToAccept { component } => json!({"event": "nothing_to_accept", "component": component}),
+        Signal::PhaseEntered { phase, number, of } => {
+            json!({"event": "phase_entered", "phase": phase, "number": number, "of": of})
+        }
         Signal::Thinking { turn } => json!({"event": "thinking", "turn": turn}),
         Signal::Retrying { attempt, why, wait_millis } => {
             json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis})

@@ -166,6 +166,8 @@ impl ToolPin {
 pub struct FingerprintInput<'a> {
     /// The job: prompt, inputs, constraints.
     pub spec: &'a RunSpec,
+    /// The phase that the step is; `None` when the job has none.
+    pub phase: Option<&'a str>,
     /// The system prompt.
     pub system: &'a str,
     /// The model provider's name.
@@ -220,7 +222,11 @@ impl Fingerprint {
         let spec = input.spec;
         let constraints = serde_json::to_value(&spec.constraints).unwrap_or_default();
         let inputs = Value::Object(spec.inputs.clone());
-        let prompt = json!({"objective": spec.objective, "prompt": spec.prompt});
+        let mut prompt = json!({"objective": spec.objective, "prompt": spec.prompt});
+        // A step of a job without phases has the pin it always had.
+        if let Some((_, phase)) = input.phase.and_then(|name| spec.phase(name)) {
+            prompt["phase"] = json!({"name": phase.name, "instructions": phase.instructions});
+        }
         let components = [
             (Component::Prompt, Pin::of_json(&prompt)),
             (Component::Inputs, Pin::of_json(&inputs)),
@@ -425,6 +431,7 @@ mod tests {
         let (settings, switches) = (json!({"max_output_tokens": 100}), json!({"builtin": true}));
         let mut input = FingerprintInput {
             spec: &spec,
+            phase: None,
             system: "be careful",
             provider: "scripted",
             model: "m1",

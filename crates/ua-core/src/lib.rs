@@ -13,6 +13,7 @@
 //! ```
 
 mod blob;
+mod budget_stop;
 mod call;
 mod canonical;
 mod env;
@@ -22,6 +23,7 @@ mod id;
 mod key;
 mod message;
 mod money;
+mod phase;
 mod policy;
 mod price;
 mod probe;
@@ -33,6 +35,7 @@ pub mod system;
 mod tool;
 
 pub use blob::{BlobId, BlobRef, ToolText};
+pub use budget_stop::BudgetStop;
 pub use call::{PlannedCall, Position, Refusal};
 pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Sha256, parse_strict, sha256};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
@@ -44,6 +47,7 @@ pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
 pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
 pub use money::{Costs, Currency, Money};
+pub use phase::{MAIN_PHASE, PhaseBudgets, PhaseSpec};
 pub use policy::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
 };

@@ -26,6 +26,8 @@ text_enum! {
         Model = "model",
         /// Results of tool calls.
         Tools = "tools",
+        /// The runner: a phase begins.
+        Phase = "phase",
         /// What the run told the model to go on with, when it stopped too early.
         Guidance = "guidance",
         /// The note after a resume; left out when histories are compared.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::money::Money;
+use crate::phase::PhaseSpec;
 
 /// A job file that cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +51,9 @@ pub struct RunSpec {
     /// What must hold, over receipts and files, before the run counts as succeeded.
     #[serde(default)]
     pub stop_conditions: Vec<StopCondition>,
+    /// Parts that are worked off one after the other; without any the whole job is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseSpec>,
     /// When a person is asked.
     #[serde(default)]
     pub escalation: Escalation,
@@ -328,6 +332,9 @@ impl RunSpec {
         }
         let value = crate::canonical::parse_strict(text).map_err(|e| SpecError::Syntax(e.to_string()))?;
         check_fields(&value, "", FIELDS)?;
+        for (index, phase) in value["phases"].as_array().into_iter().flatten().enumerate() {
+            check_fields(phase, &format!("phases[{index}]"), PHASE_FIELDS)?;
+        }
         let spec: Self = serde_json::from_value(value).map_err(|e| SpecError::Syntax(e.to_string()))?;
         spec.check()?;
         Ok(spec)
@@ -339,24 +346,9 @@ impl RunSpec {
             return invalid("objective", "is empty: say what the run is to reach");
         }
         for (index, condition) in self.stop_conditions.iter().enumerate() {
-            let field = format!("stop_conditions[{index}]");
-            match condition {
-                StopCondition::Named(name) if !StopCondition::NAMES.contains(&name.as_str()) => {
-                    let why = format!(
-                        "is {name:?}; known names are {}, or write {{\"effect\": …}} or {{\"artifact\": …}}",
-                        StopCondition::NAMES.join(", ")
-                    );
-                    return invalid(&field, &why);
-                }
-                StopCondition::Effect { effect, .. } if crate::EffectKind::parse(effect).is_none() => {
-                    return invalid(&field, "needs an effect of the form `<object>.<verb>`, for example `email.send`");
-                }
-                StopCondition::Effect { count, max: Some(max), .. } if max < count => {
-                    return invalid(&field, "has a `max` below its `count`");
-                }
-                StopCondition::Named(_) | StopCondition::Effect { .. } | StopCondition::Artifact { .. } => {}
-            }
+            check_condition(condition, &format!("stop_conditions[{index}]"))?;
         }
+        self.check_phases()?;
         if self.job_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
             return invalid("job_key", "is empty");
         }
@@ -372,11 +364,46 @@ impl RunSpec {
         if self.budgets.max_tool_calls == 0 {
             return invalid("budgets.max_tool_calls", "is 0: the run could do nothing");
         }
+        if self.budgets.max_steps == 0 {
+            return invalid("budgets.max_steps", "is 0: the run could do nothing");
+        }
         if self.budgets.max_tokens == Some(0) {
             return invalid("budgets.max_tokens", "is 0: the run could ask nothing");
         }
         if self.budgets.max_cost.is_some_and(|money| money.nanos() == 0) {
             return invalid("budgets.max_cost", "is 0: the run could ask nothing");
+        }
+        Ok(())
+    }
+
+    fn check_phases(&self) -> Result<(), SpecError> {
+        for (index, phase) in self.phases.iter().enumerate() {
+            let invalid = |field: &str, why: &str| {
+                Err(SpecError::Invalid { field: format!("phases[{index}].{field}"), why: why.to_owned() })
+            };
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            if phase.name.is_empty() || phase.name.len() > 64 || !phase.name.chars().all(is_plain) {
+                return invalid("name", "must be 1 to 64 letters, digits, `-` or `_`");
+            }
+            if self.phases[..index].iter().any(|earlier| earlier.name == phase.name) {
+                return invalid("name", "is the name of an earlier phase");
+            }
+            if phase.instructions.trim().is_empty() {
+                return invalid("instructions", "is empty: say what the phase is to do");
+            }
+            for (number, condition) in phase.stop_conditions.iter().enumerate() {
+                check_condition(condition, &format!("phases[{index}].stop_conditions[{number}]"))?;
+            }
+            let budgets = &phase.budgets;
+            let zero = [
+                ("max_turns", budgets.max_turns == Some(0)),
+                ("max_tool_calls", budgets.max_tool_calls == Some(0)),
+                ("max_tokens", budgets.max_tokens == Some(0)),
+                ("max_cost", budgets.max_cost.is_some_and(|money| money.nanos() == 0)),
+            ];
+            if let Some((name, _)) = zero.into_iter().find(|(_, is_zero)| *is_zero) {
+                return invalid(&format!("budgets.{name}"), "is 0: the phase could do nothing");
+            }
         }
         Ok(())
     }
@@ -400,10 +427,31 @@ impl RunSpec {
                 text.push_str(&format!("- file {output}\n"));
             }
         }
+        if !self.phases.is_empty() {
+            text.push_str("\n# Phases\n\nThe job is done in phases, one after the other. What belongs to each is said when it begins.\n\n");
+            for (index, phase) in self.phases.iter().enumerate() {
+                text.push_str(&format!("{}. {}\n", index + 1, phase.name));
+            }
+        }
         if self.constraints.must_cite_sources {
             text.push_str("\nCite the source of every claim.\n");
         }
         text
+    }
+}
+
+fn check_condition(condition: &StopCondition, field: &str) -> Result<(), SpecError> {
+    let invalid = |why: &str| Err(SpecError::Invalid { field: field.to_owned(), why: why.to_owned() });
+    match condition {
+        StopCondition::Named(name) if !StopCondition::NAMES.contains(&name.as_str()) => invalid(&format!(
+            "is {name:?}; known names are {}, or write {{\"effect\": …}} or {{\"artifact\": …}}",
+            StopCondition::NAMES.join(", ")
+        )),
+        StopCondition::Effect { effect, .. } if crate::EffectKind::parse(effect).is_none() => {
+            invalid("needs an effect of the form `<object>.<verb>`, for example `email.send`")
+        }
+        StopCondition::Effect { count, max: Some(max), .. } if max < count => invalid("has a `max` below its `count`"),
+        StopCondition::Named(_) | StopCondition::Effect { .. } | StopCondition::Artifact { .. } => Ok(()),
     }
 }
 
@@ -437,6 +485,7 @@ const FIELDS: &Known = &Known(&[
         ])),
     ),
     ("stop_conditions", None),
+    ("phases", None),
     (
         "escalation",
         Some(&Known(&[
@@ -479,6 +528,18 @@ const FIELDS: &Known = &Known(&[
     ),
     ("policies", None),
     ("job_key", None),
+]);
+
+/// The known fields of one phase.
+const PHASE_FIELDS: &Known = &Known(&[
+    ("name", None),
+    ("instructions", None),
+    ("stop_conditions", None),
+    ("expected_outputs", None),
+    (
+        "budgets",
+        Some(&Known(&[("max_turns", None), ("max_tool_calls", None), ("max_tokens", None), ("max_cost", None)])),
+    ),
 ]);
 
 fn check_fields(value: &Value, path: &str, known: &Known) -> Result<(), SpecError> {
@@ -560,6 +621,9 @@ mod tests {
         full["inputs"] = serde_json::json!({"a": 1});
         full["policies"] = serde_json::json!(["p.toml"]);
         full["job_key"] = "k".into();
+        let budgets = serde_json::json!({"max_turns": 1, "max_tool_calls": 1, "max_tokens": 1, "max_cost": 1});
+        full["phases"] = serde_json::json!([{"name": "p", "instructions": "i", "stop_conditions": ["email_sent_once"],
+            "expected_outputs": ["a"], "budgets": budgets}]);
         full["model"] = serde_json::json!({"provider": "scripted", "name": "m", "script": "s", "max_output_tokens": 1, "temperature_milli": 1, "system_prompt": "s"});
         full["tools"]["servers"] = serde_json::json!([]);
         full["budgets"]["max_turns"] = 1.into();
@@ -583,6 +647,10 @@ mod tests {
                 assert_eq!(stored, known, "{outer}");
             }
         }
+        let sorted = |known: &Known| known.0.iter().map(|(name, _)| *name).collect::<std::collections::BTreeSet<_>>();
+        let phase = names(&round_trip["phases"][0]);
+        assert_eq!(phase.iter().map(String::as_str).collect::<std::collections::BTreeSet<_>>(), sorted(PHASE_FIELDS));
+        assert_eq!(names(&round_trip["phases"][0]["budgets"]).len(), 4);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What a run used of its budgets (Durable Jobs v1 spec §6), from its rows.
 
 use serde::Serialize;
-use ua_core::{Currency, Money};
-use ua_store::RunRecords;
+use ua_core::{BudgetStop, Currency, Money, RunStop};
+use ua_store::{RunRecord, RunRecords};
 
 use crate::quote::span;
 use crate::usage::UsageSummary;
@@ -95,6 +95,28 @@ pub(crate) fn lines(records: &RunRecords) -> Vec<BudgetLine> {
         currency: Some(max.currency()),
     }));
     lines
+}
+
+/// The flags with which a run that a budget stopped goes on; `None` when it was something else that stopped it.
+pub fn raise_flags(run: &RunRecord) -> Option<String> {
+    let stop = BudgetStop::read(run.status_detail.as_deref()?).filter(|_| run.stop_reason == Some(RunStop::Budget))?;
+    let more = match stop.budget.as_str() {
+        "max_tool_calls" => "+100",
+        "max_turns" => "+20",
+        "max_tokens" => "+100000",
+        "max_cost" => "+1",
+        "max_wallclock_minutes" => "+30",
+        "max_steps" => "+10",
+        _ => return None,
+    };
+    let currency =
+        Money::parse(&stop.limit).map(|limit| limit.currency()).filter(|currency| *currency != Currency::USD);
+    let more = match currency.filter(|_| stop.budget == "max_cost") {
+        Some(currency) => format!("'{more} {currency}'"),
+        None => more.to_owned(),
+    };
+    let phase = stop.phase.map_or_else(String::new, |phase| format!("--phase {phase} "));
+    Some(format!("{phase}--{} {more}", stop.budget.replace('_', "-")))
 }
 
 fn count<T>(rows: &[T]) -> u64 {

@@ -3,11 +3,11 @@
 //! Spec: Durable Jobs v1 spec §6 (`stop_conditions`, `expected_outputs`); Durability Architecture, "Evidence Summary": never
 //! from model text; Context Storage & Durability §6: receipts count, not files that claim something was sent.
 //! Invariants: an effect counts once per call that succeeded by a settled receipt of its own; a failed, lost or deduplicated
-//! call adds nothing; a file counts by its digest, and by its first bytes where those can show its media type.
+//! call adds nothing; a file counts unless it is empty, by its digest, and by its first bytes where those can show its media type.
 
 use serde::Serialize;
-use ua_core::{EvidenceLevel, RunSpec, Sha256, StopCondition};
-use ua_store::{CallRecord, ReceiptRecord};
+use ua_core::{EvidenceLevel, PhaseSpec, RunSpec, Sha256, StopCondition};
+use ua_store::{CallRecord, ReceiptRecord, RunRecords};
 
 use crate::artifact::Artifact;
 use crate::call_line::{external_id, own_success};
@@ -44,6 +44,9 @@ pub struct EvidenceRef {
 pub struct ConditionResult {
     /// The condition as the job names it.
     pub condition: String,
+    /// The phase whose condition it is; `None` for the run's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
     /// Whether it holds.
     pub met: bool,
     /// What it asks for, in words.
@@ -65,6 +68,51 @@ pub struct EvidenceReport {
     pub all_met: bool,
 }
 
+/// Whose conditions are judged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EvidenceScope<'a> {
+    phase: Option<&'a PhaseSpec>,
+    /// Those of the job besides.
+    run: bool,
+}
+
+impl<'a> EvidenceScope<'a> {
+    /// What has to hold before the phase of this name is over: its own conditions, and with the last phase those of the job. A name
+    /// that is no phase's means the job's.
+    pub fn at_end_of(spec: &'a RunSpec, phase: &str) -> Self {
+        Self { phase: spec.phase(phase).map(|(_, phase)| phase), run: spec.phases_after(phase).is_empty() }
+    }
+
+    /// What the run has to reach from where it stands: the conditions of its phase and those of the job.
+    pub fn of(records: &'a RunRecords) -> Self {
+        let current = records.current_step().map(|step| step.phase.as_str());
+        Self { run: true, ..Self::at_end_of(&records.run.spec, current.unwrap_or_default()) }
+    }
+}
+
+/// Judges the conditions in `scope` of the contract `spec`; the other arguments are those of [`evaluate`].
+pub fn evaluate_scope(
+    spec: &RunSpec,
+    scope: EvidenceScope<'_>,
+    calls: &[CallRecord],
+    receipts: &[ReceiptRecord],
+    artifacts: &[Artifact],
+    media: &dyn Fn(&str) -> Option<String>,
+) -> EvidenceReport {
+    let found = Found { calls, receipts, artifacts, media };
+    let mut conditions = Vec::new();
+    if let Some(phase) = scope.phase {
+        conditions.extend(found.judge(&phase.stop_conditions, &phase.expected_outputs));
+        for condition in &mut conditions {
+            condition.phase = Some(phase.name.clone());
+        }
+    }
+    if scope.run {
+        conditions.extend(found.judge(&spec.stop_conditions, &spec.artifacts.expected_outputs));
+    }
+    EvidenceReport::of(conditions)
+}
+
 /// Judges a job's stop conditions and expected outputs.
 ///
 /// `calls` are the run's own, `artifacts` the files of its workspace. `media` says which media type the first bytes of the
@@ -77,33 +125,53 @@ pub fn evaluate(
     artifacts: &[Artifact],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
-    let stop_conditions = spec.stop_conditions.iter().map(|condition| match condition.expanded() {
-        StopCondition::Effect { effect, count, max } => {
-            effect_result(condition, &Wanted { effect, count, max }, calls, receipts)
-        }
-        StopCondition::Artifact { artifact, media_type } => {
-            let found = artifacts.iter().find(|file| file.path == plain(&artifact));
-            file_result(condition, found, &artifact, media_type.as_deref(), media)
-        }
-        StopCondition::Named(name) => ConditionResult {
-            condition: name.clone(),
-            met: false,
-            needed: format!("one of {}", StopCondition::NAMES.join(", ")),
-            found: 0,
-            evidence: Vec::new(),
-            missing: Some("nobody knows this condition, so it cannot be met; end your reply and say so".to_owned()),
-        },
-    });
-    let outputs = spec.artifacts.expected_outputs.iter().map(|output| {
-        let condition = StopCondition::Artifact { artifact: output.clone(), media_type: None };
-        file_result(&condition, expected(artifacts, output), output, None, media)
-    });
-    let conditions: Vec<ConditionResult> = stop_conditions.chain(outputs).collect();
-    let all_met = conditions.iter().all(|condition| condition.met);
-    EvidenceReport { conditions, all_met }
+    let found = Found { calls, receipts, artifacts, media };
+    EvidenceReport::of(found.judge(&spec.stop_conditions, &spec.artifacts.expected_outputs))
+}
+
+/// What there is to judge by.
+struct Found<'a> {
+    calls: &'a [CallRecord],
+    receipts: &'a [ReceiptRecord],
+    artifacts: &'a [Artifact],
+    media: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Found<'_> {
+    /// The stop conditions, then the expected outputs.
+    fn judge(&self, conditions: &[StopCondition], outputs: &[String]) -> Vec<ConditionResult> {
+        let conditions = conditions.iter().map(|condition| match condition.expanded() {
+            StopCondition::Effect { effect, count, max } => {
+                effect_result(condition, &Wanted { effect, count, max }, self)
+            }
+            StopCondition::Artifact { artifact, media_type } => {
+                let found = self.artifacts.iter().find(|file| file.path == plain(&artifact));
+                file_result(condition, found, &artifact, media_type.as_deref(), self.media)
+            }
+            StopCondition::Named(name) => ConditionResult {
+                condition: name.clone(),
+                phase: None,
+                met: false,
+                needed: format!("one of {}", StopCondition::NAMES.join(", ")),
+                found: 0,
+                evidence: Vec::new(),
+                missing: Some("nobody knows this condition, so it cannot be met; end your reply and say so".to_owned()),
+            },
+        });
+        let outputs = outputs.iter().map(|output| {
+            let condition = StopCondition::Artifact { artifact: output.clone(), media_type: None };
+            file_result(&condition, expected(self.artifacts, output), output, None, self.media)
+        });
+        conditions.chain(outputs).collect()
+    }
 }
 
 impl EvidenceReport {
+    fn of(conditions: Vec<ConditionResult>) -> Self {
+        let all_met = conditions.iter().all(|condition| condition.met);
+        Self { conditions, all_met }
+    }
+
     /// What is missing, in words for the model, with what to do. Empty when every condition holds.
     pub fn missing_for_model(&self) -> String {
         let missing: Vec<String> = self
@@ -117,8 +185,10 @@ impl EvidenceReport {
         if missing.is_empty() {
             return String::new();
         }
+        let of_phase = self.conditions.iter().filter(|condition| !condition.met).find_map(|c| c.phase.as_deref());
+        let what = of_phase.map_or_else(|| "The job".to_owned(), |phase| format!("The phase `{phase}`"));
         format!(
-            "The job is not finished. Judged by stored receipts and files, not by what was said, this is missing:\n\n{}\n\n\
+            "{what} is not finished. Judged by stored receipts and files, not by what was said, this is missing:\n\n{}\n\n\
              Do what is missing now with tool calls. If it cannot be done, say in one sentence why, and stop.",
             missing.join("\n")
         )
@@ -132,25 +202,21 @@ struct Wanted {
     max: Option<u32>,
 }
 
-fn effect_result(
-    condition: &StopCondition,
-    wanted: &Wanted,
-    calls: &[CallRecord],
-    receipts: &[ReceiptRecord],
-) -> ConditionResult {
-    let of_kind: Vec<&CallRecord> = calls
+fn effect_result(condition: &StopCondition, wanted: &Wanted, by: &Found<'_>) -> ConditionResult {
+    let of_kind: Vec<&CallRecord> = by
+        .calls
         .iter()
         .filter(|call| call.policy.effect_kind.as_ref().is_some_and(|kind| kind.as_str() == wanted.effect))
         .collect();
     let evidence: Vec<EvidenceRef> = of_kind
         .iter()
-        .filter_map(|call| Some((call, own_success(receipts, call)?)))
+        .filter_map(|call| Some((call, own_success(by.receipts, call)?)))
         .map(|(call, receipt)| EvidenceRef {
             kind: EvidenceKind::Receipt,
             id: call.call_id.to_string(),
             level: Some(receipt.evidence),
             sha256: None,
-            external_id: external_id(receipts, call),
+            external_id: external_id(by.receipts, call),
         })
         .collect();
     let found = u32::try_from(evidence.len()).unwrap_or(u32::MAX);
@@ -158,6 +224,7 @@ fn effect_result(
     let met = found >= wanted.count && !too_many;
     ConditionResult {
         condition: condition.describe(),
+        phase: None,
         met,
         needed: condition.expanded().describe(),
         found,
@@ -199,6 +266,9 @@ fn file_result(
         found.and_then(|file| media_type.and_then(|wanted| type_mismatch(wanted, media(&file.path).as_deref())));
     let missing = match (found, wrong_type) {
         (None, _) => Some(format!("there is no file {} in the workspace; create it", code(wanted, 200))),
+        (Some(file), _) if file.bytes == 0 => {
+            Some(format!("{} is there, but it is empty; create it again", code(&file.path, 200)))
+        }
         (Some(file), Some(why)) => Some(format!("{} is there, but {why}; create it again", code(&file.path, 200))),
         (Some(_), None) => None,
     };
@@ -211,6 +281,7 @@ fn file_result(
     });
     ConditionResult {
         condition: condition.describe(),
+        phase: None,
         met: missing.is_none(),
         needed: condition.expanded().describe(),
         found: u32::from(found.is_some()),
@@ -295,6 +366,7 @@ mod tests {
             report.conditions,
             [ConditionResult {
                 condition: "email_sent_once".to_owned(),
+                phase: None,
                 met: true,
                 needed: "email.send exactly 1×".to_owned(),
                 found: 1,
@@ -392,6 +464,36 @@ mod tests {
         assert!(text.contains("its first bytes are those of `text/html`, not of `application/pdf`"), "{text}");
         let text = files(job, &[], None).missing_for_model();
         assert!(text.contains("there is no file `work_products/report.pdf` in the workspace; create it"), "{text}");
+    }
+
+    #[test]
+    fn an_empty_file_is_none() {
+        let job = r#"{"objective": "x", "artifacts": {"expected_outputs": ["report.html"]}}"#;
+        let empty = Artifact { bytes: 0, ..file("report.html") };
+        let text = files(job, &[empty], None).missing_for_model();
+        assert!(text.contains("`report.html` is there, but it is empty; create it again"), "{text}");
+    }
+
+    #[test]
+    fn a_phase_has_to_reach_what_is_its_own_and_the_last_one_the_rest() {
+        let job = r#"{"objective": "x", "stop_conditions": ["email_sent_once"], "phases": [
+            {"name": "write", "instructions": "w", "expected_outputs": ["report.html"]},
+            {"name": "send", "instructions": "s", "stop_conditions": ["final_notification_sent"]}]}"#;
+        let story = Story::new(job);
+        let spec = story.records.run.spec.clone();
+        let conditions = |phase: &str| {
+            let report = evaluate_scope(&spec, EvidenceScope::at_end_of(&spec, phase), &[], &[], &[], &|_| None);
+            let names = report.conditions.iter().map(|c| (c.phase.clone(), c.condition.clone())).collect::<Vec<_>>();
+            (names, report.missing_for_model())
+        };
+        let (write, missing) = conditions("write");
+        assert_eq!(write, [(Some("write".to_owned()), "file report.html".to_owned())]);
+        assert!(missing.starts_with("The phase `write` is not finished."), "{missing}");
+        let (send, _) = conditions("send");
+        assert_eq!(
+            send,
+            [(Some("send".to_owned()), "final_notification_sent".to_owned()), (None, "email_sent_once".to_owned())]
+        );
     }
 
     #[test]

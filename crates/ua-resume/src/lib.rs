@@ -25,6 +25,7 @@
 mod artifact;
 mod budget;
 mod call_line;
+mod changed;
 mod evidence;
 mod packet;
 mod page;
@@ -41,12 +42,15 @@ mod usage;
 mod verdict;
 
 pub use artifact::{Artifact, ReadFirst};
-pub use budget::BudgetLine;
+pub use budget::{BudgetLine, raise_flags};
 pub use call_line::CallLine;
-pub use evidence::{ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, evaluate};
+pub use changed::ChangedFile;
+pub use evidence::{
+    ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_scope,
+};
 pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine};
-pub use summary::{CompletionSummary, Replayed, SideEffect};
+pub use summary::{CompletionSummary, Replayed, SideEffect, StepSummary};
 pub use trace::trace_json;
 pub use transcript::{session_summary, transcript};
 pub use usage::{ModelUsage, UsageSummary};

@@ -166,8 +166,7 @@ impl ResumePacket {
 }
 
 fn current_step(records: &RunRecords) -> Option<StepLine> {
-    let current = records.run.current_step_id.as_ref();
-    records.steps.iter().find(|step| Some(&step.step_id) == current).map(|step| StepLine {
+    records.current_step().map(|step| StepLine {
         step_id: step.step_id.clone(),
         step_index: step.step_index,
         phase: clean(&step.phase),
@@ -176,7 +175,11 @@ fn current_step(records: &RunRecords) -> Option<StepLine> {
 }
 
 fn remaining_phases(records: &RunRecords) -> Vec<String> {
-    records.steps.iter().filter(|step| step.status == StepStatus::Ready).map(|step| clean(&step.phase)).collect()
+    let spec = &records.run.spec;
+    match records.current_step() {
+        Some(step) => spec.phases_after(&step.phase),
+        None => spec.phases.iter().map(|phase| phase.name.clone()).collect(),
+    }
 }
 
 fn newest_checkpoint(records: &RunRecords) -> Option<CheckpointLine> {

@@ -6,14 +6,15 @@
 
 use serde::Serialize;
 use ua_core::{
-    CallId, CallStatus, EvidenceLevel, Position, Resolution, RunId, RunStatus, RunStop, SideEffectClass, Timestamp,
-    Trace,
+    CallId, CallStatus, EvidenceLevel, Position, Resolution, RunId, RunStatus, RunStop, SideEffectClass, StepStatus,
+    Timestamp, Trace,
 };
 use ua_store::{CallRecord, ReplayStatus, RunRecords};
 
 use crate::artifact::Artifact;
 use crate::budget::{self, BudgetLine};
 use crate::call_line::{external_id, own_success, shown_error};
+use crate::changed::{ChangedFile, changed_files};
 use crate::evidence::{ConditionResult, EvidenceReport};
 use crate::question::QuestionLine;
 use crate::quote::{clean, cut};
@@ -75,6 +76,28 @@ pub struct Replayed {
     pub attempts: u32,
 }
 
+/// A step and how far it came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StepSummary {
+    /// Its number in the run, from 1.
+    pub step_index: u32,
+    /// Its phase; `main` when the job has none.
+    pub phase: String,
+    /// Where it stands; `None` when it was not entered.
+    pub status: Option<StepStatus>,
+    /// Its first turn.
+    pub first_turn: Option<u32>,
+    /// Its last committed turn.
+    pub last_turn: Option<u32>,
+}
+
+impl StepSummary {
+    /// Every step of a run, then the phases that were not entered.
+    pub fn all(records: &RunRecords) -> Vec<Self> {
+        all_steps(records)
+    }
+}
+
 /// What a run came to.
 ///
 /// [`to_markdown`](Self::to_markdown) writes it for people, serde writes it for programs.
@@ -108,8 +131,13 @@ pub struct CompletionSummary {
     pub conditions: Vec<ConditionResult>,
     /// Whether every condition holds.
     pub all_met: bool,
+    /// Every step, then the phases that were not entered.
+    pub steps: Vec<StepSummary>,
     /// Files of the workspace.
     pub artifacts: Vec<Artifact>,
+    /// Files that changed after they were sent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changed_files: Vec<ChangedFile>,
     /// Every call that was to change something, in the order in which the model asked.
     pub side_effects: Vec<SideEffect>,
     /// Every call that a resume found in flight.
@@ -145,7 +173,9 @@ impl CompletionSummary {
             main_artifact: run.final_artifact_ref.clone(),
             conditions: evidence.conditions.clone(),
             all_met: evidence.all_met,
+            steps: StepSummary::all(records),
             artifacts: artifacts.to_vec(),
+            changed_files: changed_files(&records.calls, artifacts),
             side_effects: side_effects(records),
             replayed: records.calls.iter().filter_map(replayed).collect(),
             questions: records.questions.iter().map(QuestionLine::of).collect(),
@@ -155,6 +185,24 @@ impl CompletionSummary {
             next: next(records),
         }
     }
+}
+
+fn all_steps(records: &RunRecords) -> Vec<StepSummary> {
+    let entered = records.steps.iter().map(|step| StepSummary {
+        step_index: step.step_index,
+        phase: clean(&step.phase),
+        status: Some(step.status),
+        first_turn: Some(step.first_turn),
+        last_turn: step.last_turn,
+    });
+    let mut steps: Vec<StepSummary> = entered.collect();
+    let spec = &records.run.spec;
+    let current = records.current_step().map(|step| spec.phases_after(&step.phase));
+    for phase in current.unwrap_or_else(|| spec.phases.iter().map(|phase| phase.name.clone()).collect()) {
+        let step_index = steps.last().map_or(1, |step| step.step_index + 1);
+        steps.push(StepSummary { step_index, phase, status: None, first_turn: None, last_turn: None });
+    }
+    steps
 }
 
 fn side_effects(records: &RunRecords) -> Vec<SideEffect> {
@@ -201,8 +249,7 @@ fn next(records: &RunRecords) -> Vec<String> {
         // The answers stand with their questions; here they would be a list in which each line contradicts the next.
         RunStatus::WaitingForHuman => vec!["ua questions".to_owned(), resume],
         RunStatus::Stopped => {
-            let calls_reached = budget::lines(records).iter().any(|b| b.budget == "max_tool_calls" && b.is_reached());
-            vec![if calls_reached { format!("{resume} --max-tool-calls +100") } else { resume }]
+            vec![budget::raise_flags(&records.run).map_or_else(|| resume.clone(), |flags| format!("{resume} {flags}"))]
         }
         RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => Vec::new(),
     };
@@ -344,8 +391,15 @@ mod tests {
         story.ends(RunStatus::Stopped, Some(RunStop::Provider), "the provider cannot be reached");
         assert_eq!(next(&story.records)[0], format!("ua resume {run}"));
         story.asks("", &[("crawl", json!({}), read_policy())]);
-        story.ends(RunStatus::Stopped, Some(RunStop::Budget), "max_tool_calls is reached");
+        story.ends(
+            RunStatus::Stopped,
+            Some(RunStop::Budget),
+            "the budget max_tool_calls (1) is reached: 2 are asked for",
+        );
         assert_eq!(next(&story.records)[0], format!("ua resume {run} --max-tool-calls +100"));
+        let of_phase = "the budget max_cost ($1) of phase `write` is reached: $0.99 is used";
+        story.ends(RunStatus::Stopped, Some(RunStop::Budget), of_phase);
+        assert_eq!(next(&story.records)[0], format!("ua resume {run} --phase write --max-cost +1"));
         story.ends(RunStatus::WaitingForHuman, None, "x");
         assert_eq!(next(&story.records)[..2], ["ua questions".to_owned(), format!("ua resume {run}")]);
         story.records.run.entrypoint = "library".to_owned();

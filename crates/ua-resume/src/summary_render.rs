@@ -12,6 +12,7 @@ impl CompletionSummary {
         let mut page = Page::titled(&format!("Completion of {}", self.run_id));
         page.block("Written by the runner from receipts and file digests. What the model says is shown as its words, not as evidence.");
         self.write_outcome(&mut page);
+        self.write_steps(&mut page);
         self.write_conditions(&mut page);
         self.write_side_effects(&mut page);
         self.write_replayed(&mut page);
@@ -46,6 +47,23 @@ impl CompletionSummary {
         match &self.final_output {
             Some(output) => page.block(&quoted(output, 8200)),
             None => page.block("None."),
+        }
+    }
+
+    /// A run whose job has no phases has one step, of which nothing more is to be said.
+    fn write_steps(&self, page: &mut Page) {
+        if self.steps.len() < 2 {
+            return;
+        }
+        page.heading(2, "Phases");
+        for step in &self.steps {
+            let status = step.status.map_or_else(|| "not begun".to_owned(), |status| status.to_string());
+            let turns = match (step.first_turn, step.last_turn) {
+                (Some(first), Some(last)) => format!(", turns {first} to {last}"),
+                (Some(_), None) => ", no turn committed".to_owned(),
+                (None, _) => String::new(),
+            };
+            page.item(&format!("{}. {} — {status}{turns}", step.step_index, code(&step.phase, 100)));
         }
     }
 
@@ -105,6 +123,15 @@ impl CompletionSummary {
         for file in &self.artifacts {
             page.item(&format!("{} — {} bytes, sha256 {}", code(&file.path, 300), file.bytes, file.sha256));
         }
+        for file in &self.changed_files {
+            page.item(&format!(
+                "**changed after it was sent**: {}. {} ({}) sent sha256 {}",
+                code(&file.path, 300),
+                code(&file.tool, 120),
+                file.call_id,
+                file.sent_sha256
+            ));
+        }
     }
 
     fn write_cost(&self, page: &mut Page) {
@@ -136,7 +163,8 @@ impl CompletionSummary {
 }
 
 fn condition_line(condition: &ConditionResult) -> String {
-    let name = code(&condition.condition, 300);
+    let of_phase = condition.phase.as_deref().map_or_else(String::new, |phase| format!("phase {}: ", code(phase, 100)));
+    let name = format!("{of_phase}{}", code(&condition.condition, 300));
     let needed = if condition.needed == condition.condition {
         String::new()
     } else {

@@ -152,6 +152,8 @@ impl Story {
             max_iterations: None,
             completion_promise: None,
             held_millis: 0,
+            held_from: None,
+            seen_at: None,
             unclean_ends: Vec::new(),
             traces: vec![Trace::new(&env)],
         };

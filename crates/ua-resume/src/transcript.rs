@@ -79,6 +79,7 @@ const fn speaker(origin: Origin) -> &'static str {
         Origin::Prompt => "Job",
         Origin::Model => "Model",
         Origin::Tools => "Tools",
+        Origin::Phase => "Runner: a phase begins",
         Origin::Guidance => "Runner: what is missing",
         Origin::Resume => "Runner: note after a resume",
         Origin::Omission => "Runner: messages left out",

@@ -5,7 +5,7 @@
 //! counts on over crashes and resumes; a charge computed here is the one that the store writes.
 //! Proved by: the tables below, `machine_tests`, `crash_anywhere`, and `e2e/usage.rs`.
 
-use ua_core::{Costs, Money, TokenPrice, Usage};
+use ua_core::{BudgetStop, Costs, Money, TokenPrice, Usage};
 use ua_store::{RequestEnd, RequestRecord};
 
 use crate::machine::Limits;
@@ -74,38 +74,56 @@ impl Estimate {
 impl Limits {
     /// Whether a request may be reserved after so much was spent; in words, why not.
     pub fn admit(&self, spent: &Spent, estimate: &Estimate) -> Result<(), String> {
-        let Estimate { input_tokens, output_tokens, price } = *estimate;
-        if let Some(max) = self.max_tokens.filter(|max| spent.tokens.saturating_add(estimate.tokens()) > *max) {
-            return Err(format!(
-                "the budget max_tokens ({max}) is reached: {} tokens are used, and the next request may take {} \
-                 ({input_tokens} for what it says, as estimated, and up to {output_tokens} for the reply)",
-                spent.tokens,
-                estimate.tokens()
-            ));
-        }
-        let Some(max) = self.max_cost else { return Ok(()) };
-        let Some(price) = price else {
-            return Err(format!(
-                "the budget max_cost ({max}) cannot be kept: nobody said what the model's tokens cost"
-            ));
-        };
-        if price.currency != max.currency() {
-            return Err(format!(
-                "the budget max_cost ({max}) cannot be kept: the model's price is in {}, not in {}",
-                price.currency,
-                max.currency()
-            ));
-        }
-        let used = spent.costs.of(price.currency);
-        let most = price.most(input_tokens, output_tokens);
-        if used.checked_add(most).is_none_or(|sum| sum.nanos() > max.nanos()) {
-            return Err(format!(
-                "the budget max_cost ({max}) is reached: {used} is used, and the next request may cost up to {most} \
-                 ({input_tokens} tokens for what it says, as estimated, and up to {output_tokens} for the reply)"
-            ));
-        }
-        Ok(())
+        admit_within(self.max_tokens, self.max_cost, None, spent, estimate)
     }
+}
+
+/// Whether a request fits into what is left of the tokens and the money of the run, or of one of its phases.
+pub(crate) fn admit_within(
+    max_tokens: Option<u64>,
+    max_cost: Option<Money>,
+    phase: Option<&str>,
+    spent: &Spent,
+    estimate: &Estimate,
+) -> Result<(), String> {
+    let Estimate { input_tokens, output_tokens, price } = *estimate;
+    let reached = |budget: &str, limit: String, detail: String| {
+        let stop = BudgetStop { budget: budget.to_owned(), phase: phase.map(str::to_owned), limit, detail };
+        Err(stop.to_string())
+    };
+    if let Some(max) = max_tokens.filter(|max| spent.tokens.saturating_add(estimate.tokens()) > *max) {
+        let detail = format!(
+            "{} tokens are used, and the next request may take {} ({input_tokens} for what it says, as estimated, and up to \
+             {output_tokens} for the reply)",
+            spent.tokens,
+            estimate.tokens()
+        );
+        return reached("max_tokens", max.to_string(), detail);
+    }
+    let Some(max) = max_cost else { return Ok(()) };
+    let of = phase.map_or_else(String::new, |phase| format!("of phase `{phase}` "));
+    let Some(price) = price else {
+        return Err(format!(
+            "the budget max_cost ({max}) {of}cannot be kept: nobody said what the model's tokens cost"
+        ));
+    };
+    if price.currency != max.currency() {
+        return Err(format!(
+            "the budget max_cost ({max}) {of}cannot be kept: the model's price is in {}, not in {}",
+            price.currency,
+            max.currency()
+        ));
+    }
+    let used = spent.costs.of(price.currency);
+    let most = price.most(input_tokens, output_tokens);
+    if used.checked_add(most).is_none_or(|sum| sum.nanos() > max.nanos()) {
+        let detail = format!(
+            "{used} is used, and the next request may cost up to {most} ({input_tokens} tokens for what it says, as estimated, and \
+             up to {output_tokens} for the reply)"
+        );
+        return reached("max_cost", max.to_string(), detail);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

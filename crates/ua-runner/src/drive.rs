@@ -2,6 +2,7 @@
 
 mod admit;
 mod conclude;
+mod phase;
 mod think;
 mod turn;
 
@@ -21,7 +22,7 @@ use crate::budget::Estimate;
 use crate::error::RunError;
 use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
 use crate::pin::{PinSettings, PinnedStep, already_complete, open_step};
-use crate::recover::{InFlight, Recovered, recover};
+use crate::recover::{InFlight, Recovered, recover, start_of};
 use crate::retry::RetryPolicy;
 use crate::watch::{Signal, Watcher};
 use crate::workspace::Workspace;
@@ -70,6 +71,7 @@ impl Limits {
     pub fn of(spec: &ua_core::RunSpec, budgets: &Budgets) -> Self {
         Self {
             max_tool_calls: Some(budgets.max_tool_calls),
+            max_steps: Some(budgets.max_steps),
             max_turns: budgets.max_turns,
             max_tokens: budgets.max_tokens,
             max_cost: budgets.max_cost,
@@ -82,13 +84,19 @@ impl Limits {
 
 /// The most effects of each kind that a run's stop conditions allow.
 pub fn effect_limits(spec: &ua_core::RunSpec) -> BTreeMap<String, u32> {
-    let limits = spec.stop_conditions.iter().map(StopCondition::expanded).filter_map(|condition| match condition {
-        StopCondition::Effect { effect, max: Some(max), .. } => {
-            EffectKind::parse(&effect).map(|kind| (kind.as_str().to_owned(), max))
+    let mut limits = BTreeMap::new();
+    for condition in spec.all_stop_conditions().map(StopCondition::expanded) {
+        if let StopCondition::Effect { effect, max: Some(max), .. } = condition
+            && let Some(kind) = EffectKind::parse(&effect)
+        {
+            // Several phases may name one effect; what the strictest allows is what all allow.
+            limits
+                .entry(kind.as_str().to_owned())
+                .and_modify(|least: &mut u32| *least = max.min(*least))
+                .or_insert(max);
         }
-        StopCondition::Effect { max: None, .. } | StopCondition::Named(_) | StopCondition::Artifact { .. } => None,
-    });
-    limits.collect()
+    }
+    limits
 }
 
 /// Drives the run that `ports.lease` owns, from wherever it stands to a conclusion of this process. `acquired_at` is when the
@@ -101,12 +109,17 @@ pub async fn drive(
     if let Some(done) = already_complete(ports, settings).await? {
         return Ok(done);
     }
-    let Recovered { records, in_flight, start, waiting_for, aborted } = recover(ports).await?;
+    let Recovered { mut records, in_flight, mut start, waiting_for, aborted } = recover(ports).await?;
     if start.is_resume {
         (ports.watcher)(Signal::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
     }
-    let machine = RunMachine::new(Limits::of(&records.run.spec, &records.budgets()), start).with_retry(settings.retry);
     let pinned = open_step(ports, settings, &records).await?;
+    if records.current_step().is_none() && !records.run.spec.phases.is_empty() {
+        // The first phase has begun, with a message of its own.
+        records = ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?;
+        start = start_of(&records);
+    }
+    let machine = RunMachine::new(Limits::of(&records.run.spec, &records.budgets()), start).with_retry(settings.retry);
     let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at, pinned);
     let diff = driver.pin_diff();
     let conclusion = match (waiting_for, aborted) {
@@ -282,6 +295,7 @@ impl<'a> Driver<'a> {
                 Command::Commit { turn } => self.commit(turn).await?,
                 Command::FinishReplay { note } => self.finish_replay(note).await?,
                 Command::CheckEvidence => Event::Evidence(self.check_evidence().await?),
+                Command::EnterPhase { next } => self.enter_phase(&next).await?,
                 Command::Guide { text } => self.guide(&text).await?,
                 Command::Ask { kind, text } => Event::Asked(Box::new(self.ask(kind, &text).await?)),
                 Command::Stop(conclusion) => return Ok(conclusion),
@@ -294,7 +308,8 @@ impl<'a> Driver<'a> {
         raise_run_question(self.ports.store.as_ref(), &self.ports.lease, &self.ports.env, kind, text).await
     }
 
-    /// Looks whether a signal or a person asked to end before anything new starts. True if one did.
+    /// Looks whether a signal or a person asked to end, or the time is up, before anything new starts. True if so. What is in flight
+    /// is never cut for it.
     async fn check_in(&mut self) -> Result<bool, RunError> {
         if self.ports.stop.is_stopping() {
             self.machine.apply(Event::Interrupted)?;
@@ -302,6 +317,11 @@ impl<'a> Driver<'a> {
         }
         if self.is_cancel_asked().await? {
             self.machine.apply(Event::CancelAsked)?;
+            return Ok(true);
+        }
+        let held_millis = self.run.held_millis + held_for(self.ports, self.counted_from);
+        if self.machine.limits().max_held_millis.is_some_and(|max| held_millis >= max) {
+            self.machine.apply(Event::OutOfTime { held_millis })?;
             return Ok(true);
         }
         Ok(false)

@@ -1,7 +1,7 @@
 //! The files that tell a person how a run stands; all of them can be made again from the records.
 
 use ua_core::RunId;
-use ua_resume::{CompletionSummary, ResumePacket};
+use ua_resume::{CompletionSummary, EvidenceScope, ResumePacket};
 use ua_store::RunRecords;
 
 use crate::workspace::{Workspace, WorkspaceError};
@@ -21,7 +21,8 @@ pub fn write_conclusion(workspace: &Workspace, records: &RunRecords) -> Result<(
     workspace.replace("trace.json", pretty(&ua_resume::trace_json(records)))?;
     let artifacts = workspace.artifacts()?;
     let media = |path: &str| workspace.media_type(path);
-    let evidence = ua_resume::evaluate(&records.run.spec, &records.calls, &records.receipts, &artifacts, &media);
+    let (spec, scope) = (&records.run.spec, EvidenceScope::of(records));
+    let evidence = ua_resume::evaluate_scope(spec, scope, &records.calls, &records.receipts, &artifacts, &media);
     let summary = CompletionSummary::new(records, &evidence, &artifacts);
     let name = Workspace::completion_name(&records.run.run_id);
     workspace.replace(&format!("{name}.md"), summary.to_markdown())?;

@@ -14,6 +14,7 @@
 //! assert!(matches!(machine.command(), Command::Reserve { turn: 1 }));
 //! ```
 
+mod alive;
 mod budget;
 mod cas;
 mod compose;
@@ -27,6 +28,7 @@ mod lock;
 mod machine;
 #[cfg(test)]
 mod machine_tests;
+mod phase;
 mod pin;
 mod recover;
 mod retry;
@@ -34,6 +36,7 @@ mod take_over;
 mod watch;
 mod workspace;
 
+pub use alive::say_alive;
 pub use budget::{Charge, Estimate, Spent};
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
@@ -46,9 +49,10 @@ pub use lock::{LockError, RunLock};
 pub use machine::{
     Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure, UnexpectedEvent,
 };
+pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
-pub use ua_resume::{ModelUsage, UsageSummary};
+pub use ua_resume::{ModelUsage, StepSummary, UsageSummary, raise_flags};
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};
 

@@ -12,16 +12,18 @@
 //! | a call that is held | wait for a person |
 //! | all calls settled | commit the turn |
 //! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
+//! | the evidence holds, and a phase follows | enter it, unless the steps are used up |
 //! | a budget reached, a signal, a cancel | stop at the next boundary |
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ua_core::{CallId, CallStatus, ModelTurn, Money, Resolution, RunStop, StopReason};
+use ua_core::{BudgetStop, CallId, CallStatus, ModelTurn, Money, Resolution, RunStop, StopReason};
 use ua_gateway::Dispatched;
 use ua_store::{CallRecord, QuestionKind, QuestionRecord, RequestEnd};
 
 use crate::budget::{Estimate, Spent};
+use crate::phase::{PhaseState, calls_in_words};
 use crate::retry::RetryPolicy;
 
 /// Where the run stops by itself. `None` means no limit.
@@ -29,6 +31,8 @@ use crate::retry::RetryPolicy;
 pub struct Limits {
     /// Tool calls, counted when the model asks for them.
     pub max_tool_calls: Option<u32>,
+    /// Steps: the phases that are entered.
+    pub max_steps: Option<u32>,
     /// Committed turns.
     pub max_turns: Option<u32>,
     /// Tokens of all requests.
@@ -105,6 +109,12 @@ pub struct Start {
     pub spent: Spent,
     /// Milliseconds held so far.
     pub held_millis: u64,
+    /// Steps opened so far.
+    pub steps: u32,
+    /// The phase that is worked on; `None` when the job has none.
+    pub phase: Option<PhaseState>,
+    /// The error that settled calls ended with last, and how often in a row.
+    pub same_error: Option<(String, u32)>,
 }
 
 impl Start {
@@ -118,6 +128,9 @@ impl Start {
             tool_calls: 0,
             spent: Spent::default(),
             held_millis: 0,
+            steps: 0,
+            phase: None,
+            same_error: None,
         }
     }
 }
@@ -177,6 +190,11 @@ pub enum Command {
     },
     /// Check stop conditions over receipts and files.
     CheckEvidence,
+    /// End the phase and begin the next one, in one write.
+    EnterPhase {
+        /// The next phase.
+        next: String,
+    },
     /// Tell the model what is missing or how to go on.
     Guide {
         /// What to say; for missing evidence the driver adds what is missing.
@@ -282,12 +300,19 @@ pub enum Event {
     ReplayFinished,
     /// All conditions hold, or this is missing.
     Evidence(Result<(), String>),
+    /// The next phase has begun.
+    PhaseEntered(Box<PhaseState>),
     /// The guidance is in the history.
     Guided,
     /// The question is raised.
     Asked(Box<QuestionRecord>),
     /// A signal asked to stop.
     Interrupted,
+    /// The run was held for as long as it may be; nothing new was sent.
+    OutOfTime {
+        /// Milliseconds, all processes together.
+        held_millis: u64,
+    },
     /// A person asked to cancel.
     CancelAsked,
     /// A person answered `abort`.
@@ -327,6 +352,7 @@ enum State {
     Committing,
     FinishingReplay { note: bool },
     Checking,
+    EnteringPhase { next: String },
     Guiding(Guidance),
     Asking { kind: QuestionKind, text: String },
     Ended(Conclusion),
@@ -356,6 +382,8 @@ pub struct RunMachine {
     last_word: Option<String>,
     nudges: u32,
     same_error: Option<(String, u32)>,
+    steps: u32,
+    phase: Option<PhaseState>,
 }
 
 impl RunMachine {
@@ -377,7 +405,9 @@ impl RunMachine {
             open: None,
             last_word: start.last_word,
             nudges: 0,
-            same_error: None,
+            same_error: start.same_error,
+            steps: start.steps,
+            phase: start.phase,
         };
         machine.state = match start.open {
             Some(open) => {
@@ -400,7 +430,8 @@ impl RunMachine {
 
     /// Whether the next request may be reserved; in words, why not. The driver asks before it reserves.
     pub fn admit(&self, estimate: &Estimate) -> Result<(), String> {
-        self.limits.admit(&self.spent, estimate)
+        self.limits.admit(&self.spent, estimate)?;
+        self.phase.as_ref().map_or(Ok(()), |phase| phase.admit(estimate))
     }
 
     /// Where the run stops by itself.
@@ -442,6 +473,7 @@ impl RunMachine {
             State::Committing => Command::Commit { turn: self.committed + 1 },
             State::FinishingReplay { note } => Command::FinishReplay { note: *note },
             State::Checking => Command::CheckEvidence,
+            State::EnteringPhase { next } => Command::EnterPhase { next: next.clone() },
             State::Guiding(text) => Command::Guide { text: text.clone() },
             State::Asking { kind, text } => Command::Ask { kind: *kind, text: text.clone() },
             State::Ended(conclusion) => Command::Stop(conclusion.clone()),
@@ -471,6 +503,10 @@ impl RunMachine {
         self.state = match (state, event) {
             (State::Ended(conclusion), _) => State::Ended(conclusion),
             (_, Event::Interrupted) => stopped(RunStop::Interrupt, "a signal asked the process to stop"),
+            (state, Event::OutOfTime { held_millis }) => {
+                self.held_millis = held_millis;
+                self.out_of_time().unwrap_or(state)
+            }
             (_, Event::CancelAsked) => State::Ended(Conclusion::Cancelled),
             (_, Event::Aborted) => State::Ended(Conclusion::Failed { why: "a person answered `abort`".to_owned() }),
             (_, Event::SetupChanged { detail }) => stopped(RunStop::Fingerprint, &detail),
@@ -490,7 +526,11 @@ impl RunMachine {
             (State::Recording { reply }, Event::Recorded(calls)) => {
                 self.charge(reply.usage.map_or(RequestEnd::Baseline, RequestEnd::Actual));
                 self.attempts = 0;
-                self.tool_calls += u32::try_from(calls.len()).unwrap_or(u32::MAX);
+                let asked = u32::try_from(calls.len()).unwrap_or(u32::MAX);
+                self.tool_calls += asked;
+                if let Some(phase) = &mut self.phase {
+                    phase.tool_calls += asked;
+                }
                 self.open = Some((reply.stop_reason, reply.text(), !calls.is_empty()));
                 self.pending = calls.into();
                 self.after_recording()
@@ -500,6 +540,9 @@ impl RunMachine {
             (State::Committing, Event::Committed { held_millis }) => {
                 self.committed += 1;
                 self.held_millis = held_millis;
+                if let Some(phase) = &mut self.phase {
+                    phase.turns += 1;
+                }
                 self.after_commit()
             }
             (State::FinishingReplay { .. }, Event::ReplayFinished) => {
@@ -507,6 +550,13 @@ impl RunMachine {
                 self.between_turns()
             }
             (State::Checking, Event::Evidence(found)) => self.after_evidence(found),
+            (State::EnteringPhase { .. }, Event::PhaseEntered(phase)) => {
+                self.phase = Some(*phase);
+                self.steps += 1;
+                self.nudges = 0;
+                self.last_word = None;
+                self.between_turns()
+            }
             (State::Guiding(_), Event::Guided) => {
                 self.last_word = None;
                 self.between_turns()
@@ -524,7 +574,11 @@ impl RunMachine {
     /// Charges the request under way, as the store does in the same moment.
     fn charge(&mut self, end: RequestEnd) {
         let reserved = std::mem::take(&mut self.reserved);
-        self.spent.add(reserved.charge(end));
+        let charge = reserved.charge(end);
+        self.spent.add(charge);
+        if let Some(phase) = &mut self.phase {
+            phase.spent.add(charge);
+        }
     }
 
     /// No reply: another request if that may help, each with a reservation of its own.
@@ -543,8 +597,9 @@ impl RunMachine {
         }
     }
 
-    fn over_budget(what: &str, limit: impl std::fmt::Display) -> State {
-        stopped(RunStop::Budget, &format!("the budget {what} ({limit}) is reached"))
+    fn over_budget(budget: &str, limit: impl ToString, detail: String) -> State {
+        let stop = BudgetStop { budget: budget.to_owned(), phase: None, limit: limit.to_string(), detail };
+        stopped(RunStop::Budget, &stop.to_string())
     }
 
     /// Between two turns: budgets, then what a resume owes, then the next request or the evidence.
@@ -565,25 +620,37 @@ impl RunMachine {
     fn budget_stop(&self) -> Option<State> {
         let limits = &self.limits;
         if let Some(max) = limits.max_turns.filter(|max| self.committed >= *max) {
-            return Some(Self::over_budget("max_turns", max));
+            return Some(Self::over_budget("max_turns", max, format!("{} turns are used", self.committed)));
         }
         if let Some(max) = limits.max_tokens.filter(|max| self.spent.tokens >= *max) {
-            return Some(Self::over_budget("max_tokens", max));
+            return Some(Self::over_budget("max_tokens", max, format!("{} tokens are used", self.spent.tokens)));
         }
         if let Some(max) = limits.max_cost.filter(|max| self.spent.costs.of(max.currency()).nanos() >= max.nanos()) {
-            return Some(Self::over_budget("max_cost", max));
+            let used = self.spent.costs.of(max.currency());
+            return Some(Self::over_budget("max_cost", max, format!("{used} is used")));
         }
-        let max = limits.max_held_millis.filter(|max| self.held_millis >= *max)?;
-        Some(Self::over_budget("max_wallclock_minutes", max / 60_000))
+        if let Some(stop) = self.phase.as_ref().and_then(PhaseState::budget_stop) {
+            return Some(stopped(RunStop::Budget, &stop.to_string()));
+        }
+        self.out_of_time()
+    }
+
+    fn out_of_time(&self) -> Option<State> {
+        let max = self.limits.max_held_millis.filter(|max| self.held_millis >= *max)?;
+        let detail = format!("processes held the run for {} seconds", self.held_millis / 1_000);
+        Some(Self::over_budget("max_wallclock_minutes", max / 60_000, detail))
     }
 
     /// A recorded turn: a reply that exceeds the tool-call budget stops before its first dispatch.
     fn after_recording(&mut self) -> State {
-        let nothing_sent = self.pending.iter().all(|call| !call.is_settled);
-        if let Some(max) =
-            self.limits.max_tool_calls.filter(|max| self.tool_calls > *max && nothing_sent && !self.pending.is_empty())
-        {
-            return Self::over_budget("max_tool_calls", max);
+        let nothing_sent = !self.pending.is_empty() && self.pending.iter().all(|call| !call.is_settled);
+        if nothing_sent {
+            if let Some(max) = self.limits.max_tool_calls.filter(|max| self.tool_calls > *max) {
+                return Self::over_budget("max_tool_calls", max, calls_in_words(self.tool_calls));
+            }
+            if let Some(stop) = self.phase.as_ref().and_then(PhaseState::calls_stop) {
+                return stopped(RunStop::Budget, &stop.to_string());
+            }
         }
         self.go_on_dispatching()
     }
@@ -635,21 +702,8 @@ impl RunMachine {
         self.go_on_dispatching()
     }
 
-    /// Counts equal errors in a row over settled calls.
     fn note_error(&mut self, record: &CallRecord) {
-        let failed =
-            matches!(record.status, CallStatus::FailedReported | CallStatus::FailedDefinite | CallStatus::Cancelled);
-        if !failed || record.resolution == Some(Resolution::AfterFailure) {
-            if record.status == CallStatus::Succeeded {
-                self.same_error = None;
-            }
-            return;
-        }
-        let error = format!("{}: {}", record.name.tool, record.error_detail.as_deref().unwrap_or("it failed"));
-        self.same_error = match self.same_error.take() {
-            Some((last, count)) if last == error => Some((last, count + 1)),
-            Some(_) | None => Some((error, 1)),
-        };
+        self.same_error = errors_in_a_row(self.same_error.take(), record);
     }
 
     fn after_commit(&mut self) -> State {
@@ -674,17 +728,32 @@ impl RunMachine {
         }
     }
 
+    /// A phase whose conditions hold: the next one, if a step is left for it.
+    fn after_phase(&self, next: String) -> State {
+        match self.limits.max_steps.filter(|max| self.steps >= *max) {
+            Some(max) => {
+                let detail = format!("{} steps are used, and the phase `{next}` would be the next", self.steps);
+                Self::over_budget("max_steps", max, detail)
+            }
+            None => State::EnteringPhase { next },
+        }
+    }
+
     fn after_evidence(&mut self, found: Result<(), String>) -> State {
-        match found {
-            Ok(()) => State::Ended(Conclusion::Succeeded { final_output: self.last_word.clone().unwrap_or_default() }),
-            Err(missing) if self.nudges < MAX_NUDGES => {
+        let next = self.phase.as_ref().and_then(|phase| phase.next.clone());
+        match (found, next) {
+            (Ok(()), Some(next)) => self.after_phase(next),
+            (Ok(()), None) => {
+                State::Ended(Conclusion::Succeeded { final_output: self.last_word.clone().unwrap_or_default() })
+            }
+            (Err(missing), _) if self.nudges < MAX_NUDGES => {
                 if let Some(state) = self.budget_stop() {
                     return state;
                 }
                 self.nudges += 1;
                 State::Guiding(Guidance::Missing(missing))
             }
-            Err(missing) => {
+            (Err(missing), _) => {
                 let text = format!("The model says it is done, but this is missing: {missing}");
                 if self.limits.ask_on_repeated_failures {
                     State::Asking { kind: QuestionKind::MissingEvidence, text }
@@ -693,6 +762,20 @@ impl RunMachine {
                 }
             }
         }
+    }
+}
+
+/// Counts equal errors in a row over settled calls.
+pub(crate) fn errors_in_a_row(so_far: Option<(String, u32)>, record: &CallRecord) -> Option<(String, u32)> {
+    let failed =
+        matches!(record.status, CallStatus::FailedReported | CallStatus::FailedDefinite | CallStatus::Cancelled);
+    if !failed || record.resolution == Some(Resolution::AfterFailure) {
+        return so_far.filter(|_| record.status != CallStatus::Succeeded);
+    }
+    let error = format!("{}: {}", record.name.tool, record.error_detail.as_deref().unwrap_or("it failed"));
+    match so_far {
+        Some((last, count)) if last == error => Some((last, count + 1)),
+        Some(_) | None => Some((error, 1)),
     }
 }
 

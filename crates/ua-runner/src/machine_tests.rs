@@ -456,3 +456,100 @@ fn an_event_that_nothing_asked_for_is_a_bug_and_changes_nothing() {
     assert!(machine.apply(Event::Committed { held_millis: 0 }).is_err());
     assert_eq!(machine.command(), Command::Reserve { turn: 1 });
 }
+
+/// A machine that stands in the first of two phases, with these limits of the phase.
+fn in_phase(limits: Limits, of_phase: ua_core::PhaseBudgets) -> RunMachine {
+    let phase = crate::PhaseState {
+        name: "one".to_owned(),
+        next: Some("two".to_owned()),
+        limits: of_phase,
+        ..crate::PhaseState::default()
+    };
+    RunMachine::new(limits, Start { steps: 1, phase: Some(phase), ..Start::fresh() })
+}
+
+fn last_phase() -> Event {
+    Event::PhaseEntered(Box::new(crate::PhaseState { name: "two".to_owned(), ..crate::PhaseState::default() }))
+}
+
+/// A turn that asks for nothing, up to its commit.
+fn last_word() -> [Event; 4] {
+    let reply = reply(StopReason::EndTurn, false);
+    [reserved(), Event::Thought(Ok(reply)), Event::Recorded(Vec::new()), Event::Committed { held_millis: 0 }]
+}
+
+#[test]
+fn a_phase_ends_with_its_evidence_and_the_last_one_ends_the_run() {
+    let mut machine = in_phase(Limits::default(), ua_core::PhaseBudgets::default());
+    let missing = Event::Evidence(Err("a file".to_owned()));
+    let commands = feed(&mut machine, last_word().into_iter().chain([missing, Event::Guided]));
+    assert_eq!(commands[4], Command::CheckEvidence);
+    assert_eq!(commands[5], Command::Guide { text: Guidance::Missing("a file".to_owned()) });
+    let commands = feed(&mut machine, last_word().into_iter().chain([Event::Evidence(Ok(())), last_phase()]));
+    assert_eq!(commands[5], Command::EnterPhase { next: "two".to_owned() });
+    assert_eq!(commands[6], Command::Reserve { turn: 3 });
+    let commands = feed(&mut machine, last_word().into_iter().chain([Event::Evidence(Ok(()))]));
+    assert_eq!(commands[5], Command::Stop(Conclusion::Succeeded { final_output: "words".to_owned() }));
+}
+
+#[test]
+fn a_budget_of_a_phase_stops_in_it_and_starts_anew_with_the_next() {
+    let one_turn = ua_core::PhaseBudgets { max_turns: Some(1), ..ua_core::PhaseBudgets::default() };
+    let mut machine = in_phase(Limits::default(), one_turn);
+    let turn =
+        [reserved(), Event::Thought(Ok(reply(StopReason::ToolUse, true))), Event::Recorded(vec![call(1, false)])];
+    let rest = [Event::Dispatched(vec![settled(1, CallStatus::Succeeded, false)]), Event::Committed { held_millis: 0 }];
+    let commands = feed(&mut machine, turn.clone().into_iter().chain(rest));
+    let Some(Command::Stop(Conclusion::Stopped { reason: RunStop::Budget, detail })) = commands.last() else {
+        panic!("{commands:?}")
+    };
+    assert_eq!(detail, "the budget max_turns (1) of phase `one` is reached: 1 turns are used");
+
+    let no_calls =
+        ua_core::PhaseBudgets { max_tool_calls: Some(1), max_tokens: Some(160), ..ua_core::PhaseBudgets::default() };
+    let mut machine = in_phase(Limits::default(), no_calls);
+    assert_eq!(machine.admit(&estimate()), Ok(()));
+    let mut two = turn.clone();
+    two[2] = Event::Recorded(vec![call(1, false), call(2, false)]);
+    let commands = feed(&mut machine, two);
+    let Some(Command::Stop(Conclusion::Stopped { detail, .. })) = commands.last() else { panic!("{commands:?}") };
+    assert!(detail.starts_with("the budget max_tool_calls (1) of phase `one` is reached"), "{detail}");
+    // 15 tokens are used, and 150 more may be needed.
+    let refused = machine.admit(&estimate()).unwrap_err();
+    assert!(refused.starts_with("the budget max_tokens (160) of phase `one` is reached: 15 tokens"), "{refused}");
+}
+
+#[test]
+fn steps_are_a_budget_that_is_looked_at_between_phases() {
+    let mut machine = in_phase(Limits { max_steps: Some(1), ..Limits::default() }, ua_core::PhaseBudgets::default());
+    let commands = feed(&mut machine, last_word().into_iter().chain([Event::Evidence(Ok(()))]));
+    let Some(Command::Stop(Conclusion::Stopped { detail, .. })) = commands.last() else { panic!("{commands:?}") };
+    assert_eq!(detail, "the budget max_steps (1) is reached: 1 steps are used, and the phase `two` would be the next");
+}
+
+#[test]
+fn the_time_is_up_between_calls_and_what_was_sent_stays() {
+    let limits = Limits { max_held_millis: Some(60_000), ..Limits::default() };
+    let mut machine = recorded(limits, vec![call(1, true), call(2, true)]);
+    let commands = feed(&mut machine, [Event::Dispatched(vec![ok(1)]), Event::OutOfTime { held_millis: 61_000 }]);
+    assert_eq!(dispatches(&commands), [vec![id(1)], vec![id(2)]], "the second is handed out and not sent");
+    let Some(Command::Stop(Conclusion::Stopped { reason: RunStop::Budget, detail })) = commands.last() else {
+        panic!("{commands:?}")
+    };
+    assert_eq!(detail, "the budget max_wallclock_minutes (1) is reached: processes held the run for 61 seconds");
+}
+
+#[test]
+fn equal_errors_count_on_after_a_resume() {
+    let limits = Limits { max_same_error_repeats: Some(2), ask_on_repeated_failures: true, ..Limits::default() };
+    let start = Start { same_error: Some(("x: boom".to_owned(), 2)), ..Start::fresh() };
+    let mut machine = RunMachine::new(limits, start);
+    let failed = settled(1, CallStatus::FailedReported, false);
+    let reply = Event::Thought(Ok(reply(StopReason::ToolUse, true)));
+    let events = [reserved(), reply, Event::Recorded(vec![call(1, false)]), Event::Dispatched(vec![failed])];
+    let commands = feed(&mut machine, events.into_iter().chain([Event::Committed { held_millis: 0 }]));
+    let Some(Command::Ask { kind: QuestionKind::RepeatedFailures, text }) = commands.last() else {
+        panic!("{commands:?}")
+    };
+    assert!(text.contains("3 times in a row"), "{text}");
+}

@@ -6,9 +6,10 @@
 
 use serde_json::{Value, json};
 use ua_core::{
-    Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, PriceTable, RunSpec, RunStatus, StepId,
+    Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, MAIN_PHASE, Message, Origin,
+    PriceTable, RunSpec, RunStatus, StepId,
 };
-use ua_store::{NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, StepRecord};
+use ua_store::{NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, StepEntry, StepRecord};
 
 use crate::cas::{StoredTurns, TurnAdmission, admit_turn};
 use crate::drive::{Ports, RunSettings};
@@ -72,18 +73,42 @@ impl Default for PinSettings {
 pub(crate) struct PinnedStep {
     pub(crate) step_id: StepId,
     pub(crate) step_index: u32,
+    /// The phase that the step is.
+    pub(crate) phase: String,
     fingerprint: Fingerprint,
 }
 
 impl PinnedStep {
     /// What is not as it was pinned, right now.
     pub(crate) fn diff(&self, ports: &Ports, settings: &RunSettings, spec: &RunSpec) -> FingerprintDiff {
-        self.fingerprint.diff(&fingerprint_now(ports, settings, spec))
+        self.fingerprint.diff(&fingerprint_now(ports, settings, spec, &self.phase))
+    }
+
+    /// A step for `phase`, to be opened, pinned to what this process runs with.
+    pub(crate) fn new_step(ports: &Ports, settings: &RunSettings, spec: &RunSpec, phase: &str) -> NewStep {
+        NewStep {
+            step_id: StepId::new(&ports.env),
+            phase: phase.to_owned(),
+            created_at: ports.env.now(),
+            fingerprint: Some(fingerprint_now(ports, settings, spec, phase).to_stored()),
+        }
+    }
+
+    /// The pins that count for a stored step.
+    pub(crate) fn of(records: &RunRecords, step: &StepRecord) -> Result<Self, ResumeError> {
+        let fingerprint = effective_pins(records, step)?;
+        let (step_id, step_index, phase) = (step.step_id.clone(), step.step_index, step.phase.clone());
+        Ok(Self { step_id, step_index, phase, fingerprint })
+    }
+
+    /// The names of the tools that the model is offered.
+    pub(crate) fn tool_names(&self) -> std::collections::BTreeSet<String> {
+        self.fingerprint.tool_names()
     }
 }
 
 /// The fingerprint of what this process would run a step with.
-fn fingerprint_now(ports: &Ports, settings: &RunSettings, spec: &RunSpec) -> Fingerprint {
+fn fingerprint_now(ports: &Ports, settings: &RunSettings, spec: &RunSpec, phase: &str) -> Fingerprint {
     let sampling =
         json!({"max_output_tokens": settings.max_output_tokens, "temperature_milli": settings.temperature_milli});
     let switches = json!({
@@ -94,6 +119,7 @@ fn fingerprint_now(ports: &Ports, settings: &RunSettings, spec: &RunSpec) -> Fin
     });
     Fingerprint::of(FingerprintInput {
         spec,
+        phase: Some(phase),
         system: &settings.system,
         provider: ports.llm.name(),
         model: &settings.model,
@@ -126,10 +152,6 @@ pub fn effective_pins(records: &RunRecords, step: &StepRecord) -> Result<Fingerp
     })
 }
 
-fn current_step(records: &RunRecords) -> Option<&StepRecord> {
-    records.steps.iter().find(|step| Some(&step.step_id) == records.run.current_step_id.as_ref())
-}
-
 /// Finds the current step, or opens the first one, pinned to what this process runs with. What a person accepts is stored
 /// first; then the model is offered the pinned tools and no others.
 pub(crate) async fn open_step(
@@ -140,23 +162,35 @@ pub(crate) async fn open_step(
     if let Some(component) = settings.pins.accept.iter().copied().find(|component| !component.may_be_accepted()) {
         return Err(ResumeError::NotAcceptable { component }.into());
     }
-    let now = fingerprint_now(ports, settings, &records.run.spec);
-    let pinned = if let Some(step) = current_step(records) {
-        let fingerprint = effective_pins(records, step)?;
-        PinnedStep { step_id: step.step_id.clone(), step_index: step.step_index, fingerprint }
-    } else {
-        let step = NewStep {
-            step_id: StepId::new(&ports.env),
-            phase: "main".to_owned(),
-            created_at: ports.env.now(),
-            fingerprint: Some(now.to_stored()),
-        };
-        let opened = ports.store.open_step(&ports.lease, step).await.map_err(RunError::at("open the step"))?;
-        PinnedStep { step_id: opened.step_id, step_index: opened.step_index, fingerprint: now.clone() }
+    let pinned = match records.current_step() {
+        Some(step) => PinnedStep::of(records, step)?,
+        None => PinnedStep::of(records, &first_step(ports, settings, records).await?)?,
     };
+    let now = fingerprint_now(ports, settings, &records.run.spec, &pinned.phase);
     let pinned = accept(ports, settings, pinned, &now).await?;
     ports.gateway.catalog().pin(pinned.fingerprint.tool_names());
     Ok(pinned)
+}
+
+/// Opens the first step of a run: its one step, or its first phase with what the model is told about it. A run that took over
+/// another one's history goes on with the phase that this history ends in.
+async fn first_step(ports: &Ports, settings: &RunSettings, records: &RunRecords) -> Result<StepRecord, RunError> {
+    let spec = &records.run.spec;
+    let told = records.messages.iter().filter(|message| message.message.origin == Origin::Phase).count();
+    let number = told.clamp(1, spec.phases.len().max(1));
+    let phase = spec.phases.get(number - 1).map_or(MAIN_PHASE, |phase| phase.name.as_str());
+    let step = PinnedStep::new_step(ports, settings, spec, phase);
+    let message = spec.phase_message(number).filter(|_| told == 0);
+    let opened = match message {
+        None => ports.store.open_step(&ports.lease, step).await,
+        Some(text) => {
+            (ports.watcher)(Signal::PhaseEntered { phase: phase.to_owned(), number, of: spec.phases.len() });
+            let messages = vec![Message::user(Origin::Phase, text)];
+            let entry = StepEntry { end: None, checkpoints: Vec::new(), step, messages };
+            ports.store.enter_step(&ports.lease, entry).await
+        }
+    };
+    opened.map_err(RunError::at("open the step"))
 }
 
 /// Pins what a person accepts, as it is now. What did not change is said and not stored.
@@ -222,8 +256,8 @@ pub(crate) async fn already_complete(
         return Ok(None);
     }
     let records = ports.store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
-    let diff = match current_step(&records) {
-        Some(step) => effective_pins(&records, step)?.diff(&fingerprint_now(ports, settings, &run.spec)),
+    let diff = match records.current_step() {
+        Some(step) => effective_pins(&records, step)?.diff(&fingerprint_now(ports, settings, &run.spec, &step.phase)),
         None => FingerprintDiff::default(),
     };
     match admit_turn(run.turn_index + 1, StoredTurns::of(&run), &diff)? {

@@ -6,12 +6,13 @@
 use std::time::Duration;
 
 use ua_core::{CallId, CallStatus, Role, StopReason, Timestamp};
-use ua_store::{Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecords};
+use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecords};
 
 use crate::budget::Spent;
 use crate::drive::{Ports, raise_run_question};
 use crate::error::RunError;
-use crate::machine::{OpenCall, OpenTurn, Start};
+use crate::machine::{OpenCall, OpenTurn, Start, errors_in_a_row};
+use crate::phase::PhaseState;
 
 /// A call that was in flight when the last owner went away.
 #[derive(Debug, Clone)]
@@ -137,5 +138,23 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
         tool_calls: u32::try_from(records.calls.len()).unwrap_or(u32::MAX),
         spent: Spent::of(&records.requests),
         held_millis: run.held_millis,
+        steps: u32::try_from(records.steps.len()).unwrap_or(u32::MAX),
+        phase: PhaseState::of(records),
+        same_error: same_error(records),
     }
+}
+
+/// The error that the newest settled calls ended with, and how often in a row: it counts on over kills and resumes, until a person
+/// was asked about it.
+fn same_error(records: &RunRecords) -> Option<(String, u32)> {
+    let asked =
+        records.questions.iter().filter(|q| q.kind == QuestionKind::RepeatedFailures).map(|q| q.created_at).max();
+    let counts = |call: &&CallRecord| {
+        // The others were never sent; a call that failed definitely in the open turn is tried again, and counted then.
+        let is_over = records.open_turn().is_none_or(|open| open.turn != call.position.turn);
+        call.attempt > 0
+            && asked.is_none_or(|asked| call.updated_at > asked)
+            && (is_over || call.status != CallStatus::FailedDefinite)
+    };
+    records.calls.iter().filter(counts).fold(None, errors_in_a_row)
 }

@@ -30,6 +30,15 @@ pub enum Signal {
         /// The component.
         component: Component,
     },
+    /// A phase begins.
+    PhaseEntered {
+        /// Its name.
+        phase: String,
+        /// Its number, from 1.
+        number: usize,
+        /// How many phases the job has.
+        of: usize,
+    },
     /// A request to the model leaves.
     Thinking {
         /// The turn.

@@ -1,7 +1,7 @@
 //! The rows of runs: how they are found, and how they are stored.
 
 use rusqlite::{Row, named_params, params};
-use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, Usage};
+use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, Timestamp, Usage};
 use ua_store::{
     AnswerRecord, CheckpointRecord, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef, RunLease,
     RunRecord, StepRecord, StoreError, TurnRecord, rules,
@@ -100,7 +100,7 @@ impl Db<'_> {
                    last_checkpoint_id = :checkpoint, final_artifact_ref = :artifact, final_output = :output, \
                    turn_index = :turn_index, lease_epoch = :epoch, owner_json = :owner, cancel_requested_at = :cancel_at, \
                    cancel_reason = :cancel_reason, iteration_count = :iterations, max_iterations = :max_iterations, \
-                   completion_promise = :promise, held_millis = :held, \
+                   completion_promise = :promise, held_millis = :held, held_from = :held_from, seen_at = :seen_at, \
                    unclean_ends_json = :unclean, traces_json = :traces WHERE run_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": run.run_id.as_str(),
@@ -122,10 +122,30 @@ impl Db<'_> {
             ":max_iterations": run.max_iterations,
             ":promise": run.completion_promise,
             ":held": int(run.held_millis),
+            ":held_from": opt_text(run.held_from.as_ref()),
+            ":seen_at": opt_text(run.seen_at.as_ref()),
             ":unclean": json(&run.unclean_ends)?,
             ":traces": json(&run.traces)?,
         })?;
         Ok(())
+    }
+
+    pub(crate) fn update_seen(&self, run: &RunRecord) -> Found<()> {
+        let sql = "UPDATE runs SET seen_at = ?2 WHERE run_id = ?1";
+        self.connection.prepare_cached(sql)?.execute(params![run.run_id.as_str(), opt_text(run.seen_at.as_ref())])?;
+        Ok(())
+    }
+
+    /// When anything of the run was written last by an owner.
+    pub(crate) fn last_write(&self, run: &RunId) -> Found<Option<Timestamp>> {
+        let sql = "SELECT run_id, max(at) AS at FROM ( \
+                   SELECT run_id, updated_at AS at FROM run_steps WHERE run_id = ?1 UNION ALL \
+                   SELECT run_id, recorded_at FROM turns WHERE run_id = ?1 UNION ALL \
+                   SELECT run_id, updated_at FROM tool_calls WHERE run_id = ?1 UNION ALL \
+                   SELECT run_id, coalesce(closed_at, reserved_at) FROM usage WHERE run_id = ?1 UNION ALL \
+                   SELECT run_id, created_at FROM checkpoints WHERE run_id = ?1)";
+        let last = self.row(sql, [run.as_str()], |row| Columns::new(row, "runs", "run_id").opt_at("at"))?;
+        Ok(last.flatten())
     }
 
     // --- Steps.
@@ -445,6 +465,8 @@ fn run_record(row: &Row<'_>) -> Found<RunRecord> {
         max_iterations: column.opt_int("max_iterations")?,
         completion_promise: column.get("completion_promise")?,
         held_millis: column.int("held_millis")?,
+        held_from: column.opt_at("held_from")?,
+        seen_at: column.opt_at("seen_at")?,
         unclean_ends: column.json("unclean_ends_json")?,
         traces: column.json("traces_json")?,
     })

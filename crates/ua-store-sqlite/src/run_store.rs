@@ -5,7 +5,7 @@ use ua_core::{Message, QuestionId, RunId, Timestamp};
 use ua_store::{
     Durability, MessageRecord, NewAnswer, NewCheckpoint, NewOverride, NewQuestion, NewRun, NewStep, OverrideRecord,
     OwnerStamp, QuestionRecord, RequestEnd, RequestId, RequestReservation, RowRef, RunEnd, RunLease, RunRecord,
-    RunRecords, RunStore, StepEnd, StepRecord, StoreError, TurnCommit, TurnDraft, rules,
+    RunRecords, RunStore, StepEnd, StepEntry, StepRecord, StoreError, TurnCommit, TurnDraft, rules,
 };
 
 use crate::run_rows::not_found;
@@ -72,7 +72,7 @@ impl RunStore for SqliteStore {
     ) -> Result<(RunLease, RunRecord), StoreError> {
         let (run, owner) = (run.clone(), owner.clone());
         self.write(Synced, move |db| {
-            let (lease, run) = rules::run_acquired(db.run(&run)?, &owner, at)?;
+            let (lease, run) = rules::run_acquired(db.run(&run)?, &owner, db.last_write(&run)?, at)?;
             let current = run.current_step_id.as_ref().map(|step| db.step(step)).transpose()?.flatten();
             if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
                 db.update_step(&step)?;
@@ -81,6 +81,11 @@ impl RunStore for SqliteStore {
             Ok((lease, run))
         })
         .await
+    }
+
+    async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Relaxed, move |db| db.update_seen(&rules::run_seen(db.leased_run(&lease)?, at))).await
     }
 
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError> {
@@ -110,6 +115,36 @@ impl RunStore for SqliteStore {
             db.insert_step(&step)?;
             db.update_run(&run)?;
             Ok(step)
+        })
+        .await
+    }
+
+    async fn enter_step(&self, lease: &RunLease, entry: StepEntry) -> Result<StepRecord, StoreError> {
+        let lease = lease.clone();
+        self.write(Relaxed, move |db| {
+            let run = db.leased_run(&lease)?;
+            let current = run.current_step_id.as_ref().map(|step| db.step_of(&run.run_id, step)).transpose()?;
+            let context = rules::EntryContext {
+                current,
+                last_index: db.last_step_index(&run.run_id)?,
+                turn_is_open: db.open_turn(&run.run_id)?.is_some(),
+                last_seq: db.last_seq(&run.run_id)?,
+            };
+            let wanted = entry.step.step_id.clone();
+            let Some(entered) = rules::step_entered(run, context, entry)? else {
+                return db.step_of(&lease.run_id, &wanted);
+            };
+            if let Some(ended) = &entered.ended {
+                db.update_step(ended)?;
+            }
+            db.insert_step(&entered.step)?;
+            entered.checkpoints.iter().try_for_each(|checkpoint| db.insert_checkpoint(checkpoint))?;
+            for message in &entered.messages {
+                db.refer_to_blobs(&lease.run_id, message.message.blobs())?;
+                db.insert_message(&lease.run_id, message)?;
+            }
+            db.update_run(&entered.run)?;
+            Ok(entered.step)
         })
         .await
     }

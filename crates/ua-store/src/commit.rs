@@ -50,6 +50,19 @@ pub struct NewStep {
     pub fingerprint: Option<Value>,
 }
 
+/// The boundary between two steps, or the beginning of the first one, in one write.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepEntry {
+    /// The end of the current step; `None` for the first step.
+    pub end: Option<StepEnd>,
+    /// Markers of the boundary; each belongs to the step that ends or to the one that opens.
+    pub checkpoints: Vec<NewCheckpoint>,
+    /// The step that opens. One that is the current step already is entered: the write was repeated.
+    pub step: NewStep,
+    /// What the model is told; appended in order.
+    pub messages: Vec<Message>,
+}
+
 /// The end of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepEnd {

@@ -31,13 +31,13 @@ mod run_store;
 pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
 pub use commit::{
     AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
-    RunEnd, SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft, UnknownResolution,
+    RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
 };
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;
 pub use lifted::{Lifted, NewBlob, blobs_of, whole_reply, whole_text};
 pub use mem::MemStore;
-pub use overrides::{NewOverride, OverrideKind, OverrideRecord};
+pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};
 pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, MessageRecord,
     OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord,

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ua_core::{RunId, Timestamp};
+use ua_core::{Budgets, RunId, Timestamp};
 
 /// What a change is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,4 +49,18 @@ pub struct OverrideRecord {
     pub made_by: String,
     /// When.
     pub created_at: Timestamp,
+}
+
+/// The budgets that count: the contract's, with what a person changed since. A stored change that no longer reads as one is passed
+/// over: the contract's own limit counts then, which is the smaller one.
+pub fn budgets_with(contract: &Budgets, overrides: &[OverrideRecord]) -> Budgets {
+    let mut budgets = contract.clone();
+    for change in overrides.iter().filter(|change| change.kind == OverrideKind::Budget) {
+        let Ok(mut fields) = serde_json::to_value(&budgets) else { continue };
+        fields[&change.component] = change.value.clone();
+        if let Ok(changed) = serde_json::from_value(fields) {
+            budgets = changed;
+        }
+    }
+    budgets
 }

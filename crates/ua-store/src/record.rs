@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
     ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn,
-    Money, Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope,
-    Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
+    Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus,
+    RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
 };
 
 use crate::lifted::Lifted;
-use crate::overrides::{OverrideKind, OverrideRecord};
+use crate::overrides::{OverrideKind, OverrideRecord, budgets_with};
 
 /// Proof that a process owns a run: the run and the epoch under which it took it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +102,12 @@ pub struct RunRecord {
     pub completion_promise: Option<String>,
     /// Milliseconds in which a process held the run.
     pub held_millis: u64,
+    /// Since when the owner's time is not in `held_millis` yet; `None` while nobody holds the run.
+    #[serde(default)]
+    pub held_from: Option<Timestamp>,
+    /// When the owner last said that it is alive; `None` when it did not since it took the run.
+    #[serde(default)]
+    pub seen_at: Option<Timestamp>,
     /// When the run was taken from a process that had died while driving it; the newest ones, oldest first.
     pub unclean_ends: Vec<Timestamp>,
     /// One trace per process that drove the run, oldest first.
@@ -540,18 +546,31 @@ impl RunRecords {
         self.receipts.iter().filter(|receipt| receipt.call_id == *call).max_by_key(|receipt| receipt.attempt)
     }
 
-    /// The budgets that count: the contract's, with what a person changed since. A stored change that no longer reads as one is
-    /// passed over: the contract's own limit counts then, which is the smaller one.
+    /// The budgets that count: the contract's, with what a person changed since.
     pub fn budgets(&self) -> Budgets {
-        let mut budgets = self.run.spec.budgets.clone();
+        budgets_with(&self.run.spec.budgets, &self.overrides)
+    }
+
+    /// What a phase may use, as the contract has it, with what a person changed since; without limits when the job has no phase of
+    /// that name.
+    pub fn phase_budgets(&self, phase: &str) -> PhaseBudgets {
+        let mut budgets = self.run.spec.phase(phase).map(|(_, phase)| phase.budgets.clone()).unwrap_or_default();
         for change in self.overrides.iter().filter(|change| change.kind == OverrideKind::Budget) {
+            let Some((of, budget)) = change.component.split_once('.') else { continue };
             let Ok(mut fields) = serde_json::to_value(&budgets) else { continue };
-            fields[&change.component] = change.value.clone();
-            if let Ok(changed) = serde_json::from_value(fields) {
+            fields[budget] = change.value.clone();
+            if of == phase
+                && let Ok(changed) = serde_json::from_value(fields)
+            {
                 budgets = changed;
             }
         }
         budgets
+    }
+
+    /// The step that is being executed.
+    pub fn current_step(&self) -> Option<&StepRecord> {
+        self.steps.iter().find(|step| Some(&step.step_id) == self.run.current_step_id.as_ref())
     }
 
     /// The call with this id.

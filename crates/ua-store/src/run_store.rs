@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ua_core::{QuestionId, RunId, Timestamp};
 
 use crate::commit::{
-    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd,
+    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd, StepEntry,
     TurnCommit, TurnDraft,
 };
 use crate::error::StoreError;
@@ -42,6 +42,9 @@ pub trait RunStore: Send + Sync {
         at: Timestamp,
     ) -> Result<(RunLease, RunRecord), StoreError>;
 
+    /// Says that the owner is alive (relaxed). When it is killed, its time counts as held until then.
+    async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError>;
+
     /// Checks that the lease still is the newest; called just before each dispatch.
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError>;
 
@@ -52,6 +55,10 @@ pub trait RunStore: Send + Sync {
 
     /// Opens a step and makes it the current one.
     async fn open_step(&self, lease: &RunLease, step: NewStep) -> Result<StepRecord, StoreError>;
+
+    /// Ends the current step and opens the next one with its markers and what the model is told, or opens the first one, in one
+    /// write; the new step is the current one. A step that is the current one already is returned as it is.
+    async fn enter_step(&self, lease: &RunLease, entry: StepEntry) -> Result<StepRecord, StoreError>;
 
     /// Ends a step.
     async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError>;

@@ -14,8 +14,8 @@ use ua_store::{
     AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallRecord, Durability, EventRecord,
     LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewOverride, NewQuestion, NewRun, NewStep, OverrideRecord,
     OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation, RunEnd,
-    RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt, StepEnd, StepRecord, Store, StoreError,
-    TurnCommit, TurnDraft, UnknownResolution,
+    RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt, StepEnd, StepEntry, StepRecord, Store,
+    StoreError, TurnCommit, TurnDraft, UnknownResolution,
 };
 
 /// One crossing of a seam.
@@ -205,6 +205,9 @@ impl RunStore for Seam<dyn Store> {
     ) -> Result<(RunLease, RunRecord), StoreError> {
         self.cross("store.acquire_run", None, self.inner.acquire_run(run, owner, at)).await
     }
+    async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError> {
+        self.inner.note_alive(&self.held(lease).await, at).await
+    }
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError> {
         self.inner.check_lease(&self.held(lease).await).await
     }
@@ -213,6 +216,9 @@ impl RunStore for Seam<dyn Store> {
     }
     async fn open_step(&self, lease: &RunLease, step: NewStep) -> Result<StepRecord, StoreError> {
         self.cross("store.open_step", None, self.inner.open_step(&self.held(lease).await, step)).await
+    }
+    async fn enter_step(&self, lease: &RunLease, entry: StepEntry) -> Result<StepRecord, StoreError> {
+        self.cross("store.enter_step", None, self.inner.enter_step(&self.held(lease).await, entry)).await
     }
     async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError> {
         self.cross("store.close_step", None, self.inner.close_step(&self.held(lease).await, end)).await

@@ -7,9 +7,9 @@ use ua_core::{Env, RunStatus, RunStop, Trace};
 use ua_gateway::{Fence, StopSignal, ToolTransport as _};
 use ua_runner::{
     Conclusion, DrainTimes, Interrupts, RunError, RunLock, Workspace, drive, owner_stamp, park_for_orphan,
-    park_for_tool_server,
+    park_for_tool_server, say_alive,
 };
-use ua_store::{RunEnd, RunLease, RunRecord, RunStore as _, Store};
+use ua_store::{RunEnd, RunLease, RunRecord, RunStore as _, Store, budgets_with};
 use ua_store_sqlite::SqliteStore;
 
 use crate::compose::{self, Launch};
@@ -73,6 +73,9 @@ pub(crate) async fn execute(
         let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
         crate::budgets::apply(port.as_ref(), &records, &launch.budgets, &env).await?;
     }
+    let overrides = port.overrides(&run.run_id).await.map_err(|e| CliError::store("read the run's budgets", &e))?;
+    // Beside the drive, and not through its seams: it is no step of the run.
+    let alive = tokio::spawn(say_alive(store.clone(), lease.clone(), env.clone()));
     crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
 
     let transport = compose::tool_servers(home, &run, launch, &env)?;
@@ -96,6 +99,7 @@ pub(crate) async fn execute(
                     workspace: workspace.clone(),
                     env: env.clone(),
                     stop,
+                    budgets: budgets_with(&run.spec.budgets, &overrides),
                     seams: &seams,
                 };
                 match compose::wire(wiring) {
@@ -111,6 +115,8 @@ pub(crate) async fn execute(
         },
     };
     transport.shutdown().await;
+    alive.abort();
+    let _cancelled = alive.await;
     let code = match driven {
         Ok((conclusion, run)) => {
             let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;

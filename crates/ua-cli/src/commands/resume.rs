@@ -77,6 +77,7 @@ pub(crate) async fn resume(
         return Err(CliError::usage(format!("run {} belongs to a program that uses the library", run.run_id))
             .hint("run that program again: only it has the run's tools and its model"));
     }
+    changes.budgets.iter().try_for_each(|change| change.check(&run.spec))?;
     let mut launch = Launch::from_stored(&run.launch)?;
     launch.overlay(&run.spec, args)?;
     launch.accept = changes.accept;

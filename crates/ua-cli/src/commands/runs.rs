@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 use ua_core::{CallStatus, RunStatus};
-use ua_runner::{RunLock, UsageSummary};
+use ua_runner::{RunLock, StepSummary, UsageSummary};
 use ua_store::{RunRecord, RunRecords, RunStore};
 
 use crate::args::RunsCommand;
@@ -106,8 +106,29 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
         records.run.created_at,
         records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
     ))?;
+    crate::output::print(&steps_text(&records))?;
     crate::output::print(&pins::text(&records))?;
     Ok(OK)
+}
+
+/// The steps of a job with phases, those to come included; nothing for a job without.
+fn steps_text(records: &RunRecords) -> String {
+    let steps = StepSummary::all(records);
+    if records.run.spec.phases.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("\nPhases\n");
+    for step in steps {
+        let status = step.status.map_or_else(|| "to come".to_owned(), |status| status.to_string());
+        let turns = match (step.first_turn, step.last_turn) {
+            (Some(first), Some(last)) => format!("turns {first} to {last}"),
+            (Some(_), None) => "no turn yet".to_owned(),
+            (None, _) => String::new(),
+        };
+        out.push_str(format!("  {:>2}  {:<24} {status:<12}{turns}", step.step_index, line(&step.phase, 24)).trim_end());
+        out.push('\n');
+    }
+    out
 }
 
 async fn cancel(home: &Home, name: &str, reason: &str) -> Result<u8, CliError> {

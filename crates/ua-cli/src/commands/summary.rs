@@ -42,7 +42,8 @@ fn text(home: &Home, records: &RunRecords) -> String {
     if run.entrypoint == "library" {
         out.push_str("Go on with     the program that started it\n");
     } else {
-        out.push_str(&format!("Go on with     ua resume {}{}\n", run.run_id, root_flag(home)));
+        let more = ua_runner::raise_flags(run).map_or_else(String::new, |flags| format!(" {flags}"));
+        out.push_str(&format!("Go on with     ua resume {}{}{more}\n", run.run_id, root_flag(home)));
     }
     out
 }

@@ -23,12 +23,12 @@ impl Driver<'_> {
     ) -> NewCheckpoint {
         let snapshot = Snapshot {
             status: RunStatus::Running,
-            phase: "main".to_owned(),
+            phase: self.pinned.phase.clone(),
             step_index: self.pinned.step_index,
             turn_index,
             tool_calls: BTreeMap::new(),
             artifacts,
-            remaining_phases: Vec::new(),
+            remaining_phases: self.run.spec.phases_after(&self.pinned.phase),
             budgets_used: BudgetsUsed {
                 tool_calls: self.machine.tool_calls(),
                 turns: turn_index,
@@ -102,7 +102,8 @@ impl Driver<'_> {
     pub(super) fn evidence(&self, records: &RunRecords) -> Result<EvidenceReport, RunError> {
         let artifacts = self.ports.workspace.artifacts()?;
         let media = |path: &str| self.ports.workspace.media_type(path);
-        Ok(ua_resume::evaluate(&records.run.spec, &records.calls, &records.receipts, &artifacts, &media))
+        let (spec, scope) = (&records.run.spec, self.evidence_scope());
+        Ok(ua_resume::evaluate_scope(spec, scope, &records.calls, &records.receipts, &artifacts, &media))
     }
 
     /// Ends this process's work: one write for the run and its step, then the files a person reads.
@@ -110,6 +111,9 @@ impl Driver<'_> {
         let now = self.ports.env.now();
         if matches!(conclusion, Conclusion::Stopped { reason: RunStop::Interrupt, .. }) {
             self.checkpoint(CheckpointKind::Interrupt, None, self.artifact_refs()?).await?;
+        }
+        if matches!(conclusion, Conclusion::Succeeded { .. }) && !self.run.spec.phases.is_empty() {
+            self.checkpoint(CheckpointKind::PhaseBoundary, None, self.artifact_refs()?).await?;
         }
         if matches!(conclusion, Conclusion::Cancelled) {
             self.cancel_prepared().await?;
@@ -189,8 +193,10 @@ impl Driver<'_> {
     /// The artifact a person looks for first: an expected PDF, else an expected page, else the first expected output.
     pub(super) fn main_artifact(&self) -> Result<Option<String>, RunError> {
         let artifacts = self.ports.workspace.artifacts()?;
-        let expected = &self.run.spec.artifacts.expected_outputs;
-        let is_expected = |path: &str| expected.iter().any(|name| path == name || path.ends_with(&format!("/{name}")));
+        let spec = &self.run.spec;
+        let expected =
+            || spec.phases.iter().flat_map(|phase| &phase.expected_outputs).chain(&spec.artifacts.expected_outputs);
+        let is_expected = |path: &str| expected().any(|name| path == name || path.ends_with(&format!("/{name}")));
         let rank = |path: &str| match path.rsplit('.').next() {
             Some("pdf") => 0,
             Some("html") => 1,

@@ -128,6 +128,9 @@ impl Driver<'_> {
                 () = self.ports.stop.stopping() => return Ok(Event::Interrupted),
                 () = self.ports.env.clock.sleep(piece) => left -= piece,
             }
+            // A wait may be long, and a process that is killed in it held the run all the same.
+            let alive = self.ports.store.note_alive(&self.ports.lease, self.ports.env.now()).await;
+            alive.map_err(RunError::at("say that the run is driven"))?;
             if self.is_cancel_asked().await? {
                 return Ok(Event::CancelAsked);
             }

@@ -69,7 +69,9 @@ impl Billed {
             }
             assert!(billed.len() <= baseline, "a reply that was billed and lost is charged as estimated, {at}");
         }
-        assert_eq!(count(RequestStatus::Actual), 5, "each turn has one reply, {at}");
+        let turns: std::collections::BTreeSet<u32> = rows.iter().map(|row| row.turn).collect();
+        assert!(turns.len() >= 5, "{at}");
+        assert_eq!(count(RequestStatus::Actual), turns.len(), "each turn has one reply, {at}");
     }
 }
 

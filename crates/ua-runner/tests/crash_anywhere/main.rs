@@ -9,6 +9,7 @@
 mod billed;
 mod loop_contract;
 mod near_duplicates;
+mod phases;
 mod pinned_setup;
 mod scenario;
 mod unknown;

@@ -323,6 +323,16 @@ impl Scenario {
         assert_eq!(check_history(&history), Ok(()), "{at}");
     }
 
+    /// Every request that the provider saw is charged exactly once.
+    pub(crate) fn check_bill(&self, records: &RunRecords, at: &str) {
+        self.llm.check_against(&records.requests, at);
+    }
+
+    /// Stores what a person changed about the run.
+    pub(crate) async fn change(&self, change: ua_store::NewOverride) {
+        self.store.insert_override(change).await.unwrap();
+    }
+
     /// No statement about stored runs is broken.
     pub(crate) async fn check_invariants(&self, at: &str) {
         let records = self.store.load(&self.run_id).await.unwrap();

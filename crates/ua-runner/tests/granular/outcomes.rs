@@ -1,12 +1,15 @@
 //! Every outcome of a step, and what is an error instead.
 
-use serde_json::json;
-use ua_core::{Budgets, Message, Origin, RunSpec, RunStatus, RunStop, Settings, Trace};
-use ua_gateway::LocalFailure;
-use ua_runner::{LockError, RunLock, StepError, StepOutcome, owner_stamp};
-use ua_store::{Choice, NewRun, RunStore as _};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use crate::shop::{POLICY, SCRIPT, Shop, done, run_id};
+use serde_json::json;
+use ua_core::{Budgets, CallStatus, Env, Message, Origin, RunSpec, RunStatus, RunStop, Settings, Trace};
+use ua_gateway::{LocalCall, LocalFailure};
+use ua_runner::{LockError, RunLock, StepError, StepOutcome, owner_stamp};
+use ua_store::{Choice, NewOverride, NewRun, OverrideKind, RunStore as _};
+
+use crate::shop::{POLICY, SCRIPT, Shop, done, run_id, spec};
 
 #[tokio::test]
 async fn a_complete_step_says_its_result_again_without_a_request() {
@@ -203,4 +206,48 @@ async fn a_workspace_that_is_gone_is_not_made_anew() {
     let error = shop.run().await.unwrap_err();
     assert!(matches!(error, StepError::WorkspaceGone { .. }), "{error}");
     assert!(!shop.host.workspace.exists());
+}
+
+#[tokio::test]
+async fn the_time_being_up_cuts_no_call_and_starts_none() {
+    let script = r#"{"turns": [
+      {"tools": [{"name": "mcp__shop__order_slowly", "input": {"article": "pen"}},
+                 {"name": "mcp__shop__order_slowly", "input": {"article": "ink"}}]},
+      {"text": "Ordered."}]}"#;
+    let clock = Arc::new(OnceLock::<Env>::new());
+    let of_tool = clock.clone();
+    // Each order takes two minutes of the one that is allowed.
+    let mut shop = Shop::with_tools(script, POLICY, done, move |tools, orders| {
+        tools.with(spec("order_slowly", &json!({"article": {"type": "string"}})), move |call: LocalCall| {
+            let (orders, clock) = (orders.clone(), of_tool.clone());
+            async move {
+                clock.get().unwrap().clock.sleep(Duration::from_mins(2)).await;
+                orders.lock().unwrap().push(call);
+                Ok(json!({"ok": true}))
+            }
+        })
+    });
+    clock.set(shop.host.env.clone()).unwrap();
+    shop.step.budgets.max_wallclock_minutes = 1;
+    for _ in 0..2 {
+        let outcome = shop.run().await.unwrap();
+        let StepOutcome::Stopped { reason: RunStop::Budget, detail } = &outcome else { panic!("{outcome:?}") };
+        assert_eq!(detail, "the budget max_wallclock_minutes (1) is reached: processes held the run for 120 seconds");
+        let statuses: Vec<CallStatus> = shop.records().await.calls.iter().map(|call| call.status).collect();
+        assert_eq!(statuses, [CallStatus::Succeeded, CallStatus::Prepared]);
+    }
+    // With more time it goes on where it stopped: the first order is not repeated, the second is made for the first time.
+    let change = NewOverride {
+        run_id: run_id(),
+        kind: OverrideKind::Budget,
+        component: "max_wallclock_minutes".to_owned(),
+        value: json!(10),
+        made_by: "a tester".to_owned(),
+        at: shop.host.env.now(),
+    };
+    shop.store.insert_override(change).await.unwrap();
+    assert!(matches!(shop.run().await.unwrap(), StepOutcome::Complete { .. }));
+    let articles: Vec<String> = shop.orders().iter().map(|call| call.text("article").to_owned()).collect();
+    assert_eq!(articles, ["pen", "ink"]);
+    assert_eq!(shop.records().await.run.held_millis, 240_000);
 }

@@ -8,7 +8,7 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
     CallCancel, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd,
-    SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft, UnknownResolution,
+    SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
 };
 use crate::error::{Retry, StoreError};
 use crate::overrides::{NewOverride, OverrideRecord};
@@ -78,6 +78,10 @@ impl RunStore for LoseAnswers<'_> {
         self.answered(self.store.acquire_run(run, owner, at).await)
     }
 
+    async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError> {
+        self.answered(self.store.note_alive(lease, at).await)
+    }
+
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError> {
         self.store.check_lease(lease).await
     }
@@ -88,6 +92,10 @@ impl RunStore for LoseAnswers<'_> {
 
     async fn open_step(&self, lease: &RunLease, step: NewStep) -> Result<StepRecord, StoreError> {
         self.answered(self.store.open_step(lease, step).await)
+    }
+
+    async fn enter_step(&self, lease: &RunLease, entry: StepEntry) -> Result<StepRecord, StoreError> {
+        self.answered(self.store.enter_step(lease, entry).await)
     }
 
     async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError> {

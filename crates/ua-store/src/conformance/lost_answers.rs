@@ -86,6 +86,15 @@ pub async fn a_repeated_write_changes_nothing(store: &dyn Store) {
     let note = || vec![Message::user(Origin::Guidance, "go on"), Message::user(Origin::Guidance, "please")];
     twice!(lossy, records(), lossy.append_messages(&lease, note(), at(64)));
     twice!(lossy, records(), lossy.save_checkpoint(&lease, samples::checkpoint("ckpt_2", step)));
+    let entry = || crate::StepEntry {
+        end: Some(samples::step_end(step, StepStatus::Succeeded)),
+        checkpoints: vec![samples::checkpoint("ckpt_3", step)],
+        step: samples::new_step("step_2"),
+        messages: vec![Message::user(Origin::Phase, "the next phase")],
+    };
+    twice!(lossy, records(), lossy.enter_step(&lease, entry()));
+    twice!(lossy, records(), lossy.note_alive(&lease, at(64)));
+    let step = "step_2";
     twice!(lossy, records(), lossy.close_step(&lease, samples::step_end(step, StepStatus::Succeeded)));
     let change = || samples::new_override("run_1", OverrideKind::Pin, "tools", serde_json::json!({"n": 1}));
     twice!(lossy, records(), lossy.insert_override(change()));
@@ -93,7 +102,7 @@ pub async fn a_repeated_write_changes_nothing(store: &dyn Store) {
     twice!(lossy, records(), lossy.end_run(&lease, samples::run_end(RunStatus::Cancelled)));
     let prune = || BlobPrune { used_before: None, max_bytes: Some(0), dry_run: false, at: at(99) };
     twice!(lossy, records(), lossy.prune_blobs(prune()));
-    assert_eq!(records().await.unwrap().messages.len(), 5);
+    assert_eq!(records().await.unwrap().messages.len(), 6);
 
     // The wrapper itself loses nothing it was not told to lose.
     Scene::begin(&lossy, "run_2").await.turn(Vec::new()).await;

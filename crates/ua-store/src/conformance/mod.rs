@@ -20,6 +20,7 @@ pub mod ownership;
 pub mod questions;
 pub mod samples;
 mod scene;
+pub mod steps;
 pub mod turns;
 
 use std::fmt::Debug;
@@ -90,6 +91,9 @@ macro_rules! conformance_tests {
             turns::a_blocked_step_goes_on_when_the_run_is_taken,
             turns::checkpoints_are_kept_in_order,
             turns::held_time_adds_up,
+            steps::a_step_is_entered_whole_and_once,
+            steps::a_step_that_cannot_be_entered_leaves_everything,
+            steps::the_time_of_a_killed_owner_counts,
             calls::a_start_claims_the_key,
             calls::a_held_key_refuses_every_other_call,
             calls::attempts_are_numbered_and_keep_their_key,

@@ -37,6 +37,11 @@ impl<'s> Scene<'s> {
         Self { store, lease, step }
     }
 
+    /// A run that was taken before, with this step open.
+    pub fn of(store: &'s dyn Store, lease: RunLease, step: &str) -> Self {
+        Self { store, lease, step: step.to_owned() }
+    }
+
     /// The run.
     pub fn run_id(&self) -> &RunId {
         &self.lease.run_id

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use ua_core::{Message, QuestionId, RunId, Timestamp};
 
 use crate::commit::{
-    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd,
+    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd, StepEntry,
     TurnCommit, TurnDraft,
 };
 use crate::error::{RowRef, StoreError};
@@ -96,13 +96,20 @@ impl RunStore for MemStore {
         at: Timestamp,
     ) -> Result<(RunLease, RunRecord), StoreError> {
         let mut model = self.model();
-        let (lease, run) = rules::run_acquired(model.run(run)?, owner, at)?;
+        let (lease, run) = rules::run_acquired(model.run(run)?, owner, model.last_write(run), at)?;
         let current = run.current_step_id.as_ref().and_then(|step| model.step(step));
         if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
             model.put_step(step);
         }
         model.put_run(run.clone());
         Ok((lease, run))
+    }
+
+    async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError> {
+        let mut model = self.model();
+        let run = rules::run_seen(model.leased_run(lease)?, at);
+        model.put_run(run);
+        Ok(())
     }
 
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError> {
@@ -131,6 +138,36 @@ impl RunStore for MemStore {
         model.steps.push(step.clone());
         model.put_run(run);
         Ok(step)
+    }
+
+    async fn enter_step(&self, lease: &RunLease, entry: StepEntry) -> Result<StepRecord, StoreError> {
+        let mut model = self.model();
+        let run = model.leased_run(lease)?;
+        let context = rules::EntryContext {
+            current: run.current_step_id.as_ref().and_then(|step| model.step(step)),
+            last_index: model.last_step_index(&run.run_id),
+            turn_is_open: model.open_turn(&run.run_id).is_some(),
+            last_seq: model.last_seq(&run.run_id),
+        };
+        let wanted = entry.step.step_id.clone();
+        let Some(entered) = rules::step_entered(run, context, entry)? else {
+            return model.step_of(&lease.run_id, &wanted);
+        };
+        if model.step(&wanted).is_some() {
+            return Err(StoreError::Exists { row: RowRef::new("run_steps", &wanted) });
+        }
+        entered.messages.iter().try_for_each(|record| model.check_blobs(record.message.blobs()))?;
+        model.push_checkpoints(entered.checkpoints)?;
+        if let Some(ended) = entered.ended {
+            model.put_step(ended);
+        }
+        model.steps.push(entered.step.clone());
+        for record in &entered.messages {
+            model.refer(&lease.run_id, record.message.blobs());
+        }
+        model.messages.extend(entered.messages.into_iter().map(|message| (lease.run_id.clone(), message)));
+        model.put_run(entered.run);
+        Ok(entered.step)
     }
 
     async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError> {

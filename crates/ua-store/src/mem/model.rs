@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{BlobId, CallId, QuestionId, RunId, StepId};
+use ua_core::{BlobId, CallId, QuestionId, RunId, StepId, Timestamp};
 
 use super::blobs::StoredBlob;
 use crate::error::{RowRef, StoreError};
@@ -109,6 +109,18 @@ impl Model {
         put(&mut self.requests, (run.clone(), request), |(owner, stored)| owner == run && stored.request_id == id);
     }
 
+    /// All or none of them.
+    pub(super) fn push_checkpoints(&mut self, checkpoints: Vec<CheckpointRecord>) -> Result<(), StoreError> {
+        let before = self.checkpoints.len();
+        for checkpoint in checkpoints {
+            if let Err(error) = self.push_checkpoint(checkpoint) {
+                self.checkpoints.truncate(before);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn push_checkpoint(&mut self, checkpoint: CheckpointRecord) -> Result<(), StoreError> {
         if self.checkpoints.iter().any(|stored| stored.checkpoint_id == checkpoint.checkpoint_id) {
             return Err(StoreError::Exists { row: RowRef::new("checkpoints", &checkpoint.checkpoint_id) });
@@ -176,6 +188,16 @@ impl Model {
 
     pub(super) fn overrides_of(&self, run: &RunId) -> Vec<OverrideRecord> {
         self.overrides.iter().filter(|row| row.run_id == *run).cloned().collect()
+    }
+
+    /// When anything of the run was written last by an owner.
+    pub(super) fn last_write(&self, run: &RunId) -> Option<Timestamp> {
+        let steps = self.steps.iter().filter(|step| step.run_id == *run).map(|step| step.updated_at);
+        let turns = self.turns.iter().filter(|turn| turn.run_id == *run).map(|turn| turn.recorded_at);
+        let calls = self.calls.iter().filter(|call| call.run_id == *run).map(|call| call.updated_at);
+        let requests = self.requests_of(run).map(|request| request.closed_at.unwrap_or(request.reserved_at));
+        let markers = self.checkpoints.iter().filter(|marker| marker.run_id == *run).map(|marker| marker.created_at);
+        steps.chain(turns).chain(calls).chain(requests).chain(markers).max()
     }
 
     pub(super) fn load(&self, id: &RunId) -> Result<RunRecords, StoreError> {

@@ -12,6 +12,7 @@ mod call;
 mod overrides;
 mod question;
 mod run;
+mod step;
 mod turn;
 
 use std::fmt;
@@ -28,8 +29,9 @@ pub use overrides::override_made;
 pub use question::{question_answered, question_closed, question_for_call, question_raised};
 pub use run::{
     check_lease, checkpoint_saved, request_closed, request_reserved, run_acquired, run_cancel_requested, run_ended,
-    run_submitted, step_ended, step_opened, step_resumed,
+    run_seen, run_submitted, step_ended, step_opened, step_resumed,
 };
+pub use step::{EnteredStep, EntryContext, step_entered};
 pub use turn::{CommitContext, CommittedTurn, RecordedTurn, notes_appended, turn_committed, turn_recorded};
 
 pub(crate) fn conflict(table: &'static str, key: impl fmt::Display, why: impl Into<String>) -> StoreError {

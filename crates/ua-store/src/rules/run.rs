@@ -62,6 +62,8 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         max_iterations: None,
         completion_promise: None,
         held_millis: 0,
+        held_from: None,
+        seen_at: None,
         unclean_ends: Vec::new(),
         traces: Vec::new(),
     };
@@ -81,10 +83,12 @@ pub fn run_cancel_requested(mut run: RunRecord, reason: &str, at: Timestamp) -> 
     Ok(run)
 }
 
-/// The run, taken by `owner` under the next epoch. A terminal run refuses.
+/// The run, taken by `owner` under the next epoch. A terminal run refuses. `last_write` is when anything of the run was written
+/// last: an owner that was killed held the run at least until then, and until it last said that it is alive.
 pub fn run_acquired(
     mut run: RunRecord,
     owner: &OwnerStamp,
+    last_write: Option<Timestamp>,
     at: Timestamp,
 ) -> Result<(RunLease, RunRecord), StoreError> {
     if run.status.is_terminal() {
@@ -95,7 +99,14 @@ pub fn run_acquired(
         run.unclean_ends.push(at);
         let surplus = run.unclean_ends.len().saturating_sub(KEPT_UNCLEAN_ENDS);
         run.unclean_ends.drain(..surplus);
+        let alive = [run.seen_at, last_write].into_iter().flatten().max().map(|last| last.min(at));
+        if let (Some(from), Some(until)) = (run.held_from, alive) {
+            let millis = u64::try_from(until.since(from).as_millis()).unwrap_or(u64::MAX);
+            run.held_millis = run.held_millis.saturating_add(millis);
+        }
     }
+    run.held_from = Some(at);
+    run.seen_at = None;
     run.lease_epoch += 1;
     run.status = RunStatus::Running;
     run.stop_reason = None;
@@ -104,6 +115,11 @@ pub fn run_acquired(
     run.owner = Some(owner.clone());
     run.updated_at = at;
     Ok((RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch }, run))
+}
+
+/// The run, whose owner says that it is alive.
+pub fn run_seen(run: RunRecord, at: Timestamp) -> RunRecord {
+    RunRecord { seen_at: Some(at), ..run }
 }
 
 /// The run after its owner's last write. The epoch stays, so that a late write of the same process is told apart.
@@ -120,6 +136,7 @@ pub fn run_ended(mut run: RunRecord, end: &RunEnd) -> Result<RunRecord, StoreErr
     run.final_output = end.final_output.clone().or(run.final_output);
     run.final_artifact_ref = end.final_artifact_ref.clone().or(run.final_artifact_ref);
     run.held_millis = run.held_millis.saturating_add(end.held_millis);
+    (run.held_from, run.seen_at) = (None, None);
     run.updated_at = end.at;
     Ok(run)
 }

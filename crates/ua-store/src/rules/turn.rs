@@ -180,6 +180,7 @@ pub fn turn_committed(
     step.updated_at = commit.at;
     run.turn_index = commit.turn;
     run.held_millis = run.held_millis.saturating_add(commit.held_millis);
+    run.held_from = Some(commit.at);
     run.provider_session_id.clone_from(&turn.reply.response_id);
     run.updated_at = commit.at;
     let messages = numbered(commit.messages, last_seq, commit.turn, commit.at);
