@@ -7,7 +7,7 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope
 
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
-    CallCancel, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd,
+    CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd,
     SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft, UnknownResolution,
 };
 use crate::error::{Retry, StoreError};
@@ -55,6 +55,14 @@ impl<'s> LoseAnswers<'s> {
 impl RunStore for LoseAnswers<'_> {
     async fn submit_run(&self, run: NewRun) -> Result<RunRecord, StoreError> {
         self.answered(self.store.submit_run(run).await)
+    }
+
+    async fn submit_again(&self, run: NewRun, seen: &RunId) -> Result<RunRecord, StoreError> {
+        self.answered(self.store.submit_again(run, seen).await)
+    }
+
+    async fn fork_run(&self, fork: NewFork) -> Result<RunRecord, StoreError> {
+        self.answered(self.store.fork_run(fork).await)
     }
 
     async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
@@ -150,6 +158,10 @@ impl RunStore for LoseAnswers<'_> {
 
     async fn run_by_job_key(&self, job_key: &str) -> Result<Option<RunRecord>, StoreError> {
         self.store.run_by_job_key(job_key).await
+    }
+
+    async fn children(&self, run: &RunId) -> Result<Vec<RunRecord>, StoreError> {
+        self.store.children(run).await
     }
 
     async fn load(&self, run: &RunId) -> Result<RunRecords, StoreError> {
