@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 use ua_core::{CallId, RunId};
-use ua_store::{LineageRecords, MessageRecord, RowRef, RunRecord, StoreError, rules};
+use ua_store::{CallRecord, LineageRecords, MessageRecord, RowRef, RunRecord, StoreError, rules};
 
 use crate::column::int;
 use crate::db::Db;
@@ -57,6 +57,24 @@ impl Db<'_> {
         Ok((last, session))
     }
 
+    /// What other runs of the lineage may have done outside what the run shares with them.
+    pub(crate) fn effects_elsewhere(&self, run: &RunRecord) -> Found<Vec<CallRecord>> {
+        let members = "SELECT * FROM runs WHERE root_run_id = ?1 AND run_id <> ?2 ORDER BY seq";
+        let mut members = self.rows(members, params![run.root_run_id.as_str(), run.run_id.as_str()], run_record)?;
+        members.retain(|member| rules::is_beside(member, run));
+        let parts = if members.is_empty() { Vec::new() } else { rules::shared_parts(run, |id| self.run(id))? };
+        let mut found = Vec::new();
+        for member in members {
+            let behind = parts.iter().find(|part| part.run_id == member.run_id).map_or(0, |part| part.upto.turn);
+            let sql = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn > ?2 AND attempt > 0 \
+                       AND side_effect_class <> 'read_only' ORDER BY turn, ordinal";
+            let mut calls = self.rows(sql, params![member.run_id.as_str(), behind], call_record)?;
+            calls.retain(rules::is_effect_elsewhere);
+            found.extend(calls);
+        }
+        Ok(found)
+    }
+
     pub(crate) fn lineage_of(&self, run: &RunRecord) -> Found<LineageRecords> {
         let mut lineage = LineageRecords::default();
         let parts = rules::shared_parts(run, |id| self.run(id))?;
@@ -70,15 +88,7 @@ impl Db<'_> {
                             WHERE c.run_id = ?1 AND c.turn <= ?2 ORDER BY c.turn, c.ordinal, r.receipt_seq";
             lineage.receipts.extend(self.rows(receipts, params![id, turn], receipt_record)?);
         }
-        let members = "SELECT * FROM runs WHERE root_run_id = ?1 AND run_id <> ?2 ORDER BY seq";
-        for member in self.rows(members, params![run.root_run_id.as_str(), run.run_id.as_str()], run_record)? {
-            let behind = parts.iter().find(|part| part.run_id == member.run_id).map_or(0, |part| part.upto.turn);
-            let sql = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn > ?2 AND attempt > 0 \
-                       AND side_effect_class <> 'read_only' ORDER BY turn, ordinal";
-            let mut calls = self.rows(sql, params![member.run_id.as_str(), behind], call_record)?;
-            calls.retain(rules::is_effect_elsewhere);
-            lineage.elsewhere.extend(calls);
-        }
+        lineage.elsewhere = self.effects_elsewhere(run)?;
         for call in lineage.elsewhere.iter().map(|call| &call.call_id) {
             let receipts = self.receipts_of_call(call)?;
             lineage.receipts.extend(receipts);

@@ -33,7 +33,7 @@ pub struct LineageRecords {
     pub turns: Vec<TurnRecord>,
     /// The calls of these turns, by position.
     pub calls: Vec<CallRecord>,
-    /// Calls that other runs of the lineage sent outside these turns and that have an effect, run by run.
+    /// Calls with an effect that other runs of the lineage sent outside these turns and that may have happened, run by run.
     pub elsewhere: Vec<CallRecord>,
     /// The receipts of both.
     pub receipts: Vec<ReceiptRecord>,

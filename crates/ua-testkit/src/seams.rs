@@ -397,6 +397,9 @@ impl LedgerStore for Seam<dyn Store> {
     async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError> {
         self.inner.scope_calls(root, scope).await
     }
+    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
+        self.inner.effects_elsewhere(run).await
+    }
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
         self.inner.receipt(call).await
     }

@@ -266,6 +266,10 @@ impl LedgerStore for LoseAnswers<'_> {
         self.store.scope_calls(root, scope).await
     }
 
+    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
+        self.store.effects_elsewhere(run).await
+    }
+
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
         self.store.receipt(call).await
     }

@@ -5,7 +5,7 @@ use ua_core::{Origin, RunId};
 use super::model::Model;
 use crate::error::{RowRef, StoreError};
 use crate::lineage::LineageRecords;
-use crate::record::{MessageRecord, ReceiptRecord, RunRecord};
+use crate::record::{CallRecord, MessageRecord, ReceiptRecord, RunRecord};
 use crate::rules;
 
 impl Model {
@@ -55,6 +55,19 @@ impl Model {
         Ok((last, found.and_then(|turn| turn.reply.response_id.clone())))
     }
 
+    /// What other runs of the lineage may have done outside what the run shares with them.
+    pub(super) fn effects_elsewhere(&self, run: &RunRecord) -> Result<Vec<CallRecord>, StoreError> {
+        let parts = rules::shared_parts(run, |id| self.run(id))?;
+        let shared_up_to = |id: &RunId| parts.iter().find(|part| part.run_id == *id).map_or(0, |part| part.upto.turn);
+        let mut found = Vec::new();
+        for member in self.runs.iter().filter(|member| rules::is_beside(member, run)) {
+            let behind = shared_up_to(&member.run_id);
+            let calls = self.calls_of(&member.run_id, None).into_iter();
+            found.extend(calls.filter(|call| call.position.turn > behind && rules::is_effect_elsewhere(call)));
+        }
+        Ok(found)
+    }
+
     pub(super) fn lineage_of(&self, run: &RunRecord) -> Result<LineageRecords, StoreError> {
         let mut lineage = LineageRecords::default();
         let parts = rules::shared_parts(run, |id| self.run(id))?;
@@ -64,15 +77,7 @@ impl Model {
             let calls = self.calls_of(&part.run_id, None).into_iter();
             lineage.calls.extend(calls.filter(|call| call.position.turn <= part.upto.turn));
         }
-        let shared_up_to = |id: &RunId| parts.iter().find(|part| part.run_id == *id).map_or(0, |part| part.upto.turn);
-        let members = self.runs.iter().filter(|m| m.root_run_id == run.root_run_id && m.run_id != run.run_id);
-        for member in members {
-            let behind = shared_up_to(&member.run_id);
-            let calls = self.calls_of(&member.run_id, None).into_iter();
-            lineage.elsewhere.extend(
-                calls.filter(|call| call.position.turn > behind && rules::is_effect_elsewhere(call)),
-            );
-        }
+        lineage.elsewhere = self.effects_elsewhere(run)?;
         let calls = lineage.calls.iter().chain(&lineage.elsewhere);
         let receipts: Vec<ReceiptRecord> =
             calls.flat_map(|call| self.receipts_of(&call.call_id)).cloned().collect();
