@@ -1,6 +1,7 @@
 //! The loop that carries out what the machine decides.
 
 mod admit;
+mod changes;
 mod conclude;
 mod think;
 mod turn;
@@ -24,6 +25,7 @@ use crate::pin::{PinSettings, PinnedStep, already_complete, open_step};
 use crate::recover::{InFlight, Recovered, recover};
 use crate::retry::RetryPolicy;
 use crate::watch::{Signal, Watcher};
+use crate::stamps::FileStamps;
 use crate::workspace::Workspace;
 
 /// Everything the loop reaches the world through.
@@ -71,6 +73,7 @@ impl Limits {
         Self {
             max_tool_calls: Some(budgets.max_tool_calls),
             max_turns: budgets.max_turns,
+            shared_turns: 0,
             max_tokens: budgets.max_tokens,
             max_cost: budgets.max_cost,
             max_held_millis: Some(budgets.max_wallclock_minutes.saturating_mul(60_000)),
@@ -105,7 +108,11 @@ pub async fn drive(
     if start.is_resume {
         (ports.watcher)(Signal::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
     }
-    let machine = RunMachine::new(Limits::of(&records.run.spec, &records.budgets()), start).with_retry(settings.retry);
+    let limits = Limits {
+        shared_turns: records.run.shared_turns(),
+        ..Limits::of(&records.run.spec, &records.budgets())
+    };
+    let machine = RunMachine::new(limits, start).with_retry(settings.retry);
     let pinned = open_step(ports, settings, &records).await?;
     let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at, pinned);
     let diff = driver.pin_diff();
@@ -215,6 +222,8 @@ struct Driver<'a> {
     counted_from: Timestamp,
     marked_effects_of: u32,
     last_call: Option<CallId>,
+    /// Files as they were when a marker last named them.
+    marked_files: FileStamps,
 }
 
 impl<'a> Driver<'a> {
@@ -240,6 +249,7 @@ impl<'a> Driver<'a> {
             counted_from: acquired_at,
             marked_effects_of: 0,
             last_call: None,
+            marked_files: FileStamps::default(),
             run: records.run.clone(),
             machine,
         };

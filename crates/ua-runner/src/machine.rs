@@ -29,8 +29,10 @@ use crate::retry::RetryPolicy;
 pub struct Limits {
     /// Tool calls, counted when the model asks for them.
     pub max_tool_calls: Option<u32>,
-    /// Committed turns.
+    /// Committed turns of its own.
     pub max_turns: Option<u32>,
+    /// Committed turns that it shares with its parent and that count for no budget of its own.
+    pub shared_turns: u32,
     /// Tokens of all requests.
     pub max_tokens: Option<u64>,
     /// Money for all requests.
@@ -564,7 +566,7 @@ impl RunMachine {
     /// Tool calls are not among these: a run that used them all may still say its last word.
     fn budget_stop(&self) -> Option<State> {
         let limits = &self.limits;
-        if let Some(max) = limits.max_turns.filter(|max| self.committed >= *max) {
+        if let Some(max) = limits.max_turns.filter(|max| self.committed.saturating_sub(limits.shared_turns) >= *max) {
             return Some(Self::over_budget("max_turns", max));
         }
         if let Some(max) = limits.max_tokens.filter(|max| self.spent.tokens >= *max) {
