@@ -1,7 +1,7 @@
 //! Budgets that a person changes on a resume. The contract stays as it is; the change is a row beside it.
 
 use serde_json::{Value, json};
-use ua_core::{Budgets, Env, Money};
+use ua_core::{Budgets, Env, Money, RunSpec};
 use ua_store::{NewOverride, OverrideKind, RunRecords, Store};
 
 use crate::args::BudgetArgs;
@@ -65,6 +65,18 @@ impl BudgetChange {
         let is_narrow = matches!(self.budget, "max_tool_calls" | "max_turns");
         if sum == 0 || (is_narrow && u32::try_from(sum).is_err()) { Err(wrong()) } else { Ok(json!(sum)) }
     }
+}
+
+/// Puts the changes into a contract that nobody has agreed to yet: a fork's.
+pub(crate) fn put_into(changes: &[BudgetChange], spec: &mut RunSpec) -> Result<(), CliError> {
+    let before = spec.budgets.clone();
+    let unreadable = |e: serde_json::Error| CliError::usage(format!("cannot change the budgets: {e}"));
+    let mut fields = serde_json::to_value(&before).map_err(unreadable)?;
+    for change in changes {
+        fields[change.budget] = change.over(&before)?;
+    }
+    spec.budgets = serde_json::from_value(fields).map_err(unreadable)?;
+    Ok(())
 }
 
 /// Stores the changes, and says what counts now.

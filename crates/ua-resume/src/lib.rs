@@ -34,6 +34,7 @@ mod page;
 mod question;
 mod quote;
 mod render;
+mod run_diff;
 mod summary;
 mod summary_render;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use fork::ForkNote;
 pub use job_diff::{JobChange, job_changes};
 pub use lineage::evaluate_run;
 pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
+pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};
 pub use question::{AnswerLine, QuestionLine};
 pub use summary::{CompletionSummary, Replayed, SideEffect};
 pub use trace::trace_json;
