@@ -135,7 +135,7 @@ fn a_job_key_is_used_once() {
     let env = env();
     let job = env.job(&json!({"job_key": "invoice 2026-11"}), &json!([tool("send_email", &mail()), {"text": "Sent."}]));
     env.run(&["job", &job, "--run-id", "r"]).code(0);
-    env.run(&["job", &job]).refused(2, &["\"invoice 2026-11\"", "run r", "it succeeded", "another `job_key`"]);
+    env.run(&["job", &job]).refused(2, &["\"invoice 2026-11\"", "run r", "it succeeded", "--again"]);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
     // The same run by its name is no second start; a copy of the job under another name is one.
     env.run(&["job", &job, "--run-id", "r"]).code(0).says(&["finished already"]);

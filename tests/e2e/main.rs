@@ -7,6 +7,7 @@ mod blobs;
 mod database;
 mod enforcement;
 mod fingerprint;
+mod fork;
 mod http_tool_server;
 mod inspect;
 mod interrupt;

@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod fork;
+
+pub(crate) use fork::{ForkArgs, ForkChanges};
+
 /// Durable jobs for LLM agents: a job that is killed at any moment goes on where it was, and what it did outside is never
 /// done twice.
 #[derive(Debug, Parser)]
@@ -35,6 +39,8 @@ pub enum Command {
     Job(JobArgs),
     /// Go on with a run that was killed, stopped or is waiting for an answer that is there now
     Resume(ResumeArgs),
+    /// Go on from a turn of a run as another run: another try, another prompt, another model
+    Fork(Box<ForkArgs>),
     /// Look at runs
     #[command(subcommand)]
     Runs(RunsCommand),
@@ -68,13 +74,15 @@ Examples:
   ua job report.json
   ua job report.json --run-id monthly-2026-11 --provider anthropic --model claude-sonnet-4-5
   ua job report.json --mcp-config servers.json
+  ua job report.json --again                    once more, although the run of its job_key succeeded
   ua job --resume --run-id monthly-2026-11
+  ua job --fork --run-id monthly-2026-11 --at-turn 4
 
 A job file is JSON: at least {\"objective\": \"…\"}; see docs/guide/job-file.md for all fields."
 )]
 pub struct JobArgs {
     /// The job file
-    #[arg(required_unless_present = "resume")]
+    #[arg(required_unless_present_any = ["resume", "fork"])]
     pub file: Option<PathBuf>,
     /// Name of the run; one that exists is resumed if it was made of the same job
     #[arg(long, value_name = "ID")]
@@ -82,6 +90,18 @@ pub struct JobArgs {
     /// Resume the run that --run-id names
     #[arg(long, requires = "run_id", conflicts_with = "file")]
     pub resume: bool,
+    /// Fork the run that --run-id names, as `ua fork` does
+    #[arg(long, requires = "run_id", conflicts_with_all = ["file", "resume"])]
+    pub fork: bool,
+    /// What is different in the fork
+    #[command(flatten)]
+    pub fork_changes: ForkChanges,
+    /// Run the job once more although the run of its job_key succeeded
+    #[arg(long, conflicts_with_all = ["resume", "fork"])]
+    pub again: bool,
+    /// Tell the result as JSON on standard output
+    #[arg(long)]
+    pub json: bool,
     /// How to start it
     #[command(flatten)]
     pub launch: LaunchArgs,
@@ -196,6 +216,19 @@ pub enum RunsCommand {
     Show {
         /// A run id, the beginning of one, or `last`
         run: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare two runs: their jobs, the turns behind those they share, files, usage and cost
+    Diff {
+        /// A run id, the beginning of one, or `last`
+        a: String,
+        /// Another one
+        b: String,
+        /// Show also what is alike
+        #[arg(long)]
+        all: bool,
         /// As JSON
         #[arg(long)]
         json: bool,

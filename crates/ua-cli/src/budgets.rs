@@ -102,6 +102,27 @@ impl BudgetChange {
     }
 }
 
+/// Puts the changes into a contract that nobody has agreed to yet: a fork's.
+pub(crate) fn put_into(changes: &[BudgetChange], spec: &mut RunSpec) -> Result<(), CliError> {
+    let unreadable = |e: serde_json::Error| CliError::usage(format!("cannot change the budgets: {e}"));
+    for change in changes {
+        change.check(spec)?;
+        match spec.phases.iter_mut().find(|phase| Some(&phase.name) == change.phase.as_ref()) {
+            Some(phase) => {
+                let mut fields = serde_json::to_value(&phase.budgets).map_err(unreadable)?;
+                fields[change.budget] = change.over(&fields)?;
+                phase.budgets = serde_json::from_value(fields).map_err(unreadable)?;
+            }
+            None => {
+                let mut fields = serde_json::to_value(&spec.budgets).map_err(unreadable)?;
+                fields[change.budget] = change.over(&fields)?;
+                spec.budgets = serde_json::from_value(fields).map_err(unreadable)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Stores the changes, and says what counts now.
 pub(crate) async fn apply(
     store: &dyn Store,

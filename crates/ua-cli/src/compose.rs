@@ -123,6 +123,33 @@ impl Launch {
         Ok(())
     }
 
+    /// How a fork is started: as its parent was, but for what its job or the command line say anew.
+    pub(crate) fn for_fork(parent: &RunRecord, spec: &RunSpec, args: &LaunchArgs) -> Result<Self, CliError> {
+        let mut launch = Self::from_stored(&parent.launch)?;
+        let before = &parent.spec;
+        if let Some(provider) = spec.model.provider.as_ref().filter(|_| spec.model.provider != before.model.provider) {
+            launch.provider.clone_from(provider);
+        }
+        if let Some(model) = spec.model.name.as_ref().filter(|_| spec.model.name != before.model.name) {
+            launch.model.clone_from(model);
+        }
+        if spec.model.script != before.model.script {
+            launch.script = spec.model.script.as_ref().map(|script| launch.job_dir.join(script));
+        }
+        if spec.policies != before.policies {
+            // The job's own come last; those of the command line stay in front of them.
+            launch.policies.truncate(launch.policies.len().saturating_sub(before.policies.len()));
+            launch.policies.extend(spec.policies.iter().map(|file| launch.job_dir.join(file)));
+        }
+        launch.overlay(spec, args)?;
+        Ok(launch)
+    }
+
+    /// The job's folder, as it may stand inside a JSON string.
+    pub(crate) fn job_dir_text(&self) -> String {
+        json_fragment(&self.job_dir)
+    }
+
     pub(crate) fn to_stored(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }

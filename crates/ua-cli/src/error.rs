@@ -21,6 +21,8 @@ pub(crate) struct CliError {
     code: u8,
     message: String,
     hint: Option<String>,
+    /// What only a machine is told.
+    detail: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// Succeeded.
@@ -46,7 +48,23 @@ impl std::fmt::Display for CliError {
 
 impl CliError {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None }
+        Self { code, message: message.into(), hint: None, detail: None }
+    }
+
+    /// The failure for a machine.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let mut fields = self.detail.clone().unwrap_or_default();
+        fields.insert("message".to_owned(), self.message.clone().into());
+        fields.insert("hint".to_owned(), self.hint.clone().into());
+        fields.insert("exit_code".to_owned(), self.code.into());
+        serde_json::json!({"error": fields})
+    }
+
+    /// Adds a field that only a machine is told.
+    pub(crate) fn field(mut self, name: &str, value: impl serde::Serialize) -> Self {
+        let value = serde_json::to_value(value).unwrap_or_default();
+        self.detail.get_or_insert_default().insert(name.to_owned(), value);
+        self
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {

@@ -166,6 +166,9 @@ impl Ledger {
             if other.is_none() {
                 other = self.doubt_left_open(&call, &facts).await?;
             }
+            if other.is_none() {
+                other = self.done_beside(&call, &facts).await?;
+            }
             match (other, call.policy.on_scope_conflict) {
                 (Some(other), OnScopeConflict::Ask | OnScopeConflict::Refuse) => {
                     return self.conflict(call, &other, approved_by).await;

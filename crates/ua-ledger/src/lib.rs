@@ -36,6 +36,7 @@
 
 mod admission;
 mod answer;
+mod beside;
 mod doubt;
 mod enquiry;
 mod error;

@@ -53,10 +53,13 @@ impl Ledger {
             },
             OnUnknown::Continue => return Ok(decided(self.go_on_without(call).await?)),
             OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold if asked.is_some() => String::new(),
-            OnUnknown::Redo if !exhausted => return Ok(decided(self.again(call, facts, None))),
+            OnUnknown::Redo if !exhausted => match self.overtaken(call, facts).await? {
+                None => return Ok(decided(self.again(call, facts, None))),
+                Some(why) => why,
+            },
             OnUnknown::RedoKeyed if !exhausted => match self.keyed_redo_obstacle(call, facts).await? {
                 None => return Ok(decided(self.again(call, facts, None))),
-                Some(why) => why.to_owned(),
+                Some(why) => why,
             },
             OnUnknown::Redo | OnUnknown::RedoKeyed => "it was tried as often as the job allows".to_owned(),
             OnUnknown::Hold => "the tool neither takes a key nor can be asked afterwards".to_owned(),
@@ -99,6 +102,7 @@ impl Ledger {
             Finding::Absent if call.file_digests != facts.file_digests => {
                 format!("`{}` does not show it, but a file it sends has changed since", asked.tool)
             }
+            Finding::Absent if let Some(why) = self.overtaken(call, facts).await? => why,
             Finding::Absent => {
                 if let Some(question) = &pending {
                     self.store
@@ -158,9 +162,12 @@ impl Ledger {
     }
 
     /// Why a redo under the same key would not be the same request any more, if it would not.
-    async fn keyed_redo_obstacle(&self, call: &CallRecord, facts: &Facts) -> Result<Option<&'static str>, LedgerError> {
+    async fn keyed_redo_obstacle(&self, call: &CallRecord, facts: &Facts) -> Result<Option<String>, LedgerError> {
         if call.file_digests != facts.file_digests {
-            return Ok(Some("a file it sends has changed since"));
+            return Ok(Some("a file it sends has changed since".to_owned()));
+        }
+        if let Some(why) = self.overtaken(call, facts).await? {
+            return Ok(Some(why));
         }
         let Some(ttl) = call.policy.key_ttl else { return Ok(None) };
         let attempts =
@@ -168,7 +175,13 @@ impl Ledger {
         let expired = attempts
             .first()
             .is_some_and(|first| self.env.now() >= first.started_at.plus(ttl) || self.env.now() < first.started_at);
-        Ok(expired.then_some("the other side may have forgotten its key"))
+        Ok(expired.then(|| "the other side may have forgotten its key".to_owned()))
+    }
+
+    /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.
+    async fn overtaken(&self, call: &CallRecord, facts: &Facts) -> Result<Option<String>, LedgerError> {
+        let other = self.overtaken_by(call, facts).await?;
+        Ok(other.map(|other| format!("call {} of run {} may have had the effect since", other.call_id, other.run_id)))
     }
 
     /// Acts on a person's word. *It did not happen* is executed only when the other side cannot begin it any more.

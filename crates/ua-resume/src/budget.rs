@@ -74,7 +74,7 @@ pub(crate) fn lines(records: &RunRecords) -> Vec<BudgetLine> {
         },
         BudgetLine {
             budget: "max_turns",
-            used: records.run.turn_index.into(),
+            used: records.run.own_turns().into(),
             limit: budgets.max_turns.map(u64::from),
             unit: "turns",
             currency: None,

@@ -27,11 +27,15 @@ mod budget;
 mod call_line;
 mod changed;
 mod evidence;
+mod fork;
+mod job_diff;
+mod lineage;
 mod packet;
 mod page;
 mod question;
 mod quote;
 mod render;
+mod run_diff;
 mod summary;
 mod summary_render;
 #[cfg(test)]
@@ -48,8 +52,12 @@ pub use changed::ChangedFile;
 pub use evidence::{
     ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_scope,
 };
+pub use fork::ForkNote;
+pub use job_diff::{JobChange, job_changes};
+pub use lineage::evaluate_run;
 pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine};
+pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};
 pub use summary::{CompletionSummary, Replayed, SideEffect, StepSummary};
 pub use trace::trace_json;
 pub use transcript::{session_summary, transcript};

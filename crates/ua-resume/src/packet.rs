@@ -211,9 +211,9 @@ fn recent_calls(records: &RunRecords) -> Vec<CallLine> {
 
 fn past_effects(records: &RunRecords) -> Vec<PastEffect> {
     let may_not_be_repeated = |call: &&CallRecord| call.policy.class.has_effect() && Verdict::of(call).forbids_repeat();
-    records
-        .calls
-        .iter()
+    let lineage = records.lineage.calls.iter().chain(&records.lineage.elsewhere);
+    lineage
+        .chain(&records.calls)
         .filter(may_not_be_repeated)
         .map(|call| PastEffect {
             call_id: call.call_id.clone(),

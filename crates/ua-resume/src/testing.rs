@@ -139,6 +139,7 @@ impl Story {
             parent_run_id: None,
             provider_session_id: None,
             provider_session_forked_from: None,
+            forked_at: None,
             current_step_id: Some(step_id.clone()),
             last_checkpoint_id: None,
             final_artifact_ref: None,
@@ -185,6 +186,7 @@ impl Story {
                 overrides: Vec::new(),
                 checkpoints: Vec::new(),
                 requests: Vec::new(),
+                lineage: ua_store::LineageRecords::default(),
             },
         };
         story.says(0, Message::user(Origin::Prompt, opening));

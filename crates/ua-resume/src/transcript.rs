@@ -20,6 +20,9 @@ pub fn transcript(records: &RunRecords) -> String {
     page.item(&format!("status: {}", records.run.status));
     page.item(&format!("submitted: {}", records.run.created_at));
     page.item(&format!("committed turns: {}", records.run.turn_index));
+    if let (Some(parent), Some(point)) = (&records.run.parent_run_id, records.run.forked_at) {
+        page.item(&format!("fork of {parent}, sharing its turns up to {}", point.turn));
+    }
     let mut heading = None;
     for record in &records.messages {
         if record.turn > 0 && heading != Some(record.turn) {
@@ -36,7 +39,7 @@ pub fn transcript(records: &RunRecords) -> String {
 }
 
 fn turn_heading(records: &RunRecords, record: &MessageRecord) -> String {
-    let turn = records.turns.iter().find(|turn| turn.turn == record.turn);
+    let turn = records.lineage.turns.iter().chain(&records.turns).find(|turn| turn.turn == record.turn);
     let state = match turn.map(|turn| turn.committed_at) {
         Some(Some(at)) => format!(", committed {at}"),
         Some(None) => ", not committed".to_owned(),
@@ -88,7 +91,8 @@ const fn speaker(origin: Origin) -> &'static str {
 
 /// The call behind a tool use. Providers number tool uses per reply, so the turn belongs to the search.
 fn call_of<'a>(records: &'a RunRecords, turn: u32, tool_use_id: &str) -> Option<&'a CallRecord> {
-    records.calls.iter().find(|call| call.position.turn == turn && call.tool_use_id == tool_use_id)
+    let mut calls = records.lineage.calls.iter().chain(&records.calls);
+    calls.find(|call| call.position.turn == turn && call.tool_use_id == tool_use_id)
 }
 
 fn write_tool_use(page: &mut Page, call: Option<&CallRecord>, tool_use: &ToolUse) {

@@ -51,7 +51,11 @@ async fn stand_in(
     pruned_at: Option<Timestamp>,
 ) -> Result<ToolText, RunError> {
     // A history uses an id for one tool use only; that was checked before.
-    let calls = store.calls(&run.run_id, None).await.map_err(RunError::at("read the run's calls"))?;
+    let mut calls = store.calls(&run.run_id, None).await.map_err(RunError::at("read the run's calls"))?;
+    if run.forked_at.is_some() {
+        let records = store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
+        calls.extend(records.lineage.calls);
+    }
     let call = calls.into_iter().find(|call| call.tool_use_id == tool_use_id);
     let advice = call.as_ref().filter(|_| run.spec.settings.degraded_replay).and_then(advice);
     if let Some(advice) = advice {

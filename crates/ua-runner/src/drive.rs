@@ -1,6 +1,7 @@
 //! The loop that carries out what the machine decides.
 
 mod admit;
+mod changes;
 mod conclude;
 mod phase;
 mod think;
@@ -24,6 +25,7 @@ use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
 use crate::pin::{PinSettings, PinnedStep, already_complete, open_step};
 use crate::recover::{InFlight, Recovered, recover, start_of};
 use crate::retry::RetryPolicy;
+use crate::stamps::FileStamps;
 use crate::watch::{Signal, Watcher};
 use crate::workspace::Workspace;
 
@@ -73,6 +75,7 @@ impl Limits {
             max_tool_calls: Some(budgets.max_tool_calls),
             max_steps: Some(budgets.max_steps),
             max_turns: budgets.max_turns,
+            shared_turns: 0,
             max_tokens: budgets.max_tokens,
             max_cost: budgets.max_cost,
             max_held_millis: Some(budgets.max_wallclock_minutes.saturating_mul(60_000)),
@@ -119,7 +122,9 @@ pub async fn drive(
         records = ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?;
         start = start_of(&records);
     }
-    let machine = RunMachine::new(Limits::of(&records.run.spec, &records.budgets()), start).with_retry(settings.retry);
+    let limits =
+        Limits { shared_turns: records.run.shared_turns(), ..Limits::of(&records.run.spec, &records.budgets()) };
+    let machine = RunMachine::new(limits, start).with_retry(settings.retry);
     let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at, pinned);
     let diff = driver.pin_diff();
     let conclusion = match (waiting_for, aborted) {
@@ -228,6 +233,8 @@ struct Driver<'a> {
     counted_from: Timestamp,
     marked_effects_of: u32,
     last_call: Option<CallId>,
+    /// Files as they were when a marker last named them.
+    marked_files: FileStamps,
 }
 
 impl<'a> Driver<'a> {
@@ -253,6 +260,7 @@ impl<'a> Driver<'a> {
             counted_from: acquired_at,
             marked_effects_of: 0,
             last_call: None,
+            marked_files: FileStamps::default(),
             run: records.run.clone(),
             machine,
         };

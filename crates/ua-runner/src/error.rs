@@ -94,8 +94,8 @@ impl RunError {
 }
 
 /// What a person who meets a changed prompt, input or model can do.
-pub const ANOTHER_RUN_HINT: &str = "a changed job, system prompt or model makes it another run: start one with `ua job`; this one goes on only as it was \
-                                    pinned";
+pub const ANOTHER_RUN_HINT: &str = "a changed job, system prompt or model makes it another run: `ua fork RUN` makes one that goes on from a turn of this \
+                                    one; this one goes on only as it was pinned";
 
 /// Why a run cannot be gone on with from where it stands (Granular Execution PRD §5.1, §5.2). Nothing was changed.
 #[derive(Debug, thiserror::Error)]

@@ -21,8 +21,7 @@ pub fn write_conclusion(workspace: &Workspace, records: &RunRecords) -> Result<(
     workspace.replace("trace.json", pretty(&ua_resume::trace_json(records)))?;
     let artifacts = workspace.artifacts()?;
     let media = |path: &str| workspace.media_type(path);
-    let (spec, scope) = (&records.run.spec, EvidenceScope::of(records));
-    let evidence = ua_resume::evaluate_scope(spec, scope, &records.calls, &records.receipts, &artifacts, &media);
+    let evidence = ua_resume::evaluate_run(records, EvidenceScope::of(records), &artifacts, &media);
     let summary = CompletionSummary::new(records, &evidence, &artifacts);
     let name = Workspace::completion_name(&records.run.run_id);
     workspace.replace(&format!("{name}.md"), summary.to_markdown())?;

@@ -21,6 +21,7 @@ mod compose;
 mod drive;
 mod error;
 mod files;
+mod fork;
 mod granular;
 mod host;
 mod interrupt;
@@ -32,6 +33,7 @@ mod phase;
 mod pin;
 mod recover;
 mod retry;
+mod stamps;
 mod take_over;
 mod watch;
 mod workspace;
@@ -42,6 +44,7 @@ pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::write_conclusion;
+pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};
 pub use granular::{Agent, GranularStep, StepError, StepHost, StepOutcome};
 pub use host::{boot_id, owner_stamp, process_is_alive};
 pub use interrupt::{DrainTimes, Interrupts};
@@ -52,7 +55,10 @@ pub use machine::{
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
-pub use ua_resume::{ModelUsage, StepSummary, UsageSummary, raise_flags};
+pub use ua_resume::{
+    Artifact, CallSide, FileDiff, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide,
+    UsageSummary, job_changes, raise_flags,
+};
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};
 

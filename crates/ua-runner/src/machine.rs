@@ -33,8 +33,10 @@ pub struct Limits {
     pub max_tool_calls: Option<u32>,
     /// Steps: the phases that are entered.
     pub max_steps: Option<u32>,
-    /// Committed turns.
+    /// Committed turns of its own.
     pub max_turns: Option<u32>,
+    /// Committed turns that it shares with its parent and that count for no budget of its own.
+    pub shared_turns: u32,
     /// Tokens of all requests.
     pub max_tokens: Option<u64>,
     /// Money for all requests.
@@ -619,8 +621,9 @@ impl RunMachine {
     /// Tool calls are not among these: a run that used them all may still say its last word.
     fn budget_stop(&self) -> Option<State> {
         let limits = &self.limits;
-        if let Some(max) = limits.max_turns.filter(|max| self.committed >= *max) {
-            return Some(Self::over_budget("max_turns", max, format!("{} turns are used", self.committed)));
+        let own = self.committed.saturating_sub(limits.shared_turns);
+        if let Some(max) = limits.max_turns.filter(|max| own >= *max) {
+            return Some(Self::over_budget("max_turns", max, format!("{own} turns are used")));
         }
         if let Some(max) = limits.max_tokens.filter(|max| self.spent.tokens >= *max) {
             return Some(Self::over_budget("max_tokens", max, format!("{} tokens are used", self.spent.tokens)));

@@ -20,6 +20,11 @@ pub struct WorkspaceError {
 }
 
 impl WorkspaceError {
+    pub(crate) fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self { doing, path, source }
+    }
+
     /// Whether the disk, not the program, is the problem.
     pub fn io(&self) -> &io::Error {
         &self.source
@@ -109,12 +114,7 @@ impl Workspace {
             let kind = entry.file_type().map_err(fail(&path))?;
             let Ok(relative) = path.strip_prefix(&self.root) else { continue };
             let name = relative.to_string_lossy().into_owned();
-            let is_own = OWN.contains(&name.as_str())
-                || name.starts_with("resume_packet_")
-                || name.starts_with("job_completion_")
-                || name.starts_with('.')
-                || entry.file_name().to_string_lossy().ends_with(".tmp");
-            if is_own {
+            if is_own(&name) {
                 continue;
             }
             if kind.is_dir() {
@@ -155,7 +155,16 @@ fn sniff(head: &[u8]) -> Option<&'static str> {
     (!text.is_empty()).then_some("text/plain")
 }
 
-fn digest_file(path: &Path) -> io::Result<(u64, Sha256)> {
+/// Whether a file or folder of the workspace is the runner's own, by its path in it.
+pub(crate) fn is_own(name: &str) -> bool {
+    OWN.contains(&name)
+        || name.starts_with("resume_packet_")
+        || name.starts_with("job_completion_")
+        || name.starts_with('.')
+        || name.ends_with(".tmp")
+}
+
+pub(crate) fn digest_file(path: &Path) -> io::Result<(u64, Sha256)> {
     let mut file = fs::File::open(path)?;
     let mut hasher = sha2::Sha256::new();
     let mut buffer = vec![0; 64 * 1024];

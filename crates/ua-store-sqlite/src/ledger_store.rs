@@ -216,6 +216,11 @@ impl LedgerStore for SqliteStore {
         self.read(move |db| db.scope_calls(&root, &scope)).await
     }
 
+    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
+        let run = run.clone();
+        self.read(move |db| db.effects_elsewhere(&db.run(&run)?)).await
+    }
+
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
         let call = call.clone();
         self.read(move |db| db.newest_receipt(&call)).await

@@ -32,6 +32,7 @@ mod error;
 mod filesystem;
 mod ledger_rows;
 mod ledger_store;
+mod lineage_rows;
 mod maintenance;
 mod mirror;
 mod open;

@@ -85,7 +85,7 @@ pub(crate) fn inspector(path: &Path) -> Result<Connection, StoreError> {
     match recognise(&connection, path)? {
         Found::Schema(version) if version == our_schema() => Ok(connection),
         Found::Schema(version) => Err(refused(format!(
-            "{} has schema {version}, older than this program's {}; start or resume a run to bring it up to date",
+            "{} has schema {version}, older than this program's {}; `ua db migrate` brings it up to date",
             path.display(),
             our_schema()
         ))),

@@ -3,8 +3,8 @@
 use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, Timestamp, Usage};
 use ua_store::{
-    AnswerRecord, CheckpointRecord, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef, RunLease,
-    RunRecord, StepRecord, StoreError, TurnRecord, rules,
+    AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef,
+    RunLease, RunRecord, StepRecord, StoreError, TurnRecord, rules,
 };
 
 use crate::column::{Columns, int, json, opt_json, opt_text, text, word};
@@ -58,9 +58,10 @@ impl Db<'_> {
         Ok(run)
     }
 
-    /// The newest run of `job_key` outside the lineage of `root`.
+    /// The run that answers for `job_key` outside the lineage of `root`: the newest that is not finished, else the newest.
     pub(crate) fn run_of_job_key(&self, job_key: &str, root: Option<&RunId>) -> Found<Option<RunRecord>> {
-        let sql = "SELECT * FROM runs WHERE job_key = ?1 AND root_run_id IS NOT ?2 ORDER BY created_at DESC, seq DESC LIMIT 1";
+        let sql = "SELECT * FROM runs WHERE job_key = ?1 AND root_run_id IS NOT ?2 \
+                   ORDER BY status IN ('succeeded', 'failed', 'cancelled'), created_at DESC, seq DESC LIMIT 1";
         self.row(sql, params![job_key, root.map(RunId::as_str)], run_record)
     }
 
@@ -71,9 +72,9 @@ impl Db<'_> {
     pub(crate) fn insert_run(&self, run: &RunRecord) -> Found<()> {
         let sql = "INSERT INTO runs (run_id, created_at, updated_at, status, entrypoint, run_mode, run_spec_json, job_path, \
                    job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, parent_run_id, \
-                   provider_session_forked_from) \
+                   provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index) \
                    VALUES (:id, :created, :updated, :status, :entrypoint, :mode, :spec, :job_path, :job_key, :prompt, \
-                   :workspace, :launch, :root, :parent, :forked_from)";
+                   :workspace, :launch, :root, :parent, :forked_from, :forked_turn, :forked_seq, :turn_index)";
         let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": run.run_id.as_str(),
             ":created": text(&run.created_at),
@@ -90,6 +91,9 @@ impl Db<'_> {
             ":root": run.root_run_id.as_str(),
             ":parent": opt_text(run.parent_run_id.as_ref()),
             ":forked_from": run.provider_session_forked_from,
+            ":forked_turn": run.forked_at.map(|point| point.turn),
+            ":forked_seq": run.forked_at.map(|point| int(point.seq)),
+            ":turn_index": run.turn_index,
         });
         inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("runs", &run.run_id)))
     }
@@ -431,8 +435,12 @@ impl Db<'_> {
 const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at \
                          FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
 
-fn run_record(row: &Row<'_>) -> Found<RunRecord> {
+pub(crate) fn run_record(row: &Row<'_>) -> Found<RunRecord> {
     let column = Columns::new(row, "runs", "run_id");
+    let forked_at = match (column.opt_int("forked_at_turn")?, column.opt_int("forked_at_seq")?) {
+        (Some(turn), Some(seq)) => Some(ForkPoint { turn, seq }),
+        (_, _) => None,
+    };
     Ok(RunRecord {
         run_id: column.parsed("run_id")?,
         created_at: column.at("created_at")?,
@@ -450,6 +458,7 @@ fn run_record(row: &Row<'_>) -> Found<RunRecord> {
         launch: column.json("launch_json")?,
         root_run_id: column.parsed("root_run_id")?,
         parent_run_id: column.opt_parsed("parent_run_id")?,
+        forked_at,
         provider_session_id: column.get("provider_session_id")?,
         provider_session_forked_from: column.get("provider_session_forked_from")?,
         current_step_id: column.opt_parsed("current_step_id")?,
@@ -490,7 +499,7 @@ fn step_record(row: &Row<'_>) -> Found<StepRecord> {
     })
 }
 
-fn turn_record(row: &Row<'_>) -> Found<TurnRecord> {
+pub(crate) fn turn_record(row: &Row<'_>) -> Found<TurnRecord> {
     let column = Columns::new(row, "turns", "turn");
     Ok(TurnRecord {
         run_id: column.parsed("run_id")?,
@@ -510,7 +519,7 @@ fn turn_record(row: &Row<'_>) -> Found<TurnRecord> {
     })
 }
 
-fn message_record(row: &Row<'_>) -> Found<MessageRecord> {
+pub(crate) fn message_record(row: &Row<'_>) -> Found<MessageRecord> {
     let column = Columns::new(row, "messages", "seq");
     Ok(MessageRecord {
         seq: column.int("seq")?,

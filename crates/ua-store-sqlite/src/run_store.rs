@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use ua_core::{Message, QuestionId, RunId, Timestamp};
 use ua_store::{
-    Durability, MessageRecord, NewAnswer, NewCheckpoint, NewOverride, NewQuestion, NewRun, NewStep, OverrideRecord,
-    OwnerStamp, QuestionRecord, RequestEnd, RequestId, RequestReservation, RowRef, RunEnd, RunLease, RunRecord,
+    Durability, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion, NewRun, NewStep,
+    OverrideRecord, OwnerStamp, QuestionRecord, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord,
     RunRecords, RunStore, StepEnd, StepEntry, StepRecord, StoreError, TurnCommit, TurnDraft, rules,
 };
 
@@ -20,13 +20,40 @@ impl RunStore for SqliteStore {
             let parent = run.parent_run_id.as_ref().map(|parent| db.run(parent)).transpose()?;
             let (run, opening) = rules::run_submitted(run, parent.as_ref());
             db.insert_run(&run)?;
-            if let Some(key) = &run.job_key
-                && let Some(other) = db.run_of_job_key(key, Some(&run.root_run_id))?
-            {
-                let row = RowRef::new("runs", format!("{} of job key {key}", other.run_id));
-                return Err(StoreError::Exists { row }.into());
+            db.check_job_key(&run)?;
+            db.insert_message(&run.run_id, &opening)?;
+            Ok(run)
+        })
+        .await
+    }
+
+    async fn submit_again(&self, run: NewRun, seen: &RunId) -> Result<RunRecord, StoreError> {
+        let seen = seen.clone();
+        self.write(Synced, move |db| {
+            let (run, opening) = rules::run_submitted(run, None);
+            let key = run.job_key.clone().unwrap_or_default();
+            let holder = db.run_of_job_key(&key, None)?;
+            db.insert_run(&run)?;
+            rules::check_again(holder.as_ref(), &seen, &key)?;
+            db.insert_message(&run.run_id, &opening)?;
+            Ok(run)
+        })
+        .await
+    }
+
+    async fn fork_run(&self, fork: NewFork) -> Result<RunRecord, StoreError> {
+        self.write(Synced, move |db| {
+            let Some(parent) = &fork.run.parent_run_id else { return Err(not_found("runs", "the parent of the fork")) };
+            let parent = db.run(parent)?;
+            let (last_seq, provider_session) = db.end_of_turn(&parent, fork.at_turn)?;
+            let context = rules::ForkContext { parent: &parent, last_seq, provider_session };
+            let (run, opening, note) = rules::run_forked(fork, context)?;
+            db.insert_run(&run)?;
+            if !rules::key_is_inherited(&run, Some(&parent)) {
+                db.check_job_key(&run)?;
             }
             db.insert_message(&run.run_id, &opening)?;
+            db.insert_message(&run.run_id, &note)?;
             Ok(run)
         })
         .await
@@ -322,14 +349,22 @@ impl RunStore for SqliteStore {
         self.read(move |db| db.run_of_job_key(&job_key, None)).await
     }
 
+    async fn children(&self, run: &RunId) -> Result<Vec<RunRecord>, StoreError> {
+        let run = run.clone();
+        self.read(move |db| db.children_of(&run)).await
+    }
+
     async fn load(&self, run: &RunId) -> Result<RunRecords, StoreError> {
         let id = run.clone();
         self.read(move |db| {
+            let run = db.run(&id)?;
+            let messages = db.whole_history(&run, u32::MAX)?;
             Ok(RunRecords {
-                run: db.run(&id)?,
+                lineage: db.lineage_of(&run)?,
+                run,
                 steps: db.steps_of(&id)?,
                 turns: db.turns_of(&id)?,
-                messages: db.messages_of(&id, u32::MAX)?,
+                messages,
                 calls: db.calls_of(&id, None)?,
                 attempts: db.attempts_of_run(&id)?,
                 receipts: db.receipts_of_run(&id)?,
@@ -344,7 +379,11 @@ impl RunStore for SqliteStore {
 
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
         let run = run.clone();
-        self.read(move |db| db.messages_of(&run, db.run(&run)?.turn_index)).await
+        self.read(move |db| {
+            let run = db.run(&run)?;
+            db.whole_history(&run, run.turn_index)
+        })
+        .await
     }
 
     async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {

@@ -198,3 +198,21 @@ async fn a_blob_keeps_its_content_until_it_is_let_go() {
     let found = database.store.blob(&ua_core::BlobRef::of(&text)).await.unwrap();
     assert!(matches!(&found, Blob::Corrupt { why } if why.contains("not the 30000 bytes")), "{found:?}");
 }
+
+#[tokio::test]
+async fn what_a_fork_shares_is_committed_and_never_changes() {
+    let database = Database::fresh();
+    Scene::begin(&database.store, "run_1").await;
+    database.store.fork_run(samples::new_fork("run_2", "run_1", 0)).await.unwrap();
+    let copy = |turn: &str, index: &str| {
+        format!(
+            "INSERT INTO runs (run_id, created_at, updated_at, status, entrypoint, run_mode, run_spec_json, last_job_prompt, \
+             workspace_dir, launch_json, root_run_id, parent_run_id, forked_at_turn, forked_at_seq, turn_index) \
+             SELECT 'run_3', created_at, updated_at, status, entrypoint, run_mode, run_spec_json, last_job_prompt, \
+             workspace_dir, launch_json, root_run_id, parent_run_id, {turn}, 1, {index} FROM runs WHERE run_id = 'run_2'"
+        )
+    };
+    database.refuses(&copy("1", "1"), "only committed turns of its parent");
+    database.refuses(&copy("0", "1"), "without turns of its own");
+    database.refuses("UPDATE runs SET forked_at_seq = 9 WHERE run_id = 'run_2'", "what a fork shares never changes");
+}

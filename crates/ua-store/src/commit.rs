@@ -37,6 +37,17 @@ pub struct NewRun {
     pub parent_run_id: Option<RunId>,
 }
 
+/// A fork to be made: a run that shares the first turns of its parent by reference. It starts `queued`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewFork {
+    /// The fork, which names its parent. Its opening prompt stands in the place of the parent's.
+    pub run: NewRun,
+    /// The last turn it shares; must be committed.
+    pub at_turn: u32,
+    /// What the model is told behind the shared turns: that this is a fork, what changed, what was done since.
+    pub note: Message,
+}
+
 /// A step to be opened.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewStep {

@@ -8,6 +8,8 @@
 //! Durable Jobs v1 spec §8.3 and §9.2; Granular Execution PRD §5.1. Proved by: this file's tests, which break each statement
 //! on purpose, and the crash lanes, which find none broken.
 
+mod lineage;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -55,6 +57,7 @@ pub fn check(records: &RunRecords, events: &[EventRecord]) -> Vec<Violation> {
     questions(&mut found, records);
     turns(&mut found, records);
     history(&mut found, records);
+    lineage::shared(&mut found, records);
     checkpoints(&mut found, records);
     requests(&mut found, records);
     end(&mut found, records);
@@ -166,10 +169,11 @@ fn receipts(found: &mut Found, records: &RunRecords, call: &CallRecord) {
     }
 }
 
-/// No two calls claim one key.
+/// No two calls of the lineage claim one key.
 fn keys(found: &mut Found, records: &RunRecords) {
     let mut holders = BTreeMap::new();
-    for call in records.calls.iter().filter(|call| call.status.claims_key() && call.deduplicated_from.is_none()) {
+    let all = records.calls.iter().chain(&records.lineage.calls).chain(&records.lineage.elsewhere);
+    for call in all.filter(|call| call.status.claims_key() && call.deduplicated_from.is_none()) {
         let Some(key) = &call.idempotency_key else {
             found.add("intent_before_act", &call.call_id, format!("is {} without a key", call.status));
             continue;
@@ -203,22 +207,23 @@ fn questions(found: &mut Found, records: &RunRecords) {
     }
 }
 
-/// Turns are numbered 1, 2, 3 …; only the last may be open; a call belongs to a recorded turn.
+/// Turns are numbered 1, 2, 3 …, shared ones first; only the last may be open; a call belongs to a recorded turn.
 fn turns(found: &mut Found, records: &RunRecords) {
     let run = &records.run;
+    let shared = run.shared_turns();
     let numbers: Vec<u32> = records.turns.iter().map(|turn| turn.turn).collect();
-    let last = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-    if !(1..=last).eq(numbers.iter().copied()) {
+    let last = shared.saturating_add(u32::try_from(numbers.len()).unwrap_or(u32::MAX));
+    if !(shared + 1..=last).eq(numbers.iter().copied()) {
         found.add("turns_are_counted", &run.run_id, format!("its turns are numbered {numbers:?}"));
     }
     let committed = records.turns.iter().filter(|turn| turn.committed_at.is_some()).count();
-    if u32::try_from(committed) != Ok(run.turn_index) || last > run.turn_index.saturating_add(1) {
+    if u32::try_from(committed) != Ok(run.own_turns()) || last > run.turn_index.saturating_add(1) {
         let why = format!("its row says {} turn(s), {committed} of {last} are committed", run.turn_index);
         found.add("turns_are_counted", &run.run_id, why);
     }
     for call in &records.calls {
         let turn = call.position.turn;
-        if turn == 0 || turn > last {
+        if turn <= shared || turn > last {
             found.add(
                 "decided_before_sent",
                 &call.call_id,

@@ -81,6 +81,10 @@ pub trait LedgerStore: Send + Sync {
     /// Calls of the lineage with this scope that have been sent, oldest first.
     async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError>;
 
+    /// Calls with an effect that other runs of the lineage sent outside the turns this run shares with them, and that may have
+    /// happened, run by run. Sub-agents have and see none: they work for their parent, not beside it.
+    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError>;
+
     /// The newest receipt of a call.
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError>;
 

@@ -22,6 +22,7 @@ mod error;
 pub mod invariants;
 mod ledger_store;
 mod lifted;
+mod lineage;
 mod mem;
 mod overrides;
 mod record;
@@ -30,12 +31,14 @@ mod run_store;
 
 pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
 pub use commit::{
-    AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
-    RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
+    AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd,
+    RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
+    UnknownResolution,
 };
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;
 pub use lifted::{Lifted, NewBlob, blobs_of, whole_reply, whole_text};
+pub use lineage::{ForkPoint, LineageRecords, SharedPart};
 pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};
 pub use record::{

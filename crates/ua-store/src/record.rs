@@ -11,6 +11,7 @@ use ua_core::{
 };
 
 use crate::lifted::Lifted;
+use crate::lineage::{ForkPoint, LineageRecords};
 use crate::overrides::{OverrideKind, OverrideRecord, budgets_with};
 
 /// Proof that a process owns a run: the run and the epoch under which it took it.
@@ -72,6 +73,9 @@ pub struct RunRecord {
     pub root_run_id: RunId,
     /// The run it was forked from or started by.
     pub parent_run_id: Option<RunId>,
+    /// For a fork, up to where it shares its parent's history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_at: Option<ForkPoint>,
     /// The provider's conversation id of the last committed turn.
     pub provider_session_id: Option<String>,
     /// The provider's conversation it was forked from.
@@ -112,6 +116,18 @@ pub struct RunRecord {
     pub unclean_ends: Vec<Timestamp>,
     /// One trace per process that drove the run, oldest first.
     pub traces: Vec<Trace>,
+}
+
+impl RunRecord {
+    /// How many of its committed turns it shares with its parent; 0 when it is no fork.
+    pub fn shared_turns(&self) -> u32 {
+        self.forked_at.map_or(0, |point| point.turn)
+    }
+
+    /// How many turns it committed itself.
+    pub fn own_turns(&self) -> u32 {
+        self.turn_index.saturating_sub(self.shared_turns())
+    }
 }
 
 /// A step (`run_steps`).
@@ -519,11 +535,11 @@ pub struct RunRecords {
     pub run: RunRecord,
     /// Its steps.
     pub steps: Vec<StepRecord>,
-    /// Its turns.
+    /// Its own turns.
     pub turns: Vec<TurnRecord>,
-    /// Its history, the open turn's reply included.
+    /// Its whole history, shared turns and the open turn's reply included.
     pub messages: Vec<MessageRecord>,
-    /// Its calls, by position.
+    /// Its own calls, by position.
     pub calls: Vec<CallRecord>,
     /// Their attempts.
     pub attempts: Vec<AttemptRecord>,
@@ -538,6 +554,9 @@ pub struct RunRecords {
     pub checkpoints: Vec<CheckpointRecord>,
     /// Its requests to models.
     pub requests: Vec<RequestRecord>,
+    /// What it has from others of its lineage.
+    #[serde(default, skip_serializing_if = "LineageRecords::is_empty")]
+    pub lineage: LineageRecords,
 }
 
 impl RunRecords {

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use ua_core::{QuestionId, RunId, Timestamp};
 
 use crate::commit::{
-    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd, StepEntry,
-    TurnCommit, TurnDraft,
+    NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd,
+    StepEntry, TurnCommit, TurnDraft,
 };
 use crate::error::StoreError;
 use crate::overrides::{NewOverride, OverrideRecord};
@@ -20,6 +20,15 @@ pub trait RunStore: Send + Sync {
 
     /// Stores a new run (synced). Fails with `Exists` when the id, or the job key within another lineage, is taken.
     async fn submit_run(&self, run: NewRun) -> Result<RunRecord, StoreError>;
+
+    /// Stores a new run of a job whose key is taken by `seen`, which succeeded: a new lineage under the same key (synced). Fails
+    /// with `Conflict` when another run answers for the key by now, or `seen` has not succeeded; with `Exists` when the id is
+    /// taken.
+    async fn submit_again(&self, run: NewRun, seen: &RunId) -> Result<RunRecord, StoreError>;
+
+    /// Stores a fork: its row, its prompt and the note behind what it shares (synced). What it shares is not copied. Fails with
+    /// `Exists` when the id is taken, or a job key that is not the parent's; with `Conflict` when the turn is not committed.
+    async fn fork_run(&self, fork: NewFork) -> Result<RunRecord, StoreError>;
 
     /// Stores a person's answer to an open question (synced).
     async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError>;
@@ -115,13 +124,17 @@ pub trait RunStore: Send + Sync {
     /// The newest `limit` runs, newest first.
     async fn runs(&self, limit: u32) -> Result<Vec<RunRecord>, StoreError>;
 
-    /// The newest run of a job key, if any.
+    /// The run that answers for a job key, if any: the newest that is not finished, else the newest.
     async fn run_by_job_key(&self, job_key: &str) -> Result<Option<RunRecord>, StoreError>;
 
-    /// Everything about one run.
+    /// The forks and sub-agents of a run, oldest first. What a fork shares is read from its parent's rows, so a run that has
+    /// forks keeps its row, its turns up to their fork points and all messages of these.
+    async fn children(&self, run: &RunId) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// Everything about one run, and what it has from its lineage.
     async fn load(&self, run: &RunId) -> Result<RunRecords, StoreError>;
 
-    /// The history: all messages of turns up to the committed one, in order.
+    /// The history: all messages of turns up to the committed one, in order, those it shares with its parents included.
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError>;
 
     /// What a person changed about a run, oldest first.

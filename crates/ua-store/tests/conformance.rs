@@ -40,6 +40,7 @@ fn every_promise_is_listed() {
         ("calls", include_str!("../src/conformance/calls.rs")),
         ("questions", include_str!("../src/conformance/questions.rs")),
         ("blobs", include_str!("../src/conformance/blobs.rs")),
+        ("forks", include_str!("../src/conformance/forks.rs")),
         ("lost_answers", include_str!("../src/conformance/lost_answers.rs")),
     ];
     for (part, source) in parts {

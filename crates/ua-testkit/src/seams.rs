@@ -12,10 +12,10 @@ use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallRecord, Durability, EventRecord,
-    LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewOverride, NewQuestion, NewRun, NewStep, OverrideRecord,
-    OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation, RunEnd,
-    RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt, StepEnd, StepEntry, StepRecord, Store,
-    StoreError, TurnCommit, TurnDraft, UnknownResolution,
+    LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion, NewRun, NewStep,
+    OverrideRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation,
+    RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt, StepEnd, StepEntry, StepRecord,
+    Store, StoreError, TurnCommit, TurnDraft, UnknownResolution,
 };
 
 /// One crossing of a seam.
@@ -188,6 +188,12 @@ impl RunStore for Seam<dyn Store> {
     async fn submit_run(&self, run: NewRun) -> Result<RunRecord, StoreError> {
         self.cross("store.submit_run", None, self.inner.submit_run(run)).await
     }
+    async fn submit_again(&self, run: NewRun, seen: &RunId) -> Result<RunRecord, StoreError> {
+        self.cross("store.submit_again", None, self.inner.submit_again(run, seen)).await
+    }
+    async fn fork_run(&self, fork: NewFork) -> Result<RunRecord, StoreError> {
+        self.cross("store.fork_run", None, self.inner.fork_run(fork)).await
+    }
     async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
         self.cross("store.insert_answer", None, self.inner.insert_answer(answer)).await
     }
@@ -277,6 +283,9 @@ impl RunStore for Seam<dyn Store> {
     }
     async fn run_by_job_key(&self, job_key: &str) -> Result<Option<RunRecord>, StoreError> {
         self.inner.run_by_job_key(job_key).await
+    }
+    async fn children(&self, run: &RunId) -> Result<Vec<RunRecord>, StoreError> {
+        self.inner.children(run).await
     }
     async fn load(&self, run: &RunId) -> Result<RunRecords, StoreError> {
         self.inner.load(run).await
@@ -393,6 +402,9 @@ impl LedgerStore for Seam<dyn Store> {
     }
     async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError> {
         self.inner.scope_calls(root, scope).await
+    }
+    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
+        self.inner.effects_elsewhere(run).await
     }
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
         self.inner.receipt(call).await

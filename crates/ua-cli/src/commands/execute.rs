@@ -27,6 +27,8 @@ pub(crate) struct How {
     pub(crate) quiet: bool,
     /// End a living process that drives the run.
     pub(crate) take_over: bool,
+    /// Print the summary at the end.
+    pub(crate) summary: bool,
 }
 
 /// Takes the run and drives it to a conclusion of this process. Returns the exit code.
@@ -63,7 +65,8 @@ pub(crate) async fn execute(
     }
     let store: Arc<SqliteStore> = Arc::new(store);
     let port = seams.store(store.clone());
-    // Before the run is taken: one that was never taken may not have its folder yet.
+    // Before the run is taken: one that was never taken may not have its folder yet, a fork not its files.
+    ua_runner::settle_workspace(home.root(), &run)?;
     let workspace = Workspace::create(Path::new(&run.workspace_dir))?;
     let acquired_at = env.now();
     let (lease, run) =
@@ -127,7 +130,9 @@ pub(crate) async fn execute(
             if summary::write_restart_file(home, &records.run).is_err() {
                 tracing::warn!("RESTART.md could not be written");
             }
-            if let Err(error) = summary::print(home, &records) {
+            if how.summary
+                && let Err(error) = summary::print(home, &records)
+            {
                 error.print();
             }
             Ok(exit_code(&conclusion))

@@ -3,24 +3,47 @@
 use std::fs;
 use std::path::Path;
 
-use ua_core::{Message, Origin, RunId, RunSpec, SpecError};
+use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError};
 use ua_store::{NewRun, RunRecord, RunStore, StoreError};
+use ua_store_sqlite::SqliteStore;
 
 use crate::args::{JobArgs, LaunchArgs};
 use crate::compose::{Launch, job_dir, json_fragment};
 use crate::error::CliError;
 use crate::home::Home;
+use crate::output::print_json;
 
 use super::execute::{self, How};
 use super::resume::Changes;
 
 pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
+    let json = args.json;
+    super::outcome::told(json, Box::pin(start(home, args)).await)
+}
+
+async fn start(home: &Home, args: JobArgs) -> Result<u8, CliError> {
+    if args.fork {
+        let wanted = super::fork::Wanted {
+            run: args.run_id.as_deref().unwrap_or("last"),
+            run_id: None,
+            changes: &args.fork_changes,
+            launch: &args.launch,
+            budgets: Vec::new(),
+            dry_run: false,
+            json: args.json,
+        };
+        return super::fork::fork(home, wanted).await;
+    }
+    if args.fork_changes.at_turn.is_some() || args.fork_changes.job_overrides.is_some() {
+        return Err(CliError::usage("--at-turn and --job-overrides belong to a fork")
+            .hint("use `ua fork RUN`, or add --fork --run-id RUN"));
+    }
     let wanted = args.run_id.as_deref().map(RunId::parse).transpose();
     let wanted = wanted.map_err(|e| {
         CliError::usage(format!("cannot use --run-id: {e}"))
             .hint("leave --run-id out, and the run gets a name of its own")
     })?;
-    let how = How { quiet: args.launch.quiet, take_over: false };
+    let how = How { quiet: args.launch.quiet || args.json, take_over: false, summary: !args.json };
     let Some(file) = &args.file else {
         // `--resume` without a file: clap made sure that a run is named.
         let name = args.run_id.as_deref().unwrap_or("last");
@@ -40,11 +63,9 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
             Err(error) => return Err(CliError::store("look for the run", &error)),
         }
     }
-    if let Some(key) = &spec.job_key
-        && let Some(earlier) =
-            store.run_by_job_key(key).await.map_err(|e| CliError::store("look for the job key", &e))?
-    {
-        return Err(taken_key(key, &earlier));
+    let earlier = holder(&store, spec.job_key.as_deref()).await?;
+    if let Some(earlier) = earlier.as_ref().filter(|run| !args.again || run.status != RunStatus::Succeeded) {
+        return Err(taken_key(earlier));
     }
     let run_id = wanted.unwrap_or_else(|| RunId::new(&env));
     let workspace = home.workspace_for(&run_id, spec.artifacts.workspace_dir.as_deref(), env.now())?;
@@ -60,8 +81,34 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         parent_run_id: None,
         spec,
     };
-    let run = store.submit_run(run).await.map_err(|e| CliError::store("store the run", &e))?;
-    execute::execute(home, store, run, &launch, how).await
+    let key = run.spec.job_key.clone();
+    let submitted = match &earlier {
+        Some(earlier) => store.submit_again(run, &earlier.run_id).await,
+        None => store.submit_run(run).await,
+    };
+    let run = match submitted {
+        Ok(run) => run,
+        // Another process was faster.
+        Err(error @ (StoreError::Exists { .. } | StoreError::Conflict { .. })) => {
+            return Err(match holder(&store, key.as_deref()).await? {
+                Some(holder) => taken_key(&holder),
+                None => CliError::store("store the run", &error),
+            });
+        }
+        Err(error) => return Err(CliError::store("store the run", &error)),
+    };
+    let id = run.run_id.clone();
+    let code = execute::execute(home, store, run, &launch, how).await?;
+    if args.json {
+        print_json(&super::outcome::of(home, &super::outcome::read(home, &id).await?, code))?;
+    }
+    Ok(code)
+}
+
+/// The run that answers for a job key.
+async fn holder(store: &SqliteStore, key: Option<&str>) -> Result<Option<RunRecord>, CliError> {
+    let Some(key) = key else { return Ok(None) };
+    store.run_by_job_key(key).await.map_err(|e| CliError::store("look for the job key", &e))
 }
 
 async fn resume_existing(
@@ -79,23 +126,25 @@ async fn resume_existing(
     super::resume::resume(home, store, existing, args, Changes::default(), how).await
 }
 
-fn taken_key(key: &str, earlier: &RunRecord) -> CliError {
-    let id = &earlier.run_id;
+fn taken_key(earlier: &RunRecord) -> CliError {
+    let (id, key) = (&earlier.run_id, earlier.job_key.as_deref().unwrap_or_default());
     let hint = match earlier.status {
-        ua_core::RunStatus::Succeeded => {
-            format!("it succeeded; see `ua runs show {id}`. For another execution use another `job_key`")
+        RunStatus::Succeeded => {
+            format!("it succeeded; see `ua runs show {id}`. To run the job once more, add `--again`")
         }
-        ua_core::RunStatus::Failed | ua_core::RunStatus::Cancelled => {
-            format!("it is {}; see `ua runs show {id}`", earlier.status)
+        RunStatus::Failed | RunStatus::Cancelled => {
+            format!("it is {}; `ua fork {id}` goes on from its last turn, `ua runs show {id}` shows it", earlier.status)
         }
-        ua_core::RunStatus::Queued
-        | ua_core::RunStatus::Running
-        | ua_core::RunStatus::WaitingForHuman
-        | ua_core::RunStatus::Stopped => {
+        RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman | RunStatus::Stopped => {
             format!("it is not finished: `ua resume {id}`")
         }
     };
-    CliError::usage(format!("the job key {key:?} was used by run {id} already")).hint(hint)
+    CliError::usage(format!("the job key {key:?} was used by run {id} already"))
+        .hint(hint)
+        .field("kind", "job_key_taken")
+        .field("job_key", key)
+        .field("run_id", id)
+        .field("status", earlier.status)
 }
 
 /// Reads a job file.

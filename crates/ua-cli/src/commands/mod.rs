@@ -4,8 +4,12 @@ mod accept;
 mod answer;
 mod calls;
 mod db;
+mod diff;
 mod execute;
+mod fork;
 mod job;
+mod lineage;
+mod outcome;
 mod pins;
 mod probe;
 mod prune;
@@ -26,6 +30,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
     match cli.command {
         Command::Job(args) => Box::pin(job::run(&home, args)).await,
         Command::Resume(args) => resume::run(&home, args).await,
+        Command::Fork(args) => Box::pin(fork::run(&home, *args)).await,
         Command::Runs(command) => runs::run(&home, command).await,
         Command::Calls(command) => calls::run(&home, command).await,
         Command::Questions(args) => answer::list(&home, args).await,

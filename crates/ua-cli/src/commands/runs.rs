@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::json;
-use ua_core::{CallStatus, RunStatus};
+use ua_core::{CallStatus, RunId, RunStatus};
 use ua_runner::{RunLock, StepSummary, UsageSummary};
 use ua_store::{RunRecord, RunRecords, RunStore};
 
@@ -18,6 +18,7 @@ pub(crate) async fn run(home: &Home, command: RunsCommand) -> Result<u8, CliErro
     match command {
         RunsCommand::List { limit, json } => list(home, limit, json).await,
         RunsCommand::Show { run, json } => show(home, &run, json).await,
+        RunsCommand::Diff { a, b, all, json } => super::diff::run(home, [&a, &b], all, json).await,
         RunsCommand::Cancel { run, reason } => cancel(home, &run, &reason).await,
     }
 }
@@ -72,14 +73,17 @@ struct Shown<'a> {
     #[serde(flatten)]
     records: &'a RunRecords,
     usage: UsageSummary,
+    children: Vec<RunId>,
 }
 
 async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
     let store = home.open_read_only()?;
     let run = find::run(&store, name).await?;
     let records = store.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
+    let children = store.children(&run.run_id).await.map_err(|e| CliError::store("look for forks", &e))?;
     if json {
-        print_json(&Shown { records: &records, usage: UsageSummary::of(&records) })?;
+        let ids = children.into_iter().map(|child| child.run_id).collect();
+        print_json(&Shown { records: &records, usage: UsageSummary::of(&records), children: ids })?;
         return Ok(OK);
     }
     summary::print(home, &records)?;
@@ -107,6 +111,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
         records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
     ))?;
     crate::output::print(&steps_text(&records))?;
+    crate::output::print(&super::lineage::text(&records, &children))?;
     crate::output::print(&pins::text(&records))?;
     Ok(OK)
 }

@@ -31,7 +31,7 @@ impl Driver<'_> {
             remaining_phases: self.run.spec.phases_after(&self.pinned.phase),
             budgets_used: BudgetsUsed {
                 tool_calls: self.machine.tool_calls(),
-                turns: turn_index,
+                turns: turn_index.saturating_sub(self.run.shared_turns()),
                 tokens: self.machine.spent().tokens,
                 held_millis: self.run.held_millis + held_for(self.ports, self.counted_from),
             },
@@ -102,8 +102,7 @@ impl Driver<'_> {
     pub(super) fn evidence(&self, records: &RunRecords) -> Result<EvidenceReport, RunError> {
         let artifacts = self.ports.workspace.artifacts()?;
         let media = |path: &str| self.ports.workspace.media_type(path);
-        let (spec, scope) = (&records.run.spec, self.evidence_scope());
-        Ok(ua_resume::evaluate_scope(spec, scope, &records.calls, &records.receipts, &artifacts, &media))
+        Ok(ua_resume::evaluate_run(records, self.evidence_scope(), &artifacts, &media))
     }
 
     /// Ends this process's work: one write for the run and its step, then the files a person reads.

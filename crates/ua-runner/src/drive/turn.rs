@@ -136,7 +136,9 @@ impl Driver<'_> {
     /// after a crash reads as it would have without one.
     pub(super) async fn commit(&mut self, turn: u32) -> Result<Event, RunError> {
         let mut blocks = Vec::new();
+        let mut had_effects = false;
         for call in self.turn_calls(turn).await? {
+            had_effects |= call.attempt > 0 && call.policy.class.has_effect();
             let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
             let receipt = self.ports.store.receipt(source).await.map_err(RunError::at("read a receipt"))?;
             if let Some(content) = answer_for(&call, receipt.as_ref()) {
@@ -149,10 +151,11 @@ impl Driver<'_> {
         }
         let results = Message { role: Role::User, origin: Origin::Tools, blocks };
         let messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
+        let files = if had_effects { self.changed_files() } else { Vec::new() };
         let now = self.ports.env.now();
         let commit = TurnCommit {
             turn,
-            checkpoint: self.marker(CheckpointKind::StepBoundary, turn, None, Vec::new()),
+            checkpoint: self.marker(CheckpointKind::StepBoundary, turn, None, files),
             messages: messages.clone(),
             held_millis: held_for(self.ports, self.counted_from),
             at: now,

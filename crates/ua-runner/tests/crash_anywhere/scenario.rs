@@ -11,12 +11,12 @@ use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, Workspa
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
 use ua_runner::{
-    Conclusion, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace, drive, effect_limits,
-    owner_stamp,
+    Conclusion, ForkPlace, ForkPlan, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace, drive,
+    effect_limits, owner_stamp,
 };
 use ua_store::{
-    Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord,
-    RunRecords, RunStore as _, Store, invariants, whole_reply,
+    Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionKind,
+    QuestionRecord, RunRecord, RunRecords, RunStore as _, Store, invariants, whole_reply,
 };
 use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, Seam, World, foreign_tool, own_tool};
 
@@ -103,6 +103,59 @@ impl Scenario {
             folder: tempfile::tempdir().unwrap(),
             model: "scripted",
         }
+    }
+
+    /// Another job for a run that was not started.
+    pub(crate) fn set_job(&mut self, job: serde_json::Value) {
+        self.job = job;
+    }
+
+    /// The scenario of a fork of this run at its last committed turn, in the same world; `None` while there is no run.
+    pub(crate) async fn forked(&self, id: &str) -> Option<Self> {
+        let mut plan = ForkPlan::new(self.store.as_ref(), &self.run_id, None, None).await.ok()?;
+        let folder = tempfile::tempdir().unwrap();
+        let run_id = RunId::parse(id).unwrap();
+        let place = ForkPlace {
+            run_id: run_id.clone(),
+            root: folder.path(),
+            locks: &folder.path().join("locks"),
+            workspace_dir: folder.path().join("ws"),
+            launch: serde_json::Value::Null,
+            entrypoint: "library".to_owned(),
+        };
+        plan.carry_out(self.store.as_ref(), place, &self.env).await.unwrap();
+        Some(Self {
+            world: self.world.clone(),
+            store: self.store.clone(),
+            llm: self.llm.clone(),
+            env: self.env.clone(),
+            stop: StopSignal::default(),
+            job: self.job.clone(),
+            policy: self.policy.clone(),
+            run_id,
+            folder,
+            model: self.model,
+        })
+    }
+
+    /// Resumes until the run is finished; a person looks outside before each answer.
+    pub(crate) async fn finish_by_looking(&self) -> RunRecord {
+        for _ in 0..12 {
+            let run = self.resume().await;
+            if run.status != RunStatus::WaitingForHuman {
+                return run;
+            }
+            for question in self.store.open_questions(Some(&self.run_id)).await.unwrap() {
+                let call = self.store.call(question.call_id.as_ref().expect("a question about a call")).await.unwrap();
+                let choice = match (question.kind, self.world.count(&call.name.tool) > 0) {
+                    (QuestionKind::NearDuplicate, true) => Choice::Skip,
+                    (_, true) => Choice::Happened,
+                    (_, false) => Choice::Execute,
+                };
+                self.choose(&question, choice).await;
+            }
+        }
+        panic!("the run never ends");
     }
 
     /// Runs to the end and returns how many crossings that took.

@@ -7,8 +7,8 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope
 
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
-    CallCancel, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd,
-    SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
+    CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
+    RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
 };
 use crate::error::{Retry, StoreError};
 use crate::overrides::{NewOverride, OverrideRecord};
@@ -55,6 +55,14 @@ impl<'s> LoseAnswers<'s> {
 impl RunStore for LoseAnswers<'_> {
     async fn submit_run(&self, run: NewRun) -> Result<RunRecord, StoreError> {
         self.answered(self.store.submit_run(run).await)
+    }
+
+    async fn submit_again(&self, run: NewRun, seen: &RunId) -> Result<RunRecord, StoreError> {
+        self.answered(self.store.submit_again(run, seen).await)
+    }
+
+    async fn fork_run(&self, fork: NewFork) -> Result<RunRecord, StoreError> {
+        self.answered(self.store.fork_run(fork).await)
     }
 
     async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
@@ -160,6 +168,10 @@ impl RunStore for LoseAnswers<'_> {
         self.store.run_by_job_key(job_key).await
     }
 
+    async fn children(&self, run: &RunId) -> Result<Vec<RunRecord>, StoreError> {
+        self.store.children(run).await
+    }
+
     async fn load(&self, run: &RunId) -> Result<RunRecords, StoreError> {
         self.store.load(run).await
     }
@@ -260,6 +272,10 @@ impl LedgerStore for LoseAnswers<'_> {
 
     async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError> {
         self.store.scope_calls(root, scope).await
+    }
+
+    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
+        self.store.effects_elsewhere(run).await
     }
 
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {

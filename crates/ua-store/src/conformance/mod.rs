@@ -13,6 +13,7 @@
 pub mod blobs;
 pub mod calls;
 mod differential;
+pub mod forks;
 mod lose_answers;
 pub mod lost_answers;
 pub mod overrides;
@@ -127,6 +128,15 @@ macro_rules! conformance_tests {
             blobs::a_refused_answer_leaves_no_blob,
             blobs::a_prune_never_touches_what_an_unfinished_lineage_refers_to,
             blobs::a_pruned_blob_comes_back_with_its_content,
+            forks::a_fork_shares_the_history_up_to_its_turn,
+            forks::a_fork_and_its_parent_go_on_by_themselves,
+            forks::a_fork_of_a_fork_shares_what_both_share,
+            forks::a_fork_shares_only_committed_turns,
+            forks::the_lineage_sees_every_effect,
+            forks::the_children_of_a_run_are_found,
+            forks::a_job_runs_again_only_after_it_succeeded,
+            forks::a_fork_keeps_its_parents_job_key,
+            forks::a_repeated_fork_changes_nothing,
             lost_answers::a_repeated_write_changes_nothing,
         );
     };

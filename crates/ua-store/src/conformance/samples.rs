@@ -12,8 +12,8 @@ use ua_core::{
 
 use crate::Durability;
 use crate::commit::{
-    AttemptEnd, NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestReservation, RunEnd, SettleAttempt,
-    StartAttempt, StepEnd, TurnCommit, TurnDraft,
+    AttemptEnd, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestReservation, RunEnd,
+    SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft,
 };
 use crate::overrides::{NewOverride, OverrideKind};
 use crate::record::{CheckpointKind, Choice, OwnerStamp, QuestionKind, RequestId};
@@ -80,6 +80,12 @@ pub fn new_run(id: &str) -> NewRun {
 /// A fork or a sub-agent of `parent`.
 pub fn child_run(id: &str, parent: &str) -> NewRun {
     NewRun { parent_run_id: Some(run_id(parent)), ..new_run(id) }
+}
+
+/// A fork of `parent` behind its turn `at_turn`.
+pub fn new_fork(id: &str, parent: &str, at_turn: u32) -> NewFork {
+    let note = Message::user(Origin::Resume, format!("A fork of {parent}, behind turn {at_turn}."));
+    NewFork { run: child_run(id, parent), at_turn, note }
 }
 
 /// A change to the run `run`.

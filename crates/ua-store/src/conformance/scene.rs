@@ -31,6 +31,12 @@ impl<'s> Scene<'s> {
     /// Submits and takes `run`, and opens its step.
     pub async fn begin_with(store: &'s dyn Store, run: NewRun) -> Self {
         let run_id = store.submit_run(run).await.unwrap().run_id;
+        Self::take(store, run_id.as_str()).await
+    }
+
+    /// Takes the run `id`, which is there, and opens its step.
+    pub async fn take(store: &'s dyn Store, id: &str) -> Self {
+        let run_id = samples::run_id(id);
         let (lease, _) = store.acquire_run(&run_id, &samples::owner(100), samples::at(1)).await.unwrap();
         let step = format!("step_of_{run_id}");
         store.open_step(&lease, samples::new_step(&step)).await.unwrap();

@@ -211,6 +211,11 @@ impl LedgerStore for MemStore {
         Ok(oldest_first(self.model().calls.iter().filter(was_sent).cloned().collect()))
     }
 
+    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
+        let model = self.model();
+        model.effects_elsewhere(&model.run(run)?)
+    }
+
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
         Ok(self.model().receipts_of(call).last().cloned())
     }

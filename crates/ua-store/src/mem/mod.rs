@@ -5,6 +5,7 @@
 
 mod blobs;
 mod ledger;
+mod lineage;
 mod model;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,8 +14,8 @@ use async_trait::async_trait;
 use ua_core::{Message, QuestionId, RunId, Timestamp};
 
 use crate::commit::{
-    NewAnswer, NewCheckpoint, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd, StepEntry,
-    TurnCommit, TurnDraft,
+    NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd,
+    StepEntry, TurnCommit, TurnDraft,
 };
 use crate::error::{RowRef, StoreError};
 use crate::overrides::{NewOverride, OverrideRecord};
@@ -50,14 +51,36 @@ impl RunStore for MemStore {
         let mut model = self.model();
         let parent = run.parent_run_id.as_ref().map(|parent| model.run(parent)).transpose()?;
         let (run, opening) = rules::run_submitted(run, parent.as_ref());
-        if model.runs.iter().any(|other| other.run_id == run.run_id) {
-            return Err(StoreError::Exists { row: RowRef::new("runs", &run.run_id) });
-        }
-        let is_twin = |other: &&RunRecord| other.job_key == run.job_key && other.root_run_id != run.root_run_id;
-        if let (Some(key), Some(other)) = (&run.job_key, model.runs.iter().find(is_twin)) {
-            return Err(StoreError::Exists { row: RowRef::new("runs", format!("{} of job key {key}", other.run_id)) });
-        }
+        model.check_new_run(&run)?;
+        model.check_job_key(&run)?;
         model.messages.push((run.run_id.clone(), opening));
+        model.runs.push(run.clone());
+        Ok(run)
+    }
+
+    async fn submit_again(&self, run: NewRun, seen: &RunId) -> Result<RunRecord, StoreError> {
+        let mut model = self.model();
+        let (run, opening) = rules::run_submitted(run, None);
+        model.check_new_run(&run)?;
+        let key = run.job_key.clone().unwrap_or_default();
+        rules::check_again(model.run_of_job_key(&key).as_ref(), seen, &key)?;
+        model.messages.push((run.run_id.clone(), opening));
+        model.runs.push(run.clone());
+        Ok(run)
+    }
+
+    async fn fork_run(&self, fork: NewFork) -> Result<RunRecord, StoreError> {
+        let mut model = self.model();
+        let parent = fork.run.parent_run_id.as_ref().map(|parent| model.run(parent)).transpose()?;
+        let parent = parent.ok_or_else(|| rules::not_found("runs", "the parent of the fork"))?;
+        let (last_seq, provider_session) = model.end_of_turn(&parent, fork.at_turn)?;
+        let context = rules::ForkContext { parent: &parent, last_seq, provider_session };
+        let (run, opening, note) = rules::run_forked(fork, context)?;
+        model.check_new_run(&run)?;
+        if !rules::key_is_inherited(&run, Some(&parent)) {
+            model.check_job_key(&run)?;
+        }
+        model.messages.extend([opening, note].map(|message| (run.run_id.clone(), message)));
         model.runs.push(run.clone());
         Ok(run)
     }
@@ -330,7 +353,12 @@ impl RunStore for MemStore {
     }
 
     async fn run_by_job_key(&self, job_key: &str) -> Result<Option<RunRecord>, StoreError> {
-        Ok(self.model().newest_runs().into_iter().find(|run| run.job_key.as_deref() == Some(job_key)))
+        Ok(self.model().run_of_job_key(job_key))
+    }
+
+    async fn children(&self, run: &RunId) -> Result<Vec<RunRecord>, StoreError> {
+        let model = self.model();
+        Ok(model.runs.iter().filter(|other| other.parent_run_id.as_ref() == Some(run)).cloned().collect())
     }
 
     async fn load(&self, run: &RunId) -> Result<RunRecords, StoreError> {
@@ -339,8 +367,8 @@ impl RunStore for MemStore {
 
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
         let model = self.model();
-        let turn_index = model.run(run)?.turn_index;
-        Ok(model.messages_of(run).filter(|message| message.turn <= turn_index).cloned().collect())
+        let run = model.run(run)?;
+        Ok(model.whole_history(&run)?.into_iter().filter(|message| message.turn <= run.turn_index).collect())
     }
 
     async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {

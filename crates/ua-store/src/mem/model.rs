@@ -205,11 +205,12 @@ impl Model {
         let calls = self.calls_of(id, None);
         let attempts = calls.iter().flat_map(|call| self.attempts_of(&call.call_id)).cloned().collect();
         let receipts = calls.iter().flat_map(|call| self.receipts_of(&call.call_id)).cloned().collect();
+        let (messages, lineage) = (self.whole_history(&run)?, self.lineage_of(&run)?);
         Ok(RunRecords {
             run,
             steps: self.steps.iter().filter(|step| step.run_id == *id).cloned().collect(),
             turns: self.turns.iter().filter(|turn| turn.run_id == *id).cloned().collect(),
-            messages: self.messages_of(id).cloned().collect(),
+            messages,
             calls,
             attempts,
             receipts,
@@ -217,6 +218,7 @@ impl Model {
             overrides: self.overrides_of(id),
             checkpoints: self.checkpoints.iter().filter(|checkpoint| checkpoint.run_id == *id).cloned().collect(),
             requests: self.requests_of(id).cloned().collect(),
+            lineage,
         })
     }
 }

@@ -9,6 +9,7 @@
 
 mod blob;
 mod call;
+mod fork;
 mod overrides;
 mod question;
 mod run;
@@ -25,6 +26,7 @@ pub use call::{
     call_skipped, call_started, call_vouched_for, may_have_happened, owned_call, receipt_interpreted, replay_noted,
 };
 pub(crate) use call::{counts_as_effect, holds_key};
+pub use fork::{ForkContext, check_again, is_beside, is_effect_elsewhere, key_is_inherited, run_forked, shared_parts};
 pub use overrides::override_made;
 pub use question::{question_answered, question_closed, question_for_call, question_raised};
 pub use run::{

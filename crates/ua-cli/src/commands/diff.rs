@@ -1,0 +1,106 @@
+//! `ua runs diff`: two runs side by side.
+
+use std::path::Path;
+
+use ua_runner::{Artifact, CallSide, RunDiff, RunSide, TurnSide, Workspace};
+use ua_store::{RunRecords, RunStore as _};
+
+use crate::error::{CliError, OK};
+use crate::find;
+use crate::home::Home;
+use crate::output::{line, print, print_json, print_table};
+
+pub(crate) async fn run(home: &Home, names: [&str; 2], all: bool, json: bool) -> Result<u8, CliError> {
+    let store = home.open_read_only()?;
+    let mut runs = Vec::new();
+    for name in names {
+        let run = find::run(&store, name).await?;
+        runs.push(store.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?);
+    }
+    let [one, two] = runs.as_slice() else { return Err(CliError::usage("name two runs")) };
+    let files = [files_of(one), files_of(two)];
+    let diff = RunDiff::new([one, two], [&files[0], &files[1]]);
+    if json {
+        print_json(&diff)?;
+    } else {
+        show(&diff, all)?;
+    }
+    Ok(OK)
+}
+
+/// The files of a run's workspace; none when it is gone.
+fn files_of(records: &RunRecords) -> Vec<Artifact> {
+    Workspace::open(Path::new(&records.run.workspace_dir)).and_then(|folder| folder.artifacts()).unwrap_or_default()
+}
+
+fn show(diff: &RunDiff, all: bool) -> Result<(), CliError> {
+    let [one, two] = &diff.runs;
+    let row = |name: &str, value: &dyn Fn(&RunSide) -> String| vec![name.to_owned(), value(one), value(two)];
+    let rows = vec![
+        row("run", &|run| run.run_id.to_string()),
+        row("status", &status),
+        row("turns", &|run| run.turns.to_string()),
+        row("own calls", &|run| run.tool_calls.to_string()),
+        row("own tokens", &|run| run.usage.total_tokens.to_string()),
+        row("own cost", &|run| run.usage.cost_in_words()),
+        row("held", &|run| format!("{}.{} s", run.held_millis / 1000, run.held_millis % 1000 / 100)),
+        row("output", &|run| run.final_output.as_deref().map_or_else(|| "none".to_owned(), |text| line(text, 300))),
+    ];
+    print_table(&["", "A", "B"], rows)?;
+    print(&match &diff.common_ancestor {
+        Some(run) => format!("\nIn common: the first {} turn(s), up to one of run {run}\n", diff.shared_turns),
+        None => "\nNo turn in common\n".to_owned(),
+    })?;
+    if !diff.job.is_empty() {
+        print("\nThe jobs differ (A → B)\n")?;
+    }
+    for change in &diff.job {
+        print(&format!("  {}\n", line(&change.to_string(), 200)))?;
+    }
+    let turns: Vec<_> = diff.turns.iter().filter(|turn| all || !turn.same).collect();
+    if !turns.is_empty() {
+        print("\n")?;
+        let rows = turns.iter().map(|turn| {
+            let name = format!("{}{}", turn.turn, if turn.same { " =" } else { "" });
+            vec![name, side(turn.sides[0].as_ref()), side(turn.sides[1].as_ref())]
+        });
+        print_table(&["TURN", "A", "B"], rows.collect())?;
+    }
+    let same_turns = diff.turns.iter().filter(|turn| turn.same).count();
+    if !all && same_turns > 0 {
+        print(&format!("\n{same_turns} further turn(s) are alike; --all shows them\n"))?;
+    }
+    let files: Vec<_> = diff.files.iter().filter(|file| all || !file.same).collect();
+    if !files.is_empty() {
+        print("\n")?;
+        let digest = |sha256: Option<ua_core::Sha256>| {
+            sha256.map_or_else(|| "-".to_owned(), |digest| digest.to_hex()[..16].to_owned())
+        };
+        let rows = files.iter().map(|file| vec![line(&file.path, 80), digest(file.sha256[0]), digest(file.sha256[1])]);
+        print_table(&["FILE", "A", "B"], rows.collect())?;
+    }
+    Ok(())
+}
+
+fn status(run: &RunSide) -> String {
+    let reason = run.stop_reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    let detail = run.status_detail.as_deref().map_or_else(String::new, |detail| format!(": {}", line(detail, 160)));
+    format!("{}{reason}{detail}", run.status)
+}
+
+fn side(turn: Option<&TurnSide>) -> String {
+    let Some(turn) = turn else { return "-".to_owned() };
+    let mut lines = Vec::new();
+    if !turn.text.is_empty() {
+        lines.push(line(&turn.text, 160));
+    }
+    lines.extend(turn.calls.iter().map(call));
+    if !turn.committed {
+        lines.push("(not committed)".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn call(call: &CallSide) -> String {
+    format!("{} {} · {}", line(&call.tool, 60), line(&call.arguments, 160), call.status)
+}

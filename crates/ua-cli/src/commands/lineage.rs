@@ -1,0 +1,28 @@
+//! What `ua runs show` says about where a run comes from and what was forked from it.
+
+use ua_store::{RunRecord, RunRecords};
+
+/// The run's place in its lineage, ready to print; empty for a run without kin.
+pub(crate) fn text(records: &RunRecords, children: &[RunRecord]) -> String {
+    let run = &records.run;
+    let mut out = String::new();
+    match (&run.parent_run_id, run.forked_at) {
+        (Some(parent), Some(point)) => {
+            out.push_str(&format!("Fork of        {parent}, sharing its turns up to {}\n", point.turn));
+        }
+        (Some(parent), None) => out.push_str(&format!("Started by     {parent}\n")),
+        (None, _) => {}
+    }
+    if run.root_run_id != run.run_id {
+        out.push_str(&format!("Lineage        {}\n", run.root_run_id));
+    }
+    for child in children {
+        let kind = child.forked_at.map_or_else(|| "started".to_owned(), |point| format!("forked at {}", point.turn));
+        out.push_str(&format!("Child          {} ({kind}, {})\n", child.run_id, child.status));
+    }
+    let elsewhere = records.lineage.elsewhere.len();
+    if elsewhere > 0 {
+        out.push_str(&format!("Done by kin    {elsewhere} effect(s), which this run does not repeat\n"));
+    }
+    out
+}

@@ -1,0 +1,101 @@
+//! What a run may count as evidence although another run of its lineage did it.
+//!
+//! Durable Jobs v1 spec §6 and §8.2: an effect is one per lineage, so a fork that is not allowed to repeat it cannot be asked to.
+//! Invariant: what counts is always a call that succeeded by a settled receipt of its own; it counts once.
+
+use ua_core::{RunSpec, StopCondition};
+use ua_store::{CallRecord, ReceiptRecord, RunRecords};
+
+use crate::artifact::Artifact;
+use crate::evidence::{EvidenceReport, EvidenceScope, evaluate_scope};
+
+/// Judges the conditions in `scope` of a run over its own receipts and those that count with them: of the turns
+/// it shares, and of effects elsewhere in its lineage that it asked for and was answered with, or that a condition allows no
+/// further one of.
+pub fn evaluate_run(
+    records: &RunRecords,
+    scope: EvidenceScope<'_>,
+    artifacts: &[Artifact],
+    media: &dyn Fn(&str) -> Option<String>,
+) -> EvidenceReport {
+    let (calls, receipts) = counting(records);
+    evaluate_scope(&records.run.spec, scope, &calls, &receipts, artifacts, media)
+}
+
+fn counting(records: &RunRecords) -> (Vec<CallRecord>, Vec<ReceiptRecord>) {
+    let lineage = &records.lineage;
+    let mut calls: Vec<CallRecord> = lineage.calls.iter().chain(&records.calls).cloned().collect();
+    let answered_by: Vec<_> = calls.iter().filter_map(|call| call.deduplicated_from.clone()).collect();
+    let counts = |other: &&CallRecord| answered_by.contains(&other.call_id) || is_limited(&records.run.spec, other);
+    calls.extend(lineage.elsewhere.iter().filter(counts).cloned());
+    let receipts = lineage.receipts.iter().chain(&records.receipts).cloned().collect();
+    (calls, receipts)
+}
+
+/// Whether a condition says how often at most the lineage may have the effect of `call`.
+fn is_limited(spec: &RunSpec, call: &CallRecord) -> bool {
+    let Some(kind) = &call.policy.effect_kind else { return false };
+    let all = spec.stop_conditions.iter().chain(spec.phases.iter().flat_map(|phase| &phase.stop_conditions));
+    all.map(StopCondition::expanded).any(|condition| match condition {
+        StopCondition::Effect { effect, max: Some(_), .. } => effect == kind.as_str(),
+        StopCondition::Effect { max: None, .. } | StopCondition::Named(_) | StopCondition::Artifact { .. } => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::CallStatus;
+
+    use super::*;
+    use crate::testing::{Story, mail_policy};
+
+    /// A run that asked for nothing, with an e-mail that another run of its lineage sent.
+    fn with_mail_elsewhere(job: &str) -> RunRecords {
+        let mut story = Story::new(job);
+        let id = story.asks("", &[("send_email", json!({"to": "ana@example.test"}), mail_policy())])[0].clone();
+        story.starts(&id);
+        story.succeeds(&id, "sent", Some("m-1"));
+        let mut records = story.records;
+        records.lineage.elsewhere = std::mem::take(&mut records.calls);
+        records.lineage.receipts = std::mem::take(&mut records.receipts);
+        records
+    }
+
+    fn met(records: &RunRecords) -> bool {
+        evaluate_run(records, EvidenceScope::of(records), &[], &|_| None).all_met
+    }
+
+    const ONCE: &str = r#"{"objective": "x", "stop_conditions": ["email_sent_once"]}"#;
+    const AT_LEAST: &str = r#"{"objective": "x", "stop_conditions": [{"effect": "email.send", "count": 1}]}"#;
+
+    #[test]
+    fn an_effect_elsewhere_counts_where_no_further_one_is_allowed() {
+        assert!(met(&with_mail_elsewhere(ONCE)));
+        assert!(!met(&with_mail_elsewhere(AT_LEAST)));
+        let mut lost = with_mail_elsewhere(ONCE);
+        lost.lineage.elsewhere[0].status = CallStatus::Unknown;
+        assert!(!met(&lost));
+        let mut unread = with_mail_elsewhere(ONCE);
+        unread.lineage.receipts.clear();
+        assert!(!met(&unread));
+    }
+
+    #[test]
+    fn an_effect_elsewhere_counts_once_it_answered_a_call_of_the_run() {
+        let mut records = with_mail_elsewhere(AT_LEAST);
+        let mut twin = records.lineage.elsewhere[0].clone();
+        twin.call_id = ua_core::CallId::parse("call_twin").unwrap();
+        twin.deduplicated_from = Some(records.lineage.elsewhere[0].call_id.clone());
+        records.calls.push(twin);
+        let report = evaluate_run(&records, EvidenceScope::of(&records), &[], &|_| None);
+        assert_eq!((report.all_met, report.conditions[0].found), (true, 1));
+    }
+
+    #[test]
+    fn what_was_done_in_shared_turns_counts_like_its_own() {
+        let mut records = with_mail_elsewhere(AT_LEAST);
+        records.lineage.calls = std::mem::take(&mut records.lineage.elsewhere);
+        assert!(met(&records));
+    }
+}

@@ -1,0 +1,408 @@
+//! Making a fork: what it shares, which files it gets, what its model is told.
+//!
+//! Durable runner, current state (fork); Durability Architecture (lineage). The history is shared by reference and nothing of it is
+//! copied; files are copied by the digests that were recorded up to the fork point, so that a file which is not any more what it
+//! was then is named instead of taken. Invariant: a process that dies while it forks leaves nothing, or a fork that is complete.
+//! Proved by: `crash_anywhere::forks`, the e2e tests `fork`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+use sha2::Digest as _;
+use ua_checkpoint::{Cursor, Snapshot};
+use ua_core::{Env, Message, Origin, RunId, RunSpec, Sha256, Trace};
+use ua_resume::{ForkNote, JobChange, job_changes};
+use ua_store::{CheckpointKind, CheckpointRecord, NewFork, NewRun, RunRecord, RunRecords, Store, StoreError, rules};
+
+use crate::host::owner_stamp;
+use crate::lock::{LockError, RunLock};
+use crate::workspace::{Workspace, WorkspaceError};
+
+/// Why a run cannot be forked. Nothing was stored.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    /// The turn is not one of its committed ones.
+    #[error("fork run {run} at turn {at_turn}: it has {committed} committed turn(s)")]
+    NotCommitted {
+        /// The run.
+        run: RunId,
+        /// The turn that was asked for.
+        at_turn: u32,
+        /// How many it has.
+        committed: u32,
+    },
+    /// Another process uses the fork's name.
+    #[error(transparent)]
+    Locked(#[from] LockError),
+    /// A file cannot be copied.
+    #[error("copy the files of the fork")]
+    Workspace(#[from] WorkspaceError),
+    /// The store refused or failed.
+    #[error("{doing}")]
+    Store {
+        /// What was being done, as a verb phrase.
+        doing: &'static str,
+        /// The store's error.
+        #[source]
+        source: StoreError,
+    },
+}
+
+impl ForkError {
+    fn at(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
+        move |source| Self::Store { doing, source }
+    }
+}
+
+/// What becomes of a file of the parent's workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileFate {
+    /// It is what was recorded up to the fork point: the fork gets a copy.
+    Copied,
+    /// It was recorded and has another content now.
+    Changed,
+    /// It was recorded and is gone.
+    Gone,
+    /// It was not recorded up to the fork point: it came later, or before files were recorded.
+    Unrecorded,
+}
+
+impl FileFate {
+    /// Why the fork does not have the file, in words; `None` when it has it.
+    pub const fn why_not(self) -> Option<&'static str> {
+        match self {
+            Self::Copied => None,
+            Self::Changed => Some("changed since it was recorded"),
+            Self::Gone => Some("not there any more"),
+            Self::Unrecorded => Some("not recorded up to this turn"),
+        }
+    }
+}
+
+/// A file of the parent's workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ForkFile {
+    /// Its path in the workspace.
+    pub path: String,
+    /// The digest that was recorded.
+    pub sha256: Option<Sha256>,
+    /// What becomes of it.
+    pub fate: FileFate,
+}
+
+/// A fork that could be made.
+#[derive(Debug, Clone)]
+pub struct ForkPlan {
+    /// Everything about the run that is forked.
+    pub parent: RunRecords,
+    /// The last turn that is shared.
+    pub at_turn: u32,
+    /// The fork's job.
+    pub spec: RunSpec,
+    /// What is different in it.
+    pub changes: Vec<JobChange>,
+    /// The files of the parent's workspace and those it had, by path.
+    pub files: Vec<ForkFile>,
+}
+
+/// Where and how a fork is made.
+#[derive(Debug)]
+pub struct ForkPlace<'a> {
+    /// The fork's id.
+    pub run_id: RunId,
+    /// The folder in which its files are collected until it is stored; on one file system with its workspace.
+    pub root: &'a Path,
+    /// The folder of lock files.
+    pub locks: &'a Path,
+    /// Its workspace, absolute; must not exist.
+    pub workspace_dir: PathBuf,
+    /// How to start it again.
+    pub launch: Value,
+    /// `cli` or `library`.
+    pub entrypoint: String,
+}
+
+impl ForkPlan {
+    /// Looks what a fork of `parent` would be: at its last committed turn unless another is named, with its job unless `spec` is
+    /// another. Changes nothing.
+    ///
+    /// # Errors
+    /// [`ForkError::NotCommitted`] when there is no such turn; [`ForkError::Store`] when the store fails.
+    pub async fn new(
+        store: &dyn Store,
+        parent: &RunId,
+        at_turn: Option<u32>,
+        spec: Option<RunSpec>,
+    ) -> Result<Self, ForkError> {
+        let parent = store.load(parent).await.map_err(ForkError::at("load the run"))?;
+        let committed = parent.run.turn_index;
+        let at_turn = at_turn.unwrap_or(committed);
+        if at_turn > committed {
+            return Err(ForkError::NotCommitted { run: parent.run.run_id.clone(), at_turn, committed });
+        }
+        let spec = spec.unwrap_or_else(|| parent.run.spec.clone());
+        let changes = job_changes(&parent.run.spec, &spec);
+        let recorded = recorded_files(store, &parent, at_turn).await?;
+        let files = fates(Path::new(&parent.run.workspace_dir), recorded);
+        Ok(Self { parent, at_turn, spec, changes, files })
+    }
+
+    /// Makes the fork: collects its files, stores it in one write, then gives it its workspace. What was not copied after all is
+    /// told in the fork's note and in the plan's `files`.
+    ///
+    /// # Errors
+    /// [`ForkError`]; nothing is stored then.
+    pub async fn carry_out(
+        &mut self,
+        store: &dyn Store,
+        place: ForkPlace<'_>,
+        env: &Env,
+    ) -> Result<RunRecord, ForkError> {
+        let lock = RunLock::take(place.locks, &place.run_id, &owner_stamp(Trace::new(env)))?;
+        let staging = staging(place.root, &place.run_id);
+        // What an earlier process of this name left behind, if its fork was never stored.
+        if let Err(StoreError::NotFound { .. }) = store.run(&place.run_id).await {
+            remove(&staging)?;
+        }
+        let copied = self.collect(&staging);
+        let made = match copied {
+            Ok(()) => self.store(store, &place, env).await,
+            Err(error) => Err(error.into()),
+        };
+        let run = match made {
+            Ok(run) => run,
+            Err(error) => {
+                // A store that cannot say whether it stored the fork leaves the files for it.
+                if !matches!(&error, ForkError::Store { source: StoreError::Unavailable { .. }, .. }) {
+                    remove(&staging)?;
+                }
+                return Err(error);
+            }
+        };
+        settle_workspace(place.root, &run)?;
+        drop(lock);
+        Ok(run)
+    }
+
+    async fn store(&self, store: &dyn Store, place: &ForkPlace<'_>, env: &Env) -> Result<RunRecord, ForkError> {
+        let parent_id = &self.parent.run.run_id;
+        // Read once more: a parent that is still driven may have done something while its files were copied.
+        let parent = store.load(parent_id).await.map_err(ForkError::at("load the run"))?;
+        let missing = self.files.iter().filter_map(|file| Some((file.path.clone(), file.fate.why_not()?.to_owned())));
+        let missing: Vec<(String, String)> = missing.collect();
+        let note = ForkNote { parent: &parent, at_turn: self.at_turn, changes: &self.changes, missing_files: &missing };
+        let before = &parent.run;
+        let is_same_prompt = before.spec.opening_prompt() == self.spec.opening_prompt();
+        let prompt = if is_same_prompt { before.last_job_prompt.clone() } else { self.spec.opening_prompt() };
+        let run = NewRun {
+            run_id: place.run_id.clone(),
+            created_at: env.now(),
+            entrypoint: place.entrypoint.clone(),
+            run_mode: before.run_mode.clone(),
+            spec: self.spec.clone(),
+            job_path: before.job_path.clone(),
+            opening: Message::user(Origin::Prompt, prompt),
+            workspace_dir: place.workspace_dir.display().to_string(),
+            launch: place.launch.clone(),
+            parent_run_id: Some(parent_id.clone()),
+        };
+        let fork = NewFork { run, at_turn: self.at_turn, note: Message::user(Origin::Resume, note.text()) };
+        store.fork_run(fork).await.map_err(ForkError::at("store the fork"))
+    }
+
+    /// Copies the files that are what was recorded. One that changed meanwhile is not.
+    fn collect(&mut self, staging: &Path) -> Result<(), WorkspaceError> {
+        Workspace::create(staging)?;
+        let from = Path::new(&self.parent.run.workspace_dir);
+        for file in self.files.iter_mut().filter(|file| file.fate == FileFate::Copied) {
+            let target = staging.join(&file.path);
+            if !copy(&from.join(&file.path), &target, file.sha256)? {
+                file.fate = FileFate::Changed;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives a stored fork the files that were collected for it, if a process died before it did. Called before its workspace is used.
+///
+/// # Errors
+/// [`WorkspaceError`] when the folder cannot be moved.
+pub fn settle_workspace(root: &Path, run: &RunRecord) -> Result<(), WorkspaceError> {
+    let (staging, workspace) = (staging(root, &run.run_id), Path::new(&run.workspace_dir));
+    if run.forked_at.is_none() || !staging.is_dir() || workspace.exists() {
+        return Ok(());
+    }
+    let parent = workspace.parent().unwrap_or(root);
+    DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(WorkspaceError::at("create", parent))?;
+    fs::rename(&staging, workspace).map_err(WorkspaceError::at("create", workspace))?;
+    File::open(parent).and_then(|folder| folder.sync_all()).map_err(WorkspaceError::at("write", parent))
+}
+
+/// Removes what processes left in `root` that died before they stored their fork.
+pub async fn sweep_forks(root: &Path, locks: &Path, store: &dyn Store, env: &Env) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(run) = name.to_str().and_then(|name| RunId::parse(name.strip_prefix(STAGING)?).ok()) else { continue };
+        // A process that holds the lock is at work on it; one that comes later begins by removing it.
+        let Ok(_lock) = RunLock::take(locks, &run, &owner_stamp(Trace::new(env))) else { continue };
+        if matches!(store.run(&run).await, Err(StoreError::NotFound { .. }))
+            && let Err(error) = fs::remove_dir_all(entry.path())
+        {
+            tracing::warn!(path = %entry.path().display(), %error, "a half-made fork could not be removed");
+        }
+    }
+}
+
+/// How the folder begins in which the files of a fork are collected.
+const STAGING: &str = ".fork_";
+
+fn staging(root: &Path, run: &RunId) -> PathBuf {
+    root.join(format!("{STAGING}{run}"))
+}
+
+fn remove(folder: &Path) -> Result<(), WorkspaceError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(WorkspaceError::at("remove", folder)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The digests of the files that the run had at `at_turn`, as its markers and those of the runs it shares turns with say.
+async fn recorded_files(
+    store: &dyn Store,
+    parent: &RunRecords,
+    at_turn: u32,
+) -> Result<BTreeMap<String, Sha256>, ForkError> {
+    let mut ancestors = BTreeMap::new();
+    let mut next = parent.run.parent_run_id.clone().filter(|_| parent.run.forked_at.is_some());
+    while let Some(id) = next {
+        let run = store.run(&id).await.map_err(ForkError::at("read an earlier run of the lineage"))?;
+        next = run.parent_run_id.clone().filter(|_| run.forked_at.is_some());
+        ancestors.insert(id, run);
+    }
+    let find = |id: &RunId| ancestors.get(id).cloned().ok_or_else(|| id.clone());
+    let parts = rules::shared_parts(&parent.run, find).unwrap_or_default();
+    let mut files = BTreeMap::new();
+    for part in parts {
+        let records = store.load(&part.run_id).await.map_err(ForkError::at("load an earlier run of the lineage"))?;
+        name_files(&records.checkpoints, part.upto.turn.min(at_turn), &mut files);
+    }
+    name_files(&parent.checkpoints, at_turn, &mut files);
+    Ok(files)
+}
+
+/// Lays the files that markers up to `last_turn` name over those that are known, the newest last.
+fn name_files(markers: &[CheckpointRecord], last_turn: u32, files: &mut BTreeMap<String, Sha256>) {
+    for marker in markers {
+        // At an interrupt, files of the open turn are there already.
+        if marker.kind == CheckpointKind::Interrupt {
+            continue;
+        }
+        let (Ok(cursor), Ok(snapshot)) = (Cursor::read(marker), Snapshot::read(marker)) else { continue };
+        if cursor.turn_index <= last_turn {
+            files.extend(snapshot.artifacts.into_iter().map(|file| (file.path, file.sha256)));
+        }
+    }
+}
+
+/// A file that each run writes for itself.
+const OF_EACH_RUN: &str = "transcript.md";
+
+fn fates(workspace: &Path, mut recorded: BTreeMap<String, Sha256>) -> Vec<ForkFile> {
+    recorded.remove(OF_EACH_RUN);
+    let there = Workspace::open(workspace).and_then(|workspace| workspace.artifacts()).unwrap_or_default();
+    let mut files: Vec<ForkFile> = there
+        .iter()
+        .filter(|file| file.path != OF_EACH_RUN && !recorded.contains_key(&file.path))
+        .map(|file| ForkFile { path: file.path.clone(), sha256: None, fate: FileFate::Unrecorded })
+        .collect();
+    for (path, sha256) in recorded {
+        let is_inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
+        let fate = match there.iter().find(|file| file.path == path).filter(|_| is_inside) {
+            None => FileFate::Gone,
+            Some(file) if file.sha256 == sha256 => FileFate::Copied,
+            Some(_) => FileFate::Changed,
+        };
+        files.push(ForkFile { path, sha256: Some(sha256), fate });
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+/// Copies a file if its content has this digest; says whether it had. What is copied is on stable storage then.
+fn copy(from: &Path, to: &Path, sha256: Option<Sha256>) -> Result<bool, WorkspaceError> {
+    let folder = to.parent().unwrap_or(to);
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(WorkspaceError::at("create", folder))?;
+    let mut source = match File::open(from) {
+        Ok(source) => source,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(WorkspaceError::at("read", from)(error)),
+    };
+    let mut target = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(to)
+        .map_err(WorkspaceError::at("write", to))?;
+    let (mut hasher, mut buffer) = (sha2::Sha256::new(), vec![0; 64 * 1024]);
+    loop {
+        let read = source.read(&mut buffer).map_err(WorkspaceError::at("read", from))?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(&buffer[..read]);
+        target.write_all(&buffer[..read]).map_err(WorkspaceError::at("write", to))?;
+    }
+    let is_it = Some(Sha256::from_bytes(hasher.finalize().into())) == sha256;
+    if is_it {
+        target.sync_all().map_err(WorkspaceError::at("write", to))?;
+    } else {
+        fs::remove_file(to).map_err(WorkspaceError::at("remove", to))?;
+    }
+    Ok(is_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::sha256;
+
+    use super::*;
+    use crate::workspace::digest_file;
+
+    #[test]
+    fn only_what_is_still_as_recorded_is_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(&dir.path().join("ws")).unwrap();
+        for (path, content) in [("work_products/a.md", "a"), ("work_products/b.md", "b, later"), ("c.md", "c")] {
+            workspace.replace(path, content).unwrap();
+        }
+        workspace.replace(OF_EACH_RUN, "# t").unwrap();
+        let recorded =
+            [("work_products/a.md", "a"), ("work_products/b.md", "b"), ("gone.md", "g"), (OF_EACH_RUN, "# t")];
+        let recorded = recorded.map(|(path, content)| (path.to_owned(), sha256(content)));
+        let files = fates(workspace.root(), recorded.into());
+        let shown: Vec<(&str, FileFate)> = files.iter().map(|file| (file.path.as_str(), file.fate)).collect();
+        assert_eq!(
+            shown,
+            [
+                ("c.md", FileFate::Unrecorded),
+                ("gone.md", FileFate::Gone),
+                ("work_products/a.md", FileFate::Copied),
+                ("work_products/b.md", FileFate::Changed),
+            ]
+        );
+        let target = dir.path().join("fork/work_products/a.md");
+        assert!(copy(&workspace.path("work_products/a.md"), &target, Some(sha256("a"))).unwrap());
+        assert_eq!(digest_file(&target).unwrap().1, sha256("a"));
+        assert!(!copy(&workspace.path("work_products/b.md"), &target, Some(sha256("b"))).unwrap());
+        assert!(!target.exists(), "a copy of something else is not left behind");
+    }
+}

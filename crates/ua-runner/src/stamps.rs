@@ -1,0 +1,87 @@
+//! Which files of a workspace changed since somebody last looked, without reading those that did not.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use ua_resume::Artifact;
+
+use crate::workspace::{Workspace, digest_file, is_own};
+
+/// What tells that a file was written: size, inode, and the instant of its last change in nanoseconds.
+type Stamp = (u64, u64, i64, i64);
+
+/// Files as they were when somebody last looked, by path.
+#[derive(Debug, Default)]
+pub(crate) struct FileStamps(BTreeMap<String, Stamp>);
+
+impl Workspace {
+    /// The files that tools made and that are not as `seen` knows them, with their digests, by path. A file that goes away or
+    /// changes while it is read is left for the next look: nobody may take it for what it was.
+    pub(crate) fn changed_files(&self, seen: &mut FileStamps) -> Vec<Artifact> {
+        let mut changed = Vec::new();
+        let mut folders = vec![self.root().to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+                let Ok(relative) = path.strip_prefix(self.root()) else { continue };
+                let name = relative.to_string_lossy().into_owned();
+                if is_own(&name) {
+                    continue;
+                }
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if kind.is_file() {
+                    changed.extend(seen.look(&path, name));
+                }
+            }
+        }
+        changed.sort_by(|a, b| a.path.cmp(&b.path));
+        changed
+    }
+}
+
+impl FileStamps {
+    fn look(&mut self, path: &Path, name: String) -> Option<Artifact> {
+        let before = stamp(path)?;
+        if self.0.get(&name) == Some(&before) {
+            return None;
+        }
+        let (bytes, sha256) = digest_file(path).ok()?;
+        if stamp(path) != Some(before) {
+            self.0.remove(&name);
+            return None;
+        }
+        self.0.insert(name.clone(), before);
+        Some(Artifact { path: name, bytes, sha256 })
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let file = fs::symlink_metadata(path).ok()?;
+    Some((file.size(), file.ino(), file.ctime(), file.ctime_nsec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_is_named_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(&dir.path().join("ws")).unwrap();
+        let mut seen = FileStamps::default();
+        let mut changed =
+            || -> Vec<String> { workspace.changed_files(&mut seen).into_iter().map(|file| file.path).collect() };
+        workspace.replace("work_products/a.md", "one").unwrap();
+        workspace.replace("tasks/b.md", "two").unwrap();
+        workspace.append_line("run.log", "x").unwrap();
+        assert_eq!(changed(), ["tasks/b.md", "work_products/a.md"]);
+        assert!(changed().is_empty());
+        workspace.replace("work_products/a.md", "six").unwrap();
+        assert_eq!(changed(), ["work_products/a.md"]);
+        fs::remove_file(workspace.path("tasks/b.md")).unwrap();
+        assert!(changed().is_empty());
+    }
+}

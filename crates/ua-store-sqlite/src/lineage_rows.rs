@@ -1,0 +1,107 @@
+//! Rows that a run shares with others of its lineage: forks store none of them again, reads follow the parents.
+
+use rusqlite::params;
+use ua_core::{CallId, RunId};
+use ua_store::{CallRecord, LineageRecords, MessageRecord, RowRef, RunRecord, StoreError, rules};
+
+use crate::column::int;
+use crate::db::Db;
+use crate::error::DbError;
+use crate::ledger_rows::{call_record, receipt_record};
+use crate::run_rows::{message_record, run_record, turn_record};
+
+type Found<T> = Result<T, DbError>;
+
+impl Db<'_> {
+    /// Refuses a job key that a run of another lineage has.
+    pub(crate) fn check_job_key(&self, run: &RunRecord) -> Found<()> {
+        if let Some(key) = &run.job_key
+            && let Some(other) = self.run_of_job_key(key, Some(&run.root_run_id))?
+        {
+            let row = RowRef::new("runs", format!("{} of job key {key}", other.run_id));
+            return Err(StoreError::Exists { row }.into());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn children_of(&self, run: &RunId) -> Found<Vec<RunRecord>> {
+        self.rows("SELECT * FROM runs WHERE parent_run_id = ?1 ORDER BY seq", [run.as_str()], run_record)
+    }
+
+    /// The messages of a run of turns up to `last_turn`, in order: its prompt, what it shares, its own.
+    pub(crate) fn whole_history(&self, run: &RunRecord, last_turn: u32) -> Found<Vec<MessageRecord>> {
+        let mut messages = self.messages_of(&run.run_id, last_turn)?;
+        for part in rules::shared_parts(run, |id| self.run(id))? {
+            let sql = "SELECT * FROM messages WHERE run_id = ?1 AND seq BETWEEN 2 AND ?2 AND turn <= ?3 ORDER BY seq";
+            messages.extend(self.rows(
+                sql,
+                params![part.run_id.as_str(), int(part.upto.seq), last_turn],
+                message_record,
+            )?);
+        }
+        messages.sort_by_key(|message| message.seq);
+        Ok(messages)
+    }
+
+    /// Where turn `turn` of the run's history ends: the place of its last message, and the provider's conversation id of it.
+    pub(crate) fn end_of_turn(&self, run: &RunRecord, turn: u32) -> Found<(u64, Option<String>)> {
+        let mut parts: Vec<(RunId, u64, u32)> = vec![(run.run_id.clone(), u64::MAX >> 1, u32::MAX)];
+        let shared = rules::shared_parts(run, |id| self.run(id))?;
+        parts.extend(shared.into_iter().map(|part| (part.run_id, part.upto.seq, part.upto.turn)));
+        let (mut last, mut session) = (1, None);
+        for (id, last_seq, last_turn) in parts {
+            let sql = "SELECT coalesce((SELECT seq FROM messages WHERE run_id = ?1 AND seq <= ?2 AND turn <= ?3 \
+                       AND origin IN ('prompt', 'model', 'tools') ORDER BY seq DESC LIMIT 1), 0)";
+            last = last.max(self.number(sql, params![id.as_str(), int(last_seq), turn])?);
+            let sql = "SELECT * FROM turns WHERE run_id = ?1 AND turn = ?2 AND turn <= ?3";
+            if let Some(found) = self.row(sql, params![id.as_str(), turn, last_turn], turn_record)? {
+                session = found.reply.response_id;
+            }
+        }
+        Ok((last, session))
+    }
+
+    /// What other runs of the lineage may have done outside what the run shares with them.
+    pub(crate) fn effects_elsewhere(&self, run: &RunRecord) -> Found<Vec<CallRecord>> {
+        let members = "SELECT * FROM runs WHERE root_run_id = ?1 AND run_id <> ?2 ORDER BY seq";
+        let mut members = self.rows(members, params![run.root_run_id.as_str(), run.run_id.as_str()], run_record)?;
+        members.retain(|member| rules::is_beside(member, run));
+        let parts = if members.is_empty() { Vec::new() } else { rules::shared_parts(run, |id| self.run(id))? };
+        let mut found = Vec::new();
+        for member in members {
+            let behind = parts.iter().find(|part| part.run_id == member.run_id).map_or(0, |part| part.upto.turn);
+            let sql = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn > ?2 AND attempt > 0 \
+                       AND side_effect_class <> 'read_only' ORDER BY turn, ordinal";
+            let mut calls = self.rows(sql, params![member.run_id.as_str(), behind], call_record)?;
+            calls.retain(rules::is_effect_elsewhere);
+            found.extend(calls);
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn lineage_of(&self, run: &RunRecord) -> Found<LineageRecords> {
+        let mut lineage = LineageRecords::default();
+        let parts = rules::shared_parts(run, |id| self.run(id))?;
+        for part in &parts {
+            let (id, turn) = (part.run_id.as_str(), part.upto.turn);
+            let turns = "SELECT * FROM turns WHERE run_id = ?1 AND turn <= ?2 ORDER BY turn";
+            lineage.turns.extend(self.rows(turns, params![id, turn], turn_record)?);
+            let calls = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn <= ?2 ORDER BY turn, ordinal";
+            lineage.calls.extend(self.rows(calls, params![id, turn], call_record)?);
+            let receipts = "SELECT r.* FROM tool_calls c JOIN tool_receipts r ON r.tool_call_id = c.tool_call_id \
+                            WHERE c.run_id = ?1 AND c.turn <= ?2 ORDER BY c.turn, c.ordinal, r.receipt_seq";
+            lineage.receipts.extend(self.rows(receipts, params![id, turn], receipt_record)?);
+        }
+        lineage.elsewhere = self.effects_elsewhere(run)?;
+        for call in lineage.elsewhere.iter().map(|call| &call.call_id) {
+            let receipts = self.receipts_of_call(call)?;
+            lineage.receipts.extend(receipts);
+        }
+        Ok(lineage)
+    }
+
+    fn receipts_of_call(&self, call: &CallId) -> Found<Vec<ua_store::ReceiptRecord>> {
+        let sql = "SELECT * FROM tool_receipts WHERE tool_call_id = ?1 ORDER BY receipt_seq";
+        self.rows(sql, [call.as_str()], receipt_record)
+    }
+}

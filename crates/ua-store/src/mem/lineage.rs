@@ -1,0 +1,86 @@
+//! Runs that share rows with others: forks, lineages, job keys.
+
+use ua_core::{Origin, RunId};
+
+use super::model::Model;
+use crate::error::{RowRef, StoreError};
+use crate::lineage::LineageRecords;
+use crate::record::{CallRecord, MessageRecord, ReceiptRecord, RunRecord};
+use crate::rules;
+
+impl Model {
+    pub(super) fn check_new_run(&self, run: &RunRecord) -> Result<(), StoreError> {
+        if self.runs.iter().any(|other| other.run_id == run.run_id) {
+            return Err(StoreError::Exists { row: RowRef::new("runs", &run.run_id) });
+        }
+        Ok(())
+    }
+
+    /// Refuses a job key that a run of another lineage has.
+    pub(super) fn check_job_key(&self, run: &RunRecord) -> Result<(), StoreError> {
+        let is_twin = |other: &&RunRecord| other.job_key == run.job_key && other.root_run_id != run.root_run_id;
+        if let (Some(key), Some(other)) = (&run.job_key, self.runs.iter().find(is_twin)) {
+            return Err(StoreError::Exists { row: RowRef::new("runs", format!("{} of job key {key}", other.run_id)) });
+        }
+        Ok(())
+    }
+
+    pub(super) fn run_of_job_key(&self, job_key: &str) -> Option<RunRecord> {
+        let mut runs = self.newest_runs();
+        runs.retain(|run| run.job_key.as_deref() == Some(job_key));
+        runs.sort_by_key(|run| run.status.is_terminal());
+        runs.into_iter().next()
+    }
+
+    /// All messages of a run in order: its prompt, what it shares, its own.
+    pub(super) fn whole_history(&self, run: &RunRecord) -> Result<Vec<MessageRecord>, StoreError> {
+        let mut messages: Vec<MessageRecord> = self.messages_of(&run.run_id).cloned().collect();
+        for part in rules::shared_parts(run, |id| self.run(id))? {
+            let is_shared = |message: &&MessageRecord| (2..=part.upto.seq).contains(&message.seq);
+            messages.extend(self.messages_of(&part.run_id).filter(is_shared).cloned());
+        }
+        messages.sort_by_key(|message| message.seq);
+        Ok(messages)
+    }
+
+    /// Where turn `turn` of the run's history ends: the place of its last message, and the provider's conversation id of it.
+    pub(super) fn end_of_turn(&self, run: &RunRecord, turn: u32) -> Result<(u64, Option<String>), StoreError> {
+        let belongs = |message: &&MessageRecord| {
+            message.turn <= turn && matches!(message.message.origin, Origin::Prompt | Origin::Model | Origin::Tools)
+        };
+        let last = self.whole_history(run)?.iter().filter(belongs).map(|message| message.seq).max().unwrap_or(1);
+        let lineage = self.lineage_of(run)?;
+        let own = self.turns.iter().filter(|own| own.run_id == run.run_id);
+        let found = own.chain(&lineage.turns).find(|own| own.turn == turn);
+        Ok((last, found.and_then(|turn| turn.reply.response_id.clone())))
+    }
+
+    /// What other runs of the lineage may have done outside what the run shares with them.
+    pub(super) fn effects_elsewhere(&self, run: &RunRecord) -> Result<Vec<CallRecord>, StoreError> {
+        let parts = rules::shared_parts(run, |id| self.run(id))?;
+        let shared_up_to = |id: &RunId| parts.iter().find(|part| part.run_id == *id).map_or(0, |part| part.upto.turn);
+        let mut found = Vec::new();
+        for member in self.runs.iter().filter(|member| rules::is_beside(member, run)) {
+            let behind = shared_up_to(&member.run_id);
+            let calls = self.calls_of(&member.run_id, None).into_iter();
+            found.extend(calls.filter(|call| call.position.turn > behind && rules::is_effect_elsewhere(call)));
+        }
+        Ok(found)
+    }
+
+    pub(super) fn lineage_of(&self, run: &RunRecord) -> Result<LineageRecords, StoreError> {
+        let mut lineage = LineageRecords::default();
+        let parts = rules::shared_parts(run, |id| self.run(id))?;
+        for part in &parts {
+            let turns = self.turns.iter().filter(|turn| turn.run_id == part.run_id && turn.turn <= part.upto.turn);
+            lineage.turns.extend(turns.cloned());
+            let calls = self.calls_of(&part.run_id, None).into_iter();
+            lineage.calls.extend(calls.filter(|call| call.position.turn <= part.upto.turn));
+        }
+        lineage.elsewhere = self.effects_elsewhere(run)?;
+        let calls = lineage.calls.iter().chain(&lineage.elsewhere);
+        let receipts: Vec<ReceiptRecord> = calls.flat_map(|call| self.receipts_of(&call.call_id)).cloned().collect();
+        lineage.receipts = receipts;
+        Ok(lineage)
+    }
+}

@@ -1,0 +1,88 @@
+//! Forks, and a job that is run once more on purpose.
+
+use ua_core::RunId;
+
+use super::run::run_submitted;
+use super::{conflict, may_have_happened};
+use crate::commit::NewFork;
+use crate::error::StoreError;
+use crate::lineage::{ForkPoint, SharedPart};
+use crate::record::{CallRecord, MessageRecord, RunRecord};
+
+/// What a store found that bears on a fork.
+#[derive(Debug)]
+pub struct ForkContext<'a> {
+    /// The run that is forked.
+    pub parent: &'a RunRecord,
+    /// The place of the last message of its history that belongs to a turn up to the fork point; the opening prompt is one.
+    pub last_seq: u64,
+    /// The provider's conversation id of the last shared turn.
+    pub provider_session: Option<String>,
+}
+
+/// The rows of a fork: the run, its opening prompt and the note behind what it shares.
+pub fn run_forked(
+    fork: NewFork,
+    context: ForkContext<'_>,
+) -> Result<(RunRecord, MessageRecord, MessageRecord), StoreError> {
+    let ForkContext { parent, last_seq, provider_session } = context;
+    let NewFork { run, at_turn, note } = fork;
+    if at_turn > parent.turn_index {
+        let why = format!("it has {} committed turn(s), so it cannot be forked at turn {at_turn}", parent.turn_index);
+        return Err(conflict("runs", &parent.run_id, why));
+    }
+    let (mut run, opening) = run_submitted(run, Some(parent));
+    run.turn_index = at_turn;
+    run.forked_at = Some(ForkPoint { turn: at_turn, seq: last_seq });
+    run.provider_session_forked_from = provider_session;
+    let note = MessageRecord { seq: last_seq + 1, turn: at_turn, message: note, created_at: run.created_at };
+    Ok((run, opening, note))
+}
+
+/// Whether a run that is submitted under `key` has to be compared with others of that key: a fork keeps its parent's key.
+pub fn key_is_inherited(run: &RunRecord, parent: Option<&RunRecord>) -> bool {
+    parent.is_some_and(|parent| run.forked_at.is_some() && parent.job_key == run.job_key)
+}
+
+/// Refuses to run a job once more unless the run that answers for its key is the one the caller saw, and has succeeded.
+pub fn check_again(holder: Option<&RunRecord>, seen: &RunId, key: &str) -> Result<(), StoreError> {
+    let row = || format!("job key {key}");
+    match holder {
+        Some(run) if run.run_id != *seen => {
+            Err(conflict("runs", row(), format!("run {} has it now, and is {}", run.run_id, run.status)))
+        }
+        Some(run) if run.status != ua_core::RunStatus::Succeeded => {
+            Err(conflict("runs", row(), format!("run {} is {}", run.run_id, run.status)))
+        }
+        Some(_) => Ok(()),
+        None => Err(conflict("runs", row(), "no run has it")),
+    }
+}
+
+/// The parts of a run's history that it shares with earlier runs of its lineage, oldest first. `find` reads a run.
+pub fn shared_parts<E>(
+    run: &RunRecord,
+    mut find: impl FnMut(&RunId) -> Result<RunRecord, E>,
+) -> Result<Vec<SharedPart>, E> {
+    let mut parts = Vec::new();
+    let (mut limit, mut parent) = (run.forked_at, run.parent_run_id.clone());
+    while let (Some(upto), Some(run_id)) = (limit, parent) {
+        let ancestor = find(&run_id)?;
+        limit = ancestor.forked_at.map(|own| ForkPoint { turn: own.turn.min(upto.turn), seq: own.seq.min(upto.seq) });
+        parent = ancestor.parent_run_id;
+        parts.push(SharedPart { run_id, upto });
+    }
+    parts.reverse();
+    Ok(parts)
+}
+
+/// Whether `other` works beside `run` in its lineage: a fork of it, its parent, or another fork. A sub-agent works for its parent.
+pub fn is_beside(other: &RunRecord, run: &RunRecord) -> bool {
+    let is_kin = other.root_run_id == run.root_run_id && other.run_id != run.run_id;
+    is_kin && other.run_mode != "task" && run.run_mode != "task"
+}
+
+/// Whether a call that another run of the lineage sent matters beside the shared turns.
+pub fn is_effect_elsewhere(call: &CallRecord) -> bool {
+    call.policy.class.has_effect() && call.attempt > 0 && may_have_happened(call)
+}
