@@ -7,7 +7,7 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::Serialize;
 use ua_core::{
-    EffectKind, KeyChannel, Marker, OnScopeConflict, OnUnknown, ProbePolicy, ScopeRule, SideEffectClass, ToolName,
+    Composite, EffectKind, KeyChannel, Marker, OnScopeConflict, OnUnknown, ProbePolicy, ScopeRule, SideEffectClass, ToolName,
     ToolNamespace, ToolSpec,
 };
 
@@ -133,6 +133,8 @@ pub(crate) struct Settings {
     /// Whether a person approves each call (`approval = "ask"`).
     pub(crate) approval: Option<bool>,
     pub(crate) on_scope_conflict: Option<OnScopeConflict>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) composite: Option<Composite>,
     /// Programs of a tool with an `argv` argument that only look.
     pub(crate) harmless_programs: Option<Vec<String>>,
 }

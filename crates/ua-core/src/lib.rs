@@ -15,6 +15,7 @@
 mod blob;
 mod call;
 mod canonical;
+mod composite;
 mod env;
 mod failure;
 mod fingerprint;
@@ -35,6 +36,7 @@ mod tool;
 pub use blob::{BlobId, BlobRef, ToolText};
 pub use call::{PlannedCall, Position, Refusal};
 pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Sha256, parse_strict, sha256};
+pub use composite::{Action, Composite, TakenApart, Via};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
 pub use failure::FailureClass;
 pub use fingerprint::{

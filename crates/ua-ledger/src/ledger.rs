@@ -15,7 +15,7 @@ use ua_store::{
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;
-use crate::interpret::interpret;
+use crate::interpret::{another_attempt_may_help, interpret};
 use crate::permit::Permit;
 use crate::question::{Why, question};
 
@@ -288,9 +288,11 @@ impl Ledger {
             .map_err(LedgerError::at("store the answer of", &call.call_id))
     }
 
-    /// Whether a call that definitely failed has attempts left.
+    /// Whether a call that definitely failed has attempts left, and another one may end otherwise.
     pub fn may_retry(&self, call: &CallRecord) -> bool {
-        call.status == CallStatus::FailedDefinite && call.attempt <= self.config.max_retries
+        call.status == CallStatus::FailedDefinite
+            && call.attempt <= self.config.max_retries
+            && another_attempt_may_help(call.error_code.as_deref())
     }
 
     /// The first acts of a recovery: stored replies are interpreted, then every RUNNING row without one becomes unknown.

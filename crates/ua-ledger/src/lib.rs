@@ -36,6 +36,7 @@
 
 mod admission;
 mod answer;
+mod composite;
 mod doubt;
 mod enquiry;
 mod error;
@@ -47,6 +48,7 @@ mod recovery;
 
 pub use admission::{Admission, Facts, Prepared, UnknownCall};
 pub use answer::answer_for;
+pub use composite::answer_together;
 pub use enquiry::{Asked, Enquiry, Finding, Unaskable};
 pub use error::LedgerError;
 pub use interpret::interpret;

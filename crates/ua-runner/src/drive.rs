@@ -2,6 +2,7 @@
 
 mod admit;
 mod conclude;
+mod results;
 mod think;
 mod turn;
 

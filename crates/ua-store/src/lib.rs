@@ -35,7 +35,7 @@ pub use commit::{
 };
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;
-pub use lifted::{Lifted, NewBlob, blobs_of, whole_reply, whole_text};
+pub use lifted::{Lifted, NewBlob, blobs_of, offload_results, whole_reply, whole_text};
 pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord};
 pub use record::{

@@ -167,7 +167,7 @@ impl ToolTransport for Seam<dyn ToolTransport> {
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
-        self.cross("tool.invoke", Some(permit.name().tool.clone()), self.inner.invoke(permit)).await
+        self.cross("tool.invoke", Some(permit.call().name.tool.clone()), self.inner.invoke(permit)).await
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
