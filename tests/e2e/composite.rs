@@ -136,7 +136,8 @@ fn an_action_in_flight_at_a_kill_is_the_only_one_that_is_asked_about() {
     ] {
         let env = router();
         let turns = json!([
-            batch(&[fetch(), mail("a@example.test"), mail("b@example.test")]), last(&json!({"contains": ["msg-2"]})),
+            batch(&[fetch(), mail("a@example.test"), mail("b@example.test")]),
+            last(&json!({"contains": ["msg-2"]})),
         ]);
         env.run_killed_at(point, &["job", &env.job(&fields(), &turns), "--run-id", "r"]);
         assert_eq!(sent(&env).len(), happened, "{point}");
@@ -157,7 +158,8 @@ fn an_action_in_flight_at_a_kill_is_the_only_one_that_is_asked_about() {
 #[test]
 fn s5_a_mail_in_a_batch_and_then_by_its_own_tool_is_one_mail() {
     let env = router();
-    let direct = json!({"tools": [{"name": "mcp__composio__GMAIL_SEND_EMAIL", "input": mail("a@example.test")["arguments"]}]});
+    let direct =
+        json!({"tools": [{"name": "mcp__composio__GMAIL_SEND_EMAIL", "input": mail("a@example.test")["arguments"]}]});
     let notice = json!({"contains": ["[deduplicated]", "msg-1"]});
     run(&env, &fields(), &json!([batch(&[mail("a@example.test")]), direct, last(&notice)])).code(0);
     assert_eq!(sent(&env), ["a@example.test"]);
@@ -179,7 +181,10 @@ fn s6_a_mail_in_another_batch_or_order_is_one_mail() {
     let mut as_text = batch(&[]);
     as_text["tools"][0]["input"]["tools"] = json!(json!([mail("a@example.test")]).to_string());
     let turns = json!([
-        batch(&[fetch(), mail("a@example.test")]), batch(&[mail("a@example.test")]), third, as_text,
+        batch(&[fetch(), mail("a@example.test")]),
+        batch(&[mail("a@example.test")]),
+        third,
+        as_text,
         last(&json!({"contains": ["[deduplicated]"]})),
     ]);
     run(&env, &fields(), &turns).code(0);
@@ -193,7 +198,9 @@ fn s6_a_batch_that_a_kill_forgot_may_be_grouped_anew() {
     // The reply was never recorded, so the model is asked again, and may group its actions otherwise from then on.
     let env = router();
     let turns = json!([
-        batch(&[mail("a@example.test")]), batch(&[fetch(), mail("b@example.test"), mail("a@example.test")]), last(&json!({})),
+        batch(&[mail("a@example.test")]),
+        batch(&[fetch(), mail("b@example.test"), mail("a@example.test")]),
+        last(&json!({})),
     ]);
     let job = env.job(&fields(), &turns);
     env.run_killed_at("before:store.record_turn#2", &["job", &job, "--run-id", "r"]);
@@ -205,7 +212,8 @@ fn s6_a_batch_that_a_kill_forgot_may_be_grouped_anew() {
 fn the_same_mail_in_other_words_is_asked_about_for_that_action_alone() {
     let env = router();
     let other_words = mail_with("A@example.test", &json!({"body": "Good day"}));
-    let turns = json!([batch(&[mail("a@example.test")]), batch(&[other_words, mail("b@example.test")]), last(&json!({}))]);
+    let turns =
+        json!([batch(&[mail("a@example.test")]), batch(&[other_words, mail("b@example.test")]), last(&json!({}))]);
     run(&env, &fields(), &turns).code(75).shows(&["Run `GMAIL_SEND_EMAIL`?", "Good day"]);
     assert_eq!(sent(&env), ["a@example.test", "b@example.test"]);
     answer(&env, "skip");
@@ -277,7 +285,8 @@ fn what_a_job_forbids_is_forbidden_in_a_batch() {
     let mut fields = fields();
     fields["tools"]["deny"] = json!(["SLACK_*"]);
     let turns = json!([
-        batch(&[fetch(), workbench, slack]), last(&json!({"contains": ["not available in a durable job", "forbids `SLACK_SEND_MESSAGE`"]})),
+        batch(&[fetch(), workbench, slack]),
+        last(&json!({"contains": ["not available in a durable job", "forbids `SLACK_SEND_MESSAGE`"]})),
     ]);
     run(&env, &fields, &turns).code(0);
     assert_eq!(made(&env), [json!({}); 0]);
@@ -304,7 +313,10 @@ fn a_stop_condition_counts_the_mails_of_a_batch() {
     let env = router();
     let mut fields = fields();
     fields["stop_conditions"] = json!(["email_sent_once"]);
-    let turns = json!([batch(&[mail("a@example.test"), mail("b@example.test")]), last(&json!({"contains": ["has been reached"]}))]);
+    let turns = json!([
+        batch(&[mail("a@example.test"), mail("b@example.test")]),
+        last(&json!({"contains": ["has been reached"]}))
+    ]);
     run(&env, &fields, &turns).code(0);
     assert_eq!(sent(&env), ["a@example.test"]);
 }
@@ -363,5 +375,7 @@ fn any_tool_can_be_declared_composite() {
     turn["tools"][0]["name"] = json!("mcp__apps__COMPOSIO_MULTI_EXECUTE_TOOL");
     run(&env, &fields, &json!([turn, last(&json!({"contains": ["[deduplicated]"]}))])).code(0);
     assert_eq!(sent(&env), ["a@example.test"]);
-    env.run(&["tools", "explain", "COMPOSIO_MULTI_EXECUTE_TOOL"]).code(0).shows(&["each action in \"tools\" is a call of its own"]);
+    env.run(&["tools", "explain", "COMPOSIO_MULTI_EXECUTE_TOOL"])
+        .code(0)
+        .shows(&["each action in \"tools\" is a call of its own"]);
 }

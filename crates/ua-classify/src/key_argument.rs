@@ -84,7 +84,10 @@ fn strip(schema: &mut Value, name: &str, referred: &mut Vec<String>, depth: u32)
 ///
 /// Only a hint for whoever writes a policy: a name proves nothing about what the tool does with the value.
 pub fn likely_key_arguments(schema: &Value) -> Vec<String> {
-    properties(schema).filter(|(name, _)| USUAL_NAMES.contains(&plain(name).as_str())).map(|(name, _)| name.clone()).collect()
+    properties(schema)
+        .filter(|(name, _)| USUAL_NAMES.contains(&plain(name).as_str()))
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 /// Arguments of a schema that can only be meant as an idempotency key: by a name that means nothing else, or by a name that may

@@ -7,8 +7,8 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::Serialize;
 use ua_core::{
-    Composite, EffectKind, KeyChannel, Marker, OnScopeConflict, OnUnknown, ProbePolicy, ScopeRule, SideEffectClass, ToolName,
-    ToolNamespace, ToolSpec,
+    Composite, EffectKind, KeyChannel, Marker, OnScopeConflict, OnUnknown, ProbePolicy, ScopeRule, SideEffectClass,
+    ToolName, ToolNamespace, ToolSpec,
 };
 
 /// The rules of one policy file, in the order in which they were written (Durable Jobs v1 spec §7.4).

@@ -12,7 +12,6 @@ use ua_core::{
 };
 
 use crate::catalog::Entry;
-use crate::enforce::enforced;
 use crate::plan::{Planner, UNPLACED, refused, schema_errors, too_large};
 
 impl Planner<'_> {
@@ -63,9 +62,9 @@ impl Planner<'_> {
         let direct = self.catalog.get(&name.raw);
         let spec = direct.map_or_else(|| unlisted(&name), |entry| entry.spec.clone());
         let input = Value::Object(arguments.clone());
-        let policy = self.classifier.classify(&spec, Some(&input));
+        let policy = self.policy(&spec, &input);
         let nested = policy.composite.is_some();
-        let mut policy = enforced(in_a_batch(policy), self.rules.enforces_keys());
+        let mut policy = in_a_batch(policy);
         let denied = direct.and_then(|entry| entry.denied.clone()).or_else(|| self.rules.denies(&name, &policy));
         let refusal = if nested {
             let message = format!("Not run: `{}` cannot be an action of itself. List its actions directly.", name.tool);
@@ -188,7 +187,10 @@ mod tests {
         assert_eq!(codes(&calls), ["", "", ""]);
         let (fetch, sent, direct) = (&calls[0], &calls[1], &calls[2]);
         assert_eq!((fetch.policy.class, sent.policy.class), (SideEffectClass::ReadOnly, SideEffectClass::External));
-        assert_eq!((&sent.name, sent.args_hash, sent.tool_digest), (&direct.name, direct.args_hash, direct.tool_digest));
+        assert_eq!(
+            (&sent.name, sent.args_hash, sent.tool_digest),
+            (&direct.name, direct.args_hash, direct.tool_digest)
+        );
         assert_eq!(CallPolicy { via: None, ..sent.policy.clone() }, direct.policy);
         assert_eq!(sent.policy.via.as_ref().unwrap().tool.tool, MULTI);
     }
@@ -197,9 +199,11 @@ mod tests {
     fn what_is_refused_is_refused_for_one_action() {
         let action = |slug: &'static str| (slug, json!({}));
         let job = json!({"tools": {"deny": ["SLACK_*"]}, "constraints": {"forbidden_actions": ["email.send"]}});
-        let uses = [batch(&[action("SLACK_POST"), ("GMAIL_SEND_EMAIL", mail("x")), action("composio_remote_workbench")])];
+        let uses =
+            [batch(&[action("SLACK_POST"), ("GMAIL_SEND_EMAIL", mail("x")), action("composio_remote_workbench")])];
         assert_eq!(codes(&plan(&job, "", &uses)), ["denied", "denied", "denied"]);
-        let uses = [batch(&[("GMAIL_SEND_EMAIL", json!({"recipient_email": 7})), action("GMAIL_LIST_LABELS"), action(MULTI)])];
+        let uses =
+            [batch(&[("GMAIL_SEND_EMAIL", json!({"recipient_email": 7})), action("GMAIL_LIST_LABELS"), action(MULTI)])];
         assert_eq!(codes(&plan(&json!({}), "", &uses)), ["invalid_arguments", "", "invalid_arguments"]);
     }
 
@@ -228,7 +232,12 @@ mod tests {
         for (channel, job, on_unknown, code) in [
             ("{ argument = \"client_request_id\" }", json!({}), OnUnknown::RedoKeyed, ""),
             ("\"meta\"", json!({}), OnUnknown::Hold, ""),
-            ("{ header = \"Key\" }", json!({"settings": {"enforce_idempotency": true}}), OnUnknown::Hold, "no_key_channel"),
+            (
+                "{ header = \"Key\" }",
+                json!({"settings": {"enforce_idempotency": true}}),
+                OnUnknown::Hold,
+                "no_key_channel",
+            ),
             (
                 "{ argument = \"client_request_id\" }",
                 json!({"settings": {"enforce_idempotency": true}}),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use ua_classify::{Classifier, declared_keys};
 use ua_core::{
     CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution,
-    StopReason, ToolName, ToolNamespace, ToolUse, sha256,
+    StopReason, ToolName, ToolNamespace, ToolSpec, ToolUse, sha256,
 };
 
 use crate::catalog::{Catalog, Entry};
@@ -47,9 +47,7 @@ impl Planner<'_> {
     /// Plans a tool use that is one call.
     fn plan_one(&self, tool_use: &ToolUse, counts: bool) -> PlannedCall {
         let entry = self.catalog.get(&tool_use.name);
-        let policy = entry.map_or_else(CallPolicy::unclassified, |entry| {
-            enforced(self.classifier.classify(&entry.spec, Some(&tool_use.input)), self.rules.enforces_keys())
-        });
+        let policy = entry.map_or_else(CallPolicy::unclassified, |entry| self.policy(&entry.spec, &tool_use.input));
         let canonical = CanonicalJson::of(&tool_use.input, &policy.volatile_fields);
         let args_hash = canonical.as_ref().map_or_else(|_| sha256(tool_use.input.to_string()), CanonicalJson::hash);
         let refusal = if counts {
@@ -72,6 +70,17 @@ impl Planner<'_> {
             policy,
             refusal,
         }
+    }
+
+    /// The policy of a call, as the job bends it.
+    pub(crate) fn policy(&self, spec: &ToolSpec, arguments: &Value) -> CallPolicy {
+        let mut policy = enforced(self.classifier.classify(spec, Some(arguments)), self.rules.enforces_keys());
+        if let Some(on_conflict) = self.rules.on_scope_conflict()
+            && !self.classifier.says_on_scope_conflict(spec)
+        {
+            policy.on_scope_conflict = on_conflict;
+        }
+        policy
     }
 
     fn refusal(&self, tool_use: &ToolUse, entry: Option<&Entry>, policy: &CallPolicy) -> Option<Refusal> {

@@ -17,7 +17,8 @@ pub fn answer_together(actions: &[(CallRecord, ToolContent)]) -> ToolContent {
 
 fn result_of(call: &CallRecord, content: &ToolContent) -> Value {
     // What is JSON stays JSON; a number or a word alone is rather meant as text.
-    let answer = serde_json::from_str(&content.text).ok().filter(|answer: &Value| answer.is_object() || answer.is_array());
+    let answer =
+        serde_json::from_str(&content.text).ok().filter(|answer: &Value| answer.is_object() || answer.is_array());
     let answer = answer.unwrap_or_else(|| Value::String(content.text.to_string()));
     json!({"tool": call.name.tool, "ok": !content.is_error, "answer": answer})
 }

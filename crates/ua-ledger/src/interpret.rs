@@ -189,7 +189,14 @@ fn correlation_id(structured: &Value) -> Option<String> {
 /// it is (its form, its credentials, its place) will be refused again.
 pub(crate) fn another_attempt_may_help(error_code: Option<&str>) -> bool {
     const FINAL: [&str; 9] = [
-        "http_400", "http_401", "http_403", "http_404", "http_405", "http_413", "http_415", "method_not_found",
+        "http_400",
+        "http_401",
+        "http_403",
+        "http_404",
+        "http_405",
+        "http_413",
+        "http_415",
+        "method_not_found",
         "invalid_params",
     ];
     error_code.is_none_or(|code| !FINAL.contains(&code))
@@ -358,7 +365,12 @@ mod tests {
             (partly(&failed), S::FailedReported, None, "Invalid recipient"),
             // What the action says of itself wins over what is said about the batch.
             (partly(&sent), S::Succeeded, Some("m-1"), "threadId"),
-            (json!({"data": {"results": [{"error": "Tool not found", "index": 0}]}}), S::FailedReported, None, "Tool not found"),
+            (
+                json!({"data": {"results": [{"error": "Tool not found", "index": 0}]}}),
+                S::FailedReported,
+                None,
+                "Tool not found",
+            ),
             (json!({"successful": false, "error": "no session", "data": {}}), S::FailedReported, None, "no session"),
             (json!({"successful": true, "data": {"results": []}}), S::Succeeded, None, "results"),
         ];
@@ -367,9 +379,16 @@ mod tests {
             let structured = json!({"content": [], "structuredContent": envelope});
             for result in [text, structured] {
                 let settlement = interpret(&RawReply::ToolResult { result }, &action());
-                assert_eq!((settlement.status, settlement.external_correlation_id.as_deref()), (status, id), "{envelope}");
+                assert_eq!(
+                    (settlement.status, settlement.external_correlation_id.as_deref()),
+                    (status, id),
+                    "{envelope}"
+                );
                 let shown = settlement.content.unwrap();
-                assert!(shown.text.contains(word) && shown.is_error == (status != S::Succeeded), "{envelope}: {shown:?}");
+                assert!(
+                    shown.text.contains(word) && shown.is_error == (status != S::Succeeded),
+                    "{envelope}: {shown:?}"
+                );
             }
         }
     }

@@ -49,6 +49,7 @@ mod recovery;
 pub use admission::{Admission, Facts, Prepared, UnknownCall};
 pub use answer::answer_for;
 pub use composite::answer_together;
+pub use doubt::{is_left_open, settle_late_answers};
 pub use enquiry::{Asked, Enquiry, Finding, Unaskable};
 pub use error::LedgerError;
 pub use interpret::interpret;

@@ -43,7 +43,8 @@ impl Router {
             "thought": {"type": "string"}, "memory": {"type": "object"}, "current_step": {"type": "string"},
             "sync_response_to_workbench": {"type": "boolean"},
         });
-        let mail = json!({"recipient_email": {"type": "string"}, "subject": {}, "body": {}, "fail": {}, "die_without": {}});
+        let mail =
+            json!({"recipient_email": {"type": "string"}, "subject": {}, "body": {}, "fail": {}, "die_without": {}});
         vec![
             tool("COMPOSIO_SEARCH_TOOLS", &json!({"queries": {"type": "array"}}), &["queries"]),
             tool("COMPOSIO_GET_TOOL_SCHEMAS", &json!({"tool_slugs": {"type": "array"}}), &["tool_slugs"]),
@@ -57,9 +58,9 @@ impl Router {
     fn call(&self, tool: &str, arguments: &Value) -> io::Result<Result<Value, String>> {
         let done = |data: Value| Ok(Ok(json!({"data": data, "error": null, "successful": true})));
         match tool {
-            "COMPOSIO_SEARCH_TOOLS" => {
-                done(json!({"tools": ["GMAIL_FETCH_EMAILS", "GMAIL_SEND_EMAIL", "NOTES_CREATE_PAGE"], "session_id": "s-1"}))
-            }
+            "COMPOSIO_SEARCH_TOOLS" => done(
+                json!({"tools": ["GMAIL_FETCH_EMAILS", "GMAIL_SEND_EMAIL", "NOTES_CREATE_PAGE"], "session_id": "s-1"}),
+            ),
             "COMPOSIO_GET_TOOL_SCHEMAS" => done(json!({"schemas": arguments["tool_slugs"]})),
             "COMPOSIO_MANAGE_CONNECTIONS" => done(json!({"status": "active"})),
             "COMPOSIO_MULTI_EXECUTE_TOOL" => self.execute_all(arguments),
@@ -99,7 +100,8 @@ impl Router {
             // It takes a key, and does nothing when it comes again.
             "NOTES_CREATE_PAGE" => {
                 let key = &arguments["client_request_id"];
-                let twin = made.iter().position(|line| key.is_string() && line["arguments"]["client_request_id"] == *key);
+                let twin =
+                    made.iter().position(|line| key.is_string() && line["arguments"]["client_request_id"] == *key);
                 if twin.is_none() {
                     self.note(slug, arguments, together)?;
                 }

@@ -186,9 +186,9 @@ async fn resolve(home: &Home, args: &ResolveArgs) -> Result<u8, CliError> {
     let store = home.open()?;
     let call = find::call(&store, &args.call).await?;
     let question = question_about(&store, &call).await?;
-    super::answer::insert(&store, &question, choice, args.proof.clone(), None).await?;
+    let then = super::answer::insert(&store, &question, choice, args.proof.clone(), None).await?;
     crate::home::close(store);
-    crate::output::tell(&format!("answered; go on with `ua resume {}`", call.run_id));
+    crate::output::tell(&then);
     Ok(OK)
 }
 

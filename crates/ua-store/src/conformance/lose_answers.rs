@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp};
+use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
 
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
@@ -224,6 +224,16 @@ impl LedgerStore for LoseAnswers<'_> {
         self.answered(self.store.resolve_unknown(lease, call, resolution, question, at).await)
     }
 
+    async fn resolve_late(
+        &self,
+        call: &CallId,
+        resolution: UnknownResolution,
+        question: &QuestionId,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        self.answered(self.store.resolve_late(call, resolution, question, at).await)
+    }
+
     async fn note_replay(
         &self,
         lease: &RunLease,
@@ -252,6 +262,10 @@ impl LedgerStore for LoseAnswers<'_> {
 
     async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError> {
         self.store.scope_calls(root, scope).await
+    }
+
+    async fn doubts(&self, root: &RunId, tool: &ToolName) -> Result<Vec<CallRecord>, StoreError> {
+        self.store.doubts(root, tool).await
     }
 
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
