@@ -80,9 +80,10 @@ impl Ledger {
                     return Ok(Admission::Settled(call)); // a twin took the effect over; this one stays failed
                 }
                 let rivals = self.scope_rivals(&call, &facts).await?;
-                // A call that is known by its place has that key whether or not a person let it pass.
+                // Also every call that is known by its place: whether a person let it pass cannot be told from its key, and what came
+                // after its first attempt is compared once more when it starts.
                 let was_accepted = call.policy.on_scope_conflict == OnScopeConflict::Allow
-                    || (call.policy.is_by_content() && key == self.identity(&call, &facts, Some(id)));
+                    || key == self.identity(&call, &facts, Some(id));
                 if !was_accepted && in_conflict(&call, rivals.as_deref()).is_some() {
                     return Ok(Admission::Settled(call)); // another run of the lineage may have had the effect meanwhile
                 }

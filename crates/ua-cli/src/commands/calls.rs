@@ -112,6 +112,9 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
         call.policy.on_unknown,
         line(&call.arguments.to_string(), 400),
     );
+    if let Some(via) = &call.policy.via {
+        out.push_str(&format!("  action of      {}\n", via.tool.raw));
+    }
     if let Some(key) = &call.idempotency_key {
         out.push_str(&format!("  key            {key}\n"));
     }
