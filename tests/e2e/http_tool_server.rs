@@ -144,14 +144,14 @@ fn a_server_that_goes_away_stops_the_run_until_it_is_back_and_nothing_is_posted_
 fn a_server_that_lets_nobody_in_any_more_names_the_headers_of_the_configuration() {
     for status in [401, 403] {
         let env = env();
-        // A definite refusal is tried again some times; each time it says the same.
+        // It would be refused again, so it is not tried again.
         let plans = [&[Then::Serve][..], &[Then::Refuse(status); 20]].concat();
         let server = Server::start("127.0.0.1:0", &plans);
         server.configure(&env);
         let expect =
             json!({"contains": ["the token is out of date", "correct its `headers` in the MCP configuration"]});
         let turns = json!([post("first"), post("second"), {"text": "Not posted.", "expect": expect}]);
-        let fields = json!({"tools": {"builtin": false}, "budgets": {"max_retries_per_tool_call": 1}});
+        let fields = json!({"tools": {"builtin": false}});
         let output = env.run(&["job", &env.job(&fields, &turns), "--run-id", "r"]).code(0);
         assert!(
             output.shown().contains("correct its `headers`") && !output.shown().contains("hush"),
@@ -160,5 +160,6 @@ fn a_server_that_lets_nobody_in_any_more_names_the_headers_of_the_configuration(
         );
         assert_eq!(server.posted(), [json!({"text": "first"})]);
         assert_eq!(env.calls(), ["post_comment succeeded", "post_comment failed"]);
+        assert_eq!(env.value("SELECT count(*) FROM tool_attempts"), "2");
     }
 }

@@ -178,6 +178,96 @@ fn a_policy_refuses_or_allows_near_duplicates() {
 }
 
 #[test]
+fn a_job_says_what_happens_to_near_duplicates_where_no_policy_does() {
+    let turns = json!([report("tides"), mail("Dear boss"), mail("Hello boss"), {"text": "Sent."}]);
+    for (word, policy, code, mails, second) in [
+        ("refuse", "", 0, 1, "cancelled near_duplicate"),
+        ("allow", "", 0, 2, "succeeded -"),
+        ("ask", "", 75, 1, "prepared -"),
+        // A rule about the tool is stronger.
+        ("allow", "on_scope_conflict = \"ask\"", 75, 1, "prepared -"),
+    ] {
+        let env = env();
+        let rule =
+            format!("[[rule]]\nid = \"mail\"\nserver = \"ua\"\nname = \"send_email\"\napproval = \"none\"\n{policy}\n");
+        env.write("work/mail.toml", rule);
+        let fields = json!({"policies": ["mail.toml"], "constraints": {"on_scope_conflict": word}});
+        run(&env, &fields, &turns).code(code);
+        assert_eq!(env.mails().len(), mails, "{word} {policy}");
+        assert_eq!(env.rows("SELECT status, error_code FROM tool_calls ORDER BY turn")[2], second, "{word} {policy}");
+    }
+    let env = env();
+    run(&env, &json!({"constraints": {"on_scope_conflict": "block"}}), &turns)
+        .code(2)
+        .says(&["none of ask, refuse, allow"]);
+}
+
+#[test]
+fn a_call_that_was_given_up_is_not_sent_again_in_the_same_words() {
+    let env = env().with_forum();
+    let post = |text: &str| comment(&json!({"text": text}));
+    let turns = json!([post("one"), post("two"), post("one"), {"text": "Posted."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
+    answer(&env, "skip");
+    // Nobody said what the effect of this tool is, so other words are another comment.
+    env.run(&["resume", "r"]).code(75).shows(&["Run `post_comment`?", "unknown", "the same arguments"]);
+    assert_eq!(env.comments().len(), 2);
+    answer(&env, "skip");
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 2);
+}
+
+/// A run that went on without a comment and succeeded, and the question that is left.
+fn went_on_without(env: &TestEnv) {
+    comments_are_effects(env, "on_unknown = \"continue\"\n");
+    let fields = json!({"policies": ["forum.toml"], "tools": {"builtin": false}});
+    let job = env.job(&fields, &json!([comment(&json!({"text": "one"})), {"text": "Posted."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!((env.run_status().as_str(), env.calls()), ("succeeded", vec!["post_comment unknown".to_owned()]));
+}
+
+#[test]
+fn a_doubt_of_a_finished_run_is_settled_by_its_answer() {
+    for (choice, status, flag) in
+        [("happened", "succeeded", "--happened"), ("execute", "failed", "--execute"), ("skip", "unknown", "--skip")]
+    {
+        for by_call in [false, true] {
+            let env = env().with_forum();
+            went_on_without(&env);
+            if by_call {
+                let call = env.value("SELECT tool_call_id FROM tool_calls");
+                env.run(&["calls", "resolve", &call, flag]).code(0).says(&["answered", "now"]);
+            } else {
+                answer(&env, choice);
+            }
+            assert_eq!(env.calls(), [format!("post_comment {status}")], "{choice}");
+            assert_eq!(env.value("SELECT status FROM questions"), "closed", "{choice}");
+            assert_eq!((env.comments().len(), env.run_status().as_str()), (1, "succeeded"), "{choice}");
+            env.run(&["db", "check", "--invariants"]).code(0);
+        }
+    }
+}
+
+#[test]
+fn an_answer_whose_command_died_is_applied_by_the_next_resume() {
+    let env = env().with_forum();
+    went_on_without(&env);
+    let question = env.value("SELECT question_id FROM questions");
+    // What it leaves behind when it dies after its first write.
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    let answered = "INSERT INTO answers (question_id, choice, answered_by, answered_at) VALUES (?1, 'happened', 'ada', '2026-01-01T00:00:00.000Z')";
+    database.execute(answered, [&question]).unwrap();
+    database.execute("UPDATE questions SET status = 'answered' WHERE question_id = ?1", [&question]).unwrap();
+    drop(database);
+    assert_eq!(env.calls(), ["post_comment unknown"]);
+    env.run(&["resume", "r"]).code(0).says(&["finished already"]);
+    assert_eq!(env.calls(), ["post_comment succeeded"]);
+}
+
+#[test]
 fn a_failure_that_may_have_happened_is_not_repeated_and_one_that_did_not_is() {
     for (error, code, comments) in [("the gateway timed out", 75, 1), ("rejected: nothing was posted", 0, 2)] {
         for scope in ["", "scope = [{ value = \"text\" }]\n"] {

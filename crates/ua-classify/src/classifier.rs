@@ -127,6 +127,12 @@ impl Classifier {
         policy
     }
 
+    /// Whether a rule about this tool says what happens to near-duplicates, so that a job's own word does not count.
+    pub fn says_on_scope_conflict(&self, tool: &ToolSpec) -> bool {
+        let said = |opinion: &Opinion<'_>| opinion.settings.is_some_and(|said| said.on_scope_conflict.is_some());
+        self.opinions(tool).iter().any(said)
+    }
+
     /// Tells how the decision about a tool comes about: each rule in order, and the one that won.
     pub fn explain(&self, tool: &ToolSpec) -> Explanation {
         let Decision { opinions, winner, policy, used, harmless } = self.decide(tool);
@@ -191,6 +197,7 @@ impl Classifier {
                 .unwrap_or_default(),
             timeout: picker.first("timeout", |settings| settings.timeout),
             needs_approval: picker.first("approval", |settings| settings.approval).unwrap_or_default(),
+            composite: picker.first("composite", |settings| settings.composite.clone()),
             rule_id: decided.rule_id.clone(),
             class_source: decided.source,
             reason: decided.note.clone(),

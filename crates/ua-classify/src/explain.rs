@@ -119,6 +119,13 @@ impl fmt::Display for Explanation {
                 if policy.is_by_content() { "the same content is the same effect" } else { "each call is its own" };
             writeln!(f, "  effect       {} ({identity})", effect.as_str())?;
         }
+        if let Some(composite) = &policy.composite {
+            writeln!(
+                f,
+                "  composite    each action in {:?} is a call of its own, with the class, key and scope of its own name",
+                printable(&composite.list)
+            )?;
+        }
         if policy.needs_approval {
             writeln!(f, "  approval     a person approves each call")?;
         }

@@ -45,6 +45,7 @@
 //! ```
 
 mod classifier;
+mod composite;
 mod error;
 mod explain;
 mod key_argument;
@@ -57,6 +58,6 @@ mod scope;
 pub use classifier::{Classifier, Lists};
 pub use error::PolicyError;
 pub use explain::{Considered, Explanation, Verdict};
-pub use key_argument::{likely_key_arguments, without_key_argument};
+pub use key_argument::{declared_keys, likely_key_arguments, without_argument, without_key_argument};
 pub use rule::PolicyRules;
 pub use scope::{file_arguments, project_scope};

@@ -16,7 +16,7 @@ use crate::parse_probe::unprovable;
 use crate::rule::{Patterns, PolicyRules, Rule, Selector, Settings};
 
 /// Every field of a rule, for the suggestion when one is misspelt.
-const FIELDS: [&str; 23] = [
+const FIELDS: [&str; 24] = [
     "id",
     "name",
     "patterns",
@@ -39,6 +39,7 @@ const FIELDS: [&str; 23] = [
     "timeout",
     "approval",
     "on_scope_conflict",
+    "composite",
     "harmless_programs",
 ];
 
@@ -116,6 +117,7 @@ fn parse_rule(
             "timeout" => settings.timeout = Some(field.duration()?),
             "approval" => settings.approval = Some(field.approval()?),
             "on_scope_conflict" => settings.on_scope_conflict = Some(field.word()?),
+            "composite" => settings.composite = Some(field.composite()?),
             "harmless_programs" => settings.harmless_programs = Some(field.programs()?),
             "probe" => settings.probe = Some(field.probe()?),
             "marker" => settings.marker = Some(field.marker()?),
@@ -175,6 +177,18 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
                 field,
                 "a read_only tool has no effect; drop this field or change side_effect_class".to_owned(),
             ));
+        }
+    }
+    if settings.composite.is_some() {
+        let of_actions = [
+            ("key_channel", settings.key_channel.is_some()),
+            ("requires_idempotency_key", settings.requires_idempotency_key == Some(true)),
+            ("probe", settings.probe.is_some()),
+            ("effect_kind", settings.effect_kind.is_some()),
+            ("scope", settings.scope.is_some()),
+        ];
+        if let Some((field, _)) = of_actions.into_iter().find(|(_, is_set)| *is_set) {
+            return Some((field, "a composite tool has no effect of its own; say this of its actions".to_owned()));
         }
     }
     let key_argument = match &settings.key_channel {

@@ -168,7 +168,7 @@ impl Field<'_> {
         Ok(MarkerSetting::Mark(Marker { argument, form }))
     }
 
-    fn table(&self, why: &str) -> Result<&DeTable<'_>, PolicyError> {
+    pub(crate) fn table(&self, why: &str) -> Result<&DeTable<'_>, PolicyError> {
         self.value.get_ref().as_table().ok_or_else(|| self.error(why))
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::Serialize;
 use ua_core::{
-    EffectKind, KeyChannel, Marker, OnScopeConflict, OnUnknown, ProbePolicy, ScopeRule, SideEffectClass, ToolName,
-    ToolNamespace, ToolSpec,
+    Composite, EffectKind, KeyChannel, Marker, OnScopeConflict, OnUnknown, ProbePolicy, ScopeRule, SideEffectClass,
+    ToolName, ToolNamespace, ToolSpec,
 };
 
 /// The rules of one policy file, in the order in which they were written (Durable Jobs v1 spec §7.4).
@@ -133,6 +133,8 @@ pub(crate) struct Settings {
     /// Whether a person approves each call (`approval = "ask"`).
     pub(crate) approval: Option<bool>,
     pub(crate) on_scope_conflict: Option<OnScopeConflict>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) composite: Option<Composite>,
     /// Programs of a tool with an `argv` argument that only look.
     pub(crate) harmless_programs: Option<Vec<String>>,
 }

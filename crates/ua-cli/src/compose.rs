@@ -338,9 +338,24 @@ pub(crate) fn mcp_servers(file: Option<&Path>) -> Result<Vec<ServerSpec>, CliErr
             }
             http @ Reach::Http { .. } => http,
         };
-        ServerSpec { name, namespace: ToolNamespace::Mcp, reach }
+        ServerSpec { namespace: namespace_of(&name, &reach), name, reach }
     });
     Ok(servers.collect())
+}
+
+/// A Composio tool router, by the name it was given or by where it is; any other server is plain MCP.
+fn namespace_of(name: &str, reach: &Reach) -> ToolNamespace {
+    let is_named = name.to_lowercase().split(|c: char| !c.is_alphanumeric()).any(|word| word == "composio");
+    let is_theirs = match reach {
+        Reach::Http { url, .. } => {
+            let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let host = authority.rsplit('@').next().and_then(|host| host.split(':').next()).unwrap_or_default();
+            host == "composio.dev" || host.ends_with(".composio.dev")
+        }
+        Reach::Stdio { .. } => false,
+    };
+    if is_named || is_theirs { ToolNamespace::Composio } else { ToolNamespace::Mcp }
 }
 
 /// The tool servers of a run; nothing is started yet.

@@ -16,6 +16,7 @@ mod blob;
 mod budget_stop;
 mod call;
 mod canonical;
+mod composite;
 mod env;
 mod failure;
 mod fingerprint;
@@ -38,6 +39,7 @@ pub use blob::{BlobId, BlobRef, ToolText};
 pub use budget_stop::BudgetStop;
 pub use call::{PlannedCall, Position, Refusal};
 pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Sha256, parse_strict, sha256};
+pub use composite::{Action, Composite, TakenApart, Via};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
 pub use failure::FailureClass;
 pub use fingerprint::{

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::composite::{Composite, Via};
 use crate::probe::{Marker, ProbePolicy};
 use crate::status::text_enum;
 
@@ -182,6 +183,12 @@ pub struct CallPolicy {
     pub needs_approval: bool,
     /// What happens when the scope was touched before in other words.
     pub on_scope_conflict: OnScopeConflict,
+    /// Set for a composite tool, which is never sent as it is: how its calls are taken apart into actions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub composite: Option<Composite>,
+    /// Set for an action of a composite tool: how it reaches that tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Via>,
     /// Which rule decided (`policy_rule_id`).
     pub rule_id: String,
     /// What kind of rule that was.
@@ -213,6 +220,8 @@ impl CallPolicy {
             timeout: None,
             needs_approval: false,
             on_scope_conflict: OnScopeConflict::Ask,
+            composite: None,
+            via: None,
             rule_id: "default".to_owned(),
             class_source: ClassSource::Default,
             reason: "nothing is known about this tool, so it is treated as an external side effect".to_owned(),

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::money::Money;
 use crate::phase::PhaseSpec;
+use crate::policy::OnScopeConflict;
 
 /// A job file that cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +86,10 @@ pub struct Constraints {
     pub must_cite_sources: bool,
     /// The same declared effect asked for twice happens once.
     pub no_duplicate_external_actions: bool,
+    /// What happens when an effect may have happened already in other words, for tools whose policy does not say it; a person is
+    /// asked when missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_scope_conflict: Option<OnScopeConflict>,
     /// Host suffixes that crawls and HTTP tools may reach; empty allows any.
     pub allowed_domains: Vec<String>,
     /// Tool globs or effect kinds that are refused.
@@ -96,6 +101,7 @@ impl Default for Constraints {
         Self {
             must_cite_sources: false,
             no_duplicate_external_actions: true,
+            on_scope_conflict: None,
             allowed_domains: Vec::new(),
             forbidden_actions: Vec::new(),
         }
@@ -467,6 +473,7 @@ const FIELDS: &Known = &Known(&[
         Some(&Known(&[
             ("must_cite_sources", None),
             ("no_duplicate_external_actions", None),
+            ("on_scope_conflict", None),
             ("allowed_domains", None),
             ("forbidden_actions", None),
         ])),

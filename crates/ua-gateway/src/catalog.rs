@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
-use ua_classify::{Classifier, without_key_argument};
+use ua_classify::{Classifier, without_argument, without_key_argument};
 use ua_core::{Sha256, ToolPin, ToolSpec};
 
 use crate::enforce::{self, enforced};
 use crate::error::GatewayError;
 use crate::guardrail::Rules;
+use crate::plan::made_up_keys;
 
 /// A tool as a model sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,10 +50,12 @@ impl Catalog {
             if denied.is_none() {
                 enforce::check(&spec, &policy)?;
             }
-            let input_schema = match &policy.key_channel {
+            let shown = match &policy.key_channel {
                 Some(channel) => without_key_argument(&spec.input_schema, channel),
                 None => spec.input_schema.clone(),
             };
+            let made_up = made_up_keys(&policy, &spec.input_schema);
+            let input_schema = made_up.iter().fold(shown, |shown, name| without_argument(&shown, name));
             let validator = jsonschema::options().build(&input_schema).ok();
             if validator.is_none() {
                 tracing::warn!(

@@ -32,7 +32,11 @@ pub fn verify_key(permit: &Permit, payload: Payload<'_>) -> Result<(), String> {
     let (policy, key) = (&permit.call().policy, permit.key().as_str());
     let (place, found) = match &policy.key_channel {
         Some(KeyChannel::Argument(name)) => {
-            (format!("argument `{name}`"), payload.arguments.get(name).and_then(Value::as_str))
+            let arguments = match &policy.via {
+                Some(via) => via.unwrap(payload.arguments),
+                None => Some(payload.arguments),
+            };
+            (format!("argument `{name}`"), arguments.and_then(|arguments| arguments.get(name)).and_then(Value::as_str))
         }
         Some(KeyChannel::Header(name)) => {
             let header = payload.header.filter(|(header, _)| header.eq_ignore_ascii_case(name));
@@ -66,7 +70,8 @@ fn repeats_do_harm(policy: &CallPolicy) -> bool {
 
 /// Refuses a tool that must get a key and cannot.
 pub(crate) fn check(spec: &ToolSpec, policy: &CallPolicy) -> Result<(), GatewayError> {
-    if policy.requires_idempotency_key && policy.key_channel.is_none() {
+    // A composite tool is never sent as it is; its actions are looked at when they are planned.
+    if policy.composite.is_none() && policy.requires_idempotency_key && policy.key_channel.is_none() {
         let (tool, mut why) = (spec.name.raw.clone(), no_channel(policy));
         if let Some(argument) = ua_classify::likely_key_arguments(&spec.input_schema).first() {
             why.push_str(&format!("; its argument `{argument}` looks like one"));

@@ -4,7 +4,7 @@
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value};
-use ua_core::{CallPolicy, RunSpec, ToolName};
+use ua_core::{CallPolicy, OnScopeConflict, RunSpec, ToolName};
 
 /// File-edit tools and remote workbenches of other servers: in a durable job files are written through the ledger's own
 /// tools only.
@@ -20,6 +20,7 @@ pub struct Rules {
     allowed_domains: Vec<String>,
     file_edit_tools: bool,
     enforce_idempotency: bool,
+    on_scope_conflict: Option<OnScopeConflict>,
 }
 
 fn globs(patterns: &[String], field: &str) -> Result<GlobSet, String> {
@@ -46,7 +47,13 @@ impl Rules {
                 .collect(),
             file_edit_tools: spec.tools.allow_file_edit_tools,
             enforce_idempotency: spec.settings.enforce_idempotency,
+            on_scope_conflict: spec.constraints.on_scope_conflict,
         })
+    }
+
+    /// What the job says about near-duplicates of tools whose policy does not.
+    pub(crate) fn on_scope_conflict(&self) -> Option<OnScopeConflict> {
+        self.on_scope_conflict
     }
 
     /// Whether every call that does harm when repeated needs an idempotency key.

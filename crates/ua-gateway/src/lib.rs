@@ -31,6 +31,7 @@
 //! ```
 
 mod catalog;
+mod composite;
 mod enforce;
 mod error;
 mod files;
@@ -52,4 +53,4 @@ pub use guardrail::Rules;
 pub use local::{LocalCall, LocalFailure, LocalTools, PermittedCall};
 pub use stop::StopSignal;
 pub use transport::{Fence, ToolTransport, TransportError};
-pub use ua_ledger::{Asked, Enquiry, Finding, Permit, answer_for};
+pub use ua_ledger::{Asked, Enquiry, Finding, Permit, answer_for, answer_together};

@@ -1,10 +1,10 @@
 //! Planning: what each tool use of a reply is. Pure; its result is stored in the same write as the reply.
 
 use serde_json::{Map, Value};
-use ua_classify::Classifier;
+use ua_classify::{Classifier, declared_keys};
 use ua_core::{
     CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution,
-    StopReason, ToolName, ToolNamespace, ToolUse, sha256,
+    StopReason, ToolName, ToolNamespace, ToolSpec, ToolUse, sha256,
 };
 
 use crate::catalog::{Catalog, Entry};
@@ -13,6 +13,9 @@ use crate::guardrail::Rules;
 
 /// The largest arguments that are sent. MCP servers read requests line by line and give up on lines of some megabytes.
 const MAX_ARGUMENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// The position of a call that has none yet.
+pub(crate) const UNPLACED: Position = Position { turn: 0, ordinal: 0 };
 
 /// What planning needs to know.
 pub(crate) struct Planner<'a> {
@@ -26,17 +29,25 @@ impl Planner<'_> {
     /// Plans every tool use of `reply`, which asks for `turn`.
     pub(crate) fn plan(&self, reply: &ModelTurn, turn: u32) -> Vec<PlannedCall> {
         let counts = reply.stop_reason == StopReason::ToolUse;
-        (1..)
-            .zip(reply.tool_uses())
-            .map(|(ordinal, tool_use)| self.plan_one(tool_use, Position { turn, ordinal }, counts))
-            .collect()
+        let mut calls: Vec<PlannedCall> = Vec::new();
+        for tool_use in reply.tool_uses() {
+            let planned = match self.plan_actions(tool_use).filter(|_| counts) {
+                Some(actions) => actions,
+                None => vec![self.plan_one(tool_use, counts)],
+            };
+            for mut call in planned {
+                let ordinal = u32::try_from(calls.len() + 1).unwrap_or(u32::MAX);
+                call.position = Position { turn, ordinal };
+                calls.push(call);
+            }
+        }
+        calls
     }
 
-    fn plan_one(&self, tool_use: &ToolUse, position: Position, counts: bool) -> PlannedCall {
+    /// Plans a tool use that is one call.
+    fn plan_one(&self, tool_use: &ToolUse, counts: bool) -> PlannedCall {
         let entry = self.catalog.get(&tool_use.name);
-        let policy = entry.map_or_else(CallPolicy::unclassified, |entry| {
-            enforced(self.classifier.classify(&entry.spec, Some(&tool_use.input)), self.rules.enforces_keys())
-        });
+        let policy = entry.map_or_else(CallPolicy::unclassified, |entry| self.policy(&entry.spec, &tool_use.input));
         let canonical = CanonicalJson::of(&tool_use.input, &policy.volatile_fields);
         let args_hash = canonical.as_ref().map_or_else(|_| sha256(tool_use.input.to_string()), CanonicalJson::hash);
         let refusal = if counts {
@@ -51,7 +62,7 @@ impl Planner<'_> {
         PlannedCall {
             call_id: CallId::new(self.env),
             tool_use_id: tool_use.id.clone(),
-            position,
+            position: UNPLACED,
             name: entry.map_or_else(|| unknown_name(&tool_use.name), |entry| entry.spec.name.clone()),
             arguments: tool_use.input.clone(),
             args_hash,
@@ -59,6 +70,17 @@ impl Planner<'_> {
             policy,
             refusal,
         }
+    }
+
+    /// The policy of a call, as the job bends it.
+    pub(crate) fn policy(&self, spec: &ToolSpec, arguments: &Value) -> CallPolicy {
+        let mut policy = enforced(self.classifier.classify(spec, Some(arguments)), self.rules.enforces_keys());
+        if let Some(on_conflict) = self.rules.on_scope_conflict()
+            && !self.classifier.says_on_scope_conflict(spec)
+        {
+            policy.on_scope_conflict = on_conflict;
+        }
+        policy
     }
 
     fn refusal(&self, tool_use: &ToolUse, entry: Option<&Entry>, policy: &CallPolicy) -> Option<Refusal> {
@@ -82,20 +104,28 @@ impl Planner<'_> {
                 return refuse("invalid_arguments", "Not run: the arguments must be a JSON object.".to_owned());
             }
         };
-        if tool_use.input.to_string().len() > MAX_ARGUMENT_BYTES {
-            let limit = MAX_ARGUMENT_BYTES / 1024 / 1024;
-            return refuse(
-                "invalid_arguments",
-                format!("Not run: the arguments are larger than {limit} MiB. Send less at a time."),
-            );
+        if let Some(message) = too_large(&tool_use.input) {
+            return refuse("invalid_arguments", message);
         }
+        self.refuse_arguments(Some(entry), arguments, policy)
+    }
+
+    /// What speaks against these arguments, for a tool or for an action of a composite one. Of an action there may be no entry.
+    pub(crate) fn refuse_arguments(
+        &self,
+        entry: Option<&Entry>,
+        arguments: &Map<String, Value>,
+        policy: &CallPolicy,
+    ) -> Option<Refusal> {
+        let refuse = |code: &str, message: String| Some(refused(Resolution::Refused, code, message));
         if policy.requires_idempotency_key && policy.key_channel.is_none() {
             return refuse("no_key_channel", format!("Not run: {}. Go on without it.", no_channel(policy)));
         }
-        if let Some(message) = spoofed_key(arguments, policy) {
+        let schema = entry.map(|entry| &entry.spec.input_schema);
+        if let Some(message) = spoofed_key(arguments, policy, schema) {
             return refuse("spoofed_key", message);
         }
-        if let Some(message) = schema_errors(entry, &tool_use.input) {
+        if let Some(message) = entry.and_then(|entry| schema_errors(entry, &Value::Object(arguments.clone()))) {
             return refuse("invalid_arguments", message);
         }
         if let Some(url) = self.rules.forbidden_url(arguments) {
@@ -118,7 +148,7 @@ impl Planner<'_> {
     }
 }
 
-fn refused(resolution: Resolution, code: &str, message: String) -> Refusal {
+pub(crate) fn refused(resolution: Resolution, code: &str, message: String) -> Refusal {
     Refusal { resolution, code: code.to_owned(), message }
 }
 
@@ -129,17 +159,31 @@ fn unknown_name(raw: &str) -> ToolName {
     ToolName { server: server.to_owned(), tool: tool.to_owned(), namespace: ToolNamespace::Mcp, raw: raw.clone() }
 }
 
-/// A key is ours to set: one that the model made up is refused (Granular Execution PRD §7).
-fn spoofed_key(arguments: &Map<String, Value>, policy: &CallPolicy) -> Option<String> {
-    match &policy.key_channel {
-        Some(KeyChannel::Argument(name)) if arguments.contains_key(name) => {
-            Some(format!("Not run: leave out `{name}`; it is set for you."))
-        }
-        Some(KeyChannel::Argument(_) | KeyChannel::Header(_) | KeyChannel::Meta) | None => None,
-    }
+/// What is wrong with arguments that no server would read.
+pub(crate) fn too_large(arguments: &Value) -> Option<String> {
+    let limit = MAX_ARGUMENT_BYTES / 1024 / 1024;
+    (arguments.to_string().len() > MAX_ARGUMENT_BYTES)
+        .then(|| format!("Not run: the arguments are larger than {limit} MiB. Send less at a time."))
 }
 
-fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> {
+/// A key is ours to set: one that the model made up is refused, under whatever name the tool's schema has for a key
+/// (Granular Execution PRD §7).
+fn spoofed_key(arguments: &Map<String, Value>, policy: &CallPolicy, schema: Option<&Value>) -> Option<String> {
+    if let Some(KeyChannel::Argument(name)) = &policy.key_channel
+        && arguments.contains_key(name)
+    {
+        return Some(format!("Not run: leave out `{name}`; it is set for you."));
+    }
+    let name = made_up_keys(policy, schema?).into_iter().find(|name| arguments.contains_key(name))?;
+    let instead = if policy.key_channel.is_some() {
+        "the key of this call is set for you"
+    } else {
+        "this effect is known by what it is, and a key would only hide that it was asked for before"
+    };
+    Some(format!("Not run: leave out `{name}`; {instead}."))
+}
+
+pub(crate) fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> {
     let validator = entry.validator.as_ref()?;
     let errors: Vec<String> = validator
         .iter_errors(arguments)
@@ -156,6 +200,18 @@ fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> {
             errors.join("; ")
         )
     })
+}
+
+/// Arguments that the schema declares as a key beside the one that is ours to set. Where nothing says that a call has a key, by
+/// channel or by content, and where the tool insists on one, they are the model's to fill in.
+pub(crate) fn made_up_keys(policy: &CallPolicy, schema: &Value) -> Vec<String> {
+    if policy.key_channel.is_none() && !policy.requires_idempotency_key && !policy.is_by_content() {
+        return Vec::new();
+    }
+    let ours = |name: &String| matches!(&policy.key_channel, Some(KeyChannel::Argument(own)) if own == name);
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &String| required.is_some_and(|names| names.iter().any(|n| n.as_str() == Some(name)));
+    declared_keys(schema).into_iter().filter(|name| !ours(name) && !is_required(name)).collect()
 }
 
 #[cfg(test)]

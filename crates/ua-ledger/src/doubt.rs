@@ -2,10 +2,11 @@
 //! run, and until it is answered whatever might repeat the effect is a conflict.
 //!
 //! Durable Jobs v1 spec §8.3. Invariants: the question is there before the run goes on; a doubt without a scope blocks its whole
-//! tool; an answer that comes late is applied by the run's owner, and never runs a call whose turn is over.
+//! tool, in the whole lineage; an answer that comes late is applied by the run's owner, or at once when the run has ended, and never
+//! runs a call whose turn is over.
 
-use ua_core::{CallStatus, OnUnknown, Resolution};
-use ua_store::{CallRecord, Choice, QuestionStatus, UnknownResolution};
+use ua_core::{CallStatus, Env, OnUnknown, Resolution, RunId};
+use ua_store::{CallRecord, Choice, QuestionRecord, QuestionStatus, Store, StoreError, UnknownResolution};
 
 use crate::admission::{Admission, Facts};
 use crate::error::LedgerError;
@@ -13,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::question::Why;
 
 /// Whether a call was gone on without and nobody has said since what came of it.
-fn is_left_open(call: &CallRecord) -> bool {
+pub fn is_left_open(call: &CallRecord) -> bool {
     call.status == CallStatus::Unknown
         && call.resolution == Some(Resolution::Skipped)
         && call.policy.on_unknown == OnUnknown::Continue
@@ -37,35 +38,47 @@ impl Ledger {
         Ok(Admission::Settled(skipped.map_err(LedgerError::at("go on without", id))?))
     }
 
-    /// An earlier call of which nobody knows whether it happened, and which `call` might repeat: one with its scope, or, where
-    /// no scope says what the effect is, one of the same tool.
+    /// An earlier call of the lineage of which nobody knows whether it happened, and which `call` might repeat: one with its scope,
+    /// one of the same tool in the same words, or, where the tool's policy goes on in doubt and no scope says what the effect is,
+    /// any one of the same tool.
     pub(crate) async fn doubt_left_open(
         &self,
         call: &CallRecord,
         facts: &Facts,
     ) -> Result<Option<CallRecord>, LedgerError> {
         if let Some(doubt) = self.open_doubt(call, facts).await? {
-            if doubt.run_id != self.lease.run_id {
-                return Ok(Some(doubt)); // what was answered about it is for its own run to apply
+            if doubt.run_id == self.lease.run_id {
+                self.apply_late_answers(std::slice::from_ref(&doubt)).await?;
+            } else {
+                // What was answered about it is for its own run to apply, unless that has ended.
+                settle_late_answers(self.store.as_ref(), &self.env, &doubt.run_id)
+                    .await
+                    .map_err(LedgerError::at("apply the late answer about", &doubt.call_id))?;
             }
-            self.apply_late_answers(std::slice::from_ref(&doubt)).await?;
             return self.open_doubt(call, facts).await;
         }
         Ok(None)
     }
 
     async fn open_doubt(&self, call: &CallRecord, facts: &Facts) -> Result<Option<CallRecord>, LedgerError> {
+        // A read, and what replaces its own output, may be repeated whatever became of the last time.
+        if !call.policy.class.has_effect() || call.policy.on_unknown == OnUnknown::Redo {
+            return Ok(None);
+        }
         let at = || LedgerError::at("look for calls in doubt beside", &call.call_id);
         let mut earlier = Vec::new();
         if let Some(scope) = &facts.scope {
             earlier = self.store.scope_calls(&call.root_run_id, scope).await.map_err(at())?;
+            earlier.retain(is_left_open);
         }
-        if call.policy.on_unknown == OnUnknown::Continue {
-            let calls = self.store.calls(&call.run_id, None).await.map_err(at())?;
-            let blocks_tool = |other: &CallRecord| other.name == call.name && !is_named(other);
-            earlier.extend(calls.into_iter().filter(blocks_tool));
-        }
-        Ok(earlier.into_iter().find(|other| other.call_id != call.call_id && is_left_open(other)))
+        let doubts = self.store.doubts(&call.root_run_id, &call.name).await.map_err(at())?;
+        let goes_on = call.policy.on_unknown == OnUnknown::Continue;
+        let in_the_way = |other: &CallRecord| {
+            let is_same = other.args_hash == call.args_hash && self.config.no_duplicate_external_actions;
+            !is_named(other) && (is_same || (goes_on && is_left_open(other)))
+        };
+        earlier.extend(doubts.into_iter().filter(in_the_way));
+        Ok(earlier.into_iter().find(|other| other.call_id != call.call_id))
     }
 
     /// Applies what persons answered about calls that the run had gone on without.
@@ -75,20 +88,7 @@ impl Ledger {
         let questions = questions.map_err(LedgerError::at("read the questions about", &first.call_id))?;
         for call in calls.iter().filter(|call| is_left_open(call)) {
             let id = &call.call_id;
-            let answered = questions
-                .iter()
-                .find(|question| question.call_id.as_ref() == Some(id) && question.status == QuestionStatus::Answered);
-            let Some((question, answer)) = answered.and_then(|question| Some((question, question.answer.as_ref()?)))
-            else {
-                continue;
-            };
-            let resolution = match answer.choice {
-                Choice::Happened => Self::happened(call, question),
-                Choice::Execute | Choice::Continue => UnknownResolution::NotHappened {
-                    why: format!("{} says that it did not happen; it may be asked for again", answer.by),
-                },
-                Choice::Skip | Choice::Abort => UnknownResolution::Skipped,
-            };
+            let Some((question, resolution)) = late_answer(call, &questions) else { continue };
             self.store
                 .resolve_unknown(&self.lease, id, resolution, Some(&question.question_id), self.env.now())
                 .await
@@ -96,4 +96,47 @@ impl Ledger {
         }
         Ok(())
     }
+}
+
+/// What a person answered about a call that its run had gone on without.
+fn late_answer<'a>(
+    call: &CallRecord,
+    questions: &'a [QuestionRecord],
+) -> Option<(&'a QuestionRecord, UnknownResolution)> {
+    let is_about = |question: &&QuestionRecord| {
+        question.call_id.as_ref() == Some(&call.call_id) && question.status == QuestionStatus::Answered
+    };
+    let question = questions.iter().find(is_about)?;
+    let answer = question.answer.as_ref()?;
+    let resolution = match answer.choice {
+        Choice::Happened => Ledger::happened(call, question),
+        Choice::Execute | Choice::Continue => UnknownResolution::NotHappened {
+            why: format!("{} says that it did not happen; it may be asked for again", answer.by),
+        },
+        Choice::Skip | Choice::Abort => UnknownResolution::Skipped,
+    };
+    Some((question, resolution))
+}
+
+/// Applies what persons answered about calls of a run that has ended without knowing what came of them, and returns these calls.
+/// A run that has not ended is left alone: its owner applies answers when it goes on.
+///
+/// Durable Jobs v1 spec §8.3. Nothing is sent: *execute* only lets a later run of the lineage ask for it again.
+///
+/// # Errors
+/// Those of the store. Answers that were applied stay applied.
+pub async fn settle_late_answers(store: &dyn Store, env: &Env, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
+    let mut settled = Vec::new();
+    if !store.run(run).await?.status.is_terminal() {
+        return Ok(settled);
+    }
+    let questions = store.open_questions(Some(run)).await?;
+    for id in questions.iter().filter_map(|question| question.call_id.as_ref()) {
+        let call = store.call(id).await?;
+        let Some((question, resolution)) = late_answer(&call, &questions).filter(|_| is_left_open(&call)) else {
+            continue;
+        };
+        settled.push(store.resolve_late(id, resolution, &question.question_id, env.now()).await?);
+    }
+    Ok(settled)
 }

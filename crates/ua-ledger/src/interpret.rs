@@ -2,6 +2,7 @@
 //!
 //! | reply | meaning |
 //! |---|---|
+//! | an answer of a composite tool | what its one result says; without one, what the whole answer says |
 //! | a tool result | succeeded; one that cannot be read is *succeeded, unparsed*: the effect happened |
 //! | `isError: true`, or an envelope with `successful: false` | failed, reported; it may have happened unless a policy says otherwise |
 //! | JSON-RPC −32601 | failed, definite |
@@ -95,10 +96,14 @@ fn failed(status: CallStatus, code: &str, detail: &str, possible_effect: Option<
 }
 
 fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
-    let text = result_text(result);
-    let structured = result.get("structuredContent").cloned().or_else(|| serde_json::from_str(&text).ok());
-    let envelope_failed = structured.as_ref().and_then(|s| s.get("successful")) == Some(&Value::Bool(false));
+    let whole_text = result_text(result);
+    let whole = result.get("structuredContent").cloned().or_else(|| serde_json::from_str(&whole_text).ok());
+    let own = policy.via.as_ref().zip(whole.as_ref()).and_then(|(via, whole)| via.answer(whole)).cloned();
     let is_error = result.get("isError") == Some(&Value::Bool(true));
+    let text = own.as_ref().map_or(whole_text, |own| own.as_str().map_or_else(|| own.to_string(), str::to_owned));
+    let is_action = own.is_some();
+    let structured = own.or(whole);
+    let envelope_failed = structured.as_ref().is_some_and(|envelope| says_failed(envelope, is_action));
     if is_error || envelope_failed {
         let effect = possible_effect(policy, &text);
         return Settlement {
@@ -128,6 +133,14 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
     }
 }
 
+/// Whether an envelope reports a failure. The result of an action may do that without saying `successful`: by its error alone.
+fn says_failed(envelope: &Value, is_action: bool) -> bool {
+    match envelope.get("successful") {
+        Some(successful) => *successful == Value::Bool(false),
+        None => is_action && envelope.get("error").and_then(Value::as_str).is_some_and(|error| !error.is_empty()),
+    }
+}
+
 /// Reads and calls that a policy clears had no effect; every other reported failure may have had one.
 fn possible_effect(policy: &CallPolicy, text: &str) -> PossibleEffect {
     let cleared = policy
@@ -139,7 +152,10 @@ fn possible_effect(policy: &CallPolicy, text: &str) -> PossibleEffect {
 
 /// The text of a result: its text blocks, with a line for each block that is not text.
 pub(crate) fn result_text(result: &Value) -> String {
-    let Some(blocks) = result.get("content").and_then(Value::as_array) else {
+    // A result may be structured only.
+    let structured = result.get("structuredContent").is_some();
+    let blocks = result.get("content").and_then(Value::as_array).filter(|blocks| !(structured && blocks.is_empty()));
+    let Some(blocks) = blocks else {
         return result.get("structuredContent").map(Value::to_string).unwrap_or_default();
     };
     let parts: Vec<String> = blocks
@@ -161,11 +177,29 @@ pub(crate) fn result_text(result: &Value) -> String {
 fn correlation_id(structured: &Value) -> Option<String> {
     const NAMES: [&str; 7] = ["message_id", "messageId", "external_id", "id", "url", "object_url", "html_url"];
     let inner = structured.get("data").filter(|data| data.is_object()).unwrap_or(structured);
+    let inner = inner.get("response_data").filter(|data| data.is_object()).unwrap_or(inner);
     NAMES.iter().find_map(|name| match inner.get(name)? {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     })
+}
+
+/// Whether another attempt of a call that failed definitely may end otherwise: one that never left may, one that was refused for what
+/// it is (its form, its credentials, its place) will be refused again.
+pub(crate) fn another_attempt_may_help(error_code: Option<&str>) -> bool {
+    const FINAL: [&str; 9] = [
+        "http_400",
+        "http_401",
+        "http_403",
+        "http_404",
+        "http_405",
+        "http_413",
+        "http_415",
+        "method_not_found",
+        "invalid_params",
+    ];
+    error_code.is_none_or(|code| !FINAL.contains(&code))
 }
 
 fn first_line(text: &str) -> String {
@@ -298,5 +332,84 @@ mod tests {
             result: json!({"content": [], "structuredContent": {"data": {"id": "m-1"}, "successful": true}}),
         };
         assert_eq!(interpret(&raw, &CallPolicy::unclassified()).external_correlation_id.as_deref(), Some("m-1"));
+    }
+
+    fn action() -> CallPolicy {
+        let layout = ua_core::Composite {
+            list: "tools".into(),
+            name: "tool_slug".into(),
+            arguments: "arguments".into(),
+            results: Some("data.results".into()),
+            response: Some("response".into()),
+            upper_case: true,
+        };
+        let tool = ua_core::ToolName::qualified(ua_core::ToolNamespace::Composio, "composio", "MULTI");
+        let arguments = json!({"tools": [{"tool_slug": "GMAIL_SEND_EMAIL"}]});
+        let mut apart = layout.take_apart(&tool, arguments.as_object().unwrap()).unwrap();
+        CallPolicy { via: Some(apart.actions.remove(0).via), ..policy(OnUnknown::Hold) }
+    }
+
+    /// The envelope of a composite tool comes as one text block (and sometimes structured), with the action's own inside.
+    #[test]
+    fn the_answer_of_an_action_is_read_out_of_the_envelope() {
+        use CallStatus as S;
+        let sent = json!({"successful": true, "error": null, "data": {"id": "m-1", "threadId": "t"}});
+        let older = json!({"successful": true, "data": {"response_data": {"id": "m-2"}}});
+        let failed = json!({"successful": false, "error": "Invalid recipient", "data": {}});
+        let result = |response: &Value| json!({"successful": true, "data": {"results": [{"tool_slug": "X", "response": response}]}});
+        let partly = |response: &Value| json!({"successful": false, "error": "1 of 1 failed", "data": {"results": [{"response": response}]}});
+        let table = [
+            (result(&sent), S::Succeeded, Some("m-1"), "threadId"),
+            (result(&older), S::Succeeded, Some("m-2"), "response_data"),
+            (result(&failed), S::FailedReported, None, "Invalid recipient"),
+            (partly(&failed), S::FailedReported, None, "Invalid recipient"),
+            // What the action says of itself wins over what is said about the batch.
+            (partly(&sent), S::Succeeded, Some("m-1"), "threadId"),
+            (
+                json!({"data": {"results": [{"error": "Tool not found", "index": 0}]}}),
+                S::FailedReported,
+                None,
+                "Tool not found",
+            ),
+            (json!({"successful": false, "error": "no session", "data": {}}), S::FailedReported, None, "no session"),
+            (json!({"successful": true, "data": {"results": []}}), S::Succeeded, None, "results"),
+        ];
+        for (envelope, status, id, word) in table {
+            let text = json!({"content": [{"type": "text", "text": envelope.to_string()}]});
+            let structured = json!({"content": [], "structuredContent": envelope});
+            for result in [text, structured] {
+                let settlement = interpret(&RawReply::ToolResult { result }, &action());
+                assert_eq!(
+                    (settlement.status, settlement.external_correlation_id.as_deref()),
+                    (status, id),
+                    "{envelope}"
+                );
+                let shown = settlement.content.unwrap();
+                assert!(
+                    shown.text.contains(word) && shown.is_error == (status != S::Succeeded),
+                    "{envelope}: {shown:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_another_attempt_may_change_is_tried_again() {
+        for (code, may) in [
+            (None, true),
+            (Some("not_sent"), true),
+            (Some("http_429"), true),
+            (Some("http_400"), false),
+            (Some("http_401"), false),
+            (Some("http_403"), false),
+            (Some("http_404"), false),
+            (Some("http_405"), false),
+            (Some("http_413"), false),
+            (Some("http_415"), false),
+            (Some("method_not_found"), false),
+            (Some("invalid_params"), false),
+        ] {
+            assert_eq!(another_attempt_may_help(code), may, "{code:?}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use ua_store::{
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;
-use crate::interpret::interpret;
+use crate::interpret::{another_attempt_may_help, interpret};
 use crate::permit::Permit;
 use crate::question::{Why, question};
 
@@ -80,9 +80,11 @@ impl Ledger {
                     return Ok(Admission::Settled(call)); // a twin took the effect over; this one stays failed
                 }
                 let rivals = self.scope_rivals(&call, &facts).await?;
+                // Also every call that is known by its place: whether a person let it pass cannot be told from its key, and what came
+                // after its first attempt is compared once more when it starts.
                 let was_accepted = call.policy.on_scope_conflict == OnScopeConflict::Allow
                     || key == self.identity(&call, &facts, Some(id));
-                if !was_accepted && rivals.as_ref().is_some_and(|rivals| !rivals.is_empty()) {
+                if !was_accepted && in_conflict(&call, rivals.as_deref()).is_some() {
                     return Ok(Admission::Settled(call)); // another run of the lineage may have had the effect meanwhile
                 }
                 let scope_seen = seen(rivals);
@@ -128,11 +130,13 @@ impl Ledger {
 
     async fn admit_prepared(&self, call: CallRecord, facts: Facts) -> Result<Admission, LedgerError> {
         let id = call.call_id.clone();
-        let answered = self.pending_question(&call).await?;
         let mut approved_by = None;
         let mut repeat_on_purpose = false;
-        if let Some(asked) = answered {
+        let mut unanswered = None;
+        if let Some(asked) = self.pending_question(&call).await? {
             match Self::decision(&call, &asked)? {
+                // What it is about may have been settled meanwhile; then nobody has to answer it any more.
+                None if asked.kind == QuestionKind::NearDuplicate => unanswered = Some(asked),
                 None => return Ok(Admission::Held(asked)),
                 Some(Choice::Execute | Choice::Continue | Choice::Happened) => {
                     repeat_on_purpose = asked.kind == QuestionKind::NearDuplicate;
@@ -158,11 +162,12 @@ impl Ledger {
                 self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", &id))?;
             let holder = holder.filter(|holder| holder.call_id != id);
             if let Some(twin) = holder.as_ref().filter(|holder| holder.status == CallStatus::Succeeded) {
+                self.withdraw(&call, unanswered).await?;
                 let deduplicated =
                     self.store.deduplicate_call(&self.lease, &id, &twin.call_id, &key, self.env.now()).await;
                 return Ok(Admission::Settled(deduplicated.map_err(LedgerError::at("deduplicate", &id))?));
             }
-            let mut other = holder.as_ref().or_else(|| rivals.as_ref()?.first()).cloned();
+            let mut other = holder.as_ref().or_else(|| in_conflict(&call, rivals.as_deref())).cloned();
             if other.is_none() {
                 other = self.doubt_left_open(&call, &facts).await?;
             }
@@ -171,12 +176,16 @@ impl Ledger {
             }
             match (other, call.policy.on_scope_conflict) {
                 (Some(other), OnScopeConflict::Ask | OnScopeConflict::Refuse) => {
-                    return self.conflict(call, &other, approved_by).await;
+                    return match unanswered {
+                        Some(asked) => Ok(Admission::Held(asked)),
+                        None => self.conflict(call, &other, approved_by).await,
+                    };
                 }
                 // In other words it is an effect of its own; in the same words it needs a key of its own.
                 (Some(_), OnScopeConflict::Allow) if holder.is_some() => key = self.key(&call, &facts, Some(&id)),
                 (Some(_), OnScopeConflict::Allow) | (None, _) => {}
             }
+            self.withdraw(&call, unanswered).await?;
         }
         if call.policy.needs_approval && approved_by.is_none() {
             return Ok(Admission::Held(self.ask(&call, &Why::Approval).await?));
@@ -185,12 +194,12 @@ impl Ledger {
     }
 
     /// Other calls of the lineage with this scope that may already have had the effect: being sent, sent and not known, failed
-    /// and perhaps done, or done. One that was done under the key of this call is its twin; every other is a
-    /// near-duplicate, also one with the same arguments that went another route. `None` when the effect has no scope that
-    /// is looked after.
+    /// and perhaps done, or done. One that was done under the key of this call is its twin; of the others [`in_conflict`] says
+    /// which are near-duplicates, also with the same arguments that went another route. `None` when the effect has no
+    /// scope that is looked after.
     async fn scope_rivals(&self, call: &CallRecord, facts: &Facts) -> Result<Option<Vec<CallRecord>>, LedgerError> {
         let Some(scope) = &facts.scope else { return Ok(None) };
-        if !call.policy.is_by_content() || !self.config.no_duplicate_external_actions {
+        if !call.policy.class.has_effect() || !self.config.no_duplicate_external_actions {
             return Ok(None);
         }
         let mut others = self
@@ -200,6 +209,13 @@ impl Ledger {
             .map_err(LedgerError::at("look for near-duplicates of", &call.call_id))?;
         others.retain(|other| other.call_id != call.call_id && may_have_happened(other));
         Ok(Some(others))
+    }
+
+    /// Closes a question that nobody has to answer any more.
+    async fn withdraw(&self, call: &CallRecord, asked: Option<QuestionRecord>) -> Result<(), LedgerError> {
+        let Some(asked) = asked else { return Ok(()) };
+        let closed = self.store.close_question(&self.lease, &asked.question_id, self.env.now()).await;
+        closed.map(drop).map_err(LedgerError::at("close the question about", &call.call_id))
     }
 
     /// Asks a person, or refuses. An approval that was given before anybody knew of the other call is not used.
@@ -291,9 +307,11 @@ impl Ledger {
             .map_err(LedgerError::at("store the answer of", &call.call_id))
     }
 
-    /// Whether a call that definitely failed has attempts left.
+    /// Whether a call that definitely failed has attempts left, and another one may end otherwise.
     pub fn may_retry(&self, call: &CallRecord) -> bool {
-        call.status == CallStatus::FailedDefinite && call.attempt <= self.config.max_retries
+        call.status == CallStatus::FailedDefinite
+            && call.attempt <= self.config.max_retries
+            && another_attempt_may_help(call.error_code.as_deref())
     }
 
     /// The first acts of a recovery: stored replies are interpreted, then every RUNNING row without one becomes unknown.
@@ -426,6 +444,13 @@ impl Ledger {
             .field("position", &position)
             .finish()
     }
+}
+
+/// The first of the rivals that stands in the call's way. An effect that creates something is not wanted twice; one that replaces or
+/// changes something may be wanted again once it is done, but not while nobody knows whether the earlier one may still happen.
+fn in_conflict<'a>(call: &CallRecord, rivals: Option<&'a [CallRecord]>) -> Option<&'a CallRecord> {
+    let stands = |rival: &&CallRecord| call.policy.is_by_content() || rival.status != CallStatus::Succeeded;
+    rivals?.iter().find(stands)
 }
 
 /// What was looked at, for the start to compare.

@@ -37,6 +37,7 @@
 mod admission;
 mod answer;
 mod beside;
+mod composite;
 mod doubt;
 mod enquiry;
 mod error;
@@ -48,6 +49,8 @@ mod recovery;
 
 pub use admission::{Admission, Facts, Prepared, UnknownCall};
 pub use answer::answer_for;
+pub use composite::answer_together;
+pub use doubt::{is_left_open, settle_late_answers};
 pub use enquiry::{Asked, Enquiry, Finding, Unaskable};
 pub use error::LedgerError;
 pub use interpret::interpret;

@@ -37,9 +37,9 @@ impl Permit {
         &self.call
     }
 
-    /// What is called.
+    /// The tool that is called: for an action of a composite tool that tool, not the action.
     pub fn name(&self) -> &ToolName {
-        &self.call.name
+        self.call.policy.via.as_ref().map_or(&self.call.name, |via| &via.tool)
     }
 
     /// The key to hand to the tool.
@@ -52,7 +52,8 @@ impl Permit {
         &self.generation
     }
 
-    /// The arguments to send: the model's, plus the key where the policy names an argument for it or wants it left as a mark.
+    /// The arguments to send: the model's, plus the key where the policy names an argument for it or wants it left as a mark. An action
+    /// of a composite tool is wrapped as the only one of that tool's call.
     pub fn arguments(&self) -> Map<String, Value> {
         let mut arguments = match &self.call.arguments {
             Value::Object(map) => map.clone(),
@@ -65,7 +66,10 @@ impl Permit {
             // Where there is no room for it the call is sent without, and cannot be asked about later.
             marker.apply(&mut arguments, self.key.as_str());
         }
-        arguments
+        match &self.call.policy.via {
+            Some(via) => via.wrap(&self.call.name.tool, arguments),
+            None => arguments,
+        }
     }
 
     /// The key in a request's `_meta`, where [`Permit::meta`] puts it.

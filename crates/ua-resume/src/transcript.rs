@@ -3,7 +3,7 @@
 //! Spec: Durable runner, current state §10 (standard outputs). Everything said by the job, the model or a tool stands in a
 //! fence that it cannot close.
 
-use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolUse};
+use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolName, ToolUse};
 use ua_store::{CallRecord, MessageRecord, QuestionStatus, RunRecords};
 
 use crate::call_line::{external_id, last_receipt, own_success, reply_text};
@@ -56,12 +56,13 @@ fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord) 
                 page.heading(3, speaker(record.message.origin));
                 page.block(&fenced(text, "text"));
             }
-            Block::ToolUse(tool_use) => write_tool_use(page, call_of(records, record.turn, &tool_use.id), tool_use),
+            Block::ToolUse(tool_use) => write_tool_use(page, calls_of(records, record.turn, &tool_use.id), tool_use),
             Block::ToolResult { tool_use_id, content, is_error } => {
-                let call = call_of(records, record.turn, tool_use_id);
-                let name = call.map_or(tool_use_id, |call| &call.name.raw);
+                let call = calls_of(records, record.turn, tool_use_id).next();
+                let name = call.map_or(tool_use_id, |call| &asked_for(call).raw);
                 write_result(page, name, content, *is_error);
-                if let (Some(blob), Some(call)) = (content.blob(), call) {
+                // What is put together from several calls is in their receipts.
+                if let (Some(blob), Some(call)) = (content.blob(), call.filter(|call| call.policy.via.is_none())) {
                     let id = &call.call_id;
                     page.block(&format!(
                         "The whole result has {} bytes: `ua calls show {id} --full` prints it.",
@@ -89,23 +90,34 @@ const fn speaker(origin: Origin) -> &'static str {
     }
 }
 
-/// The call behind a tool use. Providers number tool uses per reply, so the turn belongs to the search.
-fn call_of<'a>(records: &'a RunRecords, turn: u32, tool_use_id: &str) -> Option<&'a CallRecord> {
-    let mut calls = records.lineage.calls.iter().chain(&records.calls);
-    calls.find(|call| call.position.turn == turn && call.tool_use_id == tool_use_id)
+/// The calls behind a tool use: one, or the actions of a composite tool. Providers number tool uses per reply, so the turn belongs to the
+/// search.
+fn calls_of<'a>(records: &'a RunRecords, turn: u32, tool_use_id: &'a str) -> impl Iterator<Item = &'a CallRecord> {
+    let calls = records.lineage.calls.iter().chain(&records.calls);
+    calls.filter(move |call| call.position.turn == turn && call.tool_use_id == tool_use_id)
 }
 
-fn write_tool_use(page: &mut Page, call: Option<&CallRecord>, tool_use: &ToolUse) {
+/// The tool that the model asked for: of an action, the composite one.
+fn asked_for(call: &CallRecord) -> &ToolName {
+    call.policy.via.as_ref().map_or(&call.name, |via| &via.tool)
+}
+
+fn write_tool_use<'a>(page: &mut Page, calls: impl Iterator<Item = &'a CallRecord>, tool_use: &ToolUse) {
     page.heading(3, &format!("Tool call {}", code(&tool_use.name, 200)));
-    match call {
-        Some(call) => page.item(&format!(
-            "{} — {}, attempts: {}; {}",
+    let mut is_known = false;
+    for call in calls {
+        is_known = true;
+        let action = call.policy.via.as_ref().map_or_else(String::new, |_| format!("{}: ", code(&call.name.raw, 200)));
+        page.item(&format!(
+            "{action}{} — {}, attempts: {}; {}",
             call.call_id,
             call.status,
             call.attempt,
             Verdict::of(call).in_words()
-        )),
-        None => page.item("not in the ledger"),
+        ));
+    }
+    if !is_known {
+        page.item("not in the ledger");
     }
     let arguments = serde_json::to_string_pretty(&tool_use.input).unwrap_or_else(|_| tool_use.input.to_string());
     page.block(&fenced(&arguments, "json"));

@@ -56,7 +56,9 @@ async fn stand_in(
         let records = store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
         calls.extend(records.lineage.calls);
     }
-    let call = calls.into_iter().find(|call| call.tool_use_id == tool_use_id);
+    // Of a composite tool use, what holds for its most delicate action.
+    let calls: Vec<CallRecord> = calls.into_iter().filter(|call| call.tool_use_id == tool_use_id).collect();
+    let call = calls.iter().find(|call| advice(call).is_none()).or(calls.first()).cloned();
     let advice = call.as_ref().filter(|_| run.spec.settings.degraded_replay).and_then(advice);
     if let Some(advice) = advice {
         tracing::warn!(blob = %blob.blob_id, tool_use_id, "a large result is gone; the model is told so (degraded replay)");

@@ -4,6 +4,7 @@ mod admit;
 mod changes;
 mod conclude;
 mod phase;
+mod results;
 mod think;
 mod turn;
 

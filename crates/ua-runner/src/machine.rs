@@ -8,8 +8,8 @@
 //! | a request that does not fit the budget | stop |
 //! | no reply, and another request may bring one | wait, then reserve again, a few times |
 //! | a reply that asks for tools | dispatch, group by group: adjacent reads together, each call with an effect alone |
-//! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled |
-//! | a call that is held | wait for a person |
+//! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled, but for actions of its own composite tool use |
+//! | a call that is held | wait for a person, after the other actions of its composite tool use |
 //! | all calls settled | commit the turn |
 //! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
 //! | the evidence holds, and a phase follows | enter it, unless the steps are used up |
@@ -54,6 +54,8 @@ pub struct Limits {
 pub struct OpenCall {
     /// Its id.
     pub call_id: CallId,
+    /// The composite tool use that it is an action of. Its actions do not depend on each other.
+    pub composite: Option<String>,
     /// Whether it has an effect and so is a barrier.
     pub has_effect: bool,
     /// Whether it needs nothing more.
@@ -68,6 +70,7 @@ impl OpenCall {
         let is_skipped = call.status == CallStatus::Unknown && call.resolution == Some(Resolution::Skipped);
         Self {
             call_id: call.call_id.clone(),
+            composite: call.policy.via.is_some().then(|| call.tool_use_id.clone()),
             has_effect: call.policy.class.has_effect(),
             // A definite failure found at the start may have attempts left; the ledger knows.
             is_settled: is_skipped
@@ -78,6 +81,13 @@ impl OpenCall {
                     CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled
                 ),
         }
+    }
+}
+
+impl OpenCall {
+    /// Whether the two are actions of one composite tool use.
+    fn is_beside(&self, other: &Self) -> bool {
+        self.composite.is_some() && self.composite == other.composite
     }
 }
 
@@ -379,6 +389,8 @@ pub struct RunMachine {
     pending: VecDeque<OpenCall>,
     /// The calls last handed out.
     in_hand: Vec<OpenCall>,
+    /// A question that the run waits for once the actions beside the held one are settled.
+    held: Option<Box<QuestionRecord>>,
     /// The open turn's reply: why it ended, and its text.
     open: Option<(StopReason, String, bool)>,
     last_word: Option<String>,
@@ -404,6 +416,7 @@ impl RunMachine {
             replaying: start.is_resume,
             pending: VecDeque::new(),
             in_hand: Vec::new(),
+            held: None,
             open: None,
             last_word: start.last_word,
             nudges: 0,
@@ -664,22 +677,35 @@ impl RunMachine {
             self.pending.pop_front();
             if call.has_effect
                 && call.has_failed
-                && let Some(state) = self.cancel_rest(&call.call_id)
+                && let Some(state) = self.cancel_rest(&call)
             {
                 return state;
             }
         }
-        if self.pending.is_empty() { State::Committing } else { State::Dispatching }
+        if !self.pending.is_empty() {
+            return State::Dispatching;
+        }
+        match self.held.take() {
+            Some(question) => State::Ended(Conclusion::Waiting { question }),
+            None => State::Committing,
+        }
     }
 
-    fn cancel_rest(&mut self, failed: &CallId) -> Option<State> {
+    fn cancel_rest(&mut self, failed: &OpenCall) -> Option<State> {
+        let is_over = |call: &OpenCall| call.has_effect && !call.is_settled && !call.is_beside(failed);
         let calls: Vec<CallId> =
-            self.pending.iter().filter(|c| c.has_effect && !c.is_settled).map(|c| c.call_id.clone()).collect();
-        self.pending.retain(|call| !call.has_effect || call.is_settled);
+            self.pending.iter().filter(|call| is_over(call)).map(|call| call.call_id.clone()).collect();
+        self.pending.retain(|call| !is_over(call));
         for call in &mut self.pending {
             call.has_failed &= !call.has_effect; // one cancellation is enough
         }
-        (!calls.is_empty()).then(|| State::Cancelling { calls, failed: failed.clone() })
+        (!calls.is_empty()).then(|| State::Cancelling { calls, failed: failed.call_id.clone() })
+    }
+
+    /// A held call keeps back everything but the actions beside it, which do not depend on it.
+    fn hold(&mut self, held: &OpenCall, question: Box<QuestionRecord>) {
+        self.pending.retain(|call| call.is_beside(held));
+        self.held.get_or_insert(question);
     }
 
     fn after_dispatch(&mut self, ended: Vec<Dispatched>) -> State {
@@ -690,12 +716,10 @@ impl RunMachine {
                 Dispatched::Settled(record) => {
                     self.note_error(&record);
                     if call.has_effect && OpenCall::of(&record).has_failed {
-                        failed = Some(call.call_id.clone());
+                        failed = Some(call.clone());
                     }
                 }
-                Dispatched::Held(question) => {
-                    return State::Ended(Conclusion::Waiting { question });
-                }
+                Dispatched::Held(question) => self.hold(call, question),
                 Dispatched::Stopped => return stopped(RunStop::Interrupt, "a signal asked the process to stop"),
             }
         }

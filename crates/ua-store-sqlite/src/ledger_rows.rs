@@ -43,6 +43,13 @@ impl Db<'_> {
         self.rows(sql, [], call_record)
     }
 
+    /// The calls of a lineage and of this tool that are unknown. The index over all unknown calls keeps this narrow.
+    pub(crate) fn doubts(&self, root: &RunId, tool: &ToolName) -> Found<Vec<CallRecord>> {
+        let sql = "SELECT * FROM tool_calls WHERE status = 'unknown' AND root_run_id = ?1 AND raw_tool_name = ?2 \
+                   ORDER BY created_at, run_id, turn, ordinal";
+        self.rows(sql, [root.as_str(), tool.raw.as_str()], call_record)
+    }
+
     /// The call that holds `key`.
     pub(crate) fn key_holder(&self, key: &IdempotencyKey) -> Found<Option<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE idempotency_key = ?1 \

@@ -1,12 +1,14 @@
 //! The ledger's half of the port: find rows, apply a rule, store what it returns.
 
 use async_trait::async_trait;
-use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp};
+use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
 use ua_store::{
     AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, LedgerStore, ReceiptRecord, ReplayStatus, RunLease,
     SettleAttempt, StartAttempt, StoreError, UnknownResolution, rules,
 };
 
+use crate::db::Db;
+use crate::error::DbError;
 use crate::store::SqliteStore;
 
 use Durability::{Relaxed, Synced};
@@ -148,27 +150,28 @@ impl LedgerStore for SqliteStore {
             let threshold = db.leased_run(&lease)?.spec.settings.blob_threshold_bytes;
             let call = rules::owned_call(db.call(&call)?, &lease)?;
             let question = question.map(|question| db.question(&question)).transpose()?;
-            if let Some(question) = &question {
-                rules::question_for_call(question, &call.call_id)?;
-            }
-            let (call, receipt) = match resolution {
-                UnknownResolution::Happened { raw, settlement, evidence } => {
-                    let (call, receipt, blobs) =
-                        rules::call_vouched_for(call, raw, settlement, evidence, threshold, at)?;
-                    db.put_blobs(&lease.run_id, &blobs, at)?;
-                    (call, Some(receipt))
-                }
-                UnknownResolution::NotHappened { why } => (rules::call_not_happened(call, &why, at)?, None),
-                UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None),
-            };
-            db.update_call(&call, lease.epoch)?;
-            if let Some(receipt) = receipt {
-                db.insert_receipt(&receipt)?;
-            }
-            if let Some(question) = question {
-                db.update_question(&rules::question_closed(question, &lease.run_id, at)?)?;
-            }
-            Ok(call)
+            let resolved = rules::call_resolved(call, resolution, question, threshold, at)?;
+            put_resolved(db, resolved, lease.epoch, at)
+        })
+        .await
+    }
+
+    async fn resolve_late(
+        &self,
+        call: &CallId,
+        resolution: UnknownResolution,
+        question: &QuestionId,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let (call, question) = (call.clone(), question.clone());
+        self.write(Synced, move |db| {
+            let call = db.call(&call)?;
+            let run = db.run(&call.run_id)?;
+            rules::check_run_ended(&run)?;
+            let question = Some(db.question(&question)?);
+            let threshold = run.spec.settings.blob_threshold_bytes;
+            let resolved = rules::call_resolved(call, resolution, question, threshold, at)?;
+            put_resolved(db, resolved, run.lease_epoch, at)
         })
         .await
     }
@@ -221,6 +224,11 @@ impl LedgerStore for SqliteStore {
         self.read(move |db| db.effects_elsewhere(&db.run(&run)?)).await
     }
 
+    async fn doubts(&self, root: &RunId, tool: &ToolName) -> Result<Vec<CallRecord>, StoreError> {
+        let (root, tool) = (root.clone(), tool.clone());
+        self.read(move |db| db.doubts(&root, &tool)).await
+    }
+
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
         let call = call.clone();
         self.read(move |db| db.newest_receipt(&call)).await
@@ -235,4 +243,17 @@ impl LedgerStore for SqliteStore {
         let call = call.clone();
         self.read(move |db| db.events_of(&call)).await
     }
+}
+
+fn put_resolved(db: &Db<'_>, resolved: rules::Resolved, epoch: u64, at: Timestamp) -> Result<CallRecord, DbError> {
+    let rules::Resolved { call, receipt, blobs, question } = resolved;
+    db.put_blobs(&call.run_id, &blobs, at)?;
+    db.update_call(&call, epoch)?;
+    if let Some(receipt) = receipt {
+        db.insert_receipt(&receipt)?;
+    }
+    if let Some(question) = question {
+        db.update_question(&question)?;
+    }
+    Ok(call)
 }

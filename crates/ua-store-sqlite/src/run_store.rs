@@ -272,6 +272,7 @@ impl RunStore for SqliteStore {
             db.insert_checkpoint(&committed.checkpoint)?;
             db.update_turn(&committed.turn)?;
             db.update_step(&committed.step)?;
+            db.put_blobs(&lease.run_id, &committed.blobs, committed.run.updated_at)?;
             for message in &committed.messages {
                 db.refer_to_blobs(&lease.run_id, message.message.blobs())?;
                 db.insert_message(&lease.run_id, message)?;

@@ -1,7 +1,7 @@
 //! What the ledger of tool calls reads and writes.
 
 use async_trait::async_trait;
-use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp};
+use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
 
 use crate::Durability;
 use crate::commit::{CallCancel, SettleAttempt, StartAttempt, UnknownResolution};
@@ -55,6 +55,16 @@ pub trait LedgerStore: Send + Sync {
         at: Timestamp,
     ) -> Result<CallRecord, StoreError>;
 
+    /// Settles a call that a run went on without, after that run has ended (synced), and closes the question it answers. Needs no
+    /// lease, since nobody owns the run any more; a run that has not ended refuses, because its owner applies answers.
+    async fn resolve_late(
+        &self,
+        call: &CallId,
+        resolution: UnknownResolution,
+        question: &QuestionId,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError>;
+
     /// Notes what a resume did with a call (relaxed).
     async fn note_replay(
         &self,
@@ -84,6 +94,9 @@ pub trait LedgerStore: Send + Sync {
     /// Calls with an effect that other runs of the lineage sent outside the turns this run shares with them, and that may have
     /// happened, run by run. Sub-agents have and see none: they work for their parent, not beside it.
     async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// Calls of the lineage and of this tool whose outcome is not known, those that a person gave up included, oldest first.
+    async fn doubts(&self, root: &RunId, tool: &ToolName) -> Result<Vec<CallRecord>, StoreError>;
 
     /// The newest receipt of a call.
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError>;

@@ -37,7 +37,7 @@ pub use commit::{
 };
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;
-pub use lifted::{Lifted, NewBlob, blobs_of, whole_reply, whole_text};
+pub use lifted::{Lifted, NewBlob, blobs_of, offload_results, whole_reply, whole_text};
 pub use lineage::{ForkPoint, LineageRecords, SharedPart};
 pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};

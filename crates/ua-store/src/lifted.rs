@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ua_core::{BlobRef, RawReply, ToolText};
+use ua_core::{BlobRef, Block, Message, RawReply, ToolText};
 
 use crate::blob_store::{Blob, BlobStore};
 use crate::error::{RowRef, StoreError};
@@ -53,6 +53,17 @@ pub(crate) fn offload(text: &mut ToolText, threshold: u64) -> Option<NewBlob> {
     let blob = NewBlob::new(text.as_str().to_owned());
     *text = ToolText::by_reference(blob.blob.clone());
     Some(blob)
+}
+
+/// Takes the results over `threshold` bytes out of messages that are about to be committed. Those of single calls refer to blobs
+/// already; what is put together from several becomes one here.
+pub fn offload_results(messages: &mut [Message], threshold: u64) -> Vec<NewBlob> {
+    let blocks = messages.iter_mut().flat_map(|message| &mut message.blocks);
+    let new = blocks.filter_map(|block| match block {
+        Block::ToolResult { content, .. } => offload(content, threshold),
+        Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => None,
+    });
+    new.collect()
 }
 
 /// Takes what is over `threshold` bytes out of a reply.

@@ -17,7 +17,9 @@
 //! ```
 
 mod broken;
+mod composio_server;
 mod crash;
+mod mcp_lines;
 mod model_server;
 mod opaque_server;
 mod program;
@@ -29,6 +31,7 @@ mod world;
 pub use broken::{
     BrokenRule, ForcedReplay, KeyOfThisProcess, KeyWithoutPosition, LostIsFailed, NoFence, RunningAfterDispatch,
 };
+pub use composio_server::{BATCH_LIMIT, serve_composio};
 pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque, serve_opaque_slowly};

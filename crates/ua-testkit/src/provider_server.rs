@@ -4,11 +4,13 @@
 //! process: one line per thing that was made, which is also how a harness counts from outside.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use ua_core::Timestamp;
+
+use crate::mcp_lines::serve_lines;
 
 /// A service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,37 +87,7 @@ struct Made {
 /// Serves until standard input ends. `log` gets one line per thing that was made.
 pub fn serve_provider(provider: Provider, log: &Path) -> io::Result<()> {
     let service = Service { provider, log: log.to_path_buf() };
-    let (input, mut output) = (io::stdin().lock(), io::stdout().lock());
-    for line in input.lines() {
-        let Ok(request) = serde_json::from_str::<Value>(&line?) else { continue };
-        let Some(id) = request.get("id").cloned() else { continue };
-        let answer = match request["method"].as_str() {
-            Some("initialize") => json!({
-                "protocolVersion": request.pointer("/params/protocolVersion").cloned().unwrap_or_else(|| json!("2025-06-18")),
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": provider.name(), "version": "1"},
-            }),
-            Some("ping") => json!({}),
-            Some("tools/list") => json!({ "tools": service.listing() }),
-            Some("tools/call") => {
-                let name = request["params"]["name"].as_str().unwrap_or_default();
-                let (text, is_error) = match service.call(name, &request["params"]["arguments"])? {
-                    Ok(answer) => (answer.to_string(), false),
-                    Err(error) => (error, true),
-                };
-                json!({"content": [{"type": "text", "text": text}], "isError": is_error})
-            }
-            _ => {
-                let error = json!({"code": -32601, "message": "method not found"});
-                writeln!(output, "{}", json!({"jsonrpc": "2.0", "id": id, "error": error}))?;
-                output.flush()?;
-                continue;
-            }
-        };
-        writeln!(output, "{}", json!({"jsonrpc": "2.0", "id": id, "result": answer}))?;
-        output.flush()?;
-    }
-    Ok(())
+    serve_lines(provider.name(), &service.listing(), |name, arguments| service.call(name, arguments))
 }
 
 struct Service {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ua_core::{
     BlobRef, CallId, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp,
-    ToolSpec,
+    ToolName, ToolSpec,
 };
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
@@ -167,7 +167,7 @@ impl ToolTransport for Seam<dyn ToolTransport> {
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
-        self.cross("tool.invoke", Some(permit.name().tool.clone()), self.inner.invoke(permit)).await
+        self.cross("tool.invoke", Some(permit.call().name.tool.clone()), self.inner.invoke(permit)).await
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
@@ -378,6 +378,16 @@ impl LedgerStore for Seam<dyn Store> {
         )
         .await
     }
+    async fn resolve_late(
+        &self,
+        call: &CallId,
+        resolution: UnknownResolution,
+        question: &QuestionId,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let tool = self.tool_of(call).await;
+        self.cross("store.resolve_late", tool, self.inner.resolve_late(call, resolution, question, at)).await
+    }
     async fn note_replay(
         &self,
         lease: &RunLease,
@@ -405,6 +415,9 @@ impl LedgerStore for Seam<dyn Store> {
     }
     async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
         self.inner.effects_elsewhere(run).await
+    }
+    async fn doubts(&self, root: &RunId, tool: &ToolName) -> Result<Vec<CallRecord>, StoreError> {
+        self.inner.doubts(root, tool).await
     }
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
         self.inner.receipt(call).await

@@ -53,6 +53,7 @@ struct Listing {
 #[derive(Debug, Default)]
 pub struct World {
     tools: Vec<(ToolName, Honours)>,
+    composites: Vec<ToolName>,
     listings: Vec<Listing>,
     losses: Mutex<VecDeque<(String, Loss)>>,
     log: Mutex<Vec<String>>,
@@ -71,6 +72,14 @@ impl World {
     #[must_use]
     pub fn padded(mut self, bytes: usize) -> Self {
         self.padding = bytes;
+        self
+    }
+
+    /// The same world with a composite tool in the form of Composio's: `{"tools": [{"tool_slug", "arguments"}]}`. Each action has its
+    /// effect each time it comes, and counts under its own name.
+    #[must_use]
+    pub fn composite(mut self, tool: ToolName) -> Self {
+        self.composites.push(tool);
         self
     }
 
@@ -106,6 +115,25 @@ impl World {
         self.deliveries().iter().filter(|delivery| delivery.tool == tool).count()
     }
 
+    /// Does every action of a composite call and answers as Composio does.
+    fn act_all(&self, permit: &Permit) -> Value {
+        let arguments = Value::Object(permit.arguments());
+        let actions = arguments["tools"].as_array().cloned().unwrap_or_default();
+        let mut deliveries = locked(&self.deliveries);
+        let results: Vec<Value> = actions
+            .iter()
+            .map(|action| {
+                let tool = action["tool_slug"].as_str().unwrap_or_default().to_owned();
+                let (key, arguments) = (permit.key().as_str().to_owned(), action["arguments"].clone());
+                let shown_from = Timestamp::from_millis(0);
+                deliveries.push(Delivery { tool: tool.clone(), key, arguments, shown_from });
+                let data = json!({"id": format!("{tool}-{}", deliveries.len())});
+                json!({"tool_slug": tool, "response": {"successful": true, "error": null, "data": data}})
+            })
+            .collect();
+        json!({"successful": true, "error": null, "data": {"results": results}})
+    }
+
     fn act(&self, permit: &Permit, honours: Honours) -> Value {
         let tool = permit.name().tool.clone();
         let key = permit.key().as_str().to_owned();
@@ -138,8 +166,12 @@ impl ToolTransport for World {
             input_schema: json!({"type": "object"}),
             annotations: ToolAnnotations::default(),
         };
+        let batches = self.composites.iter().map(|name| ToolSpec {
+            input_schema: json!({"type": "object", "properties": {"tools": {"type": "array"}}}),
+            ..spec(name)
+        });
         let names = self.tools.iter().map(|(name, _)| name).chain(self.listings.iter().map(|listing| &listing.tool));
-        Ok(names.map(spec).collect())
+        Ok(names.map(spec).chain(batches).collect())
     }
 
     async fn ready(&self, _server: &str) -> Result<String, TransportError> {
@@ -147,10 +179,12 @@ impl ToolTransport for World {
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
-        let Some((_, honours)) = self.tools.iter().find(|(name, _)| name == permit.name()) else {
+        let is_composite = self.composites.contains(permit.name());
+        let honours = self.tools.iter().find(|(name, _)| name == permit.name()).map(|(_, honours)| *honours);
+        let Some(honours) = honours.or(is_composite.then_some(Honours::Nothing)) else {
             return Outcome::Raw(RawReply::RpcError { code: -32601, message: "no such tool".to_owned() });
         };
-        let tool = &permit.name().tool;
+        let tool = &permit.call().name.tool;
         self.note("invoke", tool);
         let loss = {
             let mut losses = locked(&self.losses);
@@ -161,7 +195,7 @@ impl ToolTransport for World {
         if loss == Some(Loss::BeforeEffect) {
             return lost();
         }
-        let answer = self.act(permit, *honours);
+        let answer = if is_composite { self.act_all(permit) } else { self.act(permit, honours) };
         if loss == Some(Loss::AfterEffect) {
             return lost();
         }

@@ -48,20 +48,26 @@ pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
     };
     let store = home.open()?;
     let question = find::question(&store, &args.question).await?;
-    insert(&store, &question, choice, args.proof, args.text).await?;
+    let then = insert(&store, &question, choice, args.proof, args.text).await?;
     crate::home::close(store);
-    crate::output::tell(&format!("answered; go on with `ua resume {}`", question.run_id));
+    crate::output::tell(&then);
     Ok(OK)
 }
 
-/// Stores an answer.
+/// Stores an answer and says what comes of it. The owner of a run applies answers when it goes on; what a run that has ended left open is
+/// settled at once.
 pub(crate) async fn insert(
     store: &SqliteStore,
     question: &QuestionRecord,
     choice: Choice,
     proof: Option<String>,
     text: Option<String>,
-) -> Result<(), CliError> {
+) -> Result<String, CliError> {
+    let run = store.run(&question.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
+    if run.status.is_terminal() && !outlives_its_run(store, question).await? {
+        return Err(CliError::usage(format!("run {} is {}: nothing would act on an answer", run.run_id, run.status))
+            .hint(format!("`ua runs show {}` says how it ended", run.run_id)));
+    }
     if question.status != QuestionStatus::Open {
         return Err(CliError::usage(format!("question {} is answered already", question.question_id))
             .hint(format!("`ua resume {}` acts on the answer", question.run_id)));
@@ -83,6 +89,19 @@ pub(crate) async fn insert(
         by,
         at: ua_core::system::env().now(),
     };
+    let env = ua_core::system::env();
     store.insert_answer(answer).await.map_err(|e| CliError::store("store the answer", &e))?;
-    Ok(())
+    let settled = ua_ledger::settle_late_answers(store, &env, &run.run_id).await;
+    let settled = settled.map_err(|e| CliError::store("apply the answer", &e))?;
+    Ok(match settled.first() {
+        Some(call) => format!("answered; call {} is {} now", call.call_id, call.status),
+        None => format!("answered; go on with `ua resume {}`", run.run_id),
+    })
+}
+
+/// Whether the question is about a call that its run went on without, which may be answered after the run has ended.
+async fn outlives_its_run(store: &SqliteStore, question: &QuestionRecord) -> Result<bool, CliError> {
+    let Some(call) = &question.call_id else { return Ok(false) };
+    let call = ua_store::LedgerStore::call(store, call).await.map_err(|e| CliError::store("read the call", &e))?;
+    Ok(ua_ledger::is_left_open(&call))
 }

@@ -112,6 +112,9 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
         call.policy.on_unknown,
         line(&call.arguments.to_string(), 400),
     );
+    if let Some(via) = &call.policy.via {
+        out.push_str(&format!("  action of      {}\n", via.tool.raw));
+    }
     if let Some(key) = &call.idempotency_key {
         out.push_str(&format!("  key            {key}\n"));
     }
@@ -186,9 +189,9 @@ async fn resolve(home: &Home, args: &ResolveArgs) -> Result<u8, CliError> {
     let store = home.open()?;
     let call = find::call(&store, &args.call).await?;
     let question = question_about(&store, &call).await?;
-    super::answer::insert(&store, &question, choice, args.proof.clone(), None).await?;
+    let then = super::answer::insert(&store, &question, choice, args.proof.clone(), None).await?;
     crate::home::close(store);
-    crate::output::tell(&format!("answered; go on with `ua resume {}`", call.run_id));
+    crate::output::tell(&then);
     Ok(OK)
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ua_core::{Component, RunStatus};
 use ua_runner::Workspace;
-use ua_store::{RunRecord, RunStore};
+use ua_store::{QuestionStatus, RunRecord, RunStore};
 use ua_store_sqlite::SqliteStore;
 
 use crate::args::{LaunchArgs, ResumeArgs};
@@ -86,8 +86,22 @@ pub(crate) async fn resume(
     execute::execute(home, store, run, &launch, how).await
 }
 
+/// Applies what was answered about calls that a finished run had gone on without, if a process died before it could.
+async fn settle_late_answers(home: &Home, run: &RunRecord) -> Result<(), CliError> {
+    let open = home.open_read_only()?.open_questions(Some(&run.run_id)).await;
+    let open = open.map_err(|e| CliError::store("read the questions", &e))?;
+    if open.iter().any(|question| question.status == QuestionStatus::Answered) {
+        let store = home.open()?;
+        let settled = ua_ledger::settle_late_answers(&store, &ua_core::system::env(), &run.run_id).await;
+        settled.map_err(|e| CliError::store("apply the answers", &e))?;
+        crate::home::close(store);
+    }
+    Ok(())
+}
+
 /// Says how a finished run ended; its files are written again if somebody removed them.
 async fn finished(home: &Home, run: &RunRecord) -> Result<u8, CliError> {
+    settle_late_answers(home, run).await?;
     let store = home.open_read_only()?;
     let records = store.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
     if let Ok(workspace) = Workspace::open(Path::new(&run.workspace_dir)) {

@@ -164,6 +164,10 @@ impl HttpConnection {
             Ok(reply) => {
                 waiting.over = true;
                 match reply {
+                    // It refused the request unread; a new session may be let in, so this is no refusal of the call.
+                    Reply::Status { status: StatusCode::NOT_FOUND, body } if self.inner.agreed().session.is_some() => {
+                        Outcome::NotSent { why: format!("its session is over (HTTP status 404): {body}") }
+                    }
                     Reply::Result(result, length) => completed(bounded(result, length)),
                     Reply::Error { code, message } => Outcome::Raw(RawReply::RpcError { code: code.into(), message }),
                     Reply::Status { status, body } => {

@@ -211,8 +211,8 @@ async fn a_forgotten_session_refuses_the_call_and_the_next_attempt_has_a_new_one
     let peer = Peer::new().await;
     let (first, connection) = peer.world.ready().await;
     peer.hostile.forget_sessions();
-    let refused = RawReply::HttpStatus { status: 404, body: "no such session".into() };
-    assert_eq!(call(&connection, "echo", json!({})).await, Outcome::Raw(refused));
+    let why = "its session is over (HTTP status 404): no such session".to_owned();
+    assert_eq!(call(&connection, "echo", json!({})).await, Outcome::NotSent { why });
     assert_eq!(peer.hostile.calls("echo").len(), 1, "it is not posted again by itself");
 
     let why = peer.world.server.connection(&first).await.unwrap_err();

@@ -1,11 +1,12 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
-use ua_core::{Block, CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role};
-use ua_gateway::{Dispatched, GatewayError, answer_for};
+use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role};
+use ua_gateway::{Dispatched, GatewayError};
 use ua_ledger::LedgerError;
 use ua_llm::{ModelRequest, ToolOffer};
 use ua_store::{CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, TurnCommit, TurnDraft};
 
+use super::results::results_of;
 use super::{Driver, held_for, with_causes};
 use crate::compose::compose;
 use crate::error::RunError;
@@ -135,20 +136,9 @@ impl Driver<'_> {
     /// Appends the results and commits the turn. The results are a pure function of the ledger, so a turn that is finished
     /// after a crash reads as it would have without one.
     pub(super) async fn commit(&mut self, turn: u32) -> Result<Event, RunError> {
-        let mut blocks = Vec::new();
-        let mut had_effects = false;
-        for call in self.turn_calls(turn).await? {
-            had_effects |= call.attempt > 0 && call.policy.class.has_effect();
-            let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
-            let receipt = self.ports.store.receipt(source).await.map_err(RunError::at("read a receipt"))?;
-            if let Some(content) = answer_for(&call, receipt.as_ref()) {
-                blocks.push(Block::ToolResult {
-                    tool_use_id: call.tool_use_id,
-                    content: content.text,
-                    is_error: content.is_error,
-                });
-            }
-        }
+        let calls = self.turn_calls(turn).await?;
+        let had_effects = calls.iter().any(|call| call.attempt > 0 && call.policy.class.has_effect());
+        let blocks = results_of(self.ports.store.as_ref(), calls).await?;
         let results = Message { role: Role::User, origin: Origin::Tools, blocks };
         let messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
         let files = if had_effects { self.changed_files() } else { Vec::new() };
@@ -164,6 +154,9 @@ impl Driver<'_> {
         self.counted_from = now;
         self.history.extend(self.open_reply.take());
         self.last_seq += messages.len() as u64;
+        // As the store keeps them, so that a request reads the same in a later process.
+        let mut messages = messages;
+        ua_store::offload_results(&mut messages, self.run.spec.settings.blob_threshold_bytes);
         self.history.extend(messages);
         (self.ports.watcher)(Signal::Committed { turn });
         Ok(Event::Committed { held_millis: self.run.held_millis })

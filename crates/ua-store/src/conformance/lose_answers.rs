@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp};
+use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
 
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
@@ -244,6 +244,16 @@ impl LedgerStore for LoseAnswers<'_> {
         self.answered(self.store.resolve_unknown(lease, call, resolution, question, at).await)
     }
 
+    async fn resolve_late(
+        &self,
+        call: &CallId,
+        resolution: UnknownResolution,
+        question: &QuestionId,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        self.answered(self.store.resolve_late(call, resolution, question, at).await)
+    }
+
     async fn note_replay(
         &self,
         lease: &RunLease,
@@ -276,6 +286,10 @@ impl LedgerStore for LoseAnswers<'_> {
 
     async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
         self.store.effects_elsewhere(run).await
+    }
+
+    async fn doubts(&self, root: &RunId, tool: &ToolName) -> Result<Vec<CallRecord>, StoreError> {
+        self.store.doubts(root, tool).await
     }
 
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {

@@ -13,6 +13,7 @@
 pub mod blobs;
 pub mod calls;
 mod differential;
+pub mod doubts;
 pub mod forks;
 mod lose_answers;
 pub mod lost_answers;
@@ -118,6 +119,8 @@ macro_rules! conformance_tests {
             calls::a_start_sees_what_touched_its_scope_meanwhile,
             calls::a_call_of_another_run_is_out_of_reach,
             calls::a_note_about_a_replay_is_kept,
+            doubts::doubts_about_a_tool_are_found_in_the_whole_lineage,
+            doubts::a_doubt_outlives_its_run_until_it_is_answered,
             questions::a_call_has_one_question_at_a_time,
             questions::an_answer_is_one_of_the_choices_and_given_once,
             questions::a_closed_question_is_not_asked_any_more,

@@ -1,7 +1,9 @@
 //! The ledger's half of the model.
 
 use async_trait::async_trait;
-use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, Resolution, RunId, Scope, Settlement, Timestamp};
+use ua_core::{
+    CallId, CallStatus, IdempotencyKey, QuestionId, Resolution, RunId, Scope, Settlement, Timestamp, ToolName,
+};
 
 use super::MemStore;
 use super::model::Model;
@@ -17,6 +19,17 @@ use crate::rules;
 fn leased_call(model: &Model, lease: &RunLease, call: &CallId) -> Result<CallRecord, StoreError> {
     model.leased_run(lease)?;
     rules::owned_call(model.call(call)?, lease)
+}
+
+fn put_resolved(model: &mut Model, resolved: rules::Resolved, epoch: u64, at: Timestamp) -> CallRecord {
+    let rules::Resolved { call, receipt, blobs, question } = resolved;
+    model.put_call(call.clone(), epoch);
+    model.put_blobs(&call.run_id, blobs, at);
+    model.receipts.extend(receipt);
+    if let Some(question) = question {
+        model.put_question(question);
+    }
+    call
 }
 
 /// Sorts calls of any run by age, and calls of one write by where they stand.
@@ -152,25 +165,25 @@ impl LedgerStore for MemStore {
         let threshold = model.leased_run(lease)?.spec.settings.blob_threshold_bytes;
         let call = leased_call(&model, lease, call)?;
         let question = question.map(|question| model.question(question)).transpose()?;
-        if let Some(question) = &question {
-            rules::question_for_call(question, &call.call_id)?;
-        }
-        let (call, receipt, blobs) = match resolution {
-            UnknownResolution::Happened { raw, settlement, evidence } => {
-                let (call, receipt, blobs) = rules::call_vouched_for(call, raw, settlement, evidence, threshold, at)?;
-                (call, Some(receipt), blobs)
-            }
-            UnknownResolution::Skipped => (rules::call_skipped(call, at)?, None, Vec::new()),
-            UnknownResolution::NotHappened { why } => (rules::call_not_happened(call, &why, at)?, None, Vec::new()),
-        };
-        let closed = question.map(|question| rules::question_closed(question, &lease.run_id, at)).transpose()?;
-        model.put_call(call.clone(), lease.epoch);
-        model.put_blobs(&lease.run_id, blobs, at);
-        model.receipts.extend(receipt);
-        if let Some(question) = closed {
-            model.put_question(question);
-        }
-        Ok(call)
+        let resolved = rules::call_resolved(call, resolution, question, threshold, at)?;
+        Ok(put_resolved(&mut model, resolved, lease.epoch, at))
+    }
+
+    async fn resolve_late(
+        &self,
+        call: &CallId,
+        resolution: UnknownResolution,
+        question: &QuestionId,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let mut model = self.model();
+        let call = model.call(call)?;
+        let run = model.run(&call.run_id)?;
+        rules::check_run_ended(&run)?;
+        let question = Some(model.question(question)?);
+        let threshold = run.spec.settings.blob_threshold_bytes;
+        let resolved = rules::call_resolved(call, resolution, question, threshold, at)?;
+        Ok(put_resolved(&mut model, resolved, run.lease_epoch, at))
     }
 
     async fn note_replay(
@@ -214,6 +227,13 @@ impl LedgerStore for MemStore {
     async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
         let model = self.model();
         model.effects_elsewhere(&model.run(run)?)
+    }
+
+    async fn doubts(&self, root: &RunId, tool: &ToolName) -> Result<Vec<CallRecord>, StoreError> {
+        let is_doubt = |call: &&CallRecord| {
+            call.root_run_id == *root && call.status == CallStatus::Unknown && call.name.raw == tool.raw
+        };
+        Ok(oldest_first(self.model().calls.iter().filter(is_doubt).cloned().collect()))
     }
 
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {

@@ -11,7 +11,7 @@ mod model;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use ua_core::{Message, QuestionId, RunId, Timestamp};
+use ua_core::{BlobRef, Message, QuestionId, RunId, Timestamp};
 
 use crate::commit::{
     NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd,
@@ -278,8 +278,11 @@ impl RunStore for MemStore {
             last_seq: model.last_seq(&run.run_id),
         };
         let committed = rules::turn_committed(run, context, commit)?;
-        committed.messages.iter().try_for_each(|record| model.check_blobs(record.message.blobs()))?;
+        let is_stored = |blob: &&BlobRef| !committed.blobs.iter().any(|new| new.blob == **blob);
+        let stored = committed.messages.iter().flat_map(|record| record.message.blobs()).filter(is_stored);
+        model.check_blobs(stored)?;
         model.push_checkpoint(committed.checkpoint)?;
+        model.put_blobs(&lease.run_id, committed.blobs, committed.run.updated_at);
         model.put_turn(committed.turn);
         model.put_step(committed.step);
         let run_id = &committed.run.run_id;

@@ -8,7 +8,7 @@ use ua_core::{
 
 use super::question::{question_closed, question_for_call};
 use super::{conflict, not_found};
-use crate::commit::{AttemptEnd, CallCancel, StartAttempt};
+use crate::commit::{AttemptEnd, CallCancel, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::lifted::{NewBlob, lift, offload};
 use crate::record::{
@@ -325,6 +325,50 @@ pub fn call_skipped(mut call: CallRecord, at: Timestamp) -> Result<CallRecord, S
         call.updated_at = at;
     }
     Ok(call)
+}
+
+/// The rows of an `unknown` call that is settled by evidence or by a person's word.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The call.
+    pub call: CallRecord,
+    /// The evidence.
+    pub receipt: Option<ReceiptRecord>,
+    /// What of it is kept as blobs.
+    pub blobs: Vec<NewBlob>,
+    /// The question that is answered by it, closed.
+    pub question: Option<QuestionRecord>,
+}
+
+/// An `unknown` call, settled by `resolution`, and the question that this answers.
+pub fn call_resolved(
+    call: CallRecord,
+    resolution: UnknownResolution,
+    question: Option<QuestionRecord>,
+    threshold: u64,
+    at: Timestamp,
+) -> Result<Resolved, StoreError> {
+    if let Some(question) = &question {
+        question_for_call(question, &call.call_id)?;
+    }
+    let (call, receipt, blobs) = match resolution {
+        UnknownResolution::Happened { raw, settlement, evidence } => {
+            let (call, receipt, blobs) = call_vouched_for(call, raw, settlement, evidence, threshold, at)?;
+            (call, Some(receipt), blobs)
+        }
+        UnknownResolution::NotHappened { why } => (call_not_happened(call, &why, at)?, None, Vec::new()),
+        UnknownResolution::Skipped => (call_skipped(call, at)?, None, Vec::new()),
+    };
+    let question = question.map(|question| question_closed(question, &call.run_id, at)).transpose()?;
+    Ok(Resolved { call, receipt, blobs, question })
+}
+
+/// Refuses what may only be done to a call once its run has ended.
+pub fn check_run_ended(run: &RunRecord) -> Result<(), StoreError> {
+    if run.status.is_terminal() {
+        return Ok(());
+    }
+    Err(conflict("runs", &run.run_id, format!("it is {}: its owner applies what is answered", run.status)))
 }
 
 fn check_unknown(call: &CallRecord) -> Result<(), StoreError> {

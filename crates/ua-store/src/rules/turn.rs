@@ -8,6 +8,7 @@ use super::run::{checkpoint_saved, request_closed};
 use super::{conflict, not_found};
 use crate::commit::{RequestEnd, TurnCommit, TurnDraft};
 use crate::error::StoreError;
+use crate::lifted::{NewBlob, offload_results};
 use crate::record::{CallRecord, CheckpointRecord, MessageRecord, RequestRecord, RunRecord, StepRecord, TurnRecord};
 
 /// The rows that recording a turn makes.
@@ -156,6 +157,8 @@ pub struct CommittedTurn {
     pub step: StepRecord,
     /// The messages that are appended.
     pub messages: Vec<MessageRecord>,
+    /// What of them is kept as blobs.
+    pub blobs: Vec<NewBlob>,
     /// The marker of this boundary.
     pub checkpoint: CheckpointRecord,
 }
@@ -183,10 +186,12 @@ pub fn turn_committed(
     run.held_from = Some(commit.at);
     run.provider_session_id.clone_from(&turn.reply.response_id);
     run.updated_at = commit.at;
-    let messages = numbered(commit.messages, last_seq, commit.turn, commit.at);
+    let mut messages = commit.messages;
+    let blobs = offload_results(&mut messages, run.spec.settings.blob_threshold_bytes);
+    let messages = numbered(messages, last_seq, commit.turn, commit.at);
     let (mut run, checkpoint) = checkpoint_saved(run, checkpoint_step, commit.checkpoint)?;
     run.updated_at = commit.at;
-    Ok(CommittedTurn { run, turn, step, messages, checkpoint })
+    Ok(CommittedTurn { run, turn, step, messages, blobs, checkpoint })
 }
 
 fn open_turn(

@@ -1,0 +1,66 @@
+//! Calls whose outcome nobody knows: found by their tool, and settled after their run has ended.
+
+use ua_core::{CallStatus, Resolution, RunStatus, ToolName, ToolNamespace};
+
+use super::samples::{self, at, call_id, question_id};
+use super::{LoseAnswers, Scene, refused};
+use crate::commit::UnknownResolution;
+use crate::error::StoreError;
+use crate::record::{Choice, QuestionStatus};
+use crate::{LedgerStore, Store};
+
+/// Doubts about a tool are found across the lineage, also those that a person gave up, and no other calls.
+pub async fn doubts_about_a_tool_are_found_in_the_whole_lineage(store: &dyn Store) {
+    let tool = samples::planned_email("call_0", 1, 1).name;
+    let first = Scene::begin(store, "run_1").await;
+    let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
+    let stranger = Scene::begin(store, "run_3").await;
+    for (scene, id) in [(&first, "call_1"), (&child, "call_2"), (&stranger, "call_3")] {
+        let other = samples::planned_call(&format!("{id}_read"), 1, 2);
+        let done = samples::planned_email(&format!("{id}_done"), 1, 3);
+        scene.turn(vec![samples::planned_email(id, 1, 1), other, done]).await;
+        for (call, fate) in [(id.to_owned(), None), (format!("{id}_read"), None), (format!("{id}_done"), Some(()))] {
+            store.start_attempt(&scene.lease, samples::start(&call, 1, &call)).await.unwrap();
+            let end = match fate {
+                None => samples::settle(&call, 1, CallStatus::Unknown),
+                Some(()) => samples::settle(&call, 1, CallStatus::Succeeded),
+            };
+            store.settle_attempt(&scene.lease, end).await.unwrap();
+        }
+    }
+    let skipped = UnknownResolution::Skipped;
+    store.resolve_unknown(&first.lease, &call_id("call_1"), skipped, None, at(30)).await.unwrap();
+    let found = store.doubts(first.run_id(), &tool).await.unwrap();
+    let names: Vec<&str> = found.iter().map(|call| call.call_id.as_str()).collect();
+    assert_eq!(names, ["call_1", "call_2"]);
+    let elsewhere = ToolName::qualified(ToolNamespace::Mcp, "other", &tool.tool);
+    assert_eq!(store.doubts(first.run_id(), &elsewhere).await.unwrap(), Vec::new());
+}
+
+/// A doubt of a run that has ended is settled without a lease, once, with its question; one of a run that goes on is its owner's.
+pub async fn a_doubt_outlives_its_run_until_it_is_answered(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Unknown).await;
+    let (id, question) = (call_id("call_1"), question_id("q_1"));
+    store.raise_question(&scene.lease, samples::question("q_1", Some("call_1"))).await.unwrap();
+    store.resolve_unknown(&scene.lease, &id, UnknownResolution::Skipped, None, at(30)).await.unwrap();
+    store.insert_answer(samples::answer("q_1", Choice::Execute)).await.unwrap();
+    let no = || UnknownResolution::NotHappened { why: "nobody saw it".to_owned() };
+    refused(store.resolve_late(&id, no(), &question, at(40)).await, "its owner applies");
+    scene.commit(1).await;
+    store.end_run(&scene.lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
+
+    let lossy = LoseAnswers::new(store);
+    lossy.lose_next();
+    let lost = lossy.resolve_late(&id, no(), &question, at(41)).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable { .. })), "{lost:?}");
+    let call = store.call(&id).await.unwrap();
+    assert_eq!((call.status, call.resolution), (CallStatus::FailedDefinite, Some(Resolution::NotHappened)));
+    refused(store.resolve_late(&id, no(), &question, at(42)).await, "not unknown");
+    let records = scene.records().await;
+    assert_eq!(records.questions[0].status, QuestionStatus::Closed);
+    assert_eq!(
+        (records.run.status, store.doubts(scene.run_id(), &call.name).await.unwrap()),
+        (RunStatus::Succeeded, Vec::new())
+    );
+}
