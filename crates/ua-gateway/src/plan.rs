@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use ua_classify::Classifier;
 use ua_core::{
     CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution,
-    StopReason, ToolName, ToolNamespace, ToolUse, sha256,
+    StopReason, ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse, sha256,
 };
 
 use crate::catalog::{Catalog, Entry};
@@ -13,6 +13,9 @@ use crate::guardrail::Rules;
 
 /// The largest arguments that are sent. MCP servers read requests line by line and give up on lines of some megabytes.
 const MAX_ARGUMENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// The tool that carries out several actions in one call.
+const COMPOSITE: &str = "COMPOSIO_MULTI_EXECUTE_TOOL";
 
 /// What planning needs to know.
 pub(crate) struct Planner<'a> {
@@ -35,7 +38,9 @@ impl Planner<'_> {
     fn plan_one(&self, tool_use: &ToolUse, position: Position, counts: bool) -> PlannedCall {
         let entry = self.catalog.get(&tool_use.name);
         let policy = entry.map_or_else(CallPolicy::unclassified, |entry| {
-            enforced(self.classifier.classify(&entry.spec, Some(&tool_use.input)), self.rules.enforces_keys())
+            let policy =
+                enforced(self.classifier.classify(&entry.spec, Some(&tool_use.input)), self.rules.enforces_keys());
+            self.rules.with_approval(&entry.spec.name, policy)
         });
         let canonical = CanonicalJson::of(&tool_use.input, &policy.volatile_fields);
         let args_hash = canonical.as_ref().map_or_else(|_| sha256(tool_use.input.to_string()), CanonicalJson::hash);
@@ -98,6 +103,9 @@ impl Planner<'_> {
         if let Some(message) = schema_errors(entry, &tool_use.input) {
             return refuse("invalid_arguments", message);
         }
+        if let Some(why) = self.denied_inside(&entry.spec.name, arguments) {
+            return refuse("denied", why);
+        }
         if let Some(url) = self.rules.forbidden_url(arguments) {
             return refuse(
                 "domain_not_allowed",
@@ -105,6 +113,25 @@ impl Planner<'_> {
             );
         }
         None
+    }
+
+    /// Why an action inside a call that carries out several is denied, if one is: what the job forbids is forbidden in lists too.
+    fn denied_inside(&self, outer: &ToolName, arguments: &Map<String, Value>) -> Option<String> {
+        if outer.tool != COMPOSITE {
+            return None;
+        }
+        let actions = arguments.get("tools").and_then(Value::as_array)?;
+        let names = actions.iter().filter_map(|action| {
+            let by_name = ["tool_slug", "tool", "name"].iter().find_map(|field| action.get(field)?.as_str());
+            by_name.or_else(|| action.as_str())
+        });
+        let mut named = names.map(|tool| ToolSpec {
+            name: ToolName { raw: tool.to_owned(), tool: tool.to_owned(), ..outer.clone() },
+            description: String::new(),
+            input_schema: Value::Null,
+            annotations: ToolAnnotations::default(),
+        });
+        named.find_map(|spec| self.rules.denies_action(&spec.name, &self.classifier.classify(&spec, None)))
     }
 
     fn unknown_tool(&self, name: &str) -> String {
@@ -161,7 +188,7 @@ fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_core::{Block, ToolAnnotations, ToolSpec};
+    use ua_core::{Block, RunSpec};
 
     use super::*;
 
@@ -223,6 +250,33 @@ mod tests {
         let hint = &calls[1].refusal.as_ref().unwrap().message;
         assert!(hint.contains("mcp__mail__send_mail"), "{hint}");
         assert!(!calls[5].name.raw.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn what_the_job_forbids_is_forbidden_inside_a_list_of_actions_too() {
+        let spec = ToolSpec {
+            name: ToolName::qualified(ToolNamespace::Composio, "composio", COMPOSITE),
+            description: String::new(),
+            input_schema: json!({"type": "object"}),
+            annotations: ToolAnnotations::default(),
+        };
+        let classifier = Classifier::shipped().unwrap();
+        let env = Env::simulated(1);
+        let code = |job: Value, tool: &str| {
+            let rules = Rules::of(&RunSpec::parse(&job.to_string()).unwrap()).unwrap();
+            let catalog = Catalog::new(vec![spec.clone()], &classifier, &rules).unwrap();
+            let planner = Planner { catalog: &catalog, classifier: &classifier, rules: &rules, env: &env };
+            let input = json!({"tools": [{"tool_slug": "GMAIL_FETCH_EMAILS", "arguments": {}}, {"tool_slug": tool, "arguments": {}}]});
+            let calls = planner.plan(&reply(StopReason::ToolUse, &[(&spec.name.raw, input)]), 1);
+            calls[0].refusal.as_ref().map(|refusal| refusal.code.clone())
+        };
+        let free = json!({"objective": "x"});
+        let forbids = |what: &str| json!({"objective": "x", "constraints": {"forbidden_actions": [what]}});
+        assert_eq!(code(free.clone(), "GMAIL_SEND_EMAIL"), None);
+        for what in ["GMAIL_SEND_*", "email.send"] {
+            assert_eq!(code(forbids(what), "GMAIL_SEND_EMAIL").as_deref(), Some("denied"), "{what}");
+        }
+        assert_eq!(code(free, "COMPOSIO_REMOTE_BASH_TOOL").as_deref(), Some("denied"));
     }
 
     #[test]

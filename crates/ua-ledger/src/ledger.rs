@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ua_core::{
     CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, Outcome, QuestionId, Resolution,
-    RunId, Trace,
+    RunId, Sha256, Trace,
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord,
@@ -16,6 +16,7 @@ use ua_store::{
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;
 use crate::interpret::interpret;
+use crate::people::{PeopleRules, declined};
 use crate::permit::Permit;
 use crate::question::{Why, question};
 
@@ -37,6 +38,9 @@ pub struct Ledger {
     root: RunId,
     pub(crate) config: LedgerConfig,
     pub(crate) env: Env,
+    pub(crate) people: PeopleRules,
+    /// What the tools are now, by qualified name.
+    pub(crate) definitions: BTreeMap<String, Sha256>,
     trace: Trace,
 }
 
@@ -50,7 +54,13 @@ impl Ledger {
         env: Env,
         trace: Trace,
     ) -> Self {
-        Self { store, lease, root, config, env, trace }
+        let (people, definitions) = (PeopleRules::default(), BTreeMap::new());
+        Self { store, lease, root, config, env, people, definitions, trace }
+    }
+
+    /// The first run of the lineage.
+    pub(crate) fn root(&self) -> &RunId {
+        &self.root
     }
 
     /// The environment the ledger lives in.
@@ -70,9 +80,14 @@ impl Ledger {
         match call.status {
             CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Ok(Admission::Settled(call)),
             CallStatus::FailedDefinite => {
-                if !self.may_retry(&call) {
+                if !self.may_retry(&call) && !self.asks_for_credentials(&call) {
                     return Ok(Admission::Settled(call));
                 }
+                let word = match self.word_before_retry(&call, &facts).await? {
+                    Ok(word) => word,
+                    Err(admission) => return Ok(admission),
+                };
+                let approved_by = word.map(|question| question.question_id);
                 let key = self.key(&call, &facts, None);
                 let holder =
                     self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", id))?;
@@ -86,7 +101,7 @@ impl Ledger {
                     return Ok(Admission::Settled(call)); // another run of the lineage may have had the effect meanwhile
                 }
                 let scope_seen = seen(rivals);
-                Ok(Admission::Ready(Prepared { key, facts, scope_seen, approved_by: None, replay_status: None, call }))
+                Ok(Admission::Ready(Prepared { key, facts, scope_seen, approved_by, replay_status: None, call }))
             }
             CallStatus::Running => self.admit_running(call).await,
             CallStatus::Unknown => self.admit_unknown(call).await,
@@ -127,6 +142,9 @@ impl Ledger {
     }
 
     async fn admit_prepared(&self, call: CallRecord, facts: Facts) -> Result<Admission, LedgerError> {
+        if call.name.is_ask_user() {
+            return self.admit_ask_user(call, facts).await;
+        }
         let id = call.call_id.clone();
         let answered = self.pending_question(&call).await?;
         let mut approved_by = None;
@@ -134,19 +152,19 @@ impl Ledger {
         if let Some(asked) = answered {
             match Self::decision(&call, &asked)? {
                 None => return Ok(Admission::Held(asked)),
+                // Not what was shown any more, so the word is not about it: it is asked again.
+                Some(Choice::Execute | Choice::Continue | Choice::Happened)
+                    if !self.is_as_asked(&call, &facts, &asked) =>
+                {
+                    self.close(&call, &asked).await?;
+                }
                 Some(Choice::Execute | Choice::Continue | Choice::Happened) => {
                     repeat_on_purpose = asked.kind == QuestionKind::NearDuplicate;
                     approved_by = Some(asked.question_id);
                 }
                 Some(Choice::Skip | Choice::Abort) => {
-                    let cancelled = self
-                        .cancel(
-                            &call,
-                            Resolution::Skipped,
-                            "declined",
-                            "A person decided that this call is not to be made. Go on without it.",
-                        )
-                        .await?;
+                    let message = declined(&asked);
+                    let cancelled = self.cancel(&call, Resolution::Skipped, "declined", &message).await?;
                     return Ok(Admission::Settled(cancelled));
                 }
             }
@@ -158,6 +176,9 @@ impl Ledger {
                 self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", &id))?;
             let holder = holder.filter(|holder| holder.call_id != id);
             if let Some(twin) = holder.as_ref().filter(|holder| holder.status == CallStatus::Succeeded) {
+                if let Some(asked) = self.pending_question(&call).await? {
+                    self.close(&call, &asked).await?; // asked ahead, before the twin was sent
+                }
                 let deduplicated =
                     self.store.deduplicate_call(&self.lease, &id, &twin.call_id, &key, self.env.now()).await;
                 return Ok(Admission::Settled(deduplicated.map_err(LedgerError::at("deduplicate", &id))?));
@@ -168,15 +189,17 @@ impl Ledger {
             }
             match (other, call.policy.on_scope_conflict) {
                 (Some(other), OnScopeConflict::Ask | OnScopeConflict::Refuse) => {
-                    return self.conflict(call, &other, approved_by).await;
+                    return self.conflict(call, &facts, &other, approved_by).await;
                 }
                 // In other words it is an effect of its own; in the same words it needs a key of its own.
                 (Some(_), OnScopeConflict::Allow) if holder.is_some() => key = self.key(&call, &facts, Some(&id)),
                 (Some(_), OnScopeConflict::Allow) | (None, _) => {}
             }
         }
-        if call.policy.needs_approval && approved_by.is_none() {
-            return Ok(Admission::Held(self.ask(&call, &Why::Approval).await?));
+        if approved_by.is_none()
+            && let Some(admission) = self.word_before_start(&call, &facts).await?
+        {
+            return Ok(admission);
         }
         Ok(Admission::Ready(Prepared { key, facts, scope_seen: seen(rivals), approved_by, replay_status: None, call }))
     }
@@ -185,7 +208,7 @@ impl Ledger {
     /// and perhaps done, or done. One that was done under the key of this call is its twin; every other is a
     /// near-duplicate, also one with the same arguments that went another route. `None` when the effect has no scope that
     /// is looked after.
-    async fn scope_rivals(&self, call: &CallRecord, facts: &Facts) -> Result<Option<Vec<CallRecord>>, LedgerError> {
+    pub(crate) async fn scope_rivals(&self, call: &CallRecord, facts: &Facts) -> Result<Option<Vec<CallRecord>>, LedgerError> {
         let Some(scope) = &facts.scope else { return Ok(None) };
         if !call.policy.is_by_content() || !self.config.no_duplicate_external_actions {
             return Ok(None);
@@ -203,6 +226,7 @@ impl Ledger {
     async fn conflict(
         &self,
         call: CallRecord,
+        facts: &Facts,
         other: &CallRecord,
         approved_by: Option<QuestionId>,
     ) -> Result<Admission, LedgerError> {
@@ -219,7 +243,7 @@ impl Ledger {
             );
             return Ok(Admission::Settled(self.cancel(&call, Resolution::Refused, "near_duplicate", &message).await?));
         }
-        Ok(Admission::Held(self.ask(&call, &Why::NearDuplicate { other }).await?))
+        Ok(Admission::Held(self.ask(&call, &Why::NearDuplicate { facts, other }).await?))
     }
 
     /// Commits RUNNING and hands out the permit. `None` when the store found, in the same transaction, that the call must
@@ -288,9 +312,12 @@ impl Ledger {
             .map_err(LedgerError::at("store the answer of", &call.call_id))
     }
 
-    /// Whether a call that definitely failed has attempts left.
+    /// Whether a call that definitely failed has attempts left. One whose credentials were refused has none: it would be
+    /// refused again.
     pub fn may_retry(&self, call: &CallRecord) -> bool {
-        call.status == CallStatus::FailedDefinite && call.attempt <= self.config.max_retries
+        call.status == CallStatus::FailedDefinite
+            && call.attempt <= self.config.max_retries
+            && !Self::was_refused_credentials(call)
     }
 
     /// The first acts of a recovery: stored replies are interpreted, then every RUNNING row without one becomes unknown.
@@ -357,7 +384,7 @@ impl Ledger {
     }
 
     pub(crate) async fn ask(&self, call: &CallRecord, why: &Why<'_>) -> Result<QuestionRecord, LedgerError> {
-        let asked = self.store.raise_question(&self.lease, question(&self.env, call, why)).await;
+        let asked = self.store.raise_question(&self.lease, question(&self.env, call, why, |facts| self.binding(call, facts))).await;
         asked.map_err(LedgerError::at("ask about", &call.call_id))
     }
 

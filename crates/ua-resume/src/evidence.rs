@@ -104,6 +104,14 @@ pub fn evaluate(
 }
 
 impl EvidenceReport {
+    /// The same report with one more condition.
+    #[must_use]
+    pub fn with(mut self, condition: ConditionResult) -> Self {
+        self.all_met &= condition.met;
+        self.conditions.push(condition);
+        self
+    }
+
     /// What is missing, in words for the model, with what to do. Empty when every condition holds.
     pub fn missing_for_model(&self) -> String {
         let missing: Vec<String> = self

@@ -25,6 +25,7 @@
 mod artifact;
 mod budget;
 mod call_line;
+mod citations;
 mod evidence;
 mod packet;
 mod page;
@@ -43,6 +44,7 @@ mod verdict;
 pub use artifact::{Artifact, ReadFirst};
 pub use budget::BudgetLine;
 pub use call_line::CallLine;
+pub use citations::{fetched_sources, judge_citations, report_files};
 pub use evidence::{ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, evaluate};
 pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine};

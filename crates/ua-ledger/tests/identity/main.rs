@@ -7,4 +7,5 @@
 
 mod lineage;
 mod member;
+mod people;
 mod repetition;
