@@ -4,6 +4,7 @@
 mod bad_input;
 mod bad_storage;
 mod blobs;
+mod cancel;
 mod database;
 mod enforcement;
 mod fingerprint;
@@ -14,9 +15,12 @@ mod job;
 mod library;
 mod model;
 mod near_duplicates;
+mod people;
 mod probe;
 mod resume;
 mod same_receipts;
+mod sources;
+mod terminal;
 mod tool_server;
 mod usage;
 

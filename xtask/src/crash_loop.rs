@@ -160,7 +160,7 @@ impl<'a> Job<'a> {
             "args": ["opaque-server", "--answer-after", "150", "--log", folder.path().join("comments.log")],
         });
         fs::write(folder.path().join("mcp.json"), json!({"mcpServers": {"forum": opaque}}).to_string())?;
-        fs::write(folder.path().join("job.json"), r#"{"objective": "Publish both parts, and tell everybody once."}"#)?;
+        fs::write(folder.path().join("job.json"), JOB)?;
         Ok(Self { program, folder, server })
     }
 

@@ -20,7 +20,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         CliError::usage(format!("cannot use --run-id: {e}"))
             .hint("leave --run-id out, and the run gets a name of its own")
     })?;
-    let how = How { quiet: args.launch.quiet, take_over: false };
+    let how = How { quiet: args.launch.quiet, take_over: false, no_input: args.launch.no_input };
     let Some(file) = &args.file else {
         // `--resume` without a file: clap made sure that a run is named.
         let name = args.run_id.as_deref().unwrap_or("last");

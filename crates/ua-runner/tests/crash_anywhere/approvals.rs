@@ -72,16 +72,15 @@ async fn approvals_of_one_turn_are_asked_for_at_once() {
 
 #[tokio::test]
 async fn every_word_is_asked_for_once_and_used_once_wherever_we_die() {
-    for mails in [Choice::Execute, Choice::Skip] {
-        for lives in 0..3 {
-            let (crossings, _) = lived(lives, mails).await.run_without_crash().await;
-            assert!(crossings > 5, "the life crosses too few seams to prove anything: {crossings}");
-            for at in (0..crossings).flat_map(|n| [CrashAt::Before(n), CrashAt::After(n)]) {
-                let scenario = lived(lives, mails).await;
-                scenario.crash(at).await;
-                to_the_end(&scenario, mails, at).await;
-                check(&scenario, mails, &format!("{mails:?}, life {lives}, {at:?}")).await;
-            }
+    // Behind one crossing is before the next, so one side is enough.
+    for (lives, mails) in [(0, Choice::Execute), (1, Choice::Execute), (2, Choice::Execute), (2, Choice::Skip)] {
+        let (crossings, _) = lived(lives, mails).await.run_without_crash().await;
+        assert!(crossings > 5, "the life crosses too few seams to prove anything: {crossings}");
+        for at in (0..crossings).map(CrashAt::After) {
+            let scenario = lived(lives, mails).await;
+            scenario.crash(at).await;
+            to_the_end(&scenario, mails, at).await;
+            check(&scenario, mails, &format!("{mails:?}, life {lives}, {at:?}")).await;
         }
     }
 }
