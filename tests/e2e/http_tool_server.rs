@@ -151,7 +151,7 @@ fn a_server_that_lets_nobody_in_any_more_names_the_headers_of_the_configuration(
         let expect =
             json!({"contains": ["the token is out of date", "correct its `headers` in the MCP configuration"]});
         let turns = json!([post("first"), post("second"), {"text": "Not posted.", "expect": expect}]);
-        let fields = json!({"tools": {"builtin": false}});
+        let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_on_auth_failure": false}});
         let output = env.run(&["job", &env.job(&fields, &turns), "--run-id", "r"]).code(0);
         assert!(
             output.shown().contains("correct its `headers`") && !output.shown().contains("hush"),
@@ -162,4 +162,23 @@ fn a_server_that_lets_nobody_in_any_more_names_the_headers_of_the_configuration(
         assert_eq!(env.calls(), ["post_comment succeeded", "post_comment failed"]);
         assert_eq!(env.value("SELECT count(*) FROM tool_attempts"), "2");
     }
+}
+
+#[test]
+fn refused_credentials_are_a_question_and_the_call_is_made_when_they_are_mended() {
+    let env = env();
+    let server = Server::start("127.0.0.1:0", &[Then::Refuse(401)]);
+    server.configure(&env);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("first"), {"text": "Posted."}]));
+    let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
+    output.shows(&["The tool server `web` refused the credentials", "HTTP 401", "continue|skip|abort"]);
+    env.run(&["resume", "r"]).code(75);
+    assert_eq!(server.posted(), [json!(null); 0]);
+    let question = env.value("SELECT question_id FROM questions WHERE kind = 'auth_failure'");
+    env.run(&["answer", &question, "continue"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(
+        (server.posted(), env.calls()),
+        (vec![json!({"text": "first"})], vec!["post_comment succeeded".to_owned()])
+    );
 }

@@ -4,6 +4,7 @@
 mod bad_input;
 mod bad_storage;
 mod blobs;
+mod cancel;
 mod composite;
 mod database;
 mod enforcement;
@@ -17,10 +18,13 @@ mod library;
 mod memory;
 mod model;
 mod near_duplicates;
+mod people;
 mod phases;
 mod probe;
 mod resume;
 mod same_receipts;
+mod sources;
+mod terminal;
 mod tool_server;
 mod usage;
 

@@ -59,13 +59,30 @@ fn a_key_that_is_refused_is_named_as_the_reason() {
         config.api_key = Some("the-right-key".to_owned());
     });
     let env = env().with_forum().with_env("ANTHROPIC_BASE_URL", model.base_url());
-    let job = job(&env);
-    let output =
-        env.start_with(("ANTHROPIC_API_KEY", "the-wrong-key"), &["job", &job, "--run-id", "r"]).wait().code(69);
+    let wrong = ("ANTHROPIC_API_KEY", "the-wrong-key");
+    let output = env.start_with(wrong, &["job", &job(&env), "--run-id", "r"]).wait().code(75);
     assert!(!output.shown().contains("the-wrong-key"), "{}", output.shown());
-    output.shows(&["stopped (provider)", "401", "ANTHROPIC_API_KEY", "ua resume r"]);
-    // A refusal is no hiccup: it is not tried again.
+    output.shows(&["waiting for a person", "refused the credentials", "401", "ANTHROPIC_API_KEY", "ua resume r"]);
+    // A refusal is no hiccup: it is not tried again, and not before a person says that it is mended.
+    env.start_with(wrong, &["resume", "r"]).wait().code(75);
     assert_eq!((model.requests(), env.comments().len()), (1, 0));
+    let question = env.value("SELECT question_id FROM questions WHERE kind = 'auth_failure'");
+    env.run(&["answer", &question, "continue"]).code(0);
+    env.start_with(("ANTHROPIC_API_KEY", "the-right-key"), &["resume", "r"]).wait().code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn a_job_that_asks_nobody_about_credentials_stops_when_its_key_is_refused() {
+    let model = Model::with(&json!({"turns": comment()}).to_string(), |config| {
+        config.api_key = Some("the-right-key".to_owned());
+    });
+    let env = env().with_forum().with_env("ANTHROPIC_BASE_URL", model.base_url());
+    let fields = json!({"tools": {"builtin": false}, "model": {"provider": "anthropic", "name": "scripted"},
+                        "escalation": {"ask_human_on_auth_failure": false}});
+    let job = env.job(&fields, &json!([]));
+    let output = env.start_with(("ANTHROPIC_API_KEY", "the-wrong-key"), &["job", &job, "--run-id", "r"]).wait();
+    output.code(69).shows(&["stopped (provider)", "401", "ANTHROPIC_API_KEY", "ua resume r"]);
     env.start_with(("ANTHROPIC_API_KEY", "the-right-key"), &["resume", "r"]).wait().code(0);
     assert_eq!(env.comments().len(), 1);
 }

@@ -248,7 +248,7 @@ fn files_that_were_removed_from_a_finished_run_are_written_again() {
 fn a_cancelled_run_ends_when_it_is_resumed() {
     let env = env().with_forum();
     in_doubt(&env);
-    env.run(&["runs", "cancel", "r", "--reason", "not needed any more"]).code(0).says(&["ua resume r"]);
+    env.run(&["runs", "cancel", "r", "--reason", "not needed any more"]).code(0).says(&["cancelled run r"]);
     env.run(&["resume", "r"]).code(1).shows(&["cancelled", "not needed any more"]);
     assert_eq!(env.effects(), [0, 0, 0, 1]);
     env.run(&["runs", "cancel", "r"]).code(2).says(&["cancelled already"]);

@@ -34,6 +34,8 @@ const MAX_LIVES: u32 = 16;
 /// The longest one process may take.
 const PATIENCE: Duration = Duration::from_mins(2);
 const RUN: &str = "loop";
+/// The recipient is named, or the run would ask about it.
+const JOB: &str = r#"{"objective": "Publish both parts, and tell everybody at team@example.test once."}"#;
 
 /// What the job does outside, each name as often as wanted.
 const WANTED: [(&str, usize); 6] =
@@ -160,7 +162,7 @@ impl<'a> Job<'a> {
             "args": ["opaque-server", "--answer-after", "150", "--log", folder.path().join("comments.log")],
         });
         fs::write(folder.path().join("mcp.json"), json!({"mcpServers": {"forum": opaque}}).to_string())?;
-        fs::write(folder.path().join("job.json"), r#"{"objective": "Publish both parts, and tell everybody once."}"#)?;
+        fs::write(folder.path().join("job.json"), JOB)?;
         Ok(Self { program, folder, server })
     }
 

@@ -131,6 +131,9 @@ pub struct LaunchArgs {
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
     pub quiet: bool,
+    /// Never ask on the terminal; a run that waits for a person ends with exit code 75
+    #[arg(long)]
+    pub no_input: bool,
 }
 
 /// `ua resume`.
@@ -161,6 +164,9 @@ pub struct ResumeArgs {
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
     pub quiet: bool,
+    /// Never ask on the terminal; a run that waits for a person ends with exit code 75
+    #[arg(long)]
+    pub no_input: bool,
     /// Another budget
     #[command(flatten)]
     pub budgets: BudgetArgs,
@@ -233,7 +239,7 @@ pub enum RunsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Ask a run to end; it does so at the next boundary, or when it is resumed
+    /// End a run; one that a process drives ends at the next boundary
     Cancel {
         /// A run id, the beginning of one, or `last`
         run: String,
@@ -316,27 +322,45 @@ pub struct ResolveArgs {
 
 /// `ua questions`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua questions
+  ua questions --run last --full         with all arguments of the calls that are asked about
+  ua questions --watch                   shows each new question as it comes, until Ctrl-C")]
 pub struct QuestionsArgs {
     /// Only this run: an id, the beginning of one, or `last`
     #[arg(long)]
     pub run: Option<String>,
-    /// As JSON
+    /// Show the arguments of each call in full, one field a line
+    #[arg(long)]
+    pub full: bool,
+    /// Go on showing new questions as they come
+    #[arg(long)]
+    pub watch: bool,
+    /// As JSON; with --watch one line a question
     #[arg(long)]
     pub json: bool,
 }
 
 /// `ua answer`.
 #[derive(Debug, Args)]
-#[command(arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  ua answer                                       choose and answer on the terminal
+  ua answer q_01… execute
+  ua answer q_01… skip --text \"ask the board first\"
+  ua answer q_01… --text \"the blue one\"            what the model asked with ask_user
+
+Then `ua resume RUN` goes on.")]
 pub struct AnswerArgs {
-    /// A question id, or the beginning of one
-    pub question: String,
-    /// The answer
-    pub choice: AnswerChoice,
+    /// A question id, or the beginning of one; without it, one is chosen on the terminal
+    pub question: Option<String>,
+    /// The answer; a question says which it takes
+    pub choice: Option<AnswerChoice>,
     /// With `happened`: the other side's id of what happened
     #[arg(long, value_name = "ID")]
     pub proof: Option<String>,
-    /// A remark that is kept with the answer
+    /// What the model is told: the answer to its question, or a remark about a call that is skipped
     #[arg(long)]
     pub text: Option<String>,
 }
@@ -347,8 +371,10 @@ pub enum AnswerChoice {
     /// It happened
     Happened,
     /// Do it (again)
+    #[value(alias = "approve")]
     Execute,
     /// Leave it
+    #[value(alias = "deny")]
     Skip,
     /// End the run
     Abort,

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Budgets, Component, Env, RunSpec, ToolNamespace, ToolSpec, Trace};
-use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
-use ua_ledger::{Ledger, LedgerConfig};
+use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
+use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_llm::{AnthropicConfig, AnthropicProvider, LlmProvider, Script, ScriptedProvider};
 use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand};
 use ua_runner::{PinSettings, Ports, RetryPolicy, RunSettings, Signal, Watcher, Workspace, effect_limits};
@@ -374,7 +374,14 @@ pub(crate) fn servers_of(home: &Home, run: &RunRecord, launch: &Launch) -> Resul
     let workspace = Path::new(&run.workspace_dir);
     let mut servers = Vec::new();
     if run.spec.tools.builtin {
-        servers.push(builtin_server(home.root(), workspace, launch, run.spec.tools.run_command)?);
+        let mut builtin = builtin_server(home.root(), workspace, launch, run.spec.tools.run_command)?;
+        if let Reach::Stdio { args, .. } = &mut builtin.reach {
+            // The gateway refuses addresses that a model asks for; only the crawler sees where a page redirects to.
+            for domain in &run.spec.constraints.allowed_domains {
+                args.push(format!("--allow-domain={domain}"));
+            }
+        }
+        servers.push(builtin);
     }
     servers.extend(launch.configured_servers(&run.spec)?);
     Ok(servers)
@@ -523,6 +530,7 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     let spec = &run.spec;
     let classifier = Arc::new(launch.classifier()?);
     let rules = Rules::of(spec).map_err(CliError::usage)?;
+    let specs = specs.into_iter().chain([WithAskUser::spec()]).collect();
     let catalog = Catalog::new(specs, &classifier, &rules)
         .map_err(|e| CliError::usage(chain(&e)).hint("nothing was sent; correct it, then `ua resume last`"))?;
     let config = LedgerConfig {
@@ -530,9 +538,10 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         max_retries: budgets.max_retries_per_tool_call,
         max_effects: effect_limits(spec),
     };
-    let transport = seams.transport(transport);
+    let transport = seams.transport(Arc::new(WithAskUser::new(transport, store.clone())));
     let llm = seams.llm(launch.provider(&env)?);
-    let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace);
+    let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace)
+        .with_people(PeopleRules::of(spec));
     let files = WorkspaceFiles::open(workspace.root())
         .map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
     let told = watcher.clone();

@@ -55,6 +55,11 @@ impl Home {
         self.state().join("locks")
     }
 
+    /// The folder that says which alerts were sent.
+    pub(crate) fn alerts(&self) -> PathBuf {
+        self.state().join("alerts")
+    }
+
     fn state(&self) -> &Path {
         self.database.parent().unwrap_or(&self.root)
     }

@@ -10,6 +10,7 @@
 //! assert!(matches!(cli.command, ua_cli::Command::Runs(_)));
 //! ```
 
+mod alert;
 mod args;
 mod budgets;
 mod commands;

@@ -55,6 +55,11 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print(&format!("{}\n", plain_json(&text)))
 }
 
+/// JSON on one line.
+pub(crate) fn json_line(value: &serde_json::Value) -> String {
+    plain_json(&value.to_string())
+}
+
 /// JSON in which no character drives a terminal: what may stand unescaped in a string, and should not be seen raw, is escaped.
 fn plain_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

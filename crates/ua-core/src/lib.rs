@@ -22,6 +22,7 @@ mod failure;
 mod fingerprint;
 mod id;
 mod key;
+mod mail;
 mod message;
 mod money;
 mod phase;
@@ -47,6 +48,7 @@ pub use fingerprint::{
 };
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
+pub use mail::{MailAddress, MailAddressError};
 pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
 pub use money::{Costs, Currency, Money};
 pub use phase::{MAIN_PHASE, PhaseBudgets, PhaseSpec};

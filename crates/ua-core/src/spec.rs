@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::mail::MailAddress;
 use crate::money::Money;
 use crate::phase::PhaseSpec;
 use crate::policy::OnScopeConflict;
@@ -82,7 +83,7 @@ pub struct RunSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Constraints {
-    /// The report names its sources.
+    /// The report names its sources, and only pages that this run fetched.
     pub must_cite_sources: bool,
     /// The same declared effect asked for twice happens once.
     pub no_duplicate_external_actions: bool,
@@ -94,6 +95,10 @@ pub struct Constraints {
     pub allowed_domains: Vec<String>,
     /// Tool globs or effect kinds that are refused.
     pub forbidden_actions: Vec<String>,
+    /// Mail addresses, or `@domain` for all of a domain, that e-mail may go to without a question, beside those that the
+    /// job's text and inputs name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_recipients: Vec<String>,
 }
 
 impl Default for Constraints {
@@ -104,6 +109,7 @@ impl Default for Constraints {
             on_scope_conflict: None,
             allowed_domains: Vec::new(),
             forbidden_actions: Vec::new(),
+            allowed_recipients: Vec::new(),
         }
     }
 }
@@ -223,6 +229,12 @@ pub struct Escalation {
     pub ask_human_on_auth_failure: bool,
     /// The same failure again and again.
     pub ask_human_on_repeated_failures: bool,
+    /// Tool globs, effect kinds or side-effect classes whose calls a person approves first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ask_human_before: Vec<String>,
+    /// The model is offered the tool `ask_user`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ask_user: bool,
 }
 
 impl Default for Escalation {
@@ -231,6 +243,8 @@ impl Default for Escalation {
             ask_human_on_ambiguous_recipient: true,
             ask_human_on_auth_failure: true,
             ask_human_on_repeated_failures: true,
+            ask_human_before: Vec::new(),
+            ask_user: false,
         }
     }
 }
@@ -364,6 +378,10 @@ impl RunSpec {
                 "is below 256: a reference would be as long as the result",
             );
         }
+        let allowed = &self.constraints.allowed_recipients;
+        if allowed.iter().any(|entry| MailAddress::parse(entry).is_err() && !MailAddress::is_domain_entry(entry)) {
+            return invalid("constraints.allowed_recipients", "has an entry that is neither an address nor `@domain`");
+        }
         if self.settings.history_max_tokens < 1_000 {
             return invalid("settings.history_max_tokens", "is below 1000: the job and one turn would not fit");
         }
@@ -476,6 +494,7 @@ const FIELDS: &Known = &Known(&[
             ("on_scope_conflict", None),
             ("allowed_domains", None),
             ("forbidden_actions", None),
+            ("allowed_recipients", None),
         ])),
     ),
     (
@@ -499,6 +518,8 @@ const FIELDS: &Known = &Known(&[
             ("ask_human_on_ambiguous_recipient", None),
             ("ask_human_on_auth_failure", None),
             ("ask_human_on_repeated_failures", None),
+            ("ask_human_before", None),
+            ("ask_user", None),
         ])),
     ),
     ("artifacts", Some(&Known(&[("workspace_dir", None), ("expected_outputs", None)]))),
@@ -633,6 +654,9 @@ mod tests {
             "expected_outputs": ["a"], "budgets": budgets}]);
         full["model"] = serde_json::json!({"provider": "scripted", "name": "m", "script": "s", "max_output_tokens": 1, "temperature_milli": 1, "system_prompt": "s"});
         full["tools"]["servers"] = serde_json::json!([]);
+        full["constraints"]["allowed_recipients"] = serde_json::json!(["@example.test"]);
+        full["escalation"]["ask_human_before"] = serde_json::json!(["email.*"]);
+        full["escalation"]["ask_user"] = true.into();
         full["budgets"]["max_turns"] = 1.into();
         full["budgets"]["max_tokens"] = 1.into();
         full["budgets"]["max_cost"] = "2.50 USD".into();

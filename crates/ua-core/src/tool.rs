@@ -42,6 +42,16 @@ impl ToolName {
         let raw = format!("mcp__{server}__{tool}");
         Self { raw, server: server.to_owned(), tool: tool.to_owned(), namespace }
     }
+
+    /// The tool by which a model asks a person. Its answer is what that person says; no tool server is behind it.
+    pub fn ask_user() -> Self {
+        Self::qualified(ToolNamespace::Local, "ua_person", "ask_user")
+    }
+
+    /// Whether this is [`ToolName::ask_user`].
+    pub fn is_ask_user(&self) -> bool {
+        self.namespace == ToolNamespace::Local && self.server == "ua_person" && self.tool == "ask_user"
+    }
 }
 
 impl fmt::Display for ToolName {

@@ -102,6 +102,11 @@ impl Catalog {
         allowed.map(|(name, entry)| (name.clone(), entry.pin.clone())).collect()
     }
 
+    /// The digest of each tool's definition as it is now, by qualified name.
+    pub(crate) fn definitions(&self) -> BTreeMap<String, Sha256> {
+        self.entries.iter().map(|(name, entry)| (name.clone(), entry.digest)).collect()
+    }
+
     fn pinned(&self) -> Option<Arc<BTreeSet<String>>> {
         self.pinned.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

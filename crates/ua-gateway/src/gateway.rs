@@ -102,6 +102,7 @@ impl ToolGateway {
         files: WorkspaceFiles,
         watcher: Box<dyn Fn(Notice) + Send + Sync>,
     ) -> Self {
+        let ledger = ledger.with_definitions(catalog.definitions());
         Self { catalog, classifier, policy_version: OnceLock::new(), rules, ledger, transport, files, watcher }
     }
 
@@ -189,6 +190,7 @@ impl ToolGateway {
                         () = stop.stopping() => return Ok(Dispatched::Stopped),
                     }
                 }
+                CallStatus::FailedDefinite if self.ledger.asks_for_credentials(&call) => {} // asked at the next admission
                 CallStatus::Unknown if stop.is_stopping() => return Ok(Dispatched::Stopped),
                 CallStatus::Unknown => {} // fenced and decided at the next admission
                 CallStatus::Prepared

@@ -4,7 +4,8 @@
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value};
-use ua_core::{CallPolicy, OnScopeConflict, RunSpec, ToolName};
+use ua_core::{CallPolicy, OnScopeConflict, RunSpec, SideEffectClass, ToolName};
+use ua_ledger::DECIDE_YOURSELF;
 
 /// File-edit tools and remote workbenches of other servers: in a durable job files are written through the ledger's own
 /// tools only.
@@ -17,6 +18,9 @@ pub struct Rules {
     allow: Option<GlobSet>,
     deny: GlobSet,
     forbidden: GlobSet,
+    ask_before: GlobSet,
+    ask_before_classes: Vec<SideEffectClass>,
+    ask_user: bool,
     allowed_domains: Vec<String>,
     file_edit_tools: bool,
     enforce_idempotency: bool,
@@ -35,7 +39,11 @@ impl Rules {
     /// Reads the rules of a job. The error names the field.
     pub fn of(spec: &RunSpec) -> Result<Self, String> {
         let allow = &spec.tools.allow;
+        let ask_before = &spec.escalation.ask_human_before;
         Ok(Self {
+            ask_before: globs(ask_before, "escalation.ask_human_before")?,
+            ask_before_classes: ask_before.iter().filter_map(|word| word.parse().ok()).collect(),
+            ask_user: spec.escalation.ask_user,
             allow: if allow.is_empty() { None } else { Some(globs(allow, "tools.allow")?) },
             deny: globs(&spec.tools.deny, "tools.deny")?,
             forbidden: globs(&spec.constraints.forbidden_actions, "constraints.forbidden_actions")?,
@@ -61,8 +69,21 @@ impl Rules {
         self.enforce_idempotency
     }
 
+    /// The policy as the job wants it: whatever the job names is approved by a person first.
+    pub(crate) fn with_approval(&self, name: &ToolName, mut policy: CallPolicy) -> CallPolicy {
+        let effect = policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str);
+        policy.needs_approval |= self.ask_before.is_match(&name.raw)
+            || self.ask_before.is_match(&name.tool)
+            || effect.is_some_and(|kind| self.ask_before.is_match(kind))
+            || self.ask_before_classes.contains(&policy.class);
+        policy
+    }
+
     /// Why a tool is neither offered nor run, if it is not.
     pub(crate) fn denies(&self, name: &ToolName, policy: &CallPolicy) -> Option<String> {
+        if name.is_ask_user() && !self.ask_user {
+            return Some(format!("Nobody can be asked in this job. {DECIDE_YOURSELF}"));
+        }
         let named = |set: &GlobSet| set.is_match(&name.raw) || set.is_match(&name.tool);
         if !self.file_edit_tools && DENIED_IN_JOBS.contains(&name.tool.as_str()) {
             return Some(format!(
@@ -70,7 +91,8 @@ impl Rules {
                 name.tool
             ));
         }
-        if self.allow.as_ref().is_some_and(|allow| !named(allow)) {
+        // The job asks for it by a switch of its own.
+        if self.allow.as_ref().is_some_and(|allow| !named(allow)) && !name.is_ask_user() {
             return Some(format!("`{}` is not among the tools this job allows.", name.tool));
         }
         let effect = policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str);
@@ -85,12 +107,10 @@ impl Rules {
         if self.allowed_domains.is_empty() {
             return None;
         }
-        let listed = ["url", "urls", "uri", "href"].iter().filter_map(|name| arguments.get(*name));
-        let urls = listed.flat_map(|value| match value {
-            Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>(),
-            Value::String(text) => vec![text.as_str()],
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
-        });
+        let mut urls = Vec::new();
+        for (name, value) in arguments {
+            collect_urls(name, value, &mut urls);
+        }
         urls.into_iter().find(|text| !self.allows_host(text)).map(str::to_owned)
     }
 
@@ -103,6 +123,27 @@ impl Rules {
             Ok(_) | Err(_) => true, // not a web address; the tool judges it
         }
     }
+}
+
+/// Values of arguments that by their name are addresses, wherever they stand in lists and objects.
+fn collect_urls<'a>(name: &str, value: &'a Value, urls: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) if is_url_name(name) => urls.push(text),
+        Value::Array(items) => items.iter().for_each(|item| collect_urls(name, item, urls)),
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| collect_urls(name, value, urls)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// `url`, `links`, `page_url`, `baseUrl`: a word of the name says that an address is meant.
+fn is_url_name(name: &str) -> bool {
+    const WORDS: [&str; 10] = ["url", "urls", "uri", "uris", "href", "hrefs", "link", "links", "endpoint", "webpage"];
+    let lower = name.to_lowercase();
+    WORDS.contains(&lower.as_str())
+        || lower.rsplit(['_', '-', '.']).next().is_some_and(|last| WORDS.contains(&last))
+        || name.ends_with("Url")
+        || name.ends_with("Uri")
+        || name.ends_with("URL")
 }
 
 #[cfg(test)]
@@ -153,6 +194,47 @@ mod tests {
         assert_eq!(rules.forbidden_url(&args("file:///x")), None);
         for bad in ["https://badexample.test/", "https://example.test.evil.test/", "http://127.0.0.1/"] {
             assert_eq!(rules.forbidden_url(&args(bad)).as_deref(), Some(bad));
+            for nested in
+                [json!({"page_url": bad}), json!({"pages": [{"url": bad}]}), json!({"target": {"baseUrl": bad}})]
+            {
+                assert_eq!(rules.forbidden_url(nested.as_object().unwrap()).as_deref(), Some(bad), "{nested}");
+            }
         }
+        // Text that speaks of an address is no address that is asked for.
+        let text = json!({"body": "see https://badexample.test/"});
+        assert_eq!(rules.forbidden_url(text.as_object().unwrap()), None);
+    }
+
+    #[test]
+    fn a_job_may_want_approval_by_tool_effect_or_class() {
+        let mail = CallPolicy { effect_kind: ua_core::EffectKind::parse("email.send"), ..CallPolicy::unclassified() };
+        let read = CallPolicy { class: SideEffectClass::ReadOnly, ..CallPolicy::unclassified() };
+        let name = ToolName::qualified(ToolNamespace::Local, "ua", "send_email");
+        for (pattern, asks_mail, asks_read) in [
+            ("email.*", true, false),
+            ("send_*", true, true),
+            ("mcp__ua__*", true, true),
+            ("external", true, false),
+            ("read_only", false, true),
+            ("file.*", false, false),
+        ] {
+            let rules = rules(json!({"escalation": {"ask_human_before": [pattern]}}));
+            assert_eq!(rules.with_approval(&name, mail.clone()).needs_approval, asks_mail, "{pattern}");
+            assert_eq!(rules.with_approval(&name, read.clone()).needs_approval, asks_read, "{pattern}");
+        }
+        let by_policy = CallPolicy { needs_approval: true, ..mail };
+        assert!(rules(json!({})).with_approval(&name, by_policy).needs_approval);
+    }
+
+    #[test]
+    fn ask_user_is_offered_by_its_own_switch_alone() {
+        let (name, policy) = (ToolName::ask_user(), CallPolicy::unclassified());
+        let off = rules(json!({})).denies(&name, &policy).unwrap();
+        assert!(off.contains("Decide yourself"), "{off}");
+        let on = json!({"escalation": {"ask_user": true}, "tools": {"allow": ["send_email"]}});
+        assert_eq!(rules(on.clone()).denies(&name, &policy), None);
+        let mut forbidden = on;
+        forbidden["constraints"] = json!({"forbidden_actions": ["ask_user"]});
+        assert!(rules(forbidden).denies(&name, &policy).is_some());
     }
 }

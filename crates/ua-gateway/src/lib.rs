@@ -30,6 +30,8 @@
 //! assert_eq!(catalog.offers().next().unwrap().name, "mcp__notes__list_notes");
 //! ```
 
+mod approvals;
+mod ask_user;
 mod catalog;
 mod composite;
 mod enforce;
@@ -44,6 +46,7 @@ mod settle;
 mod stop;
 mod transport;
 
+pub use ask_user::WithAskUser;
 pub use catalog::{Catalog, Offer};
 pub use enforce::{Payload, verify_key};
 pub use error::GatewayError;

@@ -80,7 +80,7 @@ impl Planner<'_> {
         {
             policy.on_scope_conflict = on_conflict;
         }
-        policy
+        self.rules.with_approval(&spec.name, policy)
     }
 
     fn refusal(&self, tool_use: &ToolUse, entry: Option<&Entry>, policy: &CallPolicy) -> Option<Refusal> {
@@ -217,7 +217,7 @@ pub(crate) fn made_up_keys(policy: &CallPolicy, schema: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_core::{Block, ToolAnnotations, ToolSpec};
+    use ua_core::{Block, RunSpec};
 
     use super::*;
 
@@ -279,6 +279,34 @@ mod tests {
         let hint = &calls[1].refusal.as_ref().unwrap().message;
         assert!(hint.contains("mcp__mail__send_mail"), "{hint}");
         assert!(!calls[5].name.raw.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn what_the_job_forbids_is_forbidden_inside_a_list_of_actions_too() {
+        let spec = ToolSpec {
+            name: ToolName::qualified(ToolNamespace::Composio, "composio", "COMPOSIO_MULTI_EXECUTE_TOOL"),
+            description: String::new(),
+            input_schema: json!({"type": "object"}),
+            annotations: ToolAnnotations::default(),
+        };
+        let classifier = Classifier::shipped().unwrap();
+        let env = Env::simulated(1);
+        let code = |job: Value, tool: &str| {
+            let rules = Rules::of(&RunSpec::parse(&job.to_string()).unwrap()).unwrap();
+            let catalog = Catalog::new(vec![spec.clone()], &classifier, &rules).unwrap();
+            let planner = Planner { catalog: &catalog, classifier: &classifier, rules: &rules, env: &env };
+            let input = json!({"tools": [{"tool_slug": "GMAIL_FETCH_EMAILS", "arguments": {}}, {"tool_slug": tool, "arguments": {}}]});
+            let calls = planner.plan(&reply(StopReason::ToolUse, &[(&spec.name.raw, input)]), 1);
+            assert_eq!(calls[0].refusal, None);
+            calls[1].refusal.as_ref().map(|refusal| refusal.code.clone())
+        };
+        let free = json!({"objective": "x"});
+        let forbids = |what: &str| json!({"objective": "x", "constraints": {"forbidden_actions": [what]}});
+        assert_eq!(code(free.clone(), "GMAIL_SEND_EMAIL"), None);
+        for what in ["GMAIL_SEND_*", "email.send"] {
+            assert_eq!(code(forbids(what), "GMAIL_SEND_EMAIL").as_deref(), Some("denied"), "{what}");
+        }
+        assert_eq!(code(free, "COMPOSIO_REMOTE_BASH_TOOL").as_deref(), Some("denied"));
     }
 
     #[test]

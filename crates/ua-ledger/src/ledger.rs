@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ua_core::{
     CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, Outcome, QuestionId, Resolution,
-    RunId, Trace,
+    RunId, Sha256, Trace,
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord,
@@ -16,6 +16,7 @@ use ua_store::{
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;
 use crate::interpret::{another_attempt_may_help, interpret};
+use crate::people::{PeopleRules, declined};
 use crate::permit::Permit;
 use crate::question::{Why, question};
 
@@ -37,6 +38,9 @@ pub struct Ledger {
     root: RunId,
     pub(crate) config: LedgerConfig,
     pub(crate) env: Env,
+    pub(crate) people: PeopleRules,
+    /// What the tools are now, by qualified name.
+    pub(crate) definitions: BTreeMap<String, Sha256>,
     trace: Trace,
 }
 
@@ -50,7 +54,13 @@ impl Ledger {
         env: Env,
         trace: Trace,
     ) -> Self {
-        Self { store, lease, root, config, env, trace }
+        let (people, definitions) = (PeopleRules::default(), BTreeMap::new());
+        Self { store, lease, root, config, env, people, definitions, trace }
+    }
+
+    /// The first run of the lineage.
+    pub(crate) fn root(&self) -> &RunId {
+        &self.root
     }
 
     /// The environment the ledger lives in.
@@ -70,9 +80,14 @@ impl Ledger {
         match call.status {
             CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Ok(Admission::Settled(call)),
             CallStatus::FailedDefinite => {
-                if !self.may_retry(&call) {
+                if !self.may_retry(&call) && !self.asks_for_credentials(&call) {
                     return Ok(Admission::Settled(call));
                 }
+                let word = match self.word_before_retry(&call, &facts).await? {
+                    Ok(word) => word,
+                    Err(admission) => return Ok(admission),
+                };
+                let approved_by = word.map(|question| question.question_id);
                 let key = self.key(&call, &facts, None);
                 let holder =
                     self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", id))?;
@@ -88,7 +103,7 @@ impl Ledger {
                     return Ok(Admission::Settled(call)); // another run of the lineage may have had the effect meanwhile
                 }
                 let scope_seen = seen(rivals);
-                Ok(Admission::Ready(Prepared { key, facts, scope_seen, approved_by: None, replay_status: None, call }))
+                Ok(Admission::Ready(Prepared { key, facts, scope_seen, approved_by, replay_status: None, call }))
             }
             CallStatus::Running => self.admit_running(call).await,
             CallStatus::Unknown => self.admit_unknown(call).await,
@@ -129,6 +144,9 @@ impl Ledger {
     }
 
     async fn admit_prepared(&self, call: CallRecord, facts: Facts) -> Result<Admission, LedgerError> {
+        if call.name.is_ask_user() {
+            return self.admit_ask_user(call, facts).await;
+        }
         let id = call.call_id.clone();
         let mut approved_by = None;
         let mut repeat_on_purpose = false;
@@ -138,19 +156,19 @@ impl Ledger {
                 // What it is about may have been settled meanwhile; then nobody has to answer it any more.
                 None if asked.kind == QuestionKind::NearDuplicate => unanswered = Some(asked),
                 None => return Ok(Admission::Held(asked)),
+                // Not what was shown any more, so the word is not about it: it is asked again.
+                Some(Choice::Execute | Choice::Continue | Choice::Happened)
+                    if !self.is_as_asked(&call, &facts, &asked) =>
+                {
+                    self.close(&call, &asked).await?;
+                }
                 Some(Choice::Execute | Choice::Continue | Choice::Happened) => {
                     repeat_on_purpose = asked.kind == QuestionKind::NearDuplicate;
                     approved_by = Some(asked.question_id);
                 }
                 Some(Choice::Skip | Choice::Abort) => {
-                    let cancelled = self
-                        .cancel(
-                            &call,
-                            Resolution::Skipped,
-                            "declined",
-                            "A person decided that this call is not to be made. Go on without it.",
-                        )
-                        .await?;
+                    let message = declined(&asked);
+                    let cancelled = self.cancel(&call, Resolution::Skipped, "declined", &message).await?;
                     return Ok(Admission::Settled(cancelled));
                 }
             }
@@ -163,6 +181,9 @@ impl Ledger {
             let holder = holder.filter(|holder| holder.call_id != id);
             if let Some(twin) = holder.as_ref().filter(|holder| holder.status == CallStatus::Succeeded) {
                 self.withdraw(&call, unanswered).await?;
+                if let Some(asked) = self.pending_question(&call).await? {
+                    self.close(&call, &asked).await?; // asked ahead, before the twin was sent
+                }
                 let deduplicated =
                     self.store.deduplicate_call(&self.lease, &id, &twin.call_id, &key, self.env.now()).await;
                 return Ok(Admission::Settled(deduplicated.map_err(LedgerError::at("deduplicate", &id))?));
@@ -178,7 +199,7 @@ impl Ledger {
                 (Some(other), OnScopeConflict::Ask | OnScopeConflict::Refuse) => {
                     return match unanswered {
                         Some(asked) => Ok(Admission::Held(asked)),
-                        None => self.conflict(call, &other, approved_by).await,
+                        None => self.conflict(call, &facts, &other, approved_by).await,
                     };
                 }
                 // In other words it is an effect of its own; in the same words it needs a key of its own.
@@ -187,8 +208,10 @@ impl Ledger {
             }
             self.withdraw(&call, unanswered).await?;
         }
-        if call.policy.needs_approval && approved_by.is_none() {
-            return Ok(Admission::Held(self.ask(&call, &Why::Approval).await?));
+        if approved_by.is_none()
+            && let Some(admission) = self.word_before_start(&call, &facts).await?
+        {
+            return Ok(admission);
         }
         Ok(Admission::Ready(Prepared { key, facts, scope_seen: seen(rivals), approved_by, replay_status: None, call }))
     }
@@ -197,7 +220,11 @@ impl Ledger {
     /// and perhaps done, or done. One that was done under the key of this call is its twin; of the others [`in_conflict`] says
     /// which are near-duplicates, also with the same arguments that went another route. `None` when the effect has no
     /// scope that is looked after.
-    async fn scope_rivals(&self, call: &CallRecord, facts: &Facts) -> Result<Option<Vec<CallRecord>>, LedgerError> {
+    pub(crate) async fn scope_rivals(
+        &self,
+        call: &CallRecord,
+        facts: &Facts,
+    ) -> Result<Option<Vec<CallRecord>>, LedgerError> {
         let Some(scope) = &facts.scope else { return Ok(None) };
         if !call.policy.class.has_effect() || !self.config.no_duplicate_external_actions {
             return Ok(None);
@@ -222,6 +249,7 @@ impl Ledger {
     async fn conflict(
         &self,
         call: CallRecord,
+        facts: &Facts,
         other: &CallRecord,
         approved_by: Option<QuestionId>,
     ) -> Result<Admission, LedgerError> {
@@ -238,7 +266,7 @@ impl Ledger {
             );
             return Ok(Admission::Settled(self.cancel(&call, Resolution::Refused, "near_duplicate", &message).await?));
         }
-        Ok(Admission::Held(self.ask(&call, &Why::NearDuplicate { other }).await?))
+        Ok(Admission::Held(self.ask(&call, &Why::NearDuplicate { facts, other }).await?))
     }
 
     /// Commits RUNNING and hands out the permit. `None` when the store found, in the same transaction, that the call must
@@ -378,7 +406,10 @@ impl Ledger {
     }
 
     pub(crate) async fn ask(&self, call: &CallRecord, why: &Why<'_>) -> Result<QuestionRecord, LedgerError> {
-        let asked = self.store.raise_question(&self.lease, question(&self.env, call, why)).await;
+        let asked = self
+            .store
+            .raise_question(&self.lease, question(&self.env, call, why, |facts| self.binding(call, facts)))
+            .await;
         asked.map_err(LedgerError::at("ask about", &call.call_id))
     }
 

@@ -43,8 +43,10 @@ mod enquiry;
 mod error;
 mod interpret;
 mod ledger;
+mod people;
 mod permit;
 mod question;
+mod recipient;
 mod recovery;
 
 pub use admission::{Admission, Facts, Prepared, UnknownCall};
@@ -55,5 +57,6 @@ pub use enquiry::{Asked, Enquiry, Finding, Unaskable};
 pub use error::LedgerError;
 pub use interpret::interpret;
 pub use ledger::{Ledger, LedgerConfig};
+pub use people::{DECIDE_YOURSELF, PeopleRules, RecipientRule};
 pub use permit::Permit;
 pub use recovery::Recovery;

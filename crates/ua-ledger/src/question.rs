@@ -1,8 +1,11 @@
 //! The questions that the ledger asks about a call, in a person's words.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use ua_core::{Env, QuestionId};
 use ua_store::{AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind};
+
+use crate::admission::Facts;
+use crate::recipient::Problem;
 
 /// What is asked.
 pub(crate) enum Why<'a> {
@@ -11,12 +14,32 @@ pub(crate) enum Why<'a> {
     /// The same, and the run goes on meanwhile.
     WentOn { attempt: Option<&'a AttemptRecord> },
     /// Another call may already have had this effect.
-    NearDuplicate { other: &'a CallRecord },
-    /// A policy wants approval.
-    Approval,
+    NearDuplicate { facts: &'a Facts, other: &'a CallRecord },
+    /// A policy or the job wants approval.
+    Approval { facts: &'a Facts },
+    /// It is not clear who an e-mail goes to.
+    AmbiguousRecipient { facts: &'a Facts, problem: &'a Problem },
+    /// The tool refused the credentials.
+    AuthFailure { facts: &'a Facts },
+    /// The model asks.
+    AskUser,
 }
 
-pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>) -> NewQuestion {
+impl Why<'_> {
+    /// What was found out about the call just before it was asked about, for words that let it run.
+    fn facts(&self) -> Option<&Facts> {
+        match self {
+            Self::NearDuplicate { facts, .. }
+            | Self::Approval { facts }
+            | Self::AmbiguousRecipient { facts, .. }
+            | Self::AuthFailure { facts } => Some(facts),
+            Self::Unknown { .. } | Self::WentOn { .. } | Self::AskUser => None,
+        }
+    }
+}
+
+/// The question. `bind` says what a word that lets the call run is bound to.
+pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl Fn(&Facts) -> Value) -> NewQuestion {
     let tool = &call.name.tool;
     let arguments = shown_arguments(call);
     let (kind, text, choices) = match why {
@@ -37,7 +60,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>) -> NewQuesti
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip])
         }
-        Why::NearDuplicate { other } => {
+        Why::NearDuplicate { other, .. } => {
             let (id, status, turn) = (&other.call_id, other.status, other.position.turn);
             let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
             let run = if other.run_id == call.run_id { String::new() } else { format!(" of run {}", other.run_id) };
@@ -49,10 +72,39 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>) -> NewQuesti
             );
             (QuestionKind::NearDuplicate, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
         }
-        Why::Approval => {
-            let text =
-                format!("May `{tool}` run? A policy asks for approval of each of its calls. Arguments: {arguments}");
+        Why::Approval { facts } => {
+            let what = effect_words(call);
+            let text = format!(
+                "May `{tool}` run? It is {what}, and each of its calls needs a person's approval.\nArguments: {arguments}{}",
+                shown_facts(facts)
+            );
             (QuestionKind::Approval, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
+        }
+        Why::AmbiguousRecipient { facts, problem } => {
+            let text = format!(
+                "May `{tool}` run as it is? {problem} Answer `execute` to let it run, or `skip`; a remark with `--text` is told to the \
+                 model.\nArguments: {arguments}{}",
+                shown_facts(facts)
+            );
+            (QuestionKind::AmbiguousRecipient, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
+        }
+        Why::AuthFailure { .. } => {
+            let text = format!(
+                "The tool server `{}` refused the credentials of `{tool}` ({}). Nothing happened. Correct them, then answer `continue`, \
+                 and it is tried again; `skip` tells the model that it failed.",
+                call.name.server,
+                call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP ")
+            );
+            (QuestionKind::AuthFailure, text, vec![Choice::Continue, Choice::Skip, Choice::Abort])
+        }
+        Why::AskUser => {
+            let asked = call.arguments.get("question").and_then(Value::as_str).unwrap_or_default();
+            let options = options(call);
+            let mut text = format!("The model asks: {}", asked.trim());
+            for (number, option) in (1..).zip(&options) {
+                text.push_str(&format!("\n  {number}. {option}"));
+            }
+            (QuestionKind::AskUser, text, vec![Choice::Continue, Choice::Skip, Choice::Abort])
         }
     };
     NewQuestion {
@@ -67,18 +119,50 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>) -> NewQuesti
             "tool_digest": call.tool_digest,
             "idempotency_key": call.idempotency_key,
             "attempt": call.attempt,
+            "binding": why.facts().map(bind),
+            "options": options(call),
         }),
         choices,
         at: env.now(),
     }
 }
 
+/// The answers that a model proposes with `ask_user`; none for every other call.
+fn options(call: &CallRecord) -> Vec<String> {
+    let listed = call.arguments.get("options").filter(|_| call.name.is_ask_user()).and_then(Value::as_array);
+    listed.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// What kind of call it is, in a person's words.
+fn effect_words(call: &CallRecord) -> String {
+    let class = call.policy.class;
+    call.policy.effect_kind.as_ref().map_or_else(
+        || format!("a call of class `{class}`"),
+        |kind| format!("a call of class `{class}` (`{}`)", kind.as_str()),
+    )
+}
+
+/// The effect and the files that go with it, each on a line.
+fn shown_facts(facts: &Facts) -> String {
+    let scope = facts.scope.as_ref().map_or_else(String::new, |scope| format!("\nScope: {}", cut(scope.as_str(), 300)));
+    let files = facts.file_digests.iter().map(|(argument, digest)| format!("\nSends: {argument} sha256:{digest}"));
+    format!("{scope}{}", files.collect::<String>())
+}
+
 /// The arguments on one line, long values cut.
 fn shown_arguments(call: &CallRecord) -> String {
     let text = call.arguments.to_string();
-    if text.chars().count() <= 600 {
-        return text;
+    let shown = cut(&text, 600);
+    if shown.len() == text.len() {
+        shown
+    } else {
+        format!("{shown} (`ua questions --full` shows all {} bytes)", text.len())
     }
-    let cut: String = text.chars().take(600).collect();
-    format!("{cut}… ({} bytes)", text.len())
+}
+
+fn cut(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }

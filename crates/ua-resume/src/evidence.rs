@@ -83,6 +83,11 @@ impl<'a> EvidenceScope<'a> {
         Self { phase: spec.phase(phase).map(|(_, phase)| phase), run: spec.phases_after(phase).is_empty() }
     }
 
+    /// Whether the conditions of the job count, and not only those of a phase.
+    pub fn is_of_job(self) -> bool {
+        self.run
+    }
+
     /// What the run has to reach from where it stands: the conditions of its phase and those of the job.
     pub fn of(records: &'a RunRecords) -> Self {
         let current = records.current_step().map(|step| step.phase.as_str());
@@ -170,6 +175,14 @@ impl EvidenceReport {
     fn of(conditions: Vec<ConditionResult>) -> Self {
         let all_met = conditions.iter().all(|condition| condition.met);
         Self { conditions, all_met }
+    }
+
+    /// The same report with one more condition.
+    #[must_use]
+    pub fn with(mut self, condition: ConditionResult) -> Self {
+        self.all_met &= condition.met;
+        self.conditions.push(condition);
+        self
     }
 
     /// What is missing, in words for the model, with what to do. Empty when every condition holds.

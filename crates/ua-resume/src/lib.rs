@@ -26,6 +26,7 @@ mod artifact;
 mod budget;
 mod call_line;
 mod changed;
+mod citations;
 mod evidence;
 mod fork;
 mod job_diff;
@@ -49,6 +50,7 @@ pub use artifact::{Artifact, ReadFirst};
 pub use budget::{BudgetLine, raise_flags};
 pub use call_line::CallLine;
 pub use changed::ChangedFile;
+pub use citations::{fetched_sources, judge_citations, report_files};
 pub use evidence::{
     ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_scope,
 };

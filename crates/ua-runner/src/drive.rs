@@ -82,6 +82,7 @@ impl Limits {
             max_held_millis: Some(budgets.max_wallclock_minutes.saturating_mul(60_000)),
             max_same_error_repeats: Some(budgets.max_same_error_repeats),
             ask_on_repeated_failures: spec.escalation.ask_human_on_repeated_failures,
+            ask_on_auth_failure: spec.escalation.ask_human_on_auth_failure,
         }
     }
 }
@@ -129,6 +130,8 @@ pub async fn drive(
     let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at, pinned);
     let diff = driver.pin_diff();
     let conclusion = match (waiting_for, aborted) {
+        // A cancel is sticky: a question that nobody answered does not outlive it.
+        (Some(_), _) if driver.run.cancel_requested_at.is_some() => Conclusion::Cancelled,
         (Some(question), _) => Conclusion::Waiting { question: Box::new(question) },
         (None, true) => Conclusion::Failed { why: "a person answered `abort`".to_owned() },
         (None, false) if !diff.is_empty() && driver.run.cancel_requested_at.is_some() => Conclusion::Cancelled,

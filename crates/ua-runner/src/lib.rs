@@ -16,7 +16,9 @@
 
 mod alive;
 mod budget;
+mod cancel;
 mod cas;
+mod citations;
 mod compose;
 mod drive;
 mod error;
@@ -40,6 +42,7 @@ mod workspace;
 
 pub use alive::say_alive;
 pub use budget::{Charge, Estimate, Spent};
+pub use cancel::end_cancelled;
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};

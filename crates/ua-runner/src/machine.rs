@@ -47,6 +47,8 @@ pub struct Limits {
     pub max_same_error_repeats: Option<u32>,
     /// Whether a person is asked when the same failure happens again and again; otherwise the run fails.
     pub ask_on_repeated_failures: bool,
+    /// Whether a person is asked when the provider refuses the credentials; otherwise the run stops.
+    pub ask_on_auth_failure: bool,
 }
 
 /// A call of a turn, as far as the machine cares.
@@ -272,6 +274,8 @@ pub struct ThinkFailure {
     pub end: RequestEnd,
     /// Whether another request may bring a reply.
     pub may_retry: bool,
+    /// Whether the provider refused the credentials.
+    pub credentials_refused: bool,
     /// How long the provider asks to wait before.
     pub retry_after: Option<Duration>,
     /// Random bits for the wait before the next request.
@@ -603,6 +607,13 @@ impl RunMachine {
         if let Some(wait) = self.retry.wait_after(self.attempts, &failure) {
             return State::Waiting { why: failure.why, wait };
         }
+        if failure.credentials_refused && self.limits.ask_on_auth_failure {
+            let text = format!(
+                "The model provider refused the credentials: {} Correct them, then answer `continue`.",
+                sentence(&failure.message)
+            );
+            return State::Asking { kind: QuestionKind::AuthFailure, text };
+        }
         match self.attempts {
             1 => stopped(RunStop::Provider, &failure.message),
             attempts => stopped(
@@ -729,6 +740,13 @@ impl RunMachine {
         self.go_on_dispatching()
     }
 
+    /// Takes note of calls that were refused when they were planned: they are never dispatched, and equal ones in a row count.
+    pub fn note_refused(&mut self, planned: &[CallRecord]) {
+        for call in planned.iter().filter(|call| call.status == CallStatus::Cancelled) {
+            self.note_error(call);
+        }
+    }
+
     fn note_error(&mut self, record: &CallRecord) {
         self.same_error = errors_in_a_row(self.same_error.take(), record);
     }
@@ -804,6 +822,11 @@ pub(crate) fn errors_in_a_row(so_far: Option<(String, u32)>, record: &CallRecord
         Some((last, count)) if last == error => Some((last, count + 1)),
         Some(_) | None => Some((error, 1)),
     }
+}
+
+fn sentence(text: &str) -> String {
+    let text = text.trim();
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }
 
 fn stopped(reason: RunStop, detail: &str) -> State {

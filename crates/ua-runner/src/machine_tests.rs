@@ -84,6 +84,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         message,
         end: if may_be_billed { ua_store::RequestEnd::Baseline } else { ua_store::RequestEnd::Zero },
         may_retry,
+        credentials_refused: false,
         retry_after: None,
         random: 0,
     }

@@ -62,6 +62,7 @@ mod tests {
             message: "busy".into(),
             end: ua_store::RequestEnd::Baseline,
             may_retry,
+            credentials_refused: false,
             retry_after: retry_after.map(Duration::from_secs),
             random,
         }

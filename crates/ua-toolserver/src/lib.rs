@@ -50,6 +50,7 @@
 //! # }
 //! ```
 
+mod alert;
 mod answer;
 mod area;
 mod digest;
@@ -66,6 +67,7 @@ mod tools;
 mod web;
 mod workspace;
 
+pub use alert::post_alert;
 pub use error::ToolServerError;
 pub use http::HttpServer;
 pub use secrets::Secrets;

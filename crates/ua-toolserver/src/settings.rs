@@ -96,6 +96,10 @@ pub struct Settings {
     #[arg(long)]
     pub allow_private_addresses: bool,
 
+    /// A host, with all hosts below it, that `crawl_parallel` may reach, redirects included; any when left out. May be repeated.
+    #[arg(long = "allow-domain", value_name = "HOST")]
+    pub allowed_domains: Vec<String>,
+
     /// Serves over Streamable HTTP at this address (127.0.0.1:0 takes a free port) instead of standard input and output.
     /// The full address is written to standard error.
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -154,6 +158,7 @@ impl Settings {
             enable_command: false,
             command_path: DEFAULT_COMMAND_PATH.to_owned(),
             allow_private_addresses: false,
+            allowed_domains: Vec::new(),
             http: None,
             http_allow_remote: false,
             http_token: None,

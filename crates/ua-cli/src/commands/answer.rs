@@ -1,15 +1,22 @@
 //! `ua questions` and `ua answer`.
 
-use ua_store::{Choice, NewAnswer, QuestionRecord, QuestionStatus, RunStore};
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::Value;
+use ua_store::{Choice, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore};
 use ua_store_sqlite::SqliteStore;
 
 use crate::args::{AnswerArgs, AnswerChoice, QuestionsArgs};
 use crate::error::{CliError, OK};
 use crate::find;
 use crate::home::Home;
-use crate::output::{print, print_json};
+use crate::output::{line, plain, print, print_json};
 
 use super::summary::{question_text, word};
+
+/// How often `--watch` looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 pub(crate) async fn list(home: &Home, args: QuestionsArgs) -> Result<u8, CliError> {
     let store = home.open_read_only()?;
@@ -17,42 +24,90 @@ pub(crate) async fn list(home: &Home, args: QuestionsArgs) -> Result<u8, CliErro
         Some(name) => Some(find::run(&store, name).await?.run_id),
         None => None,
     };
-    let open = store.open_questions(run.as_ref()).await.map_err(|e| CliError::store("read the questions", &e))?;
-    if args.json {
-        print_json(&open)?;
-        return Ok(OK);
-    }
-    if open.is_empty() {
-        crate::output::tell("nothing waits for an answer");
-    }
-    for question in &open {
-        let state = match question.status {
-            QuestionStatus::Open => String::new(),
-            QuestionStatus::Answered | QuestionStatus::Closed => {
-                let choice = question.answer.as_ref().map_or("?", |answer| word(answer.choice));
-                format!("Answered       {choice}; go on with `ua resume {}`\n", question.run_id)
+    let clock = ua_core::system::env().clock;
+    let mut shown = HashSet::new();
+    loop {
+        let open = store.open_questions(run.as_ref()).await.map_err(|e| CliError::store("read the questions", &e))?;
+        if args.json && !args.watch {
+            print_json(&open)?;
+            return Ok(OK);
+        }
+        if open.is_empty() && shown.is_empty() && !args.watch {
+            crate::output::tell("nothing waits for an answer");
+        }
+        for question in open.iter().filter(|question| shown.insert(question.question_id.clone())) {
+            if args.json {
+                let line = serde_json::to_value(question).unwrap_or_default();
+                print(&format!("{}\n", crate::output::json_line(&line)))?;
+            } else {
+                print(&shown_question(question, args.full))?;
             }
-        };
-        print(&format!("{}Run            {}\n{state}", question_text(question).trim_start(), question.run_id))?;
+        }
+        if !args.watch {
+            return Ok(OK);
+        }
+        clock.sleep(LOOK_EVERY).await;
     }
-    Ok(OK)
+}
+
+fn shown_question(question: &QuestionRecord, full: bool) -> String {
+    let state = match question.status {
+        QuestionStatus::Open => String::new(),
+        QuestionStatus::Answered | QuestionStatus::Closed => {
+            let choice = question.answer.as_ref().map_or("?", |answer| word(answer.choice));
+            format!("Answered       {choice}; go on with `ua resume {}`\n", question.run_id)
+        }
+    };
+    let arguments = if full { arguments_in_full(question) } else { String::new() };
+    format!("{}Run            {}\n{state}{arguments}", question_text(question).trim_start(), question.run_id)
+}
+
+/// Each argument of the call on a line of its own, whole and harmless for a terminal.
+pub(super) fn arguments_in_full(question: &QuestionRecord) -> String {
+    let arguments = question.detail.get("arguments").and_then(Value::as_object);
+    let lines = arguments.into_iter().flatten().map(|(name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), |text| format!("{text:?}"));
+        format!("  {}: {}\n", line(name, 200), plain(&value).replace(['\n', '\t'], " "))
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("Arguments\n{lines}") }
 }
 
 pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
-    let choice = match args.choice {
+    let AnswerArgs { question, choice, proof, text } = args;
+    let Some(name) = question else { return super::ask::choose_and_answer(home).await };
+    let choice = choice.map(|choice| match choice {
         AnswerChoice::Happened => Choice::Happened,
         AnswerChoice::Execute => Choice::Execute,
         AnswerChoice::Skip => Choice::Skip,
         AnswerChoice::Abort => Choice::Abort,
         AnswerChoice::Continue => Choice::Continue,
-    };
+    });
     let store = home.open()?;
-    let question = find::question(&store, &args.question).await?;
-    let then = insert(&store, &question, choice, args.proof, args.text).await?;
+    let question = find::question(&store, &name).await?;
+    let choice = match choice {
+        Some(choice) => choice,
+        // What the model asked is answered by words alone.
+        None if question.kind == QuestionKind::AskUser && text.is_some() => Choice::Continue,
+        None if super::ask::is_attended() && text.is_none() && proof.is_none() => {
+            let answered = super::ask::one(&store, &question).await?;
+            crate::home::close(store);
+            return Ok(super::ask::told(answered, &question));
+        }
+        None => {
+            let words: Vec<&str> = question.choices.iter().map(|choice| word(*choice)).collect();
+            return Err(CliError::usage(format!("question {} needs an answer", question.question_id))
+                .hint(format!("it takes {}", words.join(", "))));
+        }
+    };
+    let then = insert(&store, &question, choice, proof, text).await?;
     crate::home::close(store);
     crate::output::tell(&then);
     Ok(OK)
 }
+
+/// The most bytes of words that go with an answer; they become part of the conversation.
+const MAX_TEXT: usize = 16 * 1024;
 
 /// Stores an answer and says what comes of it. The owner of a run applies answers when it goes on; what a run that has ended left open is
 /// settled at once.
@@ -76,6 +131,17 @@ pub(crate) async fn insert(
         let words: Vec<&str> = question.choices.iter().map(|choice| word(*choice)).collect();
         return Err(CliError::usage(format!("question {} does not take `{}`", question.question_id, word(choice)))
             .hint(format!("it takes {}", words.join(", "))));
+    }
+    if question.kind == QuestionKind::AskUser
+        && choice == Choice::Continue
+        && text.as_deref().is_none_or(|text| text.trim().is_empty())
+    {
+        return Err(CliError::usage(format!("question {} is answered by words", question.question_id))
+            .hint("give them with --text, or let the model decide with `skip`"));
+    }
+    if text.as_deref().is_some_and(|text| text.len() > MAX_TEXT) {
+        return Err(CliError::usage(format!("--text is longer than {MAX_TEXT} bytes"))
+            .hint("put it into a file of the workspace and name the file"));
     }
     if proof.is_some() && choice != Choice::Happened {
         return Err(CliError::usage("--proof names what happened, so it goes with `happened` only"));

@@ -9,15 +9,17 @@ use ua_runner::{
     Conclusion, DrainTimes, Interrupts, RunError, RunLock, Workspace, drive, owner_stamp, park_for_orphan,
     park_for_tool_server, say_alive,
 };
-use ua_store::{RunEnd, RunLease, RunRecord, RunStore as _, Store, budgets_with};
+use ua_store::{RunEnd, RunLease, RunRecord, RunRecords, RunStore as _, Store, budgets_with};
 use ua_store_sqlite::SqliteStore;
 
+use crate::alert::Alerts;
 use crate::compose::{self, Launch};
 use crate::crash_points::Seams;
 use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING, chain};
 use crate::home::Home;
 use crate::progress;
 
+use super::ask::Answered;
 use super::summary;
 
 /// How a person wants it done.
@@ -29,9 +31,18 @@ pub(crate) struct How {
     pub(crate) take_over: bool,
     /// Print the summary at the end.
     pub(crate) summary: bool,
+    /// Never ask on the terminal.
+    pub(crate) no_input: bool,
 }
 
-/// Takes the run and drives it to a conclusion of this process. Returns the exit code.
+/// What one life of a run, from its acquisition to the end of this process's work on it, came to.
+struct Life {
+    code: u8,
+    records: RunRecords,
+}
+
+/// Takes the run and drives it to a conclusion of this process. Returns the exit code. While somebody sits at the terminal, a run
+/// that would wait asks there, and goes on as a resume would.
 pub(crate) async fn execute(
     home: &Home,
     store: SqliteStore,
@@ -41,8 +52,8 @@ pub(crate) async fn execute(
 ) -> Result<u8, CliError> {
     let seams = Seams::open();
     let env = ua_core::system::env();
-    let trace = Trace::new(&env);
-    let owner = owner_stamp(trace.clone());
+    let alerts = Alerts::from_env(home)?;
+    let owner = owner_stamp(Trace::new(&env));
     let _lock = if how.take_over {
         RunLock::take_over(&home.locks(), &run.run_id, &owner, &env).await?
     } else {
@@ -59,11 +70,62 @@ pub(crate) async fn execute(
         Interrupts::listen().map_err(|e| CliError::new(FAILED, format!("cannot listen for signals: {e}")))?;
     tokio::spawn(interrupts.watch(stop.clone(), DrainTimes::default(), env.clone(), end_at_once));
 
+    let store: Arc<SqliteStore> = Arc::new(store);
+    let is_attended = !how.quiet && !how.no_input && super::ask::is_attended();
+    let mut launch = launch.clone();
+    let (mut run, run_id) = (run.clone(), run.run_id);
+    let code = loop {
+        let life = match Box::pin(life(home, &store, run, &launch, how, &seams, &stop, &env)).await {
+            Ok(life) => life,
+            Err(error) => break Err(error),
+        };
+        let waits = life.code == WAITING && life.records.run.status == RunStatus::WaitingForHuman;
+        if waits && is_attended && !stop.is_stopping() {
+            match super::ask::all_of_run(&store, &run_id).await {
+                Ok(Answered::Yes) => {
+                    // What a person changed with this command is stored by now.
+                    launch.accept.clear();
+                    launch.budgets.clear();
+                    run = life.records.run;
+                    continue;
+                }
+                Ok(Answered::Later) => {}
+                Err(error) => error.print(),
+            }
+        } else if let Some(alerts) = &alerts {
+            alerts.tell(&life.records).await;
+        }
+        if how.summary
+            && let Err(error) = summary::print(home, &life.records)
+        {
+            error.print();
+        }
+        break Ok(life.code);
+    };
+    if let Some(store) = Arc::into_inner(store) {
+        crate::home::close(store);
+    }
+    code
+}
+
+/// One life of a run: epoch, tool servers, drive.
+#[expect(clippy::too_many_arguments, reason = "what the process has, lent for one life")]
+async fn life(
+    home: &Home,
+    store: &Arc<SqliteStore>,
+    run: RunRecord,
+    launch: &Launch,
+    how: How,
+    seams: &Seams,
+    stop: &StopSignal,
+    env: &Env,
+) -> Result<Life, CliError> {
+    let trace = Trace::new(env);
+    let owner = owner_stamp(trace.clone());
     // A cancelled run sends nothing more, so it may end whatever the database forgot.
     if run.cancel_requested_at.is_none() {
-        super::db::refuse_forgotten(&store, &run.run_id).await?;
+        super::db::refuse_forgotten(store, &run.run_id).await?;
     }
-    let store: Arc<SqliteStore> = Arc::new(store);
     let port = seams.store(store.clone());
     // Before the run is taken: one that was never taken may not have its folder yet, a fork not its files.
     ua_runner::settle_workspace(home.root(), &run)?;
@@ -74,20 +136,20 @@ pub(crate) async fn execute(
     summary::write_restart_file(home, &run)?;
     if !launch.budgets.is_empty() {
         let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
-        crate::budgets::apply(port.as_ref(), &records, &launch.budgets, &env).await?;
+        crate::budgets::apply(port.as_ref(), &records, &launch.budgets, env).await?;
     }
     let overrides = port.overrides(&run.run_id).await.map_err(|e| CliError::store("read the run's budgets", &e))?;
     // Beside the drive, and not through its seams: it is no step of the run.
     let alive = tokio::spawn(say_alive(store.clone(), lease.clone(), env.clone()));
     crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
 
-    let transport = compose::tool_servers(home, &run, launch, &env)?;
+    let transport = compose::tool_servers(home, &run, launch, env)?;
     let mut is_driven = false;
     let driven = match transport.fence_earlier().await {
-        Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, &env, &detail).await,
-        Fence::Gone => match until_stopped(transport.list(), &stop).await {
-            None => park_for_signal(port.as_ref(), &lease, &env).await,
-            Some(Err(error)) => park_for_tool_server(port.as_ref(), &lease, &env, &chain(&error)).await,
+        Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, env, &detail).await,
+        Fence::Gone => match until_stopped(transport.list(), stop).await {
+            None => park_for_signal(port.as_ref(), &lease, env).await,
+            Some(Err(error)) => park_for_tool_server(port.as_ref(), &lease, env, &chain(&error)).await,
             Some(Ok(specs)) => {
                 is_driven = true;
                 let wiring = compose::Wiring {
@@ -101,16 +163,16 @@ pub(crate) async fn execute(
                     watcher: progress::watcher(workspace.clone(), env.clone(), how.quiet),
                     workspace: workspace.clone(),
                     env: env.clone(),
-                    stop,
+                    stop: stop.clone(),
                     budgets: budgets_with(&run.spec.budgets, &overrides),
-                    seams: &seams,
+                    seams,
                 };
                 match compose::wire(wiring) {
                     Ok((ports, settings)) => Box::pin(drive(&ports, &settings, acquired_at)).await,
                     Err(error) => {
                         // The tools and the policies do not fit together: nothing was sent, and a resume may find them mended.
                         transport.shutdown().await;
-                        let parked = park_for_tool_server(port.as_ref(), &lease, &env, &error.to_string()).await;
+                        let parked = park_for_tool_server(port.as_ref(), &lease, env, &error.to_string()).await;
                         return Err(parked.err().map_or(error, CliError::from));
                     }
                 }
@@ -120,7 +182,7 @@ pub(crate) async fn execute(
     transport.shutdown().await;
     alive.abort();
     let _cancelled = alive.await;
-    let code = match driven {
+    match driven {
         Ok((conclusion, run)) => {
             let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
             // The run's end is stored; a file or a terminal that only repeats it must not turn it into a failure.
@@ -130,20 +192,10 @@ pub(crate) async fn execute(
             if summary::write_restart_file(home, &records.run).is_err() {
                 tracing::warn!("RESTART.md could not be written");
             }
-            if how.summary
-                && let Err(error) = summary::print(home, &records)
-            {
-                error.print();
-            }
-            Ok(exit_code(&conclusion))
+            Ok(Life { code: exit_code(&conclusion), records })
         }
         Err(error) => Err(CliError::from(error)),
-    };
-    drop(port);
-    if let Some(store) = Arc::into_inner(store) {
-        crate::home::close(store);
     }
-    code
 }
 
 /// Waits for `work`, unless a signal asks the process to stop first.

@@ -96,7 +96,12 @@ pub(crate) async fn fork(home: &Home, wanted: Wanted<'_>) -> Result<u8, CliError
     if !wanted.json && !wanted.launch.quiet {
         tell(text(&plan, "is").trim_end());
     }
-    let how = How { quiet: wanted.launch.quiet || wanted.json, take_over: false, summary: !wanted.json };
+    let how = How {
+        quiet: wanted.launch.quiet || wanted.json,
+        take_over: false,
+        summary: !wanted.json,
+        no_input: wanted.launch.no_input || wanted.json,
+    };
     let code = Box::pin(execute::execute(home, store, fork.clone(), &launch, how)).await?;
     if wanted.json {
         let records = super::outcome::read(home, &fork.run_id).await?;

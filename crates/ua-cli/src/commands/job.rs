@@ -43,7 +43,12 @@ async fn start(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         CliError::usage(format!("cannot use --run-id: {e}"))
             .hint("leave --run-id out, and the run gets a name of its own")
     })?;
-    let how = How { quiet: args.launch.quiet || args.json, take_over: false, summary: !args.json };
+    let how = How {
+        quiet: args.launch.quiet || args.json,
+        take_over: false,
+        summary: !args.json,
+        no_input: args.launch.no_input || args.json,
+    };
     let Some(file) = &args.file else {
         // `--resume` without a file: clap made sure that a run is named.
         let name = args.run_id.as_deref().unwrap_or("last");

@@ -2,7 +2,9 @@
 
 mod accept;
 mod answer;
+mod ask;
 mod calls;
+mod cancel;
 mod db;
 mod diff;
 mod execute;
@@ -23,6 +25,8 @@ use std::process::ExitCode;
 use crate::args::{Cli, Command, ShimArgs};
 use crate::error::CliError;
 use crate::home::Home;
+
+pub(crate) use summary::word;
 
 /// Runs a command and returns its exit code.
 pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {

@@ -19,7 +19,7 @@ use super::{accept, execute, summary};
 
 pub(crate) async fn run(home: &Home, args: ResumeArgs) -> Result<u8, CliError> {
     let accept = accept::components(&args.accept)?;
-    let how = How { quiet: args.quiet, take_over: args.take_over, summary: true };
+    let how = How { quiet: args.quiet, take_over: args.take_over, summary: true, no_input: args.no_input };
     let launch = LaunchArgs { mcp_config: args.mcp_config, pricing: args.pricing, ..LaunchArgs::default() };
     let changes = Changes { accept, budgets: BudgetChange::of(&args.budgets)? };
     by_name(home, &args.run, &launch, changes, how).await

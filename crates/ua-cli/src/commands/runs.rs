@@ -12,7 +12,7 @@ use crate::find;
 use crate::home::Home;
 use crate::output::{line, print_json, print_table};
 
-use super::{pins, summary};
+use super::{cancel, pins, summary};
 
 pub(crate) async fn run(home: &Home, command: RunsCommand) -> Result<u8, CliError> {
     match command {
@@ -147,12 +147,13 @@ async fn cancel(home: &Home, name: &str, reason: &str) -> Result<u8, CliError> {
         .request_cancel(&found.run_id, reason, env.now())
         .await
         .map_err(|e| CliError::store("ask the run to end", &e))?;
+    if cancel::end_now(home, &store, &found, &env).await? {
+        crate::home::close(store);
+        crate::output::tell(&format!("cancelled run {}", found.run_id));
+        return Ok(OK);
+    }
     crate::home::close(store);
-    let when = if RunLock::is_held(&home.locks(), &found.run_id) {
-        "its process ends it at the next boundary".to_owned()
-    } else {
-        format!("no process drives it; `ua resume {}` ends it", found.run_id)
-    };
+    let when = "its process ends it at the next boundary";
     crate::output::tell(&format!("asked run {} to end: {when}", found.run_id));
     Ok(OK)
 }

@@ -8,4 +8,5 @@
 mod doubts;
 mod lineage;
 mod member;
+mod people;
 mod repetition;

@@ -19,6 +19,8 @@ pub(crate) enum Fate {
     FailedMaybe,
     FailedNone,
     NotSent,
+    /// Its tool server refuses the credentials.
+    Unauthorized,
     Lost,
     /// Its process is still at work.
     UnderWay,
@@ -64,7 +66,7 @@ pub(crate) struct Member {
     pub(crate) ledger: Ledger,
     pub(crate) store: Arc<MemStore>,
     pub(crate) lease: RunLease,
-    turn: AtomicU32,
+    pub(crate) turn: AtomicU32,
 }
 
 /// A run and its child.
@@ -132,6 +134,7 @@ impl Member {
             Fate::FailedMaybe => result("something went wrong", true),
             Fate::FailedNone => result("refused: nothing was sent", true),
             Fate::NotSent => Outcome::NotSent { why: "connection refused".to_owned() },
+            Fate::Unauthorized => Outcome::Raw(RawReply::HttpStatus { status: 401, body: "who are you?".to_owned() }),
             Fate::Lost => Outcome::Lost { why: "the connection was cut".to_owned() },
             Fate::UnderWay => return permit.call().clone(),
         };

@@ -9,7 +9,7 @@ use ua_store::{CallCancel, CheckpointKind, NewCheckpoint, ReplayStatus, RunRecor
 
 use super::{Driver, held_for, run_end};
 use crate::error::RunError;
-use crate::files::{write_conclusion, write_packet};
+use crate::files::{write_conclusion_with, write_packet};
 use crate::machine::{Conclusion, Event};
 use crate::recover::InFlight;
 
@@ -95,7 +95,13 @@ impl Driver<'_> {
     pub(super) async fn check_evidence(&self) -> Result<Result<(), String>, RunError> {
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         self.ports.workspace.replace("transcript.md", ua_resume::transcript(&records))?;
-        let report = self.evidence(&records)?;
+        let mut report = self.evidence(&records)?;
+        if self.evidence_scope().is_of_job() {
+            let replies = crate::citations::whole_replies(self.ports.store.as_ref(), &records).await?;
+            if let Some(citations) = crate::citations::judge(&self.ports.workspace, &records, &replies)? {
+                report = report.with(citations);
+            }
+        }
         Ok(if report.all_met { Ok(()) } else { Err(report.missing_for_model()) })
     }
 
@@ -116,6 +122,7 @@ impl Driver<'_> {
         }
         if matches!(conclusion, Conclusion::Cancelled) {
             self.cancel_prepared().await?;
+            self.close_questions().await?;
         }
         let mut end = run_end(RunStatus::Failed, None, held_for(self.ports, self.counted_from), now);
         let step = |status, detail: Option<String>| StepEnd {
@@ -162,8 +169,20 @@ impl Driver<'_> {
                 &ResumePacket::new(&records, &decisions, &self.ports.workspace.artifacts()?),
             )?;
         }
-        write_conclusion(&self.ports.workspace, &records)?;
+        let replies = crate::citations::whole_replies(self.ports.store.as_ref(), &records).await?;
+        write_conclusion_with(&self.ports.workspace, &records, &replies)?;
         Ok(run)
+    }
+
+    /// Nobody needs to answer any more. What a call in doubt did stays unknown.
+    async fn close_questions(&self) -> Result<(), RunError> {
+        let open = self.ports.store.open_questions(Some(&self.run.run_id)).await;
+        for question in open.map_err(RunError::at("read the questions"))? {
+            let closed =
+                self.ports.store.close_question(&self.ports.lease, &question.question_id, self.ports.env.now());
+            closed.await.map_err(RunError::at("close a question"))?;
+        }
+        Ok(())
     }
 
     pub(super) async fn cancel_prepared(&self) -> Result<(), RunError> {

@@ -150,6 +150,7 @@ fn failure(error: &LlmError, random: u64) -> ThinkFailure {
             (true, false) => RequestEnd::Baseline,
         },
         may_retry: error.may_retry(),
+        credentials_refused: matches!(error, LlmError::Unauthorized { status: 401 | 403, .. }),
         retry_after: error.retry_after(),
         random,
     }

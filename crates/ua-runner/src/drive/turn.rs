@@ -57,6 +57,7 @@ impl Driver<'_> {
         self.open_reply = Some(message);
         self.last_seq += 1;
         let calls = self.turn_calls(turn).await?;
+        self.machine.note_refused(&calls);
         self.last_call = calls.last().map(|call| call.call_id.clone()).or(self.last_call.take());
         (self.ports.watcher)(Signal::Recorded {
             turn,
@@ -90,6 +91,11 @@ impl Driver<'_> {
             }
             Err(source) => return Err(RunError::Gateway { turn, source }),
         };
+        if ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Held(_))) {
+            let calls = self.turn_calls(turn).await?;
+            let asked = self.ports.gateway.ask_ahead(&calls).await;
+            asked.map_err(|source| RunError::Gateway { turn, source })?;
+        }
         self.note_first_runs(&ended).await?;
         Ok(Event::Dispatched(ended))
     }

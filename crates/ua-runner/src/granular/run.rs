@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError, Trace};
 use ua_gateway::{Catalog, Fence, GatewayError, Rules, ToolGateway, WorkspaceFiles};
-use ua_ledger::{Ledger, LedgerConfig};
+use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_store::{NewRun, OwnerStamp, RunLease, RunRecord, StoreError};
 
 use super::definition::differences;
@@ -150,7 +150,8 @@ impl GranularStep {
             max_effects: effect_limits(spec),
         };
         let (store, env) = (host.store.clone(), host.env.clone());
-        let ledger = Ledger::new(store, lease.clone(), run.root_run_id.clone(), config, env, trace);
+        let ledger = Ledger::new(store, lease.clone(), run.root_run_id.clone(), config, env, trace)
+            .with_people(PeopleRules::of(spec));
         let files =
             WorkspaceFiles::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
         let told = host.watcher.clone();

@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends with a panic")]
 
+mod approvals;
 mod billed;
 mod composite;
 mod forks;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens};
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Block, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, Trace};
-use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
+use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
 use ua_runner::{
@@ -216,11 +216,16 @@ impl Scenario {
     }
 
     pub(crate) async fn choose(&self, question: &QuestionRecord, choice: Choice) {
+        self.say(question, choice, "").await;
+    }
+
+    /// The same with words.
+    pub(crate) async fn say(&self, question: &QuestionRecord, choice: Choice, text: &str) {
         let answer = NewAnswer {
             question_id: question.question_id.clone(),
             choice,
             proof: None,
-            text: None,
+            text: (!text.is_empty()).then(|| text.to_owned()),
             by: "a tester".into(),
             at: self.env.now(),
         };
@@ -291,8 +296,8 @@ impl Scenario {
         let now = self.env.now();
         let (lease, run) = store.acquire_run(&self.run_id, &owner_stamp(trace.clone()), now).await.unwrap();
         let workspace = Workspace::create(Path::new(&run.workspace_dir)).unwrap();
-        let transport: Arc<dyn ToolTransport> =
-            Arc::new(Seam::new(self.world.clone() as Arc<dyn ToolTransport>, plan.clone()));
+        let tools = Arc::new(WithAskUser::new(self.world.clone(), store.clone()));
+        let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(tools as Arc<dyn ToolTransport>, plan.clone()));
         let policy = self.policy.iter().map(|text| PolicyRules::parse(text, "policy.toml").unwrap()).collect();
         let classifier = Arc::new(Classifier::new(policy, &Lists::default(), HashSet::new()).unwrap());
         let rules = Rules::of(&run.spec).unwrap();

@@ -34,6 +34,8 @@ const USER_AGENT: &str = concat!("ua/", env!("CARGO_PKG_VERSION"), " (+durable j
 pub(super) struct Fetcher {
     client: reqwest::Client,
     allow_private_addresses: bool,
+    /// Lower-case hosts that may be reached, with those below them; empty allows any.
+    allowed_domains: Vec<String>,
     slots: Slots,
     env: Env,
     page_timeout: Duration,
@@ -75,7 +77,15 @@ impl Fetcher {
         }
         let client = builder.build().map_err(|source| ToolServerError::Http { source })?;
         let slots = Slots::new(env.clone());
-        Ok(Self { client, allow_private_addresses, slots, env, page_timeout: PAGE_TIMEOUT })
+        let allowed_domains = Vec::new();
+        Ok(Self { client, allow_private_addresses, allowed_domains, slots, env, page_timeout: PAGE_TIMEOUT })
+    }
+
+    /// The same, reaching only these hosts and those below them; any when there are none.
+    pub(super) fn only_within(mut self, domains: &[String]) -> Self {
+        let domains = domains.iter().map(|domain| domain.trim_matches('.').to_lowercase());
+        self.allowed_domains = domains.filter(|domain| !domain.is_empty()).collect();
+        self
     }
 
     /// The limits on requests; whoever reads pages from elsewhere keeps to them too.
@@ -184,6 +194,14 @@ impl Fetcher {
     fn check(&self, url: &Url) -> Result<(), Failure> {
         if !self.allow_private_addresses {
             check_literal(url).map_err(|error| refused_address(&error))?;
+        }
+        let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_lowercase();
+        let is_within = |domain: &String| host == *domain || host.ends_with(&format!(".{domain}"));
+        if !self.allowed_domains.is_empty() && !self.allowed_domains.iter().any(is_within) {
+            return Err(Failure::refused(
+                format!("this job may not reach {host}"),
+                format!("use pages of {} only", self.allowed_domains.join(", ")),
+            ));
         }
         // Credentials in a URL are not for pages that someone else chose.
         if !url.username().is_empty() || url.password().is_some() {

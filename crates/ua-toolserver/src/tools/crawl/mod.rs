@@ -130,7 +130,7 @@ pub(super) struct Crawler {
 impl Crawler {
     pub(super) fn new(workspace: Arc<Workspace>, settings: &Settings, env: Env) -> Result<Self, ToolServerError> {
         Ok(Self {
-            fetcher: Fetcher::new(settings.allow_private_addresses, env)?,
+            fetcher: Fetcher::new(settings.allow_private_addresses, env)?.only_within(&settings.allowed_domains),
             roots: Arc::new(Roots::open(Arc::clone(&workspace), &settings.allow_roots)?),
             workspace,
         })

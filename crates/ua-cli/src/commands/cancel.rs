@@ -1,0 +1,49 @@
+//! `ua runs cancel` of a run that no process drives: it is ended here, instead of by a resume that may never come.
+
+use std::path::Path;
+
+use ua_core::{Env, Trace};
+use ua_gateway::{Fence, ToolTransport as _};
+use ua_runner::{LockError, RunLock, Workspace, end_cancelled, owner_stamp};
+use ua_store::{RunRecord, RunStore as _};
+use ua_store_sqlite::SqliteStore;
+
+use crate::error::{CliError, WAITING};
+use crate::home::Home;
+
+use super::summary;
+
+/// Ends a run for which a cancel is stored. False when a living process drives it, which then does so itself.
+///
+/// # Errors
+/// When something of an earlier process is still alive: what it was sent may still happen, so the run is not called over.
+pub(super) async fn end_now(home: &Home, store: &SqliteStore, run: &RunRecord, env: &Env) -> Result<bool, CliError> {
+    let trace = Trace::new(env);
+    let owner = owner_stamp(trace);
+    let _lock = match RunLock::take(&home.locks(), &run.run_id, &owner) {
+        Ok(lock) => lock,
+        Err(LockError::Held { .. }) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    // Without servers of its own it starts none; it ends those that an earlier process left behind.
+    let servers = crate::compose::transport(Vec::new(), &home.locks(), run.run_id.clone(), None, env)?;
+    if let Fence::Alive { detail } = servers.fence_earlier().await {
+        return Err(CliError::new(
+            WAITING,
+            format!("a tool server of run {} is still alive and could not be ended: {detail}", run.run_id),
+        )
+        .hint(format!("the cancel is stored; end that process, then `ua resume {}` ends the run", run.run_id)));
+    }
+    let fail = |doing: &'static str| move |error| CliError::store(doing, &error);
+    let current = store.run(&run.run_id).await.map_err(fail("read the run"))?;
+    if current.status.is_terminal() {
+        return Ok(true); // its process ended it meanwhile
+    }
+    let workspace = Workspace::create(Path::new(&run.workspace_dir))?;
+    let (lease, _) = store.acquire_run(&run.run_id, &owner, env.now()).await.map_err(fail("take the run"))?;
+    let ended = end_cancelled(store, &lease, &workspace, env).await?;
+    if summary::write_restart_file(home, &ended).is_err() {
+        tracing::warn!("RESTART.md could not be written");
+    }
+    Ok(true)
+}

@@ -1,0 +1,43 @@
+//! Asking ahead: when a turn waits for a person anyway, what its other calls will need is asked in the same go.
+//!
+//! Durable Jobs v1 spec §6 (escalation). Order still holds: nothing is sent before the calls in front of it are settled, and a word
+//! that was given ahead is looked at again when the call's turn comes. Only what can be shown now is asked now: a call that sends
+//! files waits until nothing in front of it may still write them.
+
+use std::collections::HashSet;
+
+use ua_classify::file_arguments;
+use ua_core::{CallStatus, ScopeField, SideEffectClass};
+use ua_store::CallRecord;
+
+use crate::error::GatewayError;
+use crate::gateway::{Notice, ToolGateway};
+
+impl ToolGateway {
+    /// Raises the questions that the `prepared` calls of an open turn will need. `calls` are all of the turn, in order.
+    ///
+    /// # Errors
+    /// Those of the ledger.
+    pub async fn ask_ahead(&self, calls: &[CallRecord]) -> Result<(), GatewayError> {
+        let mut files_may_change = false;
+        let mut seen = HashSet::new();
+        for call in calls.iter().filter(|call| !call.status.is_settled()) {
+            let is_first = seen.insert((call.name.raw.as_str(), call.args_hash));
+            let is_new = call.status == CallStatus::Prepared && is_first;
+            if is_new && !(files_may_change && names_files(call)) {
+                let asked = self.ledger.ask_ahead(&call.call_id, &self.facts(call)).await?;
+                if let Some(question) = asked {
+                    self.tell(Notice::Held { question: Box::new(question) });
+                }
+            }
+            files_may_change |= call.policy.class == SideEffectClass::Local;
+        }
+        Ok(())
+    }
+}
+
+/// Whether contents of workspace files are part of what a person would be shown.
+fn names_files(call: &CallRecord) -> bool {
+    let in_scope = call.policy.scope.0.iter().any(|field| matches!(field, ScopeField::Files(_)));
+    in_scope || !file_arguments(&call.policy, &call.arguments).is_empty()
+}

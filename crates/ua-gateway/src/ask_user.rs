@@ -1,0 +1,108 @@
+//! `ask_user`: the model asks a person, and what the person says is the tool's result.
+//!
+//! Durable Jobs v1 spec §6 (escalation). The tool only looks: it changes nothing anywhere, so a call of it that was lost is made
+//! again and finds the same answer, which is a row. The question is raised at admission, by the ledger; this transport only reads
+//! what was answered. Invariant: an answer comes from the `answers` table alone, never from anything that a model said.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::json;
+use ua_core::{Outcome, RawReply, ToolAnnotations, ToolName, ToolSpec};
+use ua_ledger::{DECIDE_YOURSELF, Enquiry, Permit};
+use ua_store::{QuestionKind, Store};
+
+use crate::transport::{Fence, ToolTransport, TransportError};
+
+/// Another transport, and `ask_user` beside its tools.
+pub struct WithAskUser {
+    inner: Arc<dyn ToolTransport>,
+    store: Arc<dyn Store>,
+    name: ToolName,
+}
+
+const GENERATION: &str = "a-person";
+
+impl WithAskUser {
+    /// Adds `ask_user` to the tools of `inner`. Answers are read from `store`.
+    pub fn new(inner: Arc<dyn ToolTransport>, store: Arc<dyn Store>) -> Self {
+        Self { inner, store, name: ToolName::ask_user() }
+    }
+
+    /// The tool as a model sees it. Whether it is offered is a switch of the job (`escalation.ask_user`).
+    pub fn spec() -> ToolSpec {
+        ToolSpec {
+            name: ToolName::ask_user(),
+            description: "Asks the person behind this job one question and waits for the answer, which may take hours. Only for what \
+                          the job leaves open and only a person can decide; everything else decide yourself. The result is what the \
+                          person says, or that you are to decide."
+                .to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "question": {
+                        "type": "string", "minLength": 1, "maxLength": 2000,
+                        "description": "One question with all that is needed to answer it."
+                    },
+                    "options": {
+                        "type": "array", "maxItems": 10, "items": {"type": "string", "minLength": 1, "maxLength": 200},
+                        "description": "Answers to choose from, if there are some. The person may say something else."
+                    }
+                },
+                "required": ["question"],
+                "additionalProperties": false
+            }),
+            annotations: ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() },
+        }
+    }
+
+    async fn answer(&self, permit: &Permit) -> Outcome {
+        let call = permit.call();
+        let records = match self.store.load(&call.run_id).await {
+            Ok(records) => records,
+            Err(error) => return Outcome::NotSent { why: format!("the answer could not be read: {error}") },
+        };
+        let about_it = records.questions.iter().rev().filter(|question| {
+            question.call_id.as_ref() == Some(&call.call_id) && question.kind == QuestionKind::AskUser
+        });
+        let Some(answer) = about_it.filter_map(|question| question.answer.as_ref()).next() else {
+            return Outcome::NotSent { why: "nobody has answered".to_owned() };
+        };
+        let said = answer.text.as_deref().map(str::trim).filter(|text| !text.is_empty()).unwrap_or(DECIDE_YOURSELF);
+        Outcome::Raw(RawReply::ToolResult {
+            result: json!({
+                "content": [{"type": "text", "text": said}],
+                "structuredContent": {"answer": said, "answered_at": answer.answered_at},
+            }),
+        })
+    }
+}
+
+#[async_trait]
+impl ToolTransport for WithAskUser {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        let mut tools = self.inner.list().await?;
+        tools.push(Self::spec());
+        Ok(tools)
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        if server == self.name.server { Ok(GENERATION.to_owned()) } else { self.inner.ready(server).await }
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        if permit.name().is_ask_user() { self.answer(permit).await } else { self.inner.invoke(permit).await }
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        self.inner.ask(enquiry).await
+    }
+
+    async fn fence_earlier(&self) -> Fence {
+        self.inner.fence_earlier().await
+    }
+
+    async fn fence(&self, server: &str, generation: &str) -> Fence {
+        if server == self.name.server { Fence::Gone } else { self.inner.fence(server, generation).await }
+    }
+}

@@ -1,0 +1,162 @@
+//! Who an e-mail goes to, and whether that is clear.
+//!
+//! Durable Jobs v1 spec §6 (`ask_human_on_ambiguous_recipient`). A pure rule over a call's arguments: nothing is guessed from
+//! names, and no model is asked.
+
+use std::fmt;
+
+use serde_json::Value;
+use ua_core::{CallPolicy, EffectKind, MailAddress, MailAddressError, ScopeField};
+
+/// What is not clear about the recipients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// There is none.
+    Nobody,
+    /// One is no address.
+    NoAddress { text: String, why: MailAddressError },
+    /// Addresses that neither the job nor a person named.
+    NobodyNamed(Vec<MailAddress>),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => write!(f, "It names no recipient."),
+            Self::NoAddress { text, why } => {
+                let shown: String = text.chars().take(100).collect();
+                write!(f, "The recipient {shown:?} is not clear: {why}.")
+            }
+            Self::NobodyNamed(addresses) => {
+                let list: Vec<&str> = addresses.iter().take(10).map(MailAddress::as_str).collect();
+                write!(f, "Neither the job nor a person named {}.", list.join(", "))
+            }
+        }
+    }
+}
+
+/// Arguments that hold recipients where no policy says which do.
+const USUAL: [&str; 6] = ["to", "cc", "bcc", "recipient", "recipients", "recipient_email"];
+
+/// The recipients of a call whose effect is e-mail; `None` for every other call.
+pub(crate) fn recipients(policy: &CallPolicy, arguments: &Value) -> Option<Result<Vec<MailAddress>, Problem>> {
+    let is_mail = |kind: &EffectKind| kind.as_str().strip_prefix("email.").is_some_and(sends);
+    policy.effect_kind.as_ref().filter(|kind| is_mail(kind))?;
+    let declared: Vec<&str> = policy
+        .scope
+        .0
+        .iter()
+        .filter_map(|field| match field {
+            ScopeField::Addresses(name) => Some(name.as_str()),
+            ScopeField::Value(_) | ScopeField::Files(_) => None,
+        })
+        .collect();
+    // A reply goes to whom it answers; a tool that takes no recipient is one of those, whatever it is called.
+    let takes_some = !declared.is_empty() || USUAL.iter().any(|name| arguments.get(*name).is_some());
+    if !takes_some {
+        return None;
+    }
+    let names = declared.iter().copied().chain(USUAL.into_iter().filter(|name| !declared.contains(name)));
+    let mut texts = Vec::new();
+    for name in names {
+        collect(arguments.get(name), &mut texts);
+    }
+    if texts.is_empty() {
+        return Some(Err(Problem::Nobody));
+    }
+    let read = texts.into_iter().map(|text| {
+        MailAddress::parse(&text).map_err(|why| match why {
+            MailAddressError::Empty => Problem::Nobody,
+            MailAddressError::BareName | MailAddressError::Invalid => Problem::NoAddress { text, why },
+        })
+    });
+    Some(read.collect())
+}
+
+/// Whether an effect of e-mail leaves the mailbox: drafts and deletions do not.
+fn sends(verb: &str) -> bool {
+    matches!(verb, "send" | "forward" | "invite" | "reply" | "publish" | "post")
+}
+
+/// Addresses as tools take them: a text with one or several, a list of them, or objects with `email` or `address`.
+fn collect(value: Option<&Value>, texts: &mut Vec<String>) {
+    match value {
+        Some(Value::String(text)) => texts.extend(split(text)),
+        Some(Value::Array(items)) => items.iter().for_each(|item| collect(Some(item), texts)),
+        Some(Value::Object(fields)) => {
+            let address = ["email", "address", "email_address"].iter().find_map(|name| fields.get(*name));
+            collect(address, texts);
+        }
+        Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
+    }
+}
+
+/// Splits at commas and semicolons that are not inside quotes or angle brackets.
+fn split(text: &str) -> Vec<String> {
+    let (mut parts, mut part, mut is_quoted, mut depth) = (Vec::new(), String::new(), false, 0_u32);
+    for c in text.chars() {
+        match c {
+            '"' => is_quoted = !is_quoted,
+            '<' if !is_quoted => depth += 1,
+            '>' if !is_quoted => depth = depth.saturating_sub(1),
+            ',' | ';' if !is_quoted && depth == 0 => {
+                parts.push(std::mem::take(&mut part));
+                continue;
+            }
+            _ => {}
+        }
+        part.push(c);
+    }
+    parts.push(part);
+    parts.into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::ScopeRule;
+
+    use super::*;
+
+    fn policy(effect: &str) -> CallPolicy {
+        CallPolicy {
+            effect_kind: EffectKind::parse(effect),
+            scope: ScopeRule(vec![ScopeField::Addresses("to".into()), ScopeField::Addresses("cc".into())]),
+            ..CallPolicy::unclassified()
+        }
+    }
+
+    fn found(arguments: &Value) -> Result<Vec<String>, String> {
+        let recipients = recipients(&policy("email.send"), arguments).unwrap();
+        recipients.map(|all| all.iter().map(|a| a.as_str().to_owned()).collect()).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn recipients_are_read_from_texts_lists_and_objects() {
+        let expected = Ok(vec!["ana@example.org".to_owned(), "bob@example.org".to_owned()]);
+        assert_eq!(found(&json!({"to": ["ana@example.org", "Bob <bob@example.org>"]})), expected);
+        assert_eq!(found(&json!({"to": "\"Lopez, Ana\" <ana@example.org>, bob@example.org"})), expected);
+        assert_eq!(found(&json!({"to": {"email": "ana@example.org"}, "cc": "bob@example.org"})), expected);
+        assert_eq!(found(&json!({"to": "ana@example.org", "bcc": ["bob@example.org"]})), expected);
+    }
+
+    #[test]
+    fn what_is_no_recipient_says_why() {
+        for nobody in [json!({"to": []}), json!({"to": " "}), json!({"cc": null})] {
+            assert_eq!(found(&nobody), Err("It names no recipient.".to_owned()), "{nobody}");
+        }
+        let bare = Err("The recipient \"the boss\" is not clear: it is a name without an address.".to_owned());
+        assert_eq!(found(&json!({"to": "the boss"})), bare);
+        let invalid = Err("The recipient \"ana@\" is not clear: it is not a valid address.".to_owned());
+        assert_eq!(found(&json!({"to": ["bob@example.org", "ana@"]})), invalid);
+    }
+
+    #[test]
+    fn only_mail_that_leaves_has_recipients() {
+        for effect in ["email.delete", "file.upload"] {
+            assert_eq!(recipients(&policy(effect), &json!({"to": "the boss"})), None, "{effect}");
+        }
+        let reply = CallPolicy { scope: ScopeRule::default(), ..policy("email.reply") };
+        assert_eq!(recipients(&reply, &json!({"message_id": "m-1", "body": "Yes."})), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! Cancelling a run that nobody drives.
+//!
+//! Durable Jobs v1 spec §9. A cancel is sticky: whoever takes the run next ends it. When no process drives it, that is the one
+//! who asks. Invariants: nothing is sent; a call that was under way when its process died stays `unknown` and goes on blocking its
+//! scope, because a cancel says nothing about what happened; no question is left open.
+
+use ua_core::{CallStatus, Env, Resolution, RunStatus, StepStatus};
+use ua_store::{CallCancel, QuestionStatus, RunEnd, RunLease, RunRecord, StepEnd, Store};
+
+use crate::error::RunError;
+use crate::files::write_conclusion;
+use crate::workspace::Workspace;
+
+/// Ends the run that `lease` owns as cancelled and writes the files that say so. The caller made sure that no tool server of it
+/// is alive and that somebody asked to cancel it.
+///
+/// # Errors
+/// Those of the store and of the workspace.
+pub async fn end_cancelled(
+    store: &dyn Store,
+    lease: &RunLease,
+    workspace: &Workspace,
+    env: &Env,
+) -> Result<RunRecord, RunError> {
+    let now = env.now();
+    store
+        .close_lost_requests(lease, now)
+        .await
+        .map_err(RunError::at("charge the requests that were never answered"))?;
+    let why = "the process that sent it ended before an answer was stored";
+    store.mark_lost(lease, why, now).await.map_err(RunError::at("mark what was under way as lost"))?;
+    let records = store.load(&lease.run_id).await.map_err(RunError::at("load the run"))?;
+    let prepared = records.calls.iter().filter(|call| call.status == CallStatus::Prepared);
+    let cancels: Vec<CallCancel> = prepared
+        .map(|call| CallCancel {
+            call_id: call.call_id.clone(),
+            resolution: Resolution::RunCancelled,
+            code: "run_cancelled".to_owned(),
+            message: "Not run: the run was cancelled.".to_owned(),
+        })
+        .collect();
+    if !cancels.is_empty() {
+        store.cancel_calls(lease, cancels, now).await.map_err(RunError::at("cancel what was not sent"))?;
+    }
+    let open = store.open_questions(Some(&lease.run_id)).await.map_err(RunError::at("read the questions"))?;
+    for question in open.iter().filter(|question| question.status != QuestionStatus::Closed) {
+        let closed = store.close_question(lease, &question.question_id, now).await;
+        closed.map_err(RunError::at("close a question"))?;
+    }
+    let end = RunEnd {
+        status: RunStatus::Cancelled,
+        stop_reason: None,
+        detail: records.run.cancel_reason.clone(),
+        final_output: None,
+        final_artifact_ref: None,
+        step_end: records.run.current_step_id.clone().map(|step_id| StepEnd {
+            step_id,
+            status: StepStatus::Skipped,
+            error_code: None,
+            error_detail: Some("the run was cancelled".to_owned()),
+            at: now,
+        }),
+        held_millis: 0,
+        at: now,
+    };
+    let run = store.end_run(lease, end).await.map_err(RunError::at("end the run"))?;
+    let records = store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
+    write_conclusion(workspace, &records)?;
+    Ok(run)
+}

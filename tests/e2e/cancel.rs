@@ -1,0 +1,65 @@
+//! `ua runs cancel`, wherever the run stands: it ends without a resume unless a process drives it, and nothing more is sent.
+
+use serde_json::json;
+use ua_e2e::TestEnv;
+
+use super::env;
+
+fn job(env: &TestEnv, fields: &serde_json::Value) -> String {
+    let comment = json!({"name": "mcp__forum__post_comment", "input": {"text": "hello"}});
+    let mut all = json!({"tools": {"builtin": false}});
+    for (name, value) in fields.as_object().into_iter().flatten() {
+        all[name] = value.clone();
+    }
+    env.job(&all, &json!([{"tools": [comment]}, {"text": "Posted."}]))
+}
+
+/// Cancels the run and checks that it is over.
+fn is_over(env: &TestEnv, calls: &[&str]) {
+    env.run(&["runs", "cancel", "r", "--reason", "not needed any more"]).code(0).says(&["cancelled run r"]);
+    assert_eq!(env.run_status(), "cancelled");
+    assert_eq!(env.calls(), calls);
+    assert_eq!(env.value("SELECT count(*) FROM questions WHERE status <> 'closed'"), "0");
+    env.run(&["runs", "show", "r"]).code(0).shows(&["cancelled: not needed any more"]);
+    assert!(env.workspace().join("job_completion_r.md").exists());
+    env.run(&["db", "check", "--invariants"]).code(0);
+    let comments = env.comments().len();
+    env.run(&["resume", "r"]).code(1).says(&["finished already"]);
+    assert_eq!(env.comments().len(), comments);
+    env.run(&["runs", "cancel", "r"]).code(2).says(&["cancelled already"]);
+}
+
+#[test]
+fn a_run_that_waits_for_a_person_ends_at_once() {
+    let env = env().with_forum();
+    let asks = json!({"escalation": {"ask_human_before": ["post_comment"]}});
+    env.run(&["job", &job(&env, &asks), "--run-id", "r"]).code(75);
+    is_over(&env, &["post_comment cancelled"]);
+    assert_eq!(env.comments().len(), 0);
+}
+
+#[test]
+fn a_run_that_was_never_taken_ends_at_once() {
+    let env = env().with_forum();
+    env.run_killed_at("before:store.acquire_run", &["job", &job(&env, &json!({})), "--run-id", "r"]);
+    assert_eq!(env.run_status(), "queued");
+    is_over(&env, &[]);
+}
+
+#[test]
+fn a_run_that_stopped_ends_at_once() {
+    let env = env().with_forum();
+    let budget = json!({"budgets": {"max_turns": 1}});
+    env.run(&["job", &job(&env, &budget), "--run-id", "r"]).code(75);
+    assert_eq!(env.run_status(), "stopped");
+    is_over(&env, &["post_comment succeeded"]);
+}
+
+#[test]
+fn a_run_whose_process_died_ends_at_once_and_what_was_under_way_stays_unknown() {
+    let env = env().with_forum();
+    env.run_killed_at("after:store.start_attempt:post_comment", &["job", &job(&env, &json!({})), "--run-id", "r"]);
+    assert_eq!(env.run_status(), "running");
+    is_over(&env, &["post_comment unknown"]);
+    assert_eq!(env.comments().len(), 0);
+}

@@ -1,0 +1,239 @@
+//! People in the loop: approvals, `ask_user`, recipients that are not clear, alerts; each with the process killed where it hurts.
+
+use serde_json::{Value, json};
+use ua_e2e::{Output, TestEnv};
+use ua_testkit::{Webhook, WebhookConfig};
+
+use super::env;
+
+fn comment(text: &str) -> Value {
+    json!({"name": "mcp__forum__post_comment", "input": {"text": text}})
+}
+
+fn run(env: &TestEnv, fields: &Value, turns: &Value) -> Output {
+    env.run(&["job", &env.job(fields, turns), "--run-id", "r"])
+}
+
+fn open_questions(env: &TestEnv) -> Vec<String> {
+    env.rows("SELECT question_id FROM questions WHERE status = 'open' ORDER BY seq")
+}
+
+fn answer_all(env: &TestEnv, choice: &str, more: &[&str]) {
+    for question in open_questions(env) {
+        env.run(&[&["answer", &question, choice], more].concat()).code(0);
+    }
+}
+
+/// A run that wants to post two comments and waits for two approvals.
+fn waits_for_approvals(env: &TestEnv, last: &Value) {
+    let turns = json!([{"tools": [comment("first"), comment("second \u{1b}[2J")]}, last]);
+    let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_*"]}});
+    let output = run(env, &fields, &turns).code(75);
+    output.shows(&[
+        "waiting for a person",
+        "May `post_comment` run?",
+        "first",
+        "second \\u{1b}[2J",
+        "execute|skip|abort",
+    ]);
+    assert!(!output.shown().contains('\u{1b}'), "{}", output.shown());
+    assert_eq!((open_questions(env).len(), env.comments().len()), (2, 0));
+}
+
+#[test]
+fn approvals_of_a_turn_are_asked_for_at_once_and_each_lets_one_call_run() {
+    for point in [
+        "",
+        "before:store.start_attempt:post_comment",
+        "after:store.start_attempt:post_comment#2",
+        "after:tool.invoke:post_comment",
+    ] {
+        let env = env().with_forum();
+        waits_for_approvals(&env, &json!({"text": "Posted."}));
+        // Nobody answered: the same questions, and nothing is sent.
+        env.run(&["resume", "r"]).code(75);
+        assert_eq!((open_questions(&env).len(), env.comments().len()), (2, 0));
+        answer_all(&env, "approve", &[]);
+        if !point.is_empty() {
+            env.run_killed_at(point, &["resume", "r"]);
+        }
+        let first = env.run(&["resume", "r"]);
+        // Posting takes no key: whoever dies between RUNNING and the receipt leaves a doubt, and the approval is used up.
+        if point.starts_with("after") {
+            first.code(75).shows(&["Did `post_comment` happen?"]);
+            let posted = env.comments().len();
+            let doubt = if point.contains("tool.invoke") { "happened" } else { "execute" };
+            answer_all(&env, doubt, &[]);
+            env.run(&["resume", "r"]).code(0);
+            assert!(env.comments().len() >= posted, "{point}");
+        } else {
+            first.code(0);
+        }
+        assert_eq!(env.comments().len(), 2, "{point}");
+        assert_eq!(env.value("SELECT count(*) FROM questions WHERE kind = 'approval'"), "2", "{point}");
+        assert_eq!(env.value("SELECT count(*) FROM questions WHERE status <> 'closed'"), "0", "{point}");
+    }
+}
+
+#[test]
+fn a_call_that_a_person_declines_is_cancelled_and_the_model_is_told_why() {
+    let env = env().with_forum();
+    let last = json!({"text": "Not posted.", "expect": {"contains": ["not to be made", "the board decides first"], "tool_result_ok": false}});
+    waits_for_approvals(&env, &last);
+    answer_all(&env, "skip", &["--text", "the board decides first"]);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment cancelled".to_owned(); 2], 0));
+}
+
+#[test]
+fn an_approval_is_not_good_for_a_tool_that_was_redefined_since() {
+    let env = env().with_forum();
+    waits_for_approvals(&env, &json!({"text": "Posted."}));
+    answer_all(&env, "execute", &[]);
+    env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--describe", "Posts to everybody."])}));
+    env.run(&["resume", "r"]).code(75).shows(&["stopped (fingerprint)"]);
+    env.run(&["resume", "r", "--accept", "tools"]).code(75).shows(&["May `post_comment` run?"]);
+    assert_eq!((open_questions(&env).len(), env.comments().len()), (1, 0));
+    // Each is asked again when its turn comes.
+    for left in [1, 0] {
+        answer_all(&env, "execute", &[]);
+        env.run(&["resume", "r"]).code(if left > 0 { 75 } else { 0 });
+    }
+    assert_eq!(env.comments().len(), 2);
+}
+
+#[test]
+fn all_arguments_of_what_is_asked_can_be_seen() {
+    let env = env().with_forum();
+    let long = format!("{}END", "word ".repeat(400));
+    let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["external"]}});
+    run(&env, &fields, &json!([{"tools": [comment(&long)]}, {"text": "Posted."}])).code(75);
+    let short = env.run(&["questions"]).code(0);
+    assert!(!short.shown().contains("END"), "{}", short.shown());
+    short.shows(&["ua questions --full"]);
+    env.run(&["questions", "--full"]).code(0).shows(&["Arguments", "text: ", "END"]);
+}
+
+#[test]
+fn without_a_terminal_an_answer_needs_a_question_and_the_open_ones_are_listed() {
+    let env = env().with_forum();
+    waits_for_approvals(&env, &json!({"text": "Posted."}));
+    let question = open_questions(&env).remove(0);
+    env.run(&["answer"]).code(2).says(&["which question is answered?", &question, "May `post_comment` run?"]);
+    env.run(&["answer", &question]).code(2).says(&["needs an answer", "execute, skip, abort"]);
+}
+
+fn asks() -> Value {
+    json!({"tools": [{"name": "mcp__ua_person__ask_user", "input": {"question": "Which colour?", "options": ["red", "blue"]}}]})
+}
+
+#[test]
+fn the_model_may_ask_and_the_answer_is_the_result() {
+    for point in ["", "after:store.raise_question", "before:store.end_run"] {
+        let env = env();
+        let turns =
+            json!([asks(), {"text": "Blue it is.", "expect": {"contains": ["a deep blue"], "tool_result_ok": true}}]);
+        let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_user": true}});
+        let job = env.job(&fields, &turns);
+        if !point.is_empty() {
+            env.run_killed_at(point, &["job", &job, "--run-id", "r"]);
+            env.run(&["resume", "r"]).code(75);
+        } else {
+            env.run(&["job", &job, "--run-id", "r"]).code(75).shows(&[
+                "The model asks: Which colour?",
+                "1. red",
+                "2. blue",
+            ]);
+        }
+        let question = open_questions(&env);
+        assert_eq!(question.len(), 1, "{point}");
+        env.run(&["answer", &question[0], "continue"]).code(2).says(&["answered by words"]);
+        env.run(&["answer", &question[0], "--text", "a deep blue"]).code(0);
+        env.run_killed_at("after:store.start_attempt:ask_user", &["resume", "r"]);
+        env.run(&["resume", "r"]).code(0);
+        assert_eq!(env.value("SELECT count(*) FROM questions"), "1", "{point}");
+    }
+}
+
+#[test]
+fn a_question_that_is_left_to_the_model_and_a_job_that_allows_none_say_decide_yourself() {
+    let env = env();
+    let turns = json!([asks(), {"text": "Red.", "expect": {"contains": ["Decide yourself"], "tool_result_ok": false}}]);
+    run(&env, &json!({"tools": {"builtin": false}, "escalation": {"ask_user": true}}), &turns).code(75);
+    answer_all(&env, "skip", &[]);
+    env.run(&["resume", "r"]).code(0);
+    // Not offered unless the job wants it.
+    let job = env.named_job("off", &json!({"tools": {"builtin": false}}), &turns);
+    env.run(&["job", &job, "--run-id", "off"]).code(0);
+    assert_eq!(env.value("SELECT count(*) FROM questions"), "1");
+}
+
+fn mail(to: &str) -> Value {
+    json!({"tools": [{"name": "mcp__ua__send_email", "input": {"to": [to], "subject": "Hello", "body": "Dear all"}}]})
+}
+
+#[test]
+fn an_address_that_nobody_named_is_asked_about_and_a_switch_leaves_it_to_the_model() {
+    let turns = json!([mail("eve@elsewhere.test"), {"text": "Done."}]);
+    let env = env();
+    run(&env, &json!({}), &turns).code(75).shows(&["Neither the job nor a person named eve@elsewhere.test"]);
+    assert_eq!(env.mails().len(), 0);
+    answer_all(&env, "execute", &[]);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.mails().len(), 1);
+
+    let env = super::env();
+    let named = json!({"inputs": {"recipients": ["Eve <eve@elsewhere.test>"]}});
+    run(&env, &named, &turns).code(0);
+    let env = super::env();
+    run(&env, &json!({"escalation": {"ask_human_on_ambiguous_recipient": false}}), &turns).code(0);
+    assert_eq!(env.mails().len(), 1);
+}
+
+#[test]
+fn equal_refusals_in_a_row_are_bounded_too() {
+    let env = env();
+    let wrong = json!({"tools": [{"name": "no_such_tool", "input": {}}]});
+    let turns = json!([wrong, wrong, wrong, {"text": "Done."}]);
+    let fields = |ask: bool| {
+        json!({"tools": {"builtin": false}, "budgets": {"max_same_error_repeats": 2},
+               "escalation": {"ask_human_on_repeated_failures": ask}})
+    };
+    run(&env, &fields(true), &turns).code(75).shows(&["The same failure happened 3 times in a row", "no_such_tool"]);
+    answer_all(&env, "continue", &[]);
+    env.run(&["resume", "r"]).code(0);
+    let env = super::env();
+    run(&env, &fields(false), &turns).code(1).shows(&["The same failure happened 3 times in a row"]);
+}
+
+#[test]
+fn a_person_is_told_once_that_a_run_waits_and_the_run_does_not_care_how_that_went() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = WebhookConfig { log: folder.path().join("log"), honours_keys: true, faults: [].into() };
+    let webhook = runtime.block_on(Webhook::start(config)).unwrap();
+    let env = env().with_forum();
+    let told = env.arg("told.jsonl");
+    let command = json!(["/bin/sh", "-c", format!("cat >> {told}")]).to_string();
+    let env = env.with_env("UA_ALERT_COMMAND", &command).with_env("UA_ALERT_WEBHOOK", &webhook.url);
+    let env = env.with_env("UA_ALERT_ON", "waiting,ended");
+    waits_for_approvals(&env, &json!({"text": "Posted."}));
+    env.run(&["resume", "r"]).code(75);
+    let lines = |env: &TestEnv| -> Vec<Value> {
+        env.read("told.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let questions = open_questions(&env);
+    let told: Vec<Value> = lines(&env).iter().map(|line| line["question_id"].clone()).collect();
+    assert_eq!(told, questions);
+    let keys: Vec<Value> = webhook.effects().unwrap().iter().map(|effect| effect["key"].clone()).collect();
+    assert_eq!((keys, webhook.posts()), (questions.iter().map(|id| json!(id)).collect(), 2));
+    answer_all(&env, "execute", &[]);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(lines(&env).last().unwrap()["status"], "succeeded");
+    assert_eq!((lines(&env).len(), webhook.posts()), (3, 3));
+
+    let env = super::env().with_forum().with_env("UA_ALERT_COMMAND", "/bin/false");
+    waits_for_approvals(&env, &json!({"text": "Posted."}));
+    let env = super::env().with_forum().with_env("UA_ALERT_WEBHOOK", "not an address");
+    run(&env, &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}])).code(2).says(&["UA_ALERT_WEBHOOK"]);
+}
