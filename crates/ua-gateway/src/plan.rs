@@ -219,6 +219,8 @@ mod tests {
     use serde_json::json;
     use ua_core::{Block, RunSpec};
 
+    use ua_core::ToolAnnotations;
+
     use super::*;
 
     fn reply(stop_reason: StopReason, uses: &[(&str, Value)]) -> ModelTurn {
