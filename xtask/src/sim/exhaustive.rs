@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use ua_testkit::sim::{Counts, SimOptions};
+use ua_testkit::sim::SimOptions;
 
 use super::{Options, in_words, play, play_all};
 

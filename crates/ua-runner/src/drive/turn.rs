@@ -4,7 +4,7 @@ use ua_core::{Block, CallId, CallStatus, Message, ModelTurn, Origin, Resolution,
 use ua_gateway::{Dispatched, GatewayError, answer_for};
 use ua_ledger::LedgerError;
 use ua_llm::{ModelRequest, ToolOffer};
-use ua_store::{CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, TurnCommit, TurnDraft};
+use ua_store::{CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, StoreError, TurnCommit, TurnDraft};
 
 use super::{Driver, held_for, with_causes};
 use crate::compose::compose;
@@ -87,7 +87,13 @@ impl Driver<'_> {
                 let question = self.ask(QuestionKind::OrphanAlive, &text).await?;
                 return Ok(Event::Dispatched(vec![Dispatched::Held(Box::new(question)); calls.len()]));
             }
-            Err(source) => return Err(RunError::Gateway { turn, source }),
+            // A cancel that came after the last look: the store starts nothing any more.
+            Err(source) => {
+                if was_refused(&source) && self.is_cancel_asked().await? {
+                    return Ok(Event::CancelAsked);
+                }
+                return Err(RunError::Gateway { turn, source });
+            }
         };
         self.note_first_runs(&ended).await?;
         Ok(Event::Dispatched(ended))
@@ -182,4 +188,9 @@ impl Driver<'_> {
         self.history.push(message);
         Ok(Event::Guided)
     }
+}
+
+/// Whether the store refused a write because of how things stand.
+fn was_refused(error: &GatewayError) -> bool {
+    matches!(error, GatewayError::Ledger(LedgerError::Store { source: StoreError::Conflict { .. }, .. }))
 }

@@ -38,13 +38,14 @@ const fn tool(server: &'static str, name: &'static str, kind: Kind, is_remote: b
 }
 
 /// All of them.
-pub(super) const TOOLS: [Tool; 12] = [
+pub(super) const TOOLS: [Tool; 13] = [
     tool("ua", "read_local_file", Kind::Read, false),
     tool("ua", "list_directory", Kind::Read, false),
     tool("ua", "write_local_file", Kind::Replace, false),
     tool("ua", "upload", Kind::Keyed, false),
     tool("ua", "send_email", Kind::Keyed, false),
     tool("ua", "notify", Kind::Keyed, false),
+    tool("post", "send_letter", Kind::Opaque, false),
     tool("board", "move_card", Kind::Keyed, false),
     tool("forum", "post_comment", Kind::Opaque, false),
     tool("bank", "transfer", Kind::Opaque, true),
@@ -69,6 +70,9 @@ impl Tool {
         !matches!(self.kind, Kind::Read | Kind::Replace)
     }
 }
+
+/// The tool whose effects a run knows in other words too.
+pub(super) const KNOWN_BY_SCOPE: &str = "send_letter";
 
 /// The horizon of remote servers and the time within which they show what they did, as the policy says it.
 pub(super) const HORIZON_SECONDS: u64 = 10;
@@ -102,6 +106,15 @@ server = "tracker"
 name = "list_tickets"
 side_effect_class = "read_only"
 
+# Known by whom it goes to, in whatever words.
+[[rule]]
+id = "letter"
+server = "post"
+name = "send_letter"
+side_effect_class = "external"
+effect_kind = "letter.send"
+scope = [{ addresses = "to" }]
+
 [[rule]]
 id = "chat"
 server = "chat"
@@ -132,6 +145,7 @@ impl Intent {
             "send_email" => {
                 json!({"to": [format!("{tag}@example.test")], "subject": format!("Report {tag}"), "body": format!("Words {request}")})
             }
+            "send_letter" => json!({"to": [format!("{tag}@example.test")], "text": format!("Words {request}")}),
             "notify" => json!({"message": format!("{tag} is done, says request {request}")}),
             // The same each time: only its place tells one move from the next.
             "move_card" => json!({"direction": "left"}),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
@@ -61,9 +61,7 @@ impl Life {
         if let Fence::Alive { detail } = transport.fence_earlier().await {
             return Ok(park_for_orphan(store.as_ref(), &lease, &self.env, &detail).await?.1.status);
         }
-        let policy = self.broken.map_or_else(|| POLICY.to_owned(), |rule| rule.policy(POLICY));
-        let policy = PolicyRules::parse(&policy, "sim.toml")?;
-        let classifier = Arc::new(Classifier::new(vec![policy], &Lists::default(), HashSet::new())?);
+        let classifier = classifier(self.broken)?;
         let rules = Rules::of(&record.spec)?;
         let catalog = Catalog::new(transport.list().await?, &classifier, &rules)?;
         let config = LedgerConfig {
@@ -117,6 +115,20 @@ impl Life {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// What is known about the tools; read once, since thousands of processes ask.
+fn classifier(broken: Option<BrokenRule>) -> Result<Arc<Classifier>, BoxError> {
+    static SOUND: OnceLock<Arc<Classifier>> = OnceLock::new();
+    let policy = broken.map_or_else(|| POLICY.to_owned(), |rule| rule.policy(POLICY));
+    if policy == POLICY
+        && let Some(sound) = SOUND.get()
+    {
+        return Ok(Arc::clone(sound));
+    }
+    let rules = PolicyRules::parse(&policy, "sim.toml")?;
+    let classifier = Arc::new(Classifier::new(vec![rules], &Lists::default(), HashSet::new())?);
+    Ok(if policy == POLICY { Arc::clone(SOUND.get_or_init(|| classifier)) } else { classifier })
 }
 
 /// An error and its causes on one line.

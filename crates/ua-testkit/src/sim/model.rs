@@ -9,7 +9,7 @@ use ua_core::{Block, Message, ModelTurn, StopReason, ToolUse, Usage};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver, check_history};
 
 use super::chance::Chance;
-use super::job::{Intent, Intents, tag_of};
+use super::job::{Intent, Intents, KNOWN_BY_SCOPE, tag_of};
 use super::locked;
 
 /// How often one intent is asked for before the model goes on without it.
@@ -71,12 +71,12 @@ fn progress(messages: &[Message]) -> BTreeMap<&str, Progress> {
     progress
 }
 
-/// Whether the model asks again after this answer: what was not run, always; a mail that failed, which the run knows by its scope,
+/// Whether the model asks again after this answer: what was not run, always; a letter that failed, which the run knows by its scope,
 /// for every other intent.
 fn wants_again(intent: &Intent, answer: Option<&(String, bool)>) -> bool {
     let Some((text, true)) = answer else { return false };
     let was_not_run = text.starts_with("Not run") || text.starts_with("The call was not carried out");
-    was_not_run || (intent.tool.name == "send_email" && !text.contains("unknown") && intent.number % 2 == 0)
+    was_not_run || (intent.tool.name == KNOWN_BY_SCOPE && !text.contains("unknown") && intent.number % 2 == 0)
 }
 
 #[async_trait]

@@ -59,6 +59,11 @@ impl ToolFault {
         Self::ErrorAfter,
         Self::ServerDied,
     ];
+
+    /// Whether requests to this tool fail so. Our own server says that it failed only when it did nothing.
+    pub(super) fn is_of(self, tool: Tool) -> bool {
+        self != Self::ErrorAfter || tool.server != "ua"
+    }
 }
 
 /// A request in flight.
@@ -74,8 +79,17 @@ pub(super) struct Request {
     arguments: Value,
     /// The answer, once it was acted on.
     pub(super) acted: Option<Value>,
-    /// Since when nobody waits for an answer; the owner may be gone, or replaced.
-    pub(super) abandoned_at: Option<Timestamp>,
+    /// Whether somebody waits for the answer.
+    pub(super) is_waited_for: bool,
+    /// Since when it counts as given up: its caller is gone, heard nothing, or was replaced.
+    given_up_at: Option<Timestamp>,
+}
+
+impl Request {
+    /// Whether it arrives after its caller gave it up, if it arrives.
+    pub(super) fn is_late(&self) -> bool {
+        self.given_up_at.is_some()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -122,14 +136,14 @@ impl Servers {
         locked(&self.state).stale_sends.clone()
     }
 
-    /// A new owner has the run: from now on nobody waits for what earlier ones sent, and `excused` may send once more.
+    /// A new owner has the run: from now on what earlier ones sent counts as given up, and `excused` may send once more.
     pub(super) fn replaced(&self, owner: usize, excused: BTreeSet<usize>) {
         let now = self.clock.now();
         let mut state = locked(&self.state);
         state.owner = owner;
         state.excused.extend(excused);
         for request in state.requests.values_mut().filter(|request| request.life != owner) {
-            request.abandoned_at.get_or_insert(now);
+            request.given_up_at.get_or_insert(now);
         }
     }
 
@@ -150,7 +164,7 @@ impl Servers {
             json!({"id": format!("{}-{number}", tool.name)})
         });
         state.seen_keys.insert(request.key.clone(), answer.clone());
-        if request.abandoned_at.is_some() {
+        if !request.is_waited_for {
             state.requests.remove(&id); // nobody hears of it
         } else if let Some(request) = state.requests.get_mut(&id) {
             request.acted = Some(answer);
@@ -163,7 +177,7 @@ impl Servers {
         let Some(mut copy) = state.requests.get(&id).cloned() else { return };
         state.next += 1;
         copy.id = state.next;
-        copy.abandoned_at = Some(self.clock.now());
+        (copy.is_waited_for, copy.given_up_at) = (false, Some(self.clock.now()));
         let id = copy.id;
         state.requests.insert(id, copy);
     }
@@ -189,7 +203,7 @@ impl Servers {
         let lost = || Outcome::Lost { why: "no answer came".to_owned() };
         match fault {
             ToolFault::Late => {
-                request.abandoned_at = Some(now);
+                (request.is_waited_for, request.given_up_at) = (false, Some(now));
                 reply(state, id, lost());
             }
             ToolFault::ServerDied => {
@@ -217,18 +231,20 @@ impl Servers {
         }
     }
 
-    /// A request that nobody waits for is lost after all.
+    /// A request that was given up never arrives.
     pub(super) fn lose(&self, id: u64) {
-        locked(&self.state).requests.remove(&id);
+        let mut state = locked(&self.state);
+        if state.requests.remove(&id).is_some_and(|request| request.is_waited_for) {
+            reply(state, id, Outcome::Lost { why: "no answer came".to_owned() });
+        }
     }
 
-    /// What every abandoned remote request does by `now`: after the horizon it is never begun. Returns those that have to be
-    /// decided before the clock is moved to `to`.
+    /// The remote requests that are begun now or never if the clock is moved to `to`, since their horizon ends by then.
     pub(super) fn expiring(&self, to: Timestamp) -> Vec<u64> {
         let state = locked(&self.state);
         let is_due = |request: &&Request| {
-            let until = request.abandoned_at.map(|at| at.plus(Duration::from_secs(HORIZON_SECONDS)));
-            request.tool.is_remote && until.is_some_and(|until| until <= to)
+            let until = request.given_up_at.map(|at| at.plus(Duration::from_secs(HORIZON_SECONDS)));
+            request.tool.is_remote && request.acted.is_none() && until.is_some_and(|until| until <= to)
         };
         state.requests.values().filter(is_due).map(|request| request.id).collect()
     }
@@ -297,7 +313,8 @@ impl Drop for Answer {
         state.wakers.remove(&self.id);
         state.answers.remove(&self.id);
         let is_done = state.requests.get_mut(&self.id).is_some_and(|request| {
-            request.abandoned_at.get_or_insert(now);
+            request.is_waited_for = false;
+            request.given_up_at.get_or_insert(now);
             request.acted.is_some()
         });
         if is_done {
@@ -360,7 +377,8 @@ impl ToolTransport for Reach {
                 key: permit.key().as_str().to_owned(),
                 arguments: Value::Object(permit.arguments()),
                 acted: None,
-                abandoned_at: None,
+                is_waited_for: true,
+                given_up_at: None,
             };
             state.requests.insert(id, request);
             id

@@ -341,10 +341,10 @@ impl Stage {
 
     fn world(&self, may: &mut Vec<(usize, Happening)>) {
         for request in self.servers.requests() {
-            let is_waited_for = request.abandoned_at.is_none();
+            let is_waited_for = request.is_waited_for;
             let is_asleep = self.actors.get(request.life).is_some_and(|actor| actor.is_asleep);
             if is_waited_for && self.harm.tool_faults > 0 {
-                for fault in ToolFault::ALL {
+                for fault in ToolFault::ALL.into_iter().filter(|fault| fault.is_of(request.tool)) {
                     may.push((2, Happening::Fail(request.clone(), fault)));
                 }
                 if request.tool.kind == Kind::Keyed && request.acted.is_none() {
@@ -353,8 +353,10 @@ impl Stage {
             }
             match (request.acted.is_some(), is_waited_for) {
                 (true, _) => may.push((if is_asleep { 2 } else { 20 }, Happening::Answer(request))),
-                (false, true) => may.push((if is_asleep { 3 } else { 20 }, Happening::Act(request))),
-                (false, false) => {
+                (false, true) if !request.is_late() => {
+                    may.push((if is_asleep { 3 } else { 20 }, Happening::Act(request)));
+                }
+                (false, _) => {
                     may.push((4, Happening::Act(request.clone())));
                     may.push((1, Happening::Lose(request)));
                 }
