@@ -4,6 +4,7 @@
 mod bad_input;
 mod bad_storage;
 mod blobs;
+mod ctrl_c;
 mod database;
 mod enforcement;
 mod fingerprint;

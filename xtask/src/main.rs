@@ -9,6 +9,7 @@ mod bench;
 mod crash_loop;
 mod crash_matrix;
 mod mutants;
+mod patched;
 mod random;
 mod reliability;
 mod serve;

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends with a panic")]
 
 mod billed;
+mod cancelled;
 mod loop_contract;
 mod near_duplicates;
 mod pinned_setup;

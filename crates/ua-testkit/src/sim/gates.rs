@@ -59,10 +59,17 @@ pub(super) struct Gates {
 }
 
 impl Gates {
-    /// The gates, in the order in which they were reached.
+    /// The gates at which somebody stands. Calls of one turn that run together may reach theirs in one order or another, since a store
+    /// answers sooner or later; so they are sorted by what they are.
     pub(super) fn standing(&self) -> Vec<Gate> {
         let state = locked(&self.state);
-        state.1.values().filter(|standing| standing.released.is_none()).map(|standing| standing.gate.clone()).collect()
+        let standing = state.1.values().filter(|standing| standing.released.is_none());
+        let mut gates: Vec<Gate> = standing.map(|standing| standing.gate.clone()).collect();
+        gates.sort_by(|one, other| {
+            let key = |gate: &Gate| (gate.life, gate.name, gate.side == Side::After);
+            key(one).cmp(&key(other)).then_with(|| one.tool.cmp(&other.tool)).then(one.id.cmp(&other.id))
+        });
+        gates
     }
 
     /// Lets whoever stands at `id` go on, with a fault if it is about to write.

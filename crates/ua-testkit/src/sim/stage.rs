@@ -345,7 +345,9 @@ impl Stage {
             let is_asleep = self.actors.get(request.life).is_some_and(|actor| actor.is_asleep);
             if is_waited_for && self.harm.tool_faults > 0 {
                 for fault in ToolFault::ALL.into_iter().filter(|fault| fault.is_of(request.tool)) {
-                    may.push((2, Happening::Fail(request.clone(), fault)));
+                    // What happens late is what fences are for.
+                    let weight = if fault == ToolFault::Late { 8 } else { 2 };
+                    may.push((weight, Happening::Fail(request.clone(), fault)));
                 }
                 if request.tool.kind == Kind::Keyed && request.acted.is_none() {
                     may.push((2, Happening::Duplicate(request.clone())));
