@@ -17,7 +17,7 @@ pub(crate) fn file_of(number: &str) -> String {
 
 /// Fails when the patch does not fit the sources as they are.
 pub(crate) fn fits(number: &str) -> anyhow::Result<()> {
-    apply(workspace_root(), number, &["--check"])
+    apply(&workspace_root(), number, &["--check"])
 }
 
 /// Builds the bug into a copy and runs the test there: `None` when it failed, as it must, else what happened instead.
