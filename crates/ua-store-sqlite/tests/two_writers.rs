@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
 
 use ua_core::{RunId, Timestamp};
-use ua_store::conformance::samples;
 use ua_store::RunStore as _;
+use ua_store::conformance::samples;
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 /// Writes of each store; each reads before it writes, so a transaction that begins as a reader would find the other one's
@@ -23,7 +23,8 @@ fn a_write_that_reads_first_is_never_refused_because_another_process_wrote() {
                 let run = RunId::parse(name).unwrap();
                 store.submit_run(samples::new_run(name)).await.unwrap();
                 for epoch in 1..=WRITES {
-                    let (lease, _) = store.acquire_run(&run, &samples::owner(1), Timestamp::from_millis(1)).await.unwrap();
+                    let (lease, _) =
+                        store.acquire_run(&run, &samples::owner(1), Timestamp::from_millis(1)).await.unwrap();
                     assert_eq!(lease.epoch, epoch, "{name}");
                 }
             });

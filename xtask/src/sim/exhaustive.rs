@@ -41,7 +41,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let played = 1 + first.len() + second.len();
     if let Some(rule) = broken {
         let example = wrong.first().with_context(|| format!("the broken rule `{}` went unnoticed", rule.name()))?;
-        println!("the broken rule `{}` was seen in {} of {played} simulations, as it must be; for example {example}", rule.name(), wrong.len());
+        println!(
+            "the broken rule `{}` was seen in {} of {played} simulations, as it must be; for example {example}",
+            rule.name(),
+            wrong.len()
+        );
         return Ok(());
     }
     for words in wrong.iter().take(5) {

@@ -34,7 +34,10 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(rule) = broken {
         let (seed, words) =
             seen.with_context(|| format!("the broken rule `{}` went unnoticed in {played} simulations", rule.name()))?;
-        println!("the broken rule `{}` was seen within {played} simulations, as it must be; for example seed {seed}: {words}", rule.name());
+        println!(
+            "the broken rule `{}` was seen within {played} simulations, as it must be; for example seed {seed}: {words}",
+            rule.name()
+        );
         return Ok(());
     }
     ensure!(wrong.is_empty(), "{} of {played} simulations went wrong", wrong.len());

@@ -4,7 +4,9 @@ use ua_core::{Block, CallId, CallStatus, Message, ModelTurn, Origin, Resolution,
 use ua_gateway::{Dispatched, GatewayError, answer_for};
 use ua_ledger::LedgerError;
 use ua_llm::{ModelRequest, ToolOffer};
-use ua_store::{CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, StoreError, TurnCommit, TurnDraft};
+use ua_store::{
+    CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, StoreError, TurnCommit, TurnDraft,
+};
 
 use super::{Driver, held_for, with_causes};
 use crate::compose::compose;

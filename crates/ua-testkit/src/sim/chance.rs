@@ -9,9 +9,9 @@ pub(super) struct Chance(SeededEntropy);
 impl Chance {
     /// The sequence `name` of `seed`; sequences of different names have nothing to do with each other.
     pub(super) fn of(seed: u64, name: &str) -> Self {
-        let salt = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-        });
+        let salt = name
+            .bytes()
+            .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
         Self(SeededEntropy::new(SeededEntropy::new(seed ^ salt).next_u64()))
     }
 

@@ -45,10 +45,17 @@ impl Gate {
     }
 }
 
+/// What was decided about whoever stands at a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decided {
+    NotYet,
+    GoOn(Option<StoreFault>),
+}
+
 #[derive(Debug)]
 struct Standing {
     gate: Gate,
-    released: Option<Option<StoreFault>>,
+    decided: Decided,
     waker: Option<Waker>,
 }
 
@@ -63,7 +70,7 @@ impl Gates {
     /// answers sooner or later; so they are sorted by what they are.
     pub(super) fn standing(&self) -> Vec<Gate> {
         let state = locked(&self.state);
-        let standing = state.1.values().filter(|standing| standing.released.is_none());
+        let standing = state.1.values().filter(|standing| standing.decided == Decided::NotYet);
         let mut gates: Vec<Gate> = standing.map(|standing| standing.gate.clone()).collect();
         gates.sort_by(|one, other| {
             let key = |gate: &Gate| (gate.life, gate.name, gate.side == Side::After);
@@ -76,7 +83,7 @@ impl Gates {
     pub(super) fn release(&self, id: u64, fault: Option<StoreFault>) {
         let mut state = locked(&self.state);
         let waker = state.1.get_mut(&id).and_then(|standing| {
-            standing.released = Some(fault);
+            standing.decided = Decided::GoOn(fault);
             standing.waker.take()
         });
         drop(state);
@@ -90,7 +97,7 @@ impl Gates {
         state.0 += 1;
         let id = state.0;
         let gate = Gate { id, life, side, name: crossing.name, tool: crossing.tool.clone() };
-        state.1.insert(id, Standing { gate, released: None, waker: None });
+        state.1.insert(id, Standing { gate, decided: Decided::NotYet, waker: None });
         Passage { id, gates: Arc::clone(self) }
     }
 }
@@ -107,7 +114,7 @@ impl Future for Passage {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = locked(&self.gates.state);
         let Some(standing) = state.1.get_mut(&self.id) else { return Poll::Ready(None) };
-        if let Some(fault) = standing.released {
+        if let Decided::GoOn(fault) = standing.decided {
             return Poll::Ready(fault);
         }
         standing.waker = Some(context.waker().clone());

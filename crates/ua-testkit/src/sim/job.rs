@@ -165,7 +165,7 @@ impl Intents {
     pub(super) fn drawn(chance: &Chance) -> Self {
         let asked_for: Vec<Tool> = TOOLS.into_iter().filter(|tool| tool.name != LISTING).collect();
         let turns = (0..2 + chance.below(4)).map(|_| {
-            let tools = (0..1 + chance.below(3)).filter_map(|_| chance.pick(&asked_for).copied());
+            let tools = (0..=chance.below(3)).filter_map(|_| chance.pick(&asked_for).copied());
             tools.collect::<Vec<_>>()
         });
         Self::of(turns.collect())

@@ -76,7 +76,7 @@ fn progress(messages: &[Message]) -> BTreeMap<&str, Progress> {
 fn wants_again(intent: &Intent, answer: Option<&(String, bool)>) -> bool {
     let Some((text, true)) = answer else { return false };
     let was_not_run = text.starts_with("Not run") || text.starts_with("The call was not carried out");
-    was_not_run || (intent.tool.name == KNOWN_BY_SCOPE && !text.contains("unknown") && intent.number % 2 == 0)
+    was_not_run || (intent.tool.name == KNOWN_BY_SCOPE && !text.contains("unknown") && intent.number.is_multiple_of(2))
 }
 
 #[async_trait]

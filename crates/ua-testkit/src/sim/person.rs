@@ -2,8 +2,8 @@
 
 use ua_core::{CallId, RunId, Timestamp};
 use ua_store::{
-    CallRecord, Choice, NewAnswer, NewOverride, OverrideKind, QuestionKind, QuestionRecord,
-    QuestionStatus, Store, StoreError,
+    CallRecord, Choice, NewAnswer, NewOverride, OverrideKind, QuestionKind, QuestionRecord, QuestionStatus, Store,
+    StoreError,
 };
 
 use super::job::tag_of;
@@ -33,8 +33,14 @@ pub(super) async fn answer(
         // About a server that does not die and the like: the person has seen to it.
         None => Choice::Continue,
     };
-    let answer =
-        NewAnswer { question_id: question.question_id.clone(), choice, proof: None, text: None, by: "a person".into(), at };
+    let answer = NewAnswer {
+        question_id: question.question_id.clone(),
+        choice,
+        proof: None,
+        text: None,
+        by: "a person".into(),
+        at,
+    };
     store.insert_answer(answer).await?;
     Ok(choice)
 }
@@ -42,12 +48,14 @@ pub(super) async fn answer(
 fn by_looking(kind: QuestionKind, call: &CallRecord, effects: &[Effect]) -> Choice {
     let of_call = |call: &CallId| effects.iter().any(|effect| effect.call == *call);
     let tag = tag_of(&call.tool_use_id);
-    match kind {
-        QuestionKind::UnknownOutcome if of_call(&call.call_id) => Choice::Happened,
-        // The same thing was asked for before, in other words, and is there.
-        QuestionKind::NearDuplicate if effects.iter().any(|effect| effect.tag == tag) => Choice::Skip,
-        _ => Choice::Execute,
+    if kind == QuestionKind::UnknownOutcome && of_call(&call.call_id) {
+        return Choice::Happened;
     }
+    // The same thing was asked for before, in other words, and is there.
+    if kind == QuestionKind::NearDuplicate && effects.iter().any(|effect| effect.tag == tag) {
+        return Choice::Skip;
+    }
+    Choice::Execute
 }
 
 /// Sets every budget far beyond what a simulation needs.

@@ -253,8 +253,11 @@ impl Servers {
     fn end(&self, is_meant: impl Fn(&str, usize) -> bool) {
         let mut state = locked(&self.state);
         let State { generations, requests, .. } = &mut *state;
-        let ended: BTreeSet<String> =
-            generations.iter().filter(|(name, (life, _))| is_meant(name, *life)).map(|(name, _)| name.clone()).collect();
+        let ended: BTreeSet<String> = generations
+            .iter()
+            .filter(|(name, (life, _))| is_meant(name, *life))
+            .map(|(name, _)| name.clone())
+            .collect();
         generations.retain(|name, _| !ended.contains(name));
         let lost: Vec<u64> =
             requests.values().filter(|request| ended.contains(&request.generation)).map(|request| request.id).collect();
@@ -401,7 +404,8 @@ impl ToolTransport for Reach {
             .enumerate()
             .map(|(index, effect)| json!({"id": format!("ticket-{index}"), "arguments": effect.arguments}))
             .collect();
-        let answer: Map<String, Value> = [("items".to_owned(), items.into()), ("more".to_owned(), false.into())].into_iter().collect();
+        let answer: Map<String, Value> =
+            [("items".to_owned(), items.into()), ("more".to_owned(), false.into())].into_iter().collect();
         let content = json!([{"type": "text", "text": Value::Object(answer.clone()).to_string()}]);
         Outcome::Raw(RawReply::ToolResult { result: json!({"content": content, "structuredContent": answer}) })
     }

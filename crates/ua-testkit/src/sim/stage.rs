@@ -191,7 +191,9 @@ impl Stage {
             let mut moved = false;
             for life in 0..self.actors.len() {
                 let actor = &mut self.actors[life];
-                let Some(task) = actor.task.as_mut().filter(|task| !actor.is_asleep && task.is_woken()) else { continue };
+                let Some(task) = actor.task.as_mut().filter(|task| !actor.is_asleep && task.is_woken()) else {
+                    continue;
+                };
                 moved = true;
                 let runtime = self.store.enter();
                 let polled = task.poll();
@@ -286,7 +288,7 @@ impl Stage {
         let mut may: Vec<(usize, Happening)> = Vec::new();
         self.processes(&mut may);
         self.world(&mut may);
-        self.from_outside(&mut may)?;
+        self.outside(&mut may)?;
         let sum: usize = may.iter().map(|(weight, _)| weight).sum();
         let mut left = self.chance.below(sum);
         for (weight, happening) in may {
@@ -301,7 +303,7 @@ impl Stage {
     fn processes(&self, may: &mut Vec<(usize, Happening)>) {
         for gate in self.gates.standing() {
             let Some(actor) = self.actors.get(gate.life).filter(|actor| actor.is_awake()) else { continue };
-            if self.is_too_late(actor, &gate) {
+            if Self::is_too_late(actor, &gate) {
                 may.push((40, Happening::Die(gate.life)));
                 continue;
             }
@@ -334,7 +336,7 @@ impl Stage {
 
     /// A process that was replaced just before it sent to a server that nobody can end. No epoch helps there, and no fence: the one who
     /// takes a run over has to end the process first, as `--take-over` does.
-    fn is_too_late(&self, actor: &Actor, gate: &Gate) -> bool {
+    fn is_too_late(actor: &Actor, gate: &Gate) -> bool {
         let is_remote = gate.tool.as_deref().and_then(Tool::named).is_some_and(|tool| tool.is_remote);
         actor.is_replaced && is_remote && gate.name == "tool.invoke" && gate.side == Side::Before
     }
@@ -372,7 +374,7 @@ impl Stage {
         }
     }
 
-    fn from_outside(&self, may: &mut Vec<(usize, Happening)>) -> Result<(), BoxError> {
+    fn outside(&self, may: &mut Vec<(usize, Happening)>) -> Result<(), BoxError> {
         let _runtime = self.store.enter();
         let is_driven = self.actors.iter().any(Actor::is_awake);
         if is_driven {
@@ -421,7 +423,7 @@ impl Stage {
         if let Some(at) = self.clock.next_wake() {
             may.push((1, Happening::NextWait(at)));
         }
-        self.from_outside(&mut may)?;
+        self.outside(&mut may)?;
         Ok(may.into_iter().next().map(|(_, happening)| happening))
     }
 
@@ -560,7 +562,9 @@ impl Stage {
             said.push(format!("a person answers {:?}: {:?}", question.kind, block_on(answering)?));
         }
         drop(runtime);
-        said.iter().for_each(|words| self.say(words));
+        for words in said {
+            self.say(words);
+        }
         Ok(())
     }
 

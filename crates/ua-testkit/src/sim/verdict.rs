@@ -14,17 +14,21 @@ use super::task::block_on;
 
 /// Adds every violation to those that the stage saw itself.
 pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
-    let _runtime = stage.store.enter();
+    let runtime = stage.store.enter();
     let Ok(records) = block_on(stage.store.port.load(&stage.run)) else { return Ok(()) };
     let mut events = Vec::new();
     for call in &records.calls {
         events.extend(block_on(stage.store.port.events(&call.call_id))?);
     }
     stage.counts.questions =
-        u64::try_from(records.questions.iter().filter(|question| question.call_id.is_some()).count()).unwrap_or(u64::MAX);
+        u64::try_from(records.questions.iter().filter(|question| question.call_id.is_some()).count())
+            .unwrap_or(u64::MAX);
     let mut found = Vec::new();
-    found.extend(stage.servers.stale_sends().into_iter().map(|words| format!("sent by an owner that was replaced: {words}")));
-    found.extend(stage.model.refused().into_iter().map(|words| format!("no provider would take this history: {words}")));
+    found.extend(
+        stage.servers.stale_sends().into_iter().map(|words| format!("sent by an owner that was replaced: {words}")),
+    );
+    found
+        .extend(stage.model.refused().into_iter().map(|words| format!("no provider would take this history: {words}")));
     found.extend(invariants::check(&records, &events).into_iter().map(|violation| violation.to_string()));
     let effects = stage.servers.effects();
     twice(stage, &effects, &mut found);
@@ -32,7 +36,7 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
     if stage.violations.is_empty() {
         end(stage, &records, &effects, &mut found);
     }
-    drop(_runtime);
+    drop(runtime);
     stage.violations.extend(found);
     Ok(())
 }
@@ -98,7 +102,9 @@ fn end(stage: &Stage, records: &RunRecords, effects: &[Effect], found: &mut Vec<
     if stage.was_careless {
         return; // what is skipped is missing
     }
-    for intent in stage.intents.all().filter(|intent| intent.tool.has_effect() && intent.tool.kind != Kind::GoneOnWithout) {
+    for intent in
+        stage.intents.all().filter(|intent| intent.tool.has_effect() && intent.tool.kind != Kind::GoneOnWithout)
+    {
         let calls: Vec<_> = records.calls.iter().filter(|call| tag_of(&call.tool_use_id) == intent.tag).collect();
         let is_there = effects.iter().any(|effect| effect.tag == intent.tag);
         // A tool that says it failed is believed, and what was asked for often enough is given up.
