@@ -23,6 +23,7 @@ struct Terminal {
     _window: Box<dyn portable_pty::MasterPty + Send>,
 }
 
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 impl Terminal {
     fn start(env: &TestEnv, args: &[&str]) -> Self {
         let [rows, columns] = [60, 200].map(|length| NonZeroU16::new(length).unwrap());

@@ -1,7 +1,5 @@
 //! Two stores on one database, as two processes have: whoever comes second waits for its turn and is not refused.
 
-#![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
-
 use ua_core::{RunId, Timestamp};
 use ua_store::RunStore as _;
 use ua_store::conformance::samples;

@@ -1,7 +1,5 @@
 //! The simulation: it is decided by its seed alone, it finds nothing, and it sees each broken rule.
 
-#![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
-
 use ua_testkit::BrokenRule;
 use ua_testkit::sim::{SimOptions, SimStore, simulate};
 
