@@ -6,6 +6,7 @@ mod bad_storage;
 mod blobs;
 mod cancel;
 mod composite;
+mod ctrl_c;
 mod database;
 mod enforcement;
 mod fingerprint;

@@ -266,13 +266,21 @@ impl TestEnv {
         let (stdout, stderr) = (self.path(&format!("out/{number}.stdout")), self.path(&format!("out/{number}.stderr")));
         let mut command = Command::new(program);
         command.args(args).current_dir(self.path("work")).process_group(0);
-        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8").env("USER", "tester");
-        command.env("HOME", self.path("home")).env("XDG_CONFIG_HOME", self.path("home/.config")).env("COLUMNS", "160");
-        command.envs(self.variables.iter().map(|(name, value)| (name, value))).envs(more.iter().copied());
+        command.env_clear().envs(self.environment()).env("COLUMNS", "160").envs(more.iter().copied());
         // Files, never pipes: a tool server that outlives the program must not keep the test waiting.
         command.stdin(Stdio::null());
         command.stdout(must(File::create(&stdout), "make a file")).stderr(must(File::create(&stderr), "make a file"));
         Live::new(must(command.spawn(), "start the program"), stdout, stderr)
+    }
+
+    /// The whole environment that `ua` sees in this world, but for the width of a terminal.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let fixed = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LANG", "C.UTF-8"), ("USER", "tester")];
+        let mut all: Vec<(String, String)> = fixed.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        all.push(("HOME".to_owned(), self.arg("home")));
+        all.push(("XDG_CONFIG_HOME".to_owned(), self.arg("home/.config")));
+        all.extend(self.variables.iter().cloned());
+        all
     }
 
     /// The path of the runtime database.

@@ -9,9 +9,11 @@ mod bench;
 mod crash_loop;
 mod crash_matrix;
 mod mutants;
+mod patched;
 mod random;
 mod reliability;
 mod serve;
+mod sim;
 mod storage;
 
 use std::path::PathBuf;
@@ -44,6 +46,8 @@ enum Task {
     CrashMatrix(crash_matrix::Options),
     /// Kills the real program and its tool servers at random moments of a long mixed job, and counts effects from outside
     CrashLoop(crash_loop::Options),
+    /// Plays whole runs in one process, with everything that can happen decided by a seed, and judges effects and records
+    Sim(sim::Options),
     /// Breaks rules on purpose, one after the other, and checks that a lane sees each
     Mutants(mutants::Options),
     /// Writes or checks the generated parts of docs/reliability.md and docs/mutants.md
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Task::Serve(options) => serve::run(options),
         Task::CrashMatrix(options) => crash_matrix::run(&options),
         Task::CrashLoop(options) => crash_loop::run(&options),
+        Task::Sim(options) => sim::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Reliability(options) => reliability::run(&options),
         Task::Bench(bench) => bench::run(&bench),

@@ -1,4 +1,4 @@
-//! Seeded bugs: for each, the lane that sees it, the test that would fail, or why there is nothing to break.
+//! Seeded bugs: for each, the lane that sees it, the test that fails once it is patched in, or why it cannot be built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,17 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use ua_testkit::workspace_root;
 
+use crate::patched;
+
 /// How to run them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Only the bug of this number, as in M4
     #[arg(long, value_name = "NUMBER")]
     only: Option<String>,
+    /// Only see that every patch still fits the sources
+    #[arg(long, conflicts_with = "write")]
+    check: bool,
     /// Write the table to this file as well
     #[arg(long, value_name = "FILE", conflicts_with = "only")]
     write: Option<PathBuf>,
@@ -22,8 +27,8 @@ pub(crate) struct Options {
 enum Seen {
     /// By `cargo xtask` with these words, which fails unless it sees the bug.
     Lane(&'static [&'static str]),
-    /// By a test, which would fail in this way; nothing breaks the rule for it.
-    Test { file: &'static str, name: &'static str, how: &'static str },
+    /// By a test that has to fail once the bug is in: a patch puts it into a copy of the tree. The words go to `cargo test`.
+    Patch { file: &'static str, name: &'static str, words: &'static [&'static str] },
     /// Not at all, and this is why.
     No(&'static str),
 }
@@ -38,14 +43,14 @@ const fn lane(number: &'static str, bug: &'static str, words: &'static [&'static
     Mutant { number, bug, seen: Seen::Lane(words) }
 }
 
-const fn test(
+const fn patch(
     number: &'static str,
     bug: &'static str,
     file: &'static str,
     name: &'static str,
-    how: &'static str,
+    words: &'static [&'static str],
 ) -> Mutant {
-    Mutant { number, bug, seen: Seen::Test { file, name, how } }
+    Mutant { number, bug, seen: Seen::Patch { file, name, words } }
 }
 
 const MUTANTS: [Mutant; 18] = [
@@ -85,64 +90,64 @@ const MUTANTS: [Mutant; 18] = [
         "the store takes writes of a stale epoch",
         &["crash-matrix", "--only", "external opaque", "--broken-rule", "no-epoch-check"],
     ),
-    test(
+    patch(
         "M9",
-        "a receipt is written after the commit of its turn",
+        "a turn may be committed before its receipts are written",
         "crates/ua-store/src/conformance/turns.rs",
         "a_commit_names_the_call_that_is_not_settled",
-        "the order cannot be built: a store refuses to commit a turn with a call that is not settled",
+        &["-p", "ua-store", "--test", "conformance"],
     ),
-    test(
+    patch(
         "M10",
-        "a result refers to a blob that is not stored yet",
+        "a result refers to a blob that is not stored",
         "crates/ua-runner/tests/crash_anywhere/main.rs",
         "large_results_survive_wherever_we_die",
-        "a blob is a row of the receipt's own transaction; a write of its own would leave a reference without content",
+        &["-p", "ua-runner", "--test", "crash_anywhere"],
     ),
-    Mutant {
-        number: "M11",
-        bug: "a write transaction starts as a reader",
-        seen: Seen::No(
-            "no lane sees it: one thread writes, under `BEGIN IMMEDIATE`; a deferred transaction would be refused as busy when another process wrote in between, and never be half written",
-        ),
-    },
+    patch(
+        "M11",
+        "a write transaction starts as a reader",
+        "crates/ua-store-sqlite/tests/two_writers.rs",
+        "a_write_that_reads_first_is_never_refused_because_another_process_wrote",
+        &["-p", "ua-store-sqlite", "--test", "two_writers"],
+    ),
     lane(
         "M12",
         "a probe's absence counts before the horizon",
         &["crash-matrix", "--only", "with probe", "--broken-rule", "probe-without-horizon"],
     ),
-    test(
+    patch(
         "M13",
         "the HTTP client posts a call again",
         "crates/ua-mcp/src/tests/http.rs",
         "a_broken_answer_loses_the_call_and_never_sends_it_again",
-        "a second post would be answered, and the test demands a lost call",
+        &["-p", "ua-mcp", "--lib", "--examples"],
     ),
     Mutant {
         number: "M14",
         bug: "secrets are removed only when a record is read",
         seen: Seen::No("this version has no redactor: what a tool answers is stored as it is"),
     },
-    test(
+    patch(
         "M15",
         "a tool server is in the runner's process group",
-        "tests/e2e/interrupt.rs",
-        "a_signal_during_an_effect_waits_for_its_receipt",
-        "the signal goes to the whole group; the tool server would end before its answer",
+        "crates/ua-mcp/src/tests/shim.rs",
+        "a_server_runs_in_the_shims_own_session",
+        &["-p", "ua-mcp", "--lib", "--examples"],
     ),
-    Mutant {
-        number: "M16",
-        bug: "a SQLite that can damage its log is linked",
-        seen: Seen::No(
-            "SQLite is compiled in, at a version that `Cargo.lock` fixes, and an older one is refused when a database is opened; no test links one",
-        ),
-    },
-    test(
+    patch(
+        "M16",
+        "a SQLite that can damage its log is accepted",
+        "crates/ua-store-sqlite/src/pragma.rs",
+        "a_sqlite_that_can_damage_its_log_is_refused_by_name",
+        &["-p", "ua-store-sqlite", "--lib"],
+    ),
+    patch(
         "M17",
         "a full disk ends with exit code 0",
         "tests/e2e/bad_storage.rs",
         "a_full_disk_sends_nothing_and_loses_nothing",
-        "it demands exit code 74 wherever the disk is full, and that nothing was sent",
+        &["-p", "ua-e2e", "--test", "e2e"],
     ),
     lane(
         "–",
@@ -166,6 +171,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let is_wanted = |mutant: &&Mutant| options.only.as_ref().is_none_or(|only| only == mutant.number);
     let chosen: Vec<&Mutant> = MUTANTS.iter().filter(is_wanted).collect();
     ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M17");
+    if options.check {
+        for mutant in chosen {
+            mutant.find_test()?;
+        }
+        println!("every patch fits the sources");
+        return Ok(());
+    }
     let (mut rows, mut missed, mut skipped) = (String::new(), Vec::new(), 0);
     for mutant in chosen {
         let result = mutant.result().with_context(|| format!("{}: {}", mutant.number, mutant.bug))?;
@@ -190,7 +202,7 @@ const HEADER: &str = "| number | bug | what sees it | result |\n|---|---|---|---
 
 const INTRODUCTION: &str = "# Seeded bugs\n\n\
     Written by `cargo xtask mutants --write docs/mutants.md`, which builds each bug into a run where a lane can, and fails when the lane does not see it.\n\
-    A bug without a lane has a test that would fail, or a sentence that says why there is none.\n";
+    A bug that no lane can build in is patched into a copy of the tree, where a test has to fail; or a sentence says why there is none.\n";
 
 /// Fails when the page does not tell these bugs and lanes, or a test that is named is gone.
 pub(crate) fn check(page: &Path) -> anyhow::Result<()> {
@@ -214,10 +226,10 @@ pub(crate) fn check(page: &Path) -> anyhow::Result<()> {
 pub(crate) fn counts() -> String {
     let count = |is: fn(&Seen) -> bool| MUTANTS.iter().filter(|mutant| is(&mutant.seen)).count();
     format!(
-        "{} seeded bugs: {} are built in and seen by a lane, {} have a test that would fail, {} have neither",
+        "{} seeded bugs: {} are built in and seen by a lane, {} are patched in and seen by a test, {} cannot be built",
         MUTANTS.len(),
         count(|seen| matches!(seen, Seen::Lane(_))),
-        count(|seen| matches!(seen, Seen::Test { .. })),
+        count(|seen| matches!(seen, Seen::Patch { .. })),
         count(|seen| matches!(seen, Seen::No(_))),
     )
 }
@@ -248,16 +260,23 @@ impl Mutant {
                 let quote = |word: &&str| if word.contains(' ') { format!("\"{word}\"") } else { (*word).to_owned() };
                 format!("`cargo xtask {}`", words.iter().map(quote).collect::<Vec<_>>().join(" "))
             }
-            Seen::Test { name, how, .. } => format!("`{name}`: {how}"),
+            Seen::Patch { name, .. } => format!("`{name}`, with `{}`", patched::file_of(self.number)),
             Seen::No(why) => why.to_owned(),
         };
         format!("| {} | {} | {seen} |", self.number, self.bug)
     }
 
     fn result(&self) -> anyhow::Result<Outcome> {
-        let Seen::Lane(words) = self.seen else {
-            self.find_test()?;
-            return Ok(Outcome::Named);
+        let words = match self.seen {
+            Seen::Lane(words) => words,
+            Seen::Patch { name, words, .. } => {
+                self.find_test()?;
+                return Ok(match patched::run(self.number, words, name)? {
+                    None => Outcome::Seen(format!("the bug {WAS_SEEN}: the test fails with it")),
+                    Some(why) => Outcome::Unnoticed(why),
+                });
+            }
+            Seen::No(_) => return Ok(Outcome::Named),
         };
         let output = Command::new(std::env::current_exe()?).args(words).current_dir(workspace_root()).output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -273,14 +292,14 @@ impl Mutant {
         })
     }
 
-    /// The test that is named exists.
+    /// The test that is named exists, and the patch that it is to see still fits.
     fn find_test(&self) -> anyhow::Result<()> {
-        let Seen::Test { file, name, .. } = self.seen else { return Ok(()) };
+        let Seen::Patch { file, name, .. } = self.seen else { return Ok(()) };
         let source = fs::read_to_string(workspace_root().join(file)).with_context(|| format!("read {file}"))?;
         if !source.contains(&format!("fn {name}(")) {
             bail!("{} is to be seen by `{name}`, which is not in {file}", self.number);
         }
-        Ok(())
+        patched::fits(self.number)
     }
 }
 

@@ -14,13 +14,15 @@ const OLDEST_SAFE_SQLITE: i32 = 3_051_003;
 
 /// Refuses to run on a SQLite library with a known way to damage a database.
 pub(crate) fn check_library() -> Result<(), StoreError> {
-    let found = rusqlite::version_number();
-    if found >= OLDEST_SAFE_SQLITE {
+    check_version(rusqlite::version_number(), rusqlite::version())
+}
+
+fn check_version(number: i32, words: &str) -> Result<(), StoreError> {
+    if number >= OLDEST_SAFE_SQLITE {
         return Ok(());
     }
     Err(refused(format!(
-        "this program is linked with SQLite {}, which can damage the database; 3.51.3 or newer is needed",
-        rusqlite::version()
+        "this program is linked with SQLite {words}, which can damage the database; 3.51.3 or newer is needed"
     )))
 }
 
@@ -66,4 +68,21 @@ pub(crate) fn set_durability(connection: &Connection, durability: Durability) ->
         Durability::Synced => "FULL",
     };
     connection.pragma_update(None, "synchronous", word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sqlite_that_can_damage_its_log_is_refused_by_name() {
+        for (number, words) in [(3_007_000, "3.7.0"), (3_050_004, "3.50.4"), (3_051_002, "3.51.2")] {
+            let refusal = check_version(number, words).unwrap_err().to_string();
+            assert!(refusal.contains(words) && refusal.contains("3.51.3 or newer"), "{refusal}");
+        }
+        for (number, words) in [(3_051_003, "3.51.3"), (3_054_001, "3.54.1"), (4_000_000, "4.0.0")] {
+            assert!(check_version(number, words).is_ok(), "{words}");
+        }
+        assert!(check_library().is_ok(), "the one that is compiled in");
+    }
 }

@@ -26,6 +26,8 @@ mod program;
 mod provider_server;
 mod seams;
 mod servers;
+pub mod sim;
+mod store_fault;
 mod world;
 
 pub use broken::{
@@ -42,4 +44,5 @@ pub use servers::{
     Encryption, HttpFault, MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SiteConfig, SmtpFault, SmtpSink,
     SmtpSinkConfig, TlsIdentity, Webhook, WebhookConfig, serve_site,
 };
+pub use store_fault::StoreFault;
 pub use world::{Delivery, Honours, Loss, World, foreign_tool, own_tool};

@@ -18,6 +18,8 @@ use ua_store::{
     Store, StoreError, TurnCommit, TurnDraft, UnknownResolution,
 };
 
+use crate::store_fault::{Crossed, StoreFault};
+
 /// One crossing of a seam.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crossing {
@@ -34,6 +36,11 @@ pub trait Plan: Send + Sync {
     async fn before(&self, crossing: &Crossing);
     /// Just after it, before anybody learns of it.
     async fn after(&self, crossing: &Crossing);
+    /// How this crossing of the store fails, asked right after [`before`](Self::before) returned. Crossings of the other seams have
+    /// faults of their own, inside the world.
+    fn fault(&self, _crossing: &Crossing) -> Option<StoreFault> {
+        None
+    }
 }
 
 /// What is written about calls, and the commit of a turn, replaceable so that a test can break a rule on purpose.
@@ -119,10 +126,15 @@ impl<T: ?Sized> Seam<T> {
         self
     }
 
-    async fn cross<R>(&self, name: &'static str, tool: Option<String>, effect: impl Future<Output = R>) -> R {
+    async fn cross<R: Crossed>(&self, name: &'static str, tool: Option<String>, effect: impl Future<Output = R>) -> R {
         let crossing = Crossing { name, tool };
         self.plan.before(&crossing).await;
+        let fault = self.plan.fault(&crossing);
+        if let Some(refused) = fault.and_then(R::refused) {
+            return refused;
+        }
         let result = effect.await;
+        let result = if fault == Some(StoreFault::AnswerLost) { result.lost() } else { result };
         self.plan.after(&crossing).await;
         result
     }

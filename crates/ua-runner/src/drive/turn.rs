@@ -4,7 +4,9 @@ use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role};
 use ua_gateway::{Dispatched, GatewayError};
 use ua_ledger::LedgerError;
 use ua_llm::{ModelRequest, ToolOffer};
-use ua_store::{CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, TurnCommit, TurnDraft};
+use ua_store::{
+    CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, StoreError, TurnCommit, TurnDraft,
+};
 
 use super::results::results_of;
 use super::{Driver, held_for, with_causes};
@@ -89,7 +91,13 @@ impl Driver<'_> {
                 let question = self.ask(QuestionKind::OrphanAlive, &text).await?;
                 return Ok(Event::Dispatched(vec![Dispatched::Held(Box::new(question)); calls.len()]));
             }
-            Err(source) => return Err(RunError::Gateway { turn, source }),
+            // A cancel that came after the last look: the store starts nothing any more.
+            Err(source) => {
+                if was_refused(&source) && self.is_cancel_asked().await? {
+                    return Ok(Event::CancelAsked);
+                }
+                return Err(RunError::Gateway { turn, source });
+            }
         };
         if ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Held(_))) {
             let calls = self.turn_calls(turn).await?;
@@ -184,4 +192,9 @@ impl Driver<'_> {
         self.history.push(message);
         Ok(Event::Guided)
     }
+}
+
+/// Whether the store refused a write because of how things stand.
+fn was_refused(error: &GatewayError) -> bool {
+    matches!(error, GatewayError::Ledger(LedgerError::Store { source: StoreError::Conflict { .. }, .. }))
 }

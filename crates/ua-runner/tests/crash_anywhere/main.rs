@@ -8,6 +8,7 @@
 
 mod approvals;
 mod billed;
+mod cancelled;
 mod composite;
 mod forks;
 mod loop_contract;

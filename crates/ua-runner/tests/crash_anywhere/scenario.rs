@@ -52,6 +52,19 @@ const JOB: &str =
 /// The bytes that each answer of a world with large results has more.
 const PADDING: usize = 1_500;
 
+/// Another process that asks for the run's end.
+pub(crate) struct Canceller {
+    store: Arc<MemStore>,
+    run: RunId,
+    env: Env,
+}
+
+impl Canceller {
+    pub(crate) async fn cancel(&self) {
+        self.store.request_cancel(&self.run, "enough", self.env.now()).await.unwrap();
+    }
+}
+
 pub(crate) struct Scenario {
     pub(crate) world: Arc<World>,
     job: serde_json::Value,
@@ -262,6 +275,11 @@ impl Scenario {
             None => seam,
         });
         self.drive(store, plan).await
+    }
+
+    /// What asks for the run's end, as `ua runs cancel` does from another process.
+    pub(crate) fn canceller(&self) -> Canceller {
+        Canceller { store: self.store.clone(), run: self.run_id.clone(), env: self.env.clone() }
     }
 
     /// Whether a step was opened, and so pinned.

@@ -1,0 +1,159 @@
+//! Every crossing of a seam is a gate: the process waits in front of it, and again behind it, until the stage lets it go on.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use async_trait::async_trait;
+
+use super::locked;
+use crate::seams::{Crossing, Plan};
+use crate::store_fault::StoreFault;
+
+/// Which side of a crossing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Before,
+    After,
+}
+
+/// Where a process stands.
+#[derive(Debug, Clone)]
+pub(super) struct Gate {
+    pub(super) id: u64,
+    pub(super) life: usize,
+    pub(super) side: Side,
+    pub(super) name: &'static str,
+    pub(super) tool: Option<String>,
+}
+
+impl Gate {
+    pub(super) fn words(&self) -> String {
+        let side = match self.side {
+            Side::Before => "before",
+            Side::After => "after",
+        };
+        let tool = self.tool.as_ref().map_or_else(String::new, |tool| format!(" {tool}"));
+        format!("{side} {}{tool}", self.name)
+    }
+
+    /// Whether a write of the store is about to be made here.
+    pub(super) fn is_write(&self) -> bool {
+        self.side == Side::Before && self.name.starts_with("store.")
+    }
+}
+
+/// What was decided about whoever stands at a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decided {
+    NotYet,
+    GoOn(Option<StoreFault>),
+}
+
+#[derive(Debug)]
+struct Standing {
+    gate: Gate,
+    decided: Decided,
+    waker: Option<Waker>,
+}
+
+/// All gates at which somebody stands.
+#[derive(Debug, Default)]
+pub(super) struct Gates {
+    state: Mutex<(u64, BTreeMap<u64, Standing>)>,
+}
+
+impl Gates {
+    /// The gates at which somebody stands. Calls of one turn that run together may reach theirs in one order or another, since a store
+    /// answers sooner or later; so they are sorted by what they are.
+    pub(super) fn standing(&self) -> Vec<Gate> {
+        let state = locked(&self.state);
+        let standing = state.1.values().filter(|standing| standing.decided == Decided::NotYet);
+        let mut gates: Vec<Gate> = standing.map(|standing| standing.gate.clone()).collect();
+        gates.sort_by(|one, other| {
+            let key = |gate: &Gate| (gate.life, gate.name, gate.side == Side::After);
+            key(one).cmp(&key(other)).then_with(|| one.tool.cmp(&other.tool)).then(one.id.cmp(&other.id))
+        });
+        gates
+    }
+
+    /// Lets whoever stands at `id` go on, with a fault if it is about to write.
+    pub(super) fn release(&self, id: u64, fault: Option<StoreFault>) {
+        let mut state = locked(&self.state);
+        let waker = state.1.get_mut(&id).and_then(|standing| {
+            standing.decided = Decided::GoOn(fault);
+            standing.waker.take()
+        });
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn reach(self: &Arc<Self>, life: usize, side: Side, crossing: &Crossing) -> Passage {
+        let mut state = locked(&self.state);
+        state.0 += 1;
+        let id = state.0;
+        let gate = Gate { id, life, side, name: crossing.name, tool: crossing.tool.clone() };
+        state.1.insert(id, Standing { gate, decided: Decided::NotYet, waker: None });
+        Passage { id, gates: Arc::clone(self) }
+    }
+}
+
+/// The wait at a gate.
+struct Passage {
+    id: u64,
+    gates: Arc<Gates>,
+}
+
+impl Future for Passage {
+    type Output = Option<StoreFault>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = locked(&self.gates.state);
+        let Some(standing) = state.1.get_mut(&self.id) else { return Poll::Ready(None) };
+        if let Decided::GoOn(fault) = standing.decided {
+            return Poll::Ready(fault);
+        }
+        standing.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        locked(&self.gates.state).1.remove(&self.id);
+    }
+}
+
+/// The gates of one process, as a plan for its seams.
+pub(super) struct LifePlan {
+    life: usize,
+    gates: Arc<Gates>,
+    /// The fault of the crossing that was just let through.
+    fault: Mutex<Option<StoreFault>>,
+}
+
+impl LifePlan {
+    pub(super) fn new(life: usize, gates: Arc<Gates>) -> Arc<Self> {
+        Arc::new(Self { life, gates, fault: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl Plan for LifePlan {
+    async fn before(&self, crossing: &Crossing) {
+        let fault = self.gates.reach(self.life, Side::Before, crossing).await;
+        *locked(&self.fault) = fault;
+    }
+
+    async fn after(&self, crossing: &Crossing) {
+        self.gates.reach(self.life, Side::After, crossing).await;
+    }
+
+    fn fault(&self, _crossing: &Crossing) -> Option<StoreFault> {
+        locked(&self.fault).take()
+    }
+}

@@ -1,0 +1,56 @@
+//! How much harm one simulation may do. All of it is finite, so every simulation has to end.
+
+use super::chance::Chance;
+
+/// What may still go wrong.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Harm {
+    /// Processes that die.
+    pub(super) deaths: usize,
+    /// Owners that fall asleep and wake up later, perhaps replaced.
+    pub(super) sleeps: usize,
+    /// Writes of the store that are refused, or done and not answered.
+    pub(super) store_faults: usize,
+    /// Requests to tools that fail in one way or another.
+    pub(super) tool_faults: usize,
+    /// Requests to the model that fail.
+    pub(super) model_faults: usize,
+    /// Signals that ask a process to stop.
+    pub(super) signals: usize,
+    /// A person cancels the run.
+    pub(super) cancels: usize,
+    /// Hours in which nothing happens.
+    pub(super) hours: usize,
+    /// Starts although nobody answered yet.
+    pub(super) vain_starts: usize,
+    /// Earlier tool servers that cannot be ended at first.
+    pub(super) undead: usize,
+    /// The person answers without looking.
+    pub(super) is_careless: bool,
+    /// The run may ask for so few tool calls that it stops.
+    pub(super) is_tight: bool,
+}
+
+impl Harm {
+    /// What a seed draws. One simulation in eight is left alone; others have their own mixture, so that rare things meet.
+    pub(super) fn drawn(chance: &Chance) -> Self {
+        if chance.one_in(8) {
+            return Self::default();
+        }
+        let up_to = |most: usize| if chance.one_in(3) { 0 } else { chance.below(most + 1) };
+        Self {
+            deaths: up_to(4),
+            sleeps: up_to(2),
+            store_faults: up_to(3),
+            tool_faults: up_to(5),
+            model_faults: up_to(3),
+            signals: up_to(2),
+            cancels: usize::from(chance.one_in(12)),
+            hours: up_to(2),
+            vain_starts: up_to(2),
+            undead: usize::from(chance.one_in(12)),
+            is_careless: chance.one_in(8),
+            is_tight: chance.one_in(6),
+        }
+    }
+}

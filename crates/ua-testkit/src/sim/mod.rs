@@ -1,0 +1,128 @@
+//! A simulation of whole runs: the real machine, gateway, ledger and store, on one thread, with the order of everything decided by a
+//! seed.
+//!
+//! Durable Jobs v1 spec §8, §9 and §11. Each crossing of a seam is a gate at which a process waits until it may go on. What happens
+//! next is drawn: a process goes on, dies, or falls asleep while another one takes the run over and wakes up later; a request reaches
+//! its tool server, is answered, lost, done twice or late; a write of the store is refused, or done and never answered; the model
+//! fails or words things differently; a person answers by what really happened, or does not care, or cancels; time passes. Every
+//! simulation may do only so much harm, so it has to end.
+//!
+//! What must hold: [`Report::violations`]. The same seed gives the same trace, on either store.
+//!
+//! ```
+//! use ua_testkit::sim::{SimOptions, simulate};
+//!
+//! let report = simulate(&SimOptions::of_seed(7)).unwrap();
+//! assert_eq!(report.violations, Vec::<String>::new());
+//! assert_eq!(report.digest, simulate(&SimOptions::of_seed(7)).unwrap().digest);
+//! ```
+
+mod chance;
+mod clock;
+mod gates;
+mod harm;
+mod job;
+mod life;
+mod model;
+mod person;
+mod servers;
+mod stage;
+mod store;
+mod task;
+mod verdict;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ua_core::Sha256;
+
+use crate::broken::BrokenRule;
+pub use store::SimStore;
+
+/// What is simulated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimOptions {
+    /// Decides everything.
+    pub seed: u64,
+    /// What the runs are stored in.
+    pub store: SimStore,
+    /// A rule that is broken in every process.
+    pub broken: Option<BrokenRule>,
+    /// Instead of what the seed draws: no harm but these deaths, at the n-th gate of the first life, of the second, and so on.
+    pub deaths: Option<Vec<u64>>,
+}
+
+impl SimOptions {
+    /// What a seed draws, in memory, with no rule broken.
+    pub fn of_seed(seed: u64) -> Self {
+        Self { seed, store: SimStore::Memory, broken: None, deaths: None }
+    }
+}
+
+/// What came of a simulation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What happened, in order.
+    pub trace: Vec<String>,
+    /// The digest of the trace: equal digests mean that the same happened.
+    pub digest: Sha256,
+    /// What must hold and does not.
+    pub violations: Vec<String>,
+    /// What happened how often.
+    pub counts: Counts,
+    /// How many gates each life passed.
+    pub gates: Vec<u64>,
+}
+
+/// What happened how often.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Processes that drove the run.
+    pub lives: u64,
+    /// Processes that died.
+    pub deaths: u64,
+    /// Owners that were replaced while they lived.
+    pub replaced: u64,
+    /// Faults of the store, of tools and of their servers.
+    pub faults: u64,
+    /// Effects outside.
+    pub effects: u64,
+    /// Questions about calls.
+    pub questions: u64,
+    /// Decisions of the stage.
+    pub steps: u64,
+}
+
+impl Counts {
+    /// Adds what happened in another simulation.
+    pub fn add(&mut self, other: &Self) {
+        self.lives += other.lives;
+        self.deaths += other.deaths;
+        self.replaced += other.replaced;
+        self.faults += other.faults;
+        self.effects += other.effects;
+        self.questions += other.questions;
+        self.steps += other.steps;
+    }
+}
+
+/// Why a simulation could not be run at all; nothing is known about the code under test then.
+#[derive(Debug, thiserror::Error)]
+#[error("simulate seed {seed}")]
+pub struct SimError {
+    seed: u64,
+    #[source]
+    source: life::BoxError,
+}
+
+/// Plays one simulation to its end.
+///
+/// # Errors
+///
+/// When a folder or a database cannot be made; what goes wrong inside the simulation is in [`Report::violations`].
+pub fn simulate(options: &SimOptions) -> Result<Report, SimError> {
+    stage::Stage::play(options).map_err(|source| SimError { seed: options.seed, source })
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

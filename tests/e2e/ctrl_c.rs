@@ -1,0 +1,123 @@
+//! Ctrl-C, typed in a real terminal: it reaches the runner and not its tool servers.
+
+use std::io::{Read as _, Write as _};
+use std::num::NonZeroU16;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
+use serde_json::json;
+use ua_e2e::{TestEnv, eventually, until};
+use ua_testkit::ua_program;
+
+use super::env;
+
+/// What Ctrl-C sends.
+const CTRL_C: u8 = 3;
+
+/// A program in a terminal of its own, and what is on the screen.
+struct Terminal {
+    child: Box<dyn Child + Send + Sync>,
+    keyboard: Box<dyn std::io::Write + Send>,
+    screen: Arc<Mutex<vt100::Parser>>,
+    /// Kept open: a terminal that goes away hangs up.
+    _window: Box<dyn portable_pty::MasterPty + Send>,
+}
+
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+impl Terminal {
+    fn start(env: &TestEnv, args: &[&str]) -> Self {
+        let [rows, columns] = [60, 200].map(|length| NonZeroU16::new(length).unwrap());
+        let size = PtySize { rows: rows.get(), cols: columns.get(), pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).unwrap();
+        let mut command = CommandBuilder::new(ua_program());
+        command.args(args);
+        command.arg("--root");
+        command.arg(env.root());
+        command.cwd(env.path("work"));
+        command.env_clear();
+        for (name, value) in env.environment() {
+            command.env(name, value);
+        }
+        command.env("TERM", "xterm-256color");
+        command.env("UA_LOG", "info");
+        let child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let keyboard = pair.master.take_writer().unwrap();
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 1_000)));
+        let mut output = pair.master.try_clone_reader().unwrap();
+        let shown = Arc::clone(&screen);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = output.read(&mut bytes) {
+                shown.lock().unwrap_or_else(PoisonError::into_inner).process(&bytes[..read]);
+            }
+        });
+        Self { child, keyboard, screen, _window: pair.master }
+    }
+
+    fn type_ctrl_c(&mut self) {
+        self.keyboard.write_all(&[CTRL_C]).unwrap();
+        self.keyboard.flush().unwrap();
+    }
+
+    /// What a person sees.
+    fn contents(&self) -> String {
+        self.screen.lock().unwrap_or_else(PoisonError::into_inner).screen().contents()
+    }
+
+    fn sees(&self, words: &str) {
+        until(&format!("{words:?} on the screen"), || self.contents().contains(words));
+    }
+
+    fn exit_code(&mut self) -> u32 {
+        let child = &mut self.child;
+        eventually("the end of ua", || child.try_wait().unwrap()).exit_code()
+    }
+}
+
+/// A job whose only call has had its effect and waits for the gate.
+fn at_the_gate(env: &TestEnv) -> Terminal {
+    let turns = json!([
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": env.arg("gate")}}]},
+        {"text": "Done."},
+    ]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    let terminal = Terminal::start(env, &["job", &job, "--run-id", "r"]);
+    until("the effect", || !env.comments().is_empty() && env.try_rows("SELECT status FROM tool_calls") == ["running"]);
+    terminal
+}
+
+/// The tool server itself, without the shim above it.
+fn tool_servers(env: &TestEnv) -> usize {
+    env.processes().iter().filter(|line| line.contains("--log") && !line.contains("--lock")).count()
+}
+
+#[test]
+fn ctrl_c_in_a_terminal_leaves_the_tool_server_alone_until_its_answer_is_stored() {
+    let env = env().with_forum();
+    let mut terminal = at_the_gate(&env);
+    terminal.type_ctrl_c();
+    terminal.sees("nothing new is started");
+    assert_eq!((env.calls(), tool_servers(&env)), (vec!["post_comment running".to_owned()], 1));
+    env.write("gate", "");
+    assert_eq!(terminal.exit_code(), 130, "{}", terminal.contents());
+    terminal.sees("stopped (interrupt)");
+    assert_eq!(env.calls(), ["post_comment succeeded"]);
+    until("the tool server to end", || env.processes().is_empty());
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!((env.comments().len(), env.value("SELECT attempt FROM tool_calls")), (1, "1".to_owned()));
+}
+
+#[test]
+fn a_second_ctrl_c_ends_the_process_at_once() {
+    let env = env().with_forum();
+    let mut terminal = at_the_gate(&env);
+    terminal.type_ctrl_c();
+    terminal.sees("nothing new is started");
+    terminal.type_ctrl_c();
+    assert_eq!(terminal.exit_code(), 130, "{}", terminal.contents());
+    // The gate is shut to the end: nobody waited for the answer, and nobody guesses it.
+    assert!(!env.path("gate").exists());
+    env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
+    assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment unknown".to_owned()], 1));
+}
