@@ -215,6 +215,8 @@ struct Driver<'a> {
     counted_from: Timestamp,
     marked_effects_of: u32,
     last_call: Option<CallId>,
+    /// The turn after which the files for people were last written.
+    files_of: u32,
 }
 
 impl<'a> Driver<'a> {
@@ -240,6 +242,7 @@ impl<'a> Driver<'a> {
             counted_from: acquired_at,
             marked_effects_of: 0,
             last_call: None,
+            files_of: records.run.turn_index,
             run: records.run.clone(),
             machine,
         };

@@ -17,6 +17,7 @@ use crate::crash_points::Seams;
 use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING, chain};
 use crate::home::Home;
 use crate::progress;
+use crate::restart;
 
 use super::summary;
 
@@ -68,12 +69,13 @@ pub(crate) async fn execute(
     let acquired_at = env.now();
     let (lease, run) =
         port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
-    summary::write_restart_file(home, &run)?;
+    restart::write(home, port.as_ref()).await;
     if !launch.budgets.is_empty() {
         let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
         crate::budgets::apply(port.as_ref(), &records, &launch.budgets, &env).await?;
     }
     crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
+    crate::output::tell(&format!("to resume: {}", restart::resume_command(home, &run)));
 
     let transport = compose::tool_servers(home, &run, launch, &env)?;
     let mut is_driven = false;
@@ -118,9 +120,7 @@ pub(crate) async fn execute(
             if !is_driven && ua_runner::write_conclusion(&workspace, &records).is_err() {
                 tracing::warn!("the completion file could not be written");
             }
-            if summary::write_restart_file(home, &records.run).is_err() {
-                tracing::warn!("RESTART.md could not be written");
-            }
+            restart::write(home, port.as_ref()).await;
             if let Err(error) = summary::print(home, &records) {
                 error.print();
             }

@@ -5,6 +5,7 @@ mod answer;
 mod calls;
 mod db;
 mod execute;
+mod export;
 mod job;
 mod pins;
 mod probe;

@@ -18,6 +18,7 @@ pub(crate) async fn run(home: &Home, command: RunsCommand) -> Result<u8, CliErro
     match command {
         RunsCommand::List { limit, json } => list(home, limit, json).await,
         RunsCommand::Show { run, json } => show(home, &run, json).await,
+        RunsCommand::Export(args) => super::export::run(home, *args).await,
         RunsCommand::Cancel { run, reason } => cancel(home, &run, &reason).await,
     }
 }

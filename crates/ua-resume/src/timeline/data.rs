@@ -53,7 +53,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
         "steps": records.steps.iter().map(|step| json!({
             "index": step.step_index, "phase": clean(&step.phase), "status": step.status, "first": step.first_turn,
             "last": step.last_turn, "start": step.created_at.as_millis(), "end": step.updated_at.as_millis(),
-            "error": step.error_detail.as_deref().map(|text| shown(text, 400)),
+            "error": step.error_detail.as_deref().map(|text| excerpt(text, 400)),
         })).collect::<Vec<_>>(),
         "turns": shown.turns.iter().map(|turn| index.turn(turn, limit)).collect::<Vec<_>>(),
         "open_requests": records.requests.iter()
@@ -74,7 +74,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             .filter(|told| matches!(told.message.origin, Origin::Guidance | Origin::Resume))
             .map(|told| json!({
                 "turn": told.turn, "at": told.created_at.as_millis(), "origin": told.message.origin,
-                "text": shown(&told.message.text(), limit),
+                "text": excerpt(&told.message.text(), limit),
             })).collect::<Vec<_>>(),
         "checkpoints": records.checkpoints.iter()
             .filter(|checkpoint| checkpoint.kind != ua_store::CheckpointKind::StepBoundary)
@@ -99,7 +99,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
 }
 
 /// The first `limit` characters of a foreign text, with what hides made visible. Only what is shown is looked at.
-fn shown(text: &str, limit: usize) -> String {
+fn excerpt(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         None => clean(text),
         Some((end, _)) => format!("{}… [cut: {limit} of {} characters]", clean(&text[..end]), text.chars().count()),
@@ -198,7 +198,7 @@ impl<'a> Index<'a> {
         json!({
             "n": turn.turn, "epoch": turn.epoch, "recorded": turn.recorded_at.as_millis(),
             "committed": turn.committed_at.map(Timestamp::as_millis), "model": clean(&turn.reply.model),
-            "stop": word(&turn.reply.stop_reason), "text": shown(said.trim(), limit),
+            "stop": word(&turn.reply.stop_reason), "text": excerpt(said.trim(), limit),
             "requests": requests.iter().map(|row| request(row)).collect::<Vec<_>>(),
         })
     }
@@ -221,16 +221,16 @@ impl<'a> Index<'a> {
             "rule": clean(&call.policy.rule_id), "on_unknown": call.policy.on_unknown.to_string(),
             "approval": call.policy.needs_approval, "planned": call.created_at.as_millis(),
             "updated": call.updated_at.as_millis(), "key": call.idempotency_key.as_ref().map(|key| key.as_str()),
-            "scope": call.scope.as_ref().map(|scope| shown(scope.as_str(), 400)),
+            "scope": call.scope.as_ref().map(|scope| excerpt(scope.as_str(), 400)),
             "resolution": call.resolution, "replay": call.replay_status, "twin": call.deduplicated_from,
             "external": external_id(&own, call), "evidence": own_success(&own, call).map(|receipt| receipt.evidence),
             "error_code": call.error_code.as_deref().map(clean),
-            "error": call.error_detail.as_deref().map(|text| shown(text, 800)),
+            "error": call.error_detail.as_deref().map(|text| excerpt(text, 800)),
             "question": self.approvals.get(id), "args_hash": call.args_hash,
             "attempts": attempts.iter().map(|attempt| json!({
                 "n": attempt.attempt, "epoch": attempt.epoch, "start": attempt.started_at.as_millis(),
                 "end": attempt.ended_at.map(Timestamp::as_millis), "outcome": attempt.outcome,
-                "detail": attempt.detail.as_deref().map(|text| shown(text, 400)), "server": attempt.server_generation,
+                "detail": attempt.detail.as_deref().map(|text| excerpt(text, 400)), "server": attempt.server_generation,
             })).collect::<Vec<_>>(),
             "receipts": receipts.iter().map(|receipt| json!({
                 "attempt": receipt.attempt, "at": receipt.received_at.as_millis(), "evidence": receipt.evidence,
@@ -241,7 +241,7 @@ impl<'a> Index<'a> {
             "events": events.iter().map(|event| json!([
                 event.at.as_millis(), event.from.map(CallStatus::as_str), event.to.as_str(), event.epoch,
             ])).collect::<Vec<_>>(),
-            "args": shown(&arguments, limit),
+            "args": excerpt(&arguments, limit),
             "result": last.map(|receipt| result(export, receipt, limit)),
         })
     }
@@ -257,7 +257,7 @@ fn result(export: &RunExport<'_>, receipt: &ReceiptRecord, limit: usize) -> Valu
         (Some(_) | None, None) | (None, Some(_)) => reply_text(receipt),
     };
     json!({
-        "text": shown(&text, limit),
+        "text": excerpt(&text, limit),
         "is_error": receipt.settlement.as_ref().is_some_and(|settlement| settlement.status != CallStatus::Succeeded),
         "blob_bytes": blob.map(|blob| blob.size),
     })
@@ -274,12 +274,12 @@ fn request(request: &RequestRecord) -> Value {
 
 fn run(export: &RunExport<'_>) -> Value {
     let run = &export.records.run;
-    let text = |text: &Option<String>, limit: usize| text.as_deref().map(|text| shown(text, limit));
+    let text = |text: &Option<String>, limit: usize| text.as_deref().map(|text| excerpt(text, limit));
     json!({
         "id": run.run_id, "status": run.status, "reason": run.stop_reason, "detail": text(&run.status_detail, 2_000),
-        "is_driven": export.is_driven, "objective": shown(&run.spec.objective, 2_000),
+        "is_driven": export.is_driven, "objective": excerpt(&run.spec.objective, 2_000),
         "job_path": run.job_path.as_deref().map(clean), "job_key": run.job_key.as_deref().map(clean),
-        "prompt": shown(&run.last_job_prompt, 20_000), "workspace": clean(&run.workspace_dir),
+        "prompt": excerpt(&run.last_job_prompt, 20_000), "workspace": clean(&run.workspace_dir),
         "created": run.created_at.as_millis(), "updated": run.updated_at.as_millis(), "held": run.held_millis,
         "turn_index": run.turn_index, "epoch": run.lease_epoch, "entrypoint": clean(&run.entrypoint),
         "mode": clean(&run.run_mode), "root": run.root_run_id, "parent": run.parent_run_id,

@@ -163,6 +163,7 @@ impl Driver<'_> {
         self.last_seq += messages.len() as u64;
         self.history.extend(messages);
         (self.ports.watcher)(Signal::Committed { turn });
+        self.write_files_if_due(turn).await;
         Ok(Event::Committed { held_millis: self.run.held_millis })
     }
 
