@@ -6,6 +6,7 @@ mod bad_storage;
 mod blobs;
 mod database;
 mod enforcement;
+mod export;
 mod fingerprint;
 mod http_tool_server;
 mod inspect;
@@ -17,6 +18,7 @@ mod near_duplicates;
 mod probe;
 mod resume;
 mod same_receipts;
+mod timeline;
 mod tool_server;
 mod usage;
 

@@ -111,7 +111,8 @@ impl Book {
     }
 
     fn call(&mut self, records: &RunRecords, call: &CallRecord) {
-        let place = format!("turn {} · call {} · {}", call.position.turn, call.position.ordinal, line(&call.name.tool, 80));
+        let place =
+            format!("turn {} · call {} · {}", call.position.turn, call.position.ordinal, line(&call.name.tool, 80));
         for attempt in records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id) {
             let again = if attempt.attempt > 1 { format!(" (attempt {})", attempt.attempt) } else { String::new() };
             let text = format!("{place} {}{again}", line(&call.arguments.to_string(), 90));

@@ -108,6 +108,8 @@ mod tests {
         let records: RunRecords = serde_json::from_value(document["records"].clone()).unwrap();
         assert_eq!(records, story.records);
         // What is not here is not claimed to be empty.
-        assert!(document["artifacts"].is_null() && document["stop_conditions"].is_null() && document["blobs"].is_null());
+        assert!(
+            document["artifacts"].is_null() && document["stop_conditions"].is_null() && document["blobs"].is_null()
+        );
     }
 }

@@ -76,7 +76,7 @@ fn write_run(page: &mut Page, run: &RunRecord, now: Standing, place: &RestartPla
     let [packet, completion] = (place.files)(run);
     page.item(&format!("run: {}", run.run_id));
     let status = match now {
-        Standing::Driven => "running: a process drives it".to_owned(),
+        Standing::Driven => "running: a process drove it when this was written".to_owned(),
         Standing::Crashed => "running, but its process is gone".to_owned(),
         Standing::Unfinished | Standing::Finished => run.status.to_string(),
     };
@@ -92,7 +92,7 @@ fn write_run(page: &mut Page, run: &RunRecord, now: Standing, place: &RestartPla
         (Standing::Finished, _) => {}
         (_, "library") => page.block("Start the program again that started it: it goes on with the run."),
         (Standing::Driven, _) => {
-            page.block("It is at work; should its process die, resume it with:");
+            page.block("Once its process is gone, resume it with:");
             page.block(&format!("    ua resume {}{}", run.run_id, place.flags));
         }
         (Standing::Crashed | Standing::Unfinished, _) => {

@@ -289,7 +289,9 @@ mod tests {
         story.commits();
         let page = transcript(&story.records);
         assert!(page.contains("start ü") && !page.contains("ü end"), "{page}");
-        assert!(page.contains(&format!("`ua calls show {id} --full`")) && page.contains(&format!("{} bytes", text.len())));
+        assert!(
+            page.contains(&format!("`ua calls show {id} --full`")) && page.contains(&format!("{} bytes", text.len()))
+        );
         assert!(page.contains(&format!("The whole arguments: `ua calls show {id} --json`.")));
         // A result that is a blob lies beside the page when the page is made so.
         let blob = ua_core::BlobRef::of(&text);

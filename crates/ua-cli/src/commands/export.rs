@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ua_core::{Block, BlobId, BlobRef, RunStatus, Timestamp};
+use ua_core::{BlobId, BlobRef, Block, RunStatus, Timestamp};
 use ua_resume::{Artifact, CompletionSummary, EvidenceReport, ResumePacket, RunExport};
 use ua_runner::{RunLock, Workspace};
 use ua_store::{Blob, EventRecord, RunRecord, RunRecords, Store, blobs_of};
@@ -26,7 +26,7 @@ const PROGRAM: &str = concat!("ua ", env!("CARGO_PKG_VERSION"));
 pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, CliError> {
     let store = home.open_read_only()?;
     let found = find::run(&store, &args.run).await?;
-    let gathered = Gathered::of(home, &store, &found, args.include_blobs).await?;
+    let mut gathered = Gathered::of(home, &store, &found, args.include_blobs).await?;
     if let Some(file) = &args.html {
         html(&gathered, file.as_deref(), args.out.as_deref())?;
     } else if args.json {
@@ -38,7 +38,7 @@ pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, CliError> {
             Some(out) => written(&write_file(&file_in(out, "transcript.md"), &text)?)?,
         }
     } else {
-        all(&gathered, &args)?;
+        all(&mut gathered, &args)?;
         if args.out.is_none() {
             crate::restart::write(home, &store).await;
         }
@@ -76,35 +76,38 @@ impl Gathered {
         let mut lineage = store.runs(RUNS).await.map_err(|e| fail(&e))?;
         lineage.retain(|other| other.root_run_id == run.root_run_id && other.run_id != run.run_id);
         lineage.reverse();
-        let mut notes = Vec::new();
         let workspace = Workspace::open(Path::new(&run.workspace_dir)).ok();
-        let artifacts = workspace.as_ref().map(Workspace::artifacts).transpose()?;
-        let evidence = workspace.as_ref().zip(artifacts.as_ref()).map(|(workspace, artifacts)| {
-            let media = |path: &str| workspace.media_type(path);
-            ua_resume::evaluate(&records.run.spec, &records.calls, &records.receipts, artifacts, &media)
-        });
-        if workspace.is_none() {
-            notes.push(format!(
-                "the workspace {} is not here: files and stop conditions are left out",
-                run.workspace_dir
-            ));
-        }
         let mut gathered = Self {
             records,
             events,
             lineage,
             workspace,
-            artifacts,
-            evidence,
+            artifacts: None,
+            evidence: None,
             blobs: BTreeMap::new(),
             is_driven: RunLock::is_held(&home.locks(), &run.run_id),
             written_at: ua_core::system::env().now(),
-            notes,
+            notes: Vec::new(),
         };
+        gathered.look_at_files()?;
+        if gathered.workspace.is_none() {
+            let folder = &run.workspace_dir;
+            gathered.notes.push(format!("the workspace {folder} is not here: files and stop conditions are left out"));
+        }
         if with_blobs {
             gathered.read_blobs(store).await?;
         }
         Ok(gathered)
+    }
+
+    /// Takes the digests of the workspace's files, and what the stop conditions come to over them.
+    fn look_at_files(&mut self) -> Result<(), CliError> {
+        let Some(workspace) = &self.workspace else { return Ok(()) };
+        let artifacts = workspace.artifacts()?;
+        let (media, records) = (|path: &str| workspace.media_type(path), &self.records);
+        let evidence = ua_resume::evaluate(&records.run.spec, &records.calls, &records.receipts, &artifacts, &media);
+        (self.artifacts, self.evidence) = (Some(artifacts), Some(evidence));
+        Ok(())
     }
 
     async fn read_blobs(&mut self, store: &dyn Store) -> Result<(), CliError> {
@@ -115,11 +118,14 @@ impl Gathered {
                     self.blobs.insert(blob.blob_id, text);
                 }
                 Blob::Missing { .. } => gone += 1,
-                Blob::Corrupt { why } => self.notes.push(format!("the large result {} is damaged: {why}", blob.blob_id)),
+                Blob::Corrupt { why } => {
+                    self.notes.push(format!("the large result {} is damaged: {why}", blob.blob_id))
+                }
             }
         }
         if gone > 0 {
-            self.notes.push(format!("{gone} large result(s) are gone, most likely by `ua db prune`; their names are kept"));
+            self.notes
+                .push(format!("{gone} large result(s) are gone, most likely by `ua db prune`; their names are kept"));
         }
         Ok(())
     }
@@ -149,10 +155,11 @@ impl Gathered {
 
 /// The large results that the rows refer to, each once.
 fn blobs(records: &RunRecords) -> Vec<BlobRef> {
-    let in_history = records.messages.iter().flat_map(|record| &record.message.blocks).filter_map(|block| match block {
-        Block::ToolResult { content, .. } => content.blob().cloned(),
-        Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => None,
-    });
+    let in_history =
+        records.messages.iter().flat_map(|record| &record.message.blocks).filter_map(|block| match block {
+            Block::ToolResult { content, .. } => content.blob().cloned(),
+            Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => None,
+        });
     let mut found: Vec<BlobRef> = records.receipts.iter().flat_map(blobs_of).cloned().chain(in_history).collect();
     found.sort();
     found.dedup();
@@ -185,7 +192,7 @@ fn json(gathered: &Gathered, out: Option<&Path>) -> Result<(), CliError> {
 }
 
 /// Writes every file that a run's records make.
-fn all(gathered: &Gathered, args: &ExportArgs) -> Result<(), CliError> {
+fn all(gathered: &mut Gathered, args: &ExportArgs) -> Result<(), CliError> {
     let folder = match args.out.as_deref() {
         None => gathered.folder()?,
         Some(out) if is_standard_output(out) => {
@@ -200,6 +207,19 @@ fn all(gathered: &Gathered, args: &ExportArgs) -> Result<(), CliError> {
             out.to_path_buf()
         }
     };
+    if args.all_files {
+        can_be_copied(gathered, &folder)?;
+    }
+    let transcript = if gathered.blobs.is_empty() {
+        ua_resume::transcript(&gathered.records)
+    } else {
+        ua_resume::transcript_beside_blobs(&gathered.records, Workspace::BLOBS)
+    };
+    written(&write_file(&folder.join("transcript.md"), &transcript)?)?;
+    if args.out.is_none() {
+        // The transcript is one of the files that count.
+        gathered.look_at_files()?;
+    }
     let records = &gathered.records;
     let mut files: Vec<(String, String)> = vec![
         ("trace.jsonl".to_owned(), ua_resume::trace_lines(records)),
@@ -208,14 +228,6 @@ fn all(gathered: &Gathered, args: &ExportArgs) -> Result<(), CliError> {
         ("session_summary.txt".to_owned(), ua_resume::session_summary(records)),
         ("timeline.html".to_owned(), ua_resume::timeline_html(&gathered.export())),
     ];
-    files.push((
-        "transcript.md".to_owned(),
-        if gathered.blobs.is_empty() {
-            ua_resume::transcript(records)
-        } else {
-            ua_resume::transcript_beside_blobs(records, Workspace::BLOBS)
-        },
-    ));
     for (blob, text) in &gathered.blobs {
         files.push((format!("{}/{blob}.txt", Workspace::BLOBS), text.clone()));
     }
@@ -242,9 +254,9 @@ fn all(gathered: &Gathered, args: &ExportArgs) -> Result<(), CliError> {
     if args.all_files { copy_files(gathered, &folder) } else { Ok(()) }
 }
 
-/// Copies what the tools made.
-fn copy_files(gathered: &Gathered, folder: &Path) -> Result<(), CliError> {
-    let (Some(workspace), Some(artifacts)) = (&gathered.workspace, &gathered.artifacts) else {
+/// Refuses, before anything is written, what cannot be copied.
+fn can_be_copied(gathered: &Gathered, folder: &Path) -> Result<(), CliError> {
+    let Some(workspace) = &gathered.workspace else {
         return Err(CliError::usage("the files of the workspace cannot be copied: it is not here")
             .hint("leave --all-files out; everything that the database has is written"));
     };
@@ -253,6 +265,12 @@ fn copy_files(gathered: &Gathered, folder: &Path) -> Result<(), CliError> {
         return Err(CliError::usage(format!("{} is in the workspace itself", folder.display()))
             .hint("name a folder outside it with --out"));
     }
+    Ok(())
+}
+
+/// Copies what the tools made.
+fn copy_files(gathered: &Gathered, folder: &Path) -> Result<(), CliError> {
+    let (Some(workspace), Some(artifacts)) = (&gathered.workspace, &gathered.artifacts) else { return Ok(()) };
     for artifact in artifacts.iter().filter(|artifact| artifact.path != "transcript.md") {
         let path = folder.join(&artifact.path);
         let copied = fs::create_dir_all(path.parent().unwrap_or(folder))

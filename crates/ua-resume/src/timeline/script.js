@@ -159,7 +159,7 @@ function header() {
       tile('Turns', number(data.totals.turns), many(data.steps.length, 'step')),
       tile('Tool calls', number(data.totals.calls), [number(counts.succeeded || 0) + ' ok', failed && failed + ' failed', doubt && doubt + ' in doubt', counts.cancelled && counts.cancelled + ' not run', repeated && repeated + ' repeated'].filter(Boolean).join(' · ')),
       tile('Tokens', number(data.usage.tokens), number(data.usage.in) + ' in · ' + number(data.usage.out) + ' out'),
-      tile('Cost', data.usage.cost.replace(/ \(.*\)$/, ''), data.usage.requests),
+      tile('Cost', data.usage.cost.replace(/ \(.*\)$/, ''), 'requests: ' + data.usage.requests),
       tile('Model', model ? model.model : '–', model && (data.usage.models.length > 1 ? 'and ' + (data.usage.models.length - 1) + ' more' : model.provider))),
   ]);
 }
@@ -272,7 +272,8 @@ function overview() {
   const wanted = 6, short = axis.back(view[1]) - axis.back(view[0]) < 20000;
   for (let i = 0; i <= wanted; i++) {
     const x = view[0] + (view[1] - view[0]) * i / wanted;
-    if (axis.folds.some((fold) => x > fold[2] && x < fold[3])) continue;
+    // The length of a folded wait stands in the same line.
+    if (axis.folds.some((fold) => Math.abs(inView((fold[2] + fold[3]) / 2) - i / wanted) < 0.075)) continue;
     const time = axis.back(x);
     ticks.append(el('span', { class: i === 0 ? 'first' : i === wanted ? 'last' : '', css: { left: percent(i / wanted) } }, short ? fine(time) : clock(time)));
   }
@@ -281,7 +282,8 @@ function overview() {
   for (const [t0, t1, x0, x1] of axis.folds) {
     const a = inView(x0), b = inView(x1);
     if (b < 0 || a > 1) continue;
-    over.append(el('div', { class: 'gap', css: { left: percent(a), width: percent(Math.min(b, 1) - Math.max(a, 0)) } }, el('span', null, span(t1 - t0))));
+    const middle = (a + b) / 2;
+    over.append(el('div', { class: 'gap' + (middle < 0.05 ? ' left' : middle > 0.95 ? ' right' : ''), title: 'no process for ' + span(t1 - t0), css: { left: percent(a), width: percent(Math.min(b, 1) - Math.max(a, 0)) } }, el('span', null, span(t1 - t0))));
   }
   const brush = el('div', { class: 'brush', hidden: true });
   over.append(brush);
@@ -324,7 +326,7 @@ function outcome() {
   if (data.conditions) {
     cards.push(el('div', { class: 'card', id: 'conditions' }, el('h2', null, 'Stop conditions'), data.conditions.length ? el('ul', { class: 'rows' }, data.conditions.map((condition) =>
       el('li', null, el('span', { class: 'mark ' + (condition.met ? 'ok' : 'bad') }, condition.met ? '✓' : '✕'),
-        el('div', null, el('code', null, condition.condition), el('div', { class: 'sub' }, condition.needed),
+        el('div', null, el('code', null, condition.condition), condition.needed !== condition.condition && el('div', { class: 'sub' }, condition.needed),
           condition.evidence.map((proof) => {
             const call = proof.kind === 'receipt' && callById.get(proof.id);
             return el('div', { class: 'sub' }, call ? ['receipt of ', jump(call)] : el('code', null, proof.id), proof.level && ' · ' + proof.level, proof.external_id && [' · id ', el('code', null, proof.external_id)], proof.sha256 && [' · sha256 ', el('code', { title: proof.sha256 }, proof.sha256.slice(0, 16))]);
@@ -336,7 +338,7 @@ function outcome() {
   if (data.artifacts) {
     cards.push(el('div', { class: 'card' }, el('h2', null, 'Files'), data.artifacts.length ? el('table', null,
       el('thead', null, el('tr', null, el('th', { scope: 'col' }, 'path'), el('th', { scope: 'col' }, 'sha256'), el('th', { class: 'num', scope: 'col' }, 'size'))),
-      el('tbody', null, data.artifacts.map((file) => el('tr', null, el('td', null, file.path === run.main_artifact ? el('b', null, file.path) : file.path), el('td', null, el('code', { title: file.sha256 }, file.sha256.slice(0, 16))), el('td', { class: 'num' }, bytes(file.bytes)))))) : el('p', { class: 'sub' }, 'No tool made a file.'),
+      el('tbody', null, data.artifacts.map((file) => el('tr', null, el('td', null, file.path === run.main_artifact ? el('b', null, file.path) : file.path), el('td', { class: 'digest' }, el('code', { title: file.sha256 }, file.sha256.slice(0, 12))), el('td', { class: 'num' }, bytes(file.bytes)))))) : el('p', { class: 'sub' }, 'No tool made a file.'),
       data.left_out.files ? el('p', { class: 'notice' }, many(data.left_out.files, 'more file') + ' left out.') : null));
   }
   const effects = data.calls.filter((call) => isEffect(call) && call.class !== 'read_only');
@@ -364,13 +366,9 @@ function outcome() {
   if (data.overrides.length) cards.push(el('div', { class: 'card' }, el('h2', null, 'Changed by people'), el('ul', { class: 'rows' }, data.overrides.map((change) => el('li', null, el('span'), el('div', null, plainWord(change.kind) + ' ', el('code', null, change.component), el('div', { class: 'sub' }, change.by, ' · ', stamp(change.at))))))));
   if (run.output) cards.push(el('div', { class: 'card' }, el('h2', null, 'Last words of the model'), el('p', { class: 'sub' }, 'What they claim is not evidence.'), el('pre', null, run.output)));
   // Two columns of about the same height.
-  const columns = [el('div'), el('div')], heights = [0, 0];
-  for (const card of cards) {
-    const at = heights[0] <= heights[1] ? 0 : 1;
-    columns[at].append(card);
-    heights[at] += 3 + card.querySelectorAll('li, tr, .ask, .sub, dd').length;
-  }
+  const columns = [el('div'), el('div')];
   append($('outcome'), [el('div', { class: 'pair' }, columns)]);
+  for (const card of cards) columns[columns[0].offsetHeight <= columns[1].offsetHeight ? 0 : 1].append(card);
 }
 
 // --- The turns.
@@ -387,7 +385,7 @@ const filters = {
 let filter = 'all', words = '', onlyTool = '';
 const expanded = new Set(), opened = new Set();
 const PAGE = 250;
-let page = PAGE;
+let page = PAGE, first = 0;
 const small = data.calls.length <= 250 && data.turns.length <= 250;
 if (small) data.turns.forEach((turn) => expanded.add(turn.n));
 const isFiltering = () => filter !== 'all' || words !== '' || onlyTool !== '';
@@ -412,16 +410,16 @@ function bar() {
   const tools = [...new Set(data.calls.map((call) => call.tool))].sort();
   const search = el('input', { type: 'search', id: 'search', placeholder: 'Search tools, arguments, results, ids', 'aria-label': 'Search the calls', autocomplete: 'off', spellcheck: 'false' });
   let timer = 0;
-  search.addEventListener('input', () => { clearTimeout(timer); timer = setTimeout(() => { words = search.value.trim().toLowerCase(); page = PAGE; refresh(); }, 120); });
-  const select = el('select', { 'aria-label': 'Only one tool', on: { change: () => { onlyTool = select.value; page = PAGE; refresh(); } } }, el('option', { value: '' }, 'All tools'), tools.map((tool) => el('option', { value: tool }, tool)));
+  search.addEventListener('input', () => { clearTimeout(timer); timer = setTimeout(() => { words = search.value.trim().toLowerCase(); anew(); }, 120); });
+  const select = el('select', { 'aria-label': 'Only one tool', on: { change: () => { onlyTool = select.value; anew(); } } }, el('option', { value: '' }, 'All tools'), tools.map((tool) => el('option', { value: tool }, tool)));
   const chips = el('div', { class: 'chips', role: 'group', 'aria-label': 'Only some of the calls' });
   for (const [name, [label, test]] of Object.entries(filters)) {
     const count = data.calls.filter(test).length;
     if (!count && name !== 'all') continue;
     chips.append(el('button', { type: 'button', 'aria-pressed': String(name === filter), data: { filter: name }, on: { click: () => {
-      filter = name; page = PAGE;
+      filter = name;
       chips.querySelectorAll('button').forEach((chip) => chip.setAttribute('aria-pressed', String(chip.dataset.filter === name)));
-      refresh();
+      anew();
     } } }, label, ' ', el('b', null, number(count))));
   }
   const fold = el('button', { type: 'button', class: 'quiet', id: 'fold' }, small ? 'Fold all' : 'Unfold all');
@@ -465,7 +463,7 @@ function track(bars, rules) {
 }
 const killedAt = data.lives.filter((life) => life.how === KILLED).map((life) => life.end);
 function brief(call) {
-  const flat = call.args.replace(/\s+/g, ' ');
+  const flat = call.args.replace(/\s+/g, ' ').replace(/^\{ ?/, '').replace(/ ?\}$/, '').replace(/"([\w.-]+)": /g, '$1: ');
   return flat.length > 160 ? flat.slice(0, 159) + '…' : flat;
 }
 
@@ -541,7 +539,8 @@ function turnNode(turn, calls, isForced) {
   const body = () => {
     const notes = data.notes.filter((note) => note.turn === turn.n);
     return el('div', { class: 'body' },
-      turn.text && el('p', { class: 'words' }, turn.text),
+      // A short line is in the heading already.
+      (turn.text.length > 90 || turn.text.includes('\n')) && el('p', { class: 'words' }, turn.text),
       calls.map(callRow),
       !turn.committed && el('p', { class: 'words note' }, 'This turn is recorded and not committed.'),
       notes.map((note) => el('div', { class: 'words note' }, el('b', null, note.origin === 'resume' ? 'After a resume, the model was told' : 'The runner told the model'), ' · ' + clock(note.at), el('pre', null, note.text))));
@@ -560,11 +559,14 @@ function turnNode(turn, calls, isForced) {
 }
 
 let list = null;
+function anew() { page = PAGE; first = 0; refresh(); }
 function refresh() {
   const found = matching();
-  const shown = found.slice(0, page);
+  if (first >= found.length) first = 0;
+  const shown = found.slice(first, first + page);
   const calls = found.reduce((sum, [, some]) => sum + some.length, 0);
   const nodes = [];
+  if (first) nodes.push(el('div', { class: 'more' }, el('button', { type: 'button', class: 'quiet', on: { click: () => { page += first; first = 0; refresh(); } } }, 'Show the ' + many(first, 'earlier turn'))));
   let step = null, epoch = null, rows = 0;
   for (const [turn, some] of shown) {
     const its = data.steps.find((one) => turn.n >= one.first && (one.last === null || turn.n <= one.last));
@@ -585,10 +587,11 @@ function refresh() {
   }
   if (!found.length) nodes.push(el('p', { class: 'empty' }, data.turns.length ? 'Nothing matches.' : 'No turn was recorded yet.'));
   if (!isFiltering() && view[0] <= 0 && view[1] >= 1 && shown.length === found.length && epoch !== null) for (let number = epoch; number < run.epoch; number++) nodes.push(boundary(number));
-  if (found.length > shown.length) {
+  const after = found.length - first - shown.length;
+  if (after > 0) {
     nodes.push(el('div', { class: 'more' },
-      el('button', { type: 'button', class: 'quiet', on: { click: () => { page += PAGE; refresh(); } } }, 'Show ' + Math.min(PAGE, found.length - shown.length) + ' more turns'),
-      el('button', { type: 'button', class: 'quiet', on: { click: () => { page = Infinity; refresh(); } } }, 'Show all ' + number(found.length))));
+      el('button', { type: 'button', class: 'quiet', on: { click: () => { page += PAGE; refresh(); } } }, 'Show ' + many(Math.min(PAGE, after), 'more turn')),
+      el('button', { type: 'button', class: 'quiet', on: { click: () => { page = Infinity; refresh(); } } }, 'Show all ' + number(after))));
   }
   list.replaceChildren(...nodes);
   $('count').textContent = many(found.length, 'turn') + ' · ' + many(calls, 'call');
@@ -609,7 +612,8 @@ function reveal(id) {
     filter = 'all'; words = ''; onlyTool = ''; view = [0, 1];
     expanded.add(call.turn);
     const at = data.turns.findIndex((turn) => turn.n === call.turn);
-    page = Math.max(page, at + 1);
+    // Only what is around it: what came before may be thousands of turns.
+    if (at >= PAGE) { first = at - 20; page = PAGE; } else { first = 0; }
     $('search').value = '';
     overview();
     refresh();
@@ -652,7 +656,7 @@ document.addEventListener('keydown', (event) => {
     if (next) { next.focus(); next.scrollIntoView({ block: 'center' }); }
   }
 });
-addEventListener('beforeprint', () => { if (page !== Infinity && data.turns.length <= 2000) { page = Infinity; refresh(); } });
+addEventListener('beforeprint', () => { if ((page !== Infinity || first) && data.turns.length <= 2000) { page = Infinity; first = 0; refresh(); } });
 addEventListener('hashchange', () => reveal(location.hash.slice(1)));
 
 header();

@@ -40,7 +40,10 @@ fn killed_and_resumed() -> Story {
     let mut story = Story::new(r#"{"objective": "Mail Ana.", "stop_conditions": ["email_sent_once"]}"#);
     let ids = story.asks(
         "I read, then I send.",
-        &[("crawl", json!({"url": "http://127.0.0.1/"}), read_policy()), ("send_email", json!({"to": "ana"}), mail_policy())],
+        &[
+            ("crawl", json!({"url": "http://127.0.0.1/"}), read_policy()),
+            ("send_email", json!({"to": "ana"}), mail_policy()),
+        ],
     );
     story.starts(&ids[0]);
     story.succeeds(&ids[0], "the page", None);
@@ -70,7 +73,8 @@ fn every_row_is_drawn() {
     assert_eq!(count("calls"), story.records.calls.len());
     assert_eq!(count("questions"), 1);
     assert_eq!(count("lives"), 3);
-    let attempts: usize = drawn["calls"].as_array().unwrap().iter().map(|c| c["attempts"].as_array().unwrap().len()).sum();
+    let attempts: usize =
+        drawn["calls"].as_array().unwrap().iter().map(|c| c["attempts"].as_array().unwrap().len()).sum();
     assert_eq!(attempts, story.records.attempts.len());
 }
 
