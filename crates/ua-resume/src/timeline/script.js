@@ -269,11 +269,11 @@ function overview() {
     chart.append(el('span', { class: 'name' }, name), lane);
   }
   const ticks = el('div', { class: 'ticks' });
-  const wanted = 6, short = axis.back(view[1]) - axis.back(view[0]) < 20000;
+  const wanted = box.clientWidth < 640 ? 2 : 6, short = axis.back(view[1]) - axis.back(view[0]) < 20000;
   for (let i = 0; i <= wanted; i++) {
     const x = view[0] + (view[1] - view[0]) * i / wanted;
     // The length of a folded wait stands in the same line.
-    if (axis.folds.some((fold) => Math.abs(inView((fold[2] + fold[3]) / 2) - i / wanted) < 0.075)) continue;
+    if (axis.folds.some((fold) => Math.abs(inView((fold[2] + fold[3]) / 2) - i / wanted) < 0.45 / wanted)) continue;
     const time = axis.back(x);
     ticks.append(el('span', { class: i === 0 ? 'first' : i === wanted ? 'last' : '', css: { left: percent(i / wanted) } }, short ? fine(time) : clock(time)));
   }
@@ -543,7 +543,7 @@ function turnNode(turn, calls, isForced) {
       (turn.text.length > 90 || turn.text.includes('\n')) && el('p', { class: 'words' }, turn.text),
       calls.map(callRow),
       !turn.committed && el('p', { class: 'words note' }, 'This turn is recorded and not committed.'),
-      notes.map((note) => el('div', { class: 'words note' }, el('b', null, note.origin === 'resume' ? 'After a resume, the model was told' : 'The runner told the model'), ' · ' + clock(note.at), el('pre', null, note.text))));
+      notes.map((note) => el('details', { class: 'words note' }, el('summary', null, el('b', null, note.origin === 'resume' ? 'After a resume, the model was told' : 'The runner told the model'), ' · ' + clock(note.at)), el('pre', null, note.text))));
   };
   const fold = el('button', { type: 'button', class: 'fold', 'aria-expanded': String(isOpen), on: { click: () => {
     const open = node.children.length === 1;
