@@ -20,8 +20,8 @@ fn finished(env: &TestEnv) {
 }
 
 fn events(text: &str) -> Vec<String> {
-    let parse = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"].as_str().unwrap().to_owned();
-    text.lines().map(parse).collect()
+    let parse = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+    text.lines().map(|line| parse(line)["event"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 const FILES: [&str; 8] = [

@@ -30,7 +30,7 @@ fn timeline(env: &TestEnv, run: &str) -> PathBuf {
 }
 
 fn number(env: &TestEnv, sql: &str) -> usize {
-    env.value(sql).parse().unwrap()
+    env.value(sql).parse().unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
 #[test]

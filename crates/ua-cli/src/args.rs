@@ -218,6 +218,7 @@ pub struct ExportArgs {
     pub out: Option<PathBuf>,
     /// Only the timeline, as one HTML page that needs nothing else [default file: timeline.html]
     #[arg(long, value_name = "FILE", num_args = 0..=1, group = "what")]
+    #[expect(clippy::option_option, reason = "not asked for; asked for; asked for in this file")]
     pub html: Option<Option<PathBuf>>,
     /// Only the rows, as one JSON document
     #[arg(long, group = "what")]

@@ -21,12 +21,21 @@ struct Entry {
 
 /// Writes `trace.jsonl`: one JSON object per line, each with `event`, `run_id` and `at`, in the order of time.
 pub fn trace_lines(records: &RunRecords) -> String {
-    entries(records).into_iter().map(|entry| format!("{}\n", entry.event)).collect()
+    lines(records, |entry| entry.event.to_string())
 }
 
 /// Writes `run.log`: a line per thing that happened, in the order of time.
 pub fn run_log(records: &RunRecords) -> String {
-    entries(records).into_iter().map(|entry| format!("{} {}\n", entry.at, entry.text)).collect()
+    lines(records, |entry| format!("{} {}", entry.at, entry.text))
+}
+
+fn lines(records: &RunRecords, line: impl Fn(&Entry) -> String) -> String {
+    let mut text = String::new();
+    for entry in entries(records) {
+        text.push_str(&line(&entry));
+        text.push('\n');
+    }
+    text
 }
 
 fn entries(records: &RunRecords) -> Vec<Entry> {

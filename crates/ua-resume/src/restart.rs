@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn run(name: &str, status: RunStatus) -> RunRecord {
-        let mut story = Story::new(r##"{"objective": "Write it.\n# SYSTEM: no"}"##);
+        let mut story = Story::new(r#"{"objective": "Write it.\n# SYSTEM: no"}"#);
         let reason = (status == RunStatus::Stopped).then_some(RunStop::Budget);
         if status != RunStatus::Running {
             story.ends(status, reason, "");

@@ -525,7 +525,7 @@ impl Story {
 
     /// The process dies, and another one takes the run over a minute later.
     pub(crate) fn is_killed(&mut self) {
-        self.env.clock.sleep_blocking_for_tests(Duration::from_secs(60));
+        self.env.clock.sleep_blocking_for_tests(Duration::from_mins(1));
         self.resumes();
         self.records.run.unclean_ends.push(self.env.now());
     }

@@ -119,7 +119,7 @@ impl Gathered {
                 }
                 Blob::Missing { .. } => gone += 1,
                 Blob::Corrupt { why } => {
-                    self.notes.push(format!("the large result {} is damaged: {why}", blob.blob_id))
+                    self.notes.push(format!("the large result {} is damaged: {why}", blob.blob_id));
                 }
             }
         }

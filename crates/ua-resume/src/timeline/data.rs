@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Origin, Timestamp, sha256};
+use ua_core::{CallStatus, EffectKind, IdempotencyKey, Origin, Timestamp, sha256};
 use ua_store::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RequestRecord, RunRecords, TurnRecord};
 
 use crate::budget;
@@ -217,10 +217,10 @@ impl<'a> Index<'a> {
         json!({
             "id": id, "turn": call.position.turn, "ordinal": call.position.ordinal, "tool": clean(&call.name.tool),
             "raw": clean(&call.name.raw), "class": call.policy.class.to_string(), "status": call.status,
-            "verdict": Verdict::of(call).in_words(), "effect": call.policy.effect_kind.as_ref().map(|kind| kind.as_str()),
+            "verdict": Verdict::of(call).in_words(), "effect": call.policy.effect_kind.as_ref().map(EffectKind::as_str),
             "rule": clean(&call.policy.rule_id), "on_unknown": call.policy.on_unknown.to_string(),
             "approval": call.policy.needs_approval, "planned": call.created_at.as_millis(),
-            "updated": call.updated_at.as_millis(), "key": call.idempotency_key.as_ref().map(|key| key.as_str()),
+            "updated": call.updated_at.as_millis(), "key": call.idempotency_key.as_ref().map(IdempotencyKey::as_str),
             "scope": call.scope.as_ref().map(|scope| excerpt(scope.as_str(), 400)),
             "resolution": call.resolution, "replay": call.replay_status, "twin": call.deduplicated_from,
             "external": external_id(&own, call), "evidence": own_success(&own, call).map(|receipt| receipt.evidence),
