@@ -47,6 +47,7 @@ pub(crate) async fn execute(
     } else {
         RunLock::take(&home.locks(), &run.run_id, &owner)?
     };
+    can_lock(home)?;
     // A process that was asked to end may have ended the run.
     let run = if how.take_over {
         store.run(&run.run_id).await.map_err(|e| CliError::store("read the run", &e))?
@@ -75,7 +76,9 @@ pub(crate) async fn execute(
         crate::budgets::apply(port.as_ref(), &records, &launch.budgets, &env).await?;
     }
     crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
-    crate::output::tell(&format!("to resume: {}", restart::resume_command(home, &run)));
+    if !how.quiet {
+        crate::output::tell(&format!("to resume: {}", restart::resume_command(home, &run)));
+    }
 
     let transport = compose::tool_servers(home, &run, launch, &env)?;
     let mut is_driven = false;
@@ -133,6 +136,15 @@ pub(crate) async fn execute(
         crate::home::close(store);
     }
     code
+}
+
+/// Refuses a folder of locks in which nothing new can be made, before the run is taken: each tool server needs a lock file.
+fn can_lock(home: &Home) -> Result<(), CliError> {
+    let folder = home.locks();
+    tempfile::tempfile_in(&folder).map(drop).map_err(|e| {
+        CliError::storage(format!("cannot make files in {}: {e}", folder.display()))
+            .hint("make that folder writable, then `ua resume last`; nothing was sent")
+    })
 }
 
 /// Waits for `work`, unless a signal asks the process to stop first.
