@@ -9,6 +9,7 @@ mod composite;
 mod ctrl_c;
 mod database;
 mod enforcement;
+mod export;
 mod fingerprint;
 mod fork;
 mod http_tool_server;
@@ -26,6 +27,7 @@ mod resume;
 mod same_receipts;
 mod sources;
 mod terminal;
+mod timeline;
 mod tool_server;
 mod usage;
 

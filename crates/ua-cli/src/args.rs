@@ -239,6 +239,8 @@ pub enum RunsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Write a run's files anew from the database, or the run as one HTML page or JSON document
+    Export(Box<ExportArgs>),
     /// End a run; one that a process drives ends at the next boundary
     Cancel {
         /// A run id, the beginning of one, or `last`
@@ -247,6 +249,47 @@ pub enum RunsCommand {
         #[arg(long, default_value = "a person asked for it")]
         reason: String,
     },
+}
+
+/// `ua runs export`.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  ua runs export last                       its files, anew, in its workspace
+  ua runs export last --html                the timeline, for a browser
+  ua runs export last --html timeline.html
+  ua runs export last --json | jq .records.calls
+  ua runs export last --out ./copy --all-files --include-blobs
+  UA_RUNTIME_DB_PATH=./copied.db ua runs export last --out ./copy     a database of another machine
+
+Everything is made of the database alone, whether the run is at work, finished or of another machine; nothing about the run
+changes. See docs/guide/workspace.md."
+)]
+pub struct ExportArgs {
+    /// A run id, the beginning of one, or `last`
+    pub run: String,
+    /// Where to write: a folder, or with one of --html, --json, --transcript a file; `-` is standard output [default: the workspace,
+    /// and for --json and --transcript standard output]
+    #[arg(long, value_name = "DIR|FILE")]
+    pub out: Option<PathBuf>,
+    /// Only the timeline, as one HTML page that needs nothing else [default file: timeline.html]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, group = "what")]
+    #[expect(clippy::option_option, reason = "not asked for; asked for; asked for in this file")]
+    pub html: Option<Option<PathBuf>>,
+    /// Only the rows, as one JSON document
+    #[arg(long, group = "what")]
+    pub json: bool,
+    /// Only the conversation, as Markdown
+    #[arg(long, group = "what")]
+    pub transcript: bool,
+    /// With --out DIR: also a copy of every file that the tools made
+    #[arg(long, requires = "out", conflicts_with = "what")]
+    pub all_files: bool,
+    /// Large results whole: as files beside the transcript, in the JSON document, in the timeline up to its limit
+    #[arg(long)]
+    pub include_blobs: bool,
 }
 
 /// `ua calls …`.

@@ -23,6 +23,7 @@ mod home;
 mod output;
 mod pricing;
 mod progress;
+mod restart;
 mod telemetry;
 
 use std::process::ExitCode;

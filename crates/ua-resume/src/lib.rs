@@ -1,5 +1,5 @@
 //! From stored records to what a person or a model reads: resume packet, replay note, evidence, completion summary,
-//! transcript and trace.
+//! transcript, trace, log, timeline.
 //!
 //! Everything here is a pure function. Nothing reads a clock, a file or a database; what is said about a run is what its
 //! rows say, and never what a model said (Durability Architecture, "Evidence Summary"). Text that came from a tool, a model
@@ -26,21 +26,26 @@ mod artifact;
 mod budget;
 mod call_line;
 mod changed;
+mod chronicle;
 mod citations;
 mod evidence;
+mod export;
 mod fork;
 mod job_diff;
 mod lineage;
+mod lives;
 mod packet;
 mod page;
 mod question;
 mod quote;
 mod render;
+mod restart;
 mod run_diff;
 mod summary;
 mod summary_render;
 #[cfg(test)]
 mod testing;
+mod timeline;
 mod trace;
 mod transcript;
 mod usage;
@@ -50,18 +55,23 @@ pub use artifact::{Artifact, ReadFirst};
 pub use budget::{BudgetLine, raise_flags};
 pub use call_line::CallLine;
 pub use changed::ChangedFile;
+pub use chronicle::{run_log, trace_lines};
 pub use citations::{fetched_sources, judge_citations, report_files};
 pub use evidence::{
     ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_scope,
 };
+pub use export::RunExport;
 pub use fork::ForkNote;
 pub use job_diff::{JobChange, job_changes};
 pub use lineage::evaluate_run;
+pub use lives::{Life, LifeEnd, lives};
 pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine};
+pub use restart::{RestartPlace, restart_page};
 pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};
 pub use summary::{CompletionSummary, Replayed, SideEffect, StepSummary};
+pub use timeline::timeline_html;
 pub use trace::trace_json;
-pub use transcript::{session_summary, transcript};
+pub use transcript::{session_summary, transcript, transcript_beside_blobs};
 pub use usage::{ModelUsage, UsageSummary};
 pub use verdict::Verdict;

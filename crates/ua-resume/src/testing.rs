@@ -527,6 +527,13 @@ impl Story {
         self.records.run.traces.push(Trace::new(&self.env));
     }
 
+    /// The process dies, and another one takes the run over a minute later.
+    pub(crate) fn is_killed(&mut self) {
+        self.env.clock.sleep_blocking_for_tests(Duration::from_mins(1));
+        self.resumes();
+        self.records.run.unclean_ends.push(self.env.now());
+    }
+
     pub(crate) fn ends(&mut self, status: RunStatus, reason: Option<RunStop>, detail: &str) {
         self.tick();
         let run = &mut self.records.run;

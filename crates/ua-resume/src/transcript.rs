@@ -3,19 +3,32 @@
 //! Spec: Durable runner, current state §10 (standard outputs). Everything said by the job, the model or a tool stands in a
 //! fence that it cannot close.
 
-use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolName, ToolUse};
+use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolName, ToolText, ToolUse};
 use ua_store::{CallRecord, MessageRecord, QuestionStatus, RunRecords};
 
 use crate::call_line::{external_id, last_receipt, own_success, reply_text};
 use crate::page::Page;
-use crate::quote::{code, fenced, line, span, word};
+use crate::quote::{code, cut, fenced, line, span, word};
 use crate::usage::UsageSummary;
 use crate::verdict::Verdict;
 
-/// Writes the whole conversation: what was asked, what the model said, each tool call with its arguments and its result.
+/// The most characters of a call's arguments and of its result that a transcript shows.
+const SHOWN: usize = 4_000;
+
+/// Writes the conversation: what was asked, what the model said, each tool call with its arguments and its result. Long arguments
+/// and results are cut, with the command that prints the whole.
 ///
 /// A turn that is not committed has no result messages yet; its calls show what their receipts hold.
 pub fn transcript(records: &RunRecords) -> String {
+    write_transcript(records, None)
+}
+
+/// The same for a folder in which the texts of large results lie as `<folder>/<blob id>.txt`: they are linked.
+pub fn transcript_beside_blobs(records: &RunRecords, folder: &str) -> String {
+    write_transcript(records, Some(folder))
+}
+
+fn write_transcript(records: &RunRecords, blobs: Option<&str>) -> String {
     let mut page = Page::titled(&format!("Transcript of {}", records.run.run_id));
     page.item(&format!("status: {}", records.run.status));
     page.item(&format!("submitted: {}", records.run.created_at));
@@ -29,7 +42,7 @@ pub fn transcript(records: &RunRecords) -> String {
             heading = Some(record.turn);
             page.heading(2, &turn_heading(records, record));
         }
-        write_message(&mut page, records, record);
+        write_message(&mut page, records, record, blobs);
         let is_reply = record.message.role == Role::Assistant;
         if is_reply && records.open_turn().is_some_and(|turn| turn.turn == record.turn) {
             write_open_results(&mut page, records, record.turn);
@@ -48,7 +61,7 @@ fn turn_heading(records: &RunRecords, record: &MessageRecord) -> String {
     format!("Turn {}{state}", record.turn)
 }
 
-fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord) {
+fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord, blobs: Option<&str>) {
     for block in &record.message.blocks {
         match block {
             Block::Text { text } if text.trim().is_empty() => {}
@@ -62,12 +75,8 @@ fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord) 
                 let name = call.map_or(tool_use_id, |call| &asked_for(call).raw);
                 write_result(page, name, content, *is_error);
                 // What is put together from several calls is in their receipts.
-                if let (Some(blob), Some(call)) = (content.blob(), call.filter(|call| call.policy.via.is_none())) {
-                    let id = &call.call_id;
-                    page.block(&format!(
-                        "The whole result has {} bytes: `ua calls show {id} --full` prints it.",
-                        blob.size
-                    ));
+                if let Some(call) = call.filter(|call| call.policy.via.is_none()) {
+                    write_where_the_whole_is(page, call, content, blobs);
                 }
             }
             Block::Opaque { provider, value } => {
@@ -104,9 +113,9 @@ fn asked_for(call: &CallRecord) -> &ToolName {
 
 fn write_tool_use<'a>(page: &mut Page, calls: impl Iterator<Item = &'a CallRecord>, tool_use: &ToolUse) {
     page.heading(3, &format!("Tool call {}", code(&tool_use.name, 200)));
-    let mut is_known = false;
+    let mut known = Vec::new();
     for call in calls {
-        is_known = true;
+        known.push(call.call_id.to_string());
         let action = call.policy.via.as_ref().map_or_else(String::new, |_| format!("{}: ", code(&call.name.raw, 200)));
         page.item(&format!(
             "{action}{} — {}, attempts: {}; {}",
@@ -116,17 +125,43 @@ fn write_tool_use<'a>(page: &mut Page, calls: impl Iterator<Item = &'a CallRecor
             Verdict::of(call).in_words()
         ));
     }
-    if !is_known {
+    if known.is_empty() {
         page.item("not in the ledger");
     }
     let arguments = serde_json::to_string_pretty(&tool_use.input).unwrap_or_else(|_| tool_use.input.to_string());
-    page.block(&fenced(&arguments, "json"));
+    page.block(&fenced(&cut(&arguments, SHOWN), "json"));
+    if is_cut(&arguments) {
+        for id in known {
+            page.block(&format!("The whole arguments: `ua calls show {id} --json`."));
+        }
+    }
+}
+
+fn is_cut(text: &str) -> bool {
+    text.char_indices().nth(SHOWN).is_some()
+}
+
+/// Says how to read a result of which the page shows a part: as a file beside the page when it lies there, else by a command.
+fn write_where_the_whole_is(page: &mut Page, call: &CallRecord, content: &ToolText, blobs: Option<&str>) {
+    if content.blob().is_none() && !is_cut(content) {
+        return;
+    }
+    let (id, bytes) = (&call.call_id, content.whole_size());
+    match (content.blob(), blobs) {
+        (Some(blob), Some(folder)) => page.block(&format!(
+            "The whole result has {bytes} bytes: [{folder}/{name}.txt]({folder}/{name}.txt).",
+            name = blob.blob_id
+        )),
+        (Some(_), None) | (None, _) => {
+            page.block(&format!("The whole result has {bytes} bytes: `ua calls show {id} --full` prints it."));
+        }
+    }
 }
 
 fn write_result(page: &mut Page, name: &str, content: &str, is_error: bool) {
     let kind = if is_error { "Error" } else { "Result" };
     page.heading(3, &format!("{kind} of {}", code(name, 200)));
-    page.block(&fenced(content, "text"));
+    page.block(&fenced(&cut(content, SHOWN), "text"));
 }
 
 /// What the receipts of an open turn hold; its result messages are written only when it is committed.
@@ -258,6 +293,33 @@ mod tests {
         assert_inert(&transcript(&committed.records));
         let summary = session_summary(&story.records);
         assert!(summary.lines().all(|line| !line.trim_start().starts_with('#')), "{summary}");
+    }
+
+    #[test]
+    fn a_long_result_is_cut_and_the_page_says_where_the_whole_is() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        let text = format!("start {} end", "ü".repeat(5_000));
+        let arguments = json!({"text": "a".repeat(5_000)});
+        let id = story.asks("", &[("crawl", arguments, read_policy())])[0].clone();
+        story.starts(&id);
+        story.succeeds(&id, &text, None);
+        story.commits();
+        let page = transcript(&story.records);
+        assert!(page.contains("start ü") && !page.contains("ü end"), "{page}");
+        assert!(
+            page.contains(&format!("`ua calls show {id} --full`")) && page.contains(&format!("{} bytes", text.len()))
+        );
+        assert!(page.contains(&format!("The whole arguments: `ua calls show {id} --json`.")));
+        // A result that is a blob lies beside the page when the page is made so.
+        let blob = ua_core::BlobRef::of(&text);
+        let Some(Block::ToolResult { content, .. }) =
+            story.records.messages.last_mut().and_then(|last| last.message.blocks.last_mut())
+        else {
+            panic!("the turn's results are the last message")
+        };
+        *content = ToolText::by_reference(blob.clone());
+        let page = transcript_beside_blobs(&story.records, "blobs");
+        assert!(page.contains(&format!("(blobs/{}.txt)", blob.blob_id)) && !page.contains("--full"), "{page}");
     }
 
     #[test]

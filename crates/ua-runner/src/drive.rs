@@ -239,6 +239,8 @@ struct Driver<'a> {
     last_call: Option<CallId>,
     /// Files as they were when a marker last named them.
     marked_files: FileStamps,
+    /// The turn after which the files for people were last written.
+    files_of: u32,
 }
 
 impl<'a> Driver<'a> {
@@ -265,6 +267,7 @@ impl<'a> Driver<'a> {
             marked_effects_of: 0,
             last_call: None,
             marked_files: FileStamps::default(),
+            files_of: records.run.turn_index,
             run: records.run.clone(),
             machine,
         };

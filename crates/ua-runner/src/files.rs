@@ -1,11 +1,27 @@
 //! The files that tell a person how a run stands; all of them can be made again from the records.
+//!
+//! Durable runner, current state §10. None of them decides anything: one that cannot be written is noted in the log, and the run
+//! goes on or ends as it would have.
 
 use std::collections::BTreeMap;
+
 use ua_core::{CallId, RawReply, RunId};
-use ua_resume::{CompletionSummary, EvidenceScope, ResumePacket};
+use ua_resume::{Artifact, CompletionSummary, EvidenceReport, EvidenceScope, ResumePacket};
 use ua_store::RunRecords;
 
 use crate::workspace::{Workspace, WorkspaceError};
+
+/// The least number of turns between two writings of the files while a run works.
+const LEAST_TURNS: u32 = 5;
+
+/// Whether the files of a run at work are due again after turn `committed`, when they were last written after turn `written`.
+/// Writing them costs as much as the history is long; since the distance grows with the history, all of them together cost a
+/// small multiple of the last one.
+pub(crate) const fn are_due(written: u32, committed: u32) -> bool {
+    let quarter = written / 4;
+    let distance = if quarter > LEAST_TURNS { quarter } else { LEAST_TURNS };
+    committed >= written.saturating_add(distance)
+}
 
 /// Writes the resume packet as Markdown and JSON.
 pub(crate) fn write_packet(workspace: &Workspace, run: &RunId, packet: &ResumePacket) -> Result<(), WorkspaceError> {
@@ -14,8 +30,21 @@ pub(crate) fn write_packet(workspace: &Workspace, run: &RunId, packet: &ResumePa
     workspace.replace(&format!("{name}.json"), pretty(packet))
 }
 
-/// Writes completion summary, transcript, session summary and trace. Called at the end of each process's work, and again
-/// whenever somebody finds them missing.
+/// Writes what tells how far a run has come: transcript, session summary, trace.
+pub(crate) fn write_progress(workspace: &Workspace, records: &RunRecords) -> Result<(), WorkspaceError> {
+    workspace.replace("transcript.md", ua_resume::transcript(records))?;
+    workspace.replace("session_summary.txt", ua_resume::session_summary(records))?;
+    workspace.replace("trace.json", pretty(&ua_resume::trace_json(records)))
+}
+
+/// Writes `trace.jsonl` and `run.log` anew. While a run is driven its process appends to them; a kill may leave lines out.
+pub fn write_logs(workspace: &Workspace, records: &RunRecords) -> Result<(), WorkspaceError> {
+    workspace.replace("trace.jsonl", ua_resume::trace_lines(records))?;
+    workspace.replace("run.log", ua_resume::run_log(records))
+}
+
+/// Writes completion summary, transcript, session summary and trace, and the logs when nobody kept any. Called at the end of
+/// each process's work, and again whenever somebody finds them missing.
 pub fn write_conclusion(workspace: &Workspace, records: &RunRecords) -> Result<(), WorkspaceError> {
     write_conclusion_with(workspace, records, &BTreeMap::new())
 }
@@ -26,21 +55,74 @@ pub(crate) fn write_conclusion_with(
     records: &RunRecords,
     replies: &BTreeMap<CallId, RawReply>,
 ) -> Result<(), WorkspaceError> {
-    workspace.replace("transcript.md", ua_resume::transcript(records))?;
-    workspace.replace("session_summary.txt", ua_resume::session_summary(records))?;
-    workspace.replace("trace.json", pretty(&ua_resume::trace_json(records)))?;
-    let artifacts = workspace.artifacts()?;
-    let media = |path: &str| workspace.media_type(path);
-    let mut evidence = ua_resume::evaluate_run(records, EvidenceScope::of(records), &artifacts, &media);
-    if let Some(citations) = crate::citations::judge(workspace, records, replies)? {
-        evidence = evidence.with(citations);
+    write_progress(workspace, records)?;
+    if !workspace.path("trace.jsonl").exists() && !workspace.path("run.log").exists() {
+        write_logs(workspace, records)?;
     }
+    let artifacts = workspace.artifacts()?;
+    let evidence = judge(workspace, records, &artifacts, replies)?;
     let summary = CompletionSummary::new(records, &evidence, &artifacts);
     let name = Workspace::completion_name(&records.run.run_id);
     workspace.replace(&format!("{name}.md"), summary.to_markdown())?;
     workspace.replace(&format!("{name}.json"), pretty(&summary))
 }
 
+/// What the stop conditions of a run come to over its records and `artifacts`, the files of its workspace.
+///
+/// # Errors
+/// When a file of the workspace cannot be read.
+pub fn evidence_of(
+    workspace: &Workspace,
+    records: &RunRecords,
+    artifacts: &[Artifact],
+) -> Result<EvidenceReport, WorkspaceError> {
+    judge(workspace, records, artifacts, &BTreeMap::new())
+}
+
+fn judge(
+    workspace: &Workspace,
+    records: &RunRecords,
+    artifacts: &[Artifact],
+    replies: &BTreeMap<CallId, RawReply>,
+) -> Result<EvidenceReport, WorkspaceError> {
+    let media = |path: &str| workspace.media_type(path);
+    let evidence = ua_resume::evaluate_run(records, EvidenceScope::of(records), artifacts, &media);
+    Ok(match crate::citations::judge(workspace, records, replies)? {
+        Some(citations) => evidence.with(citations),
+        None => evidence,
+    })
+}
+
+/// Notes that a file could not be written, and nothing else.
+pub(crate) fn note(what: &'static str, written: Result<(), WorkspaceError>) {
+    if let Err(error) = written {
+        let error = crate::drive::with_causes(&error);
+        tracing::warn!(error, "{what} could not be written; `ua runs export` makes it again");
+    }
+}
+
 fn pretty(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each writing costs as many units as there are turns.
+    #[test]
+    fn the_files_of_a_long_run_cost_a_small_multiple_of_writing_them_once() {
+        for turns in [1_u32, 10, 100, 1_000, 10_000] {
+            let (mut written, mut cost, mut stalest) = (0, 0_u64, 0);
+            for committed in 1..=turns {
+                if are_due(written, committed) {
+                    written = committed;
+                    cost += u64::from(committed);
+                }
+                stalest = stalest.max(committed - written);
+            }
+            assert!(cost <= 6 * u64::from(turns), "{turns} turns cost {cost}");
+            assert!(stalest <= LEAST_TURNS.max(turns / 4), "{turns} turns: {stalest} behind");
+        }
+    }
 }

@@ -46,7 +46,7 @@ pub use cancel::end_cancelled;
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
-pub use files::write_conclusion;
+pub use files::{evidence_of, write_conclusion, write_logs};
 pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};
 pub use granular::{Agent, GranularStep, StepError, StepHost, StepOutcome};
 pub use host::{boot_id, owner_stamp, process_is_alive};

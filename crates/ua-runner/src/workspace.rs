@@ -41,9 +41,13 @@ pub struct Workspace {
 const FOLDERS: [&str; 3] = ["work_products", "search_results", "tasks"];
 
 /// Files that the runner itself writes; they are no artifacts. A transcript is both.
-const OWN: [&str; 5] = ["run.log", "trace.jsonl", "trace.json", "session_summary.txt", "logs"];
+const OWN: [&str; 7] =
+    ["run.log", "trace.jsonl", "trace.json", "session_summary.txt", "timeline.html", Workspace::BLOBS, "logs"];
 
 impl Workspace {
+    /// The folder into which an export puts the texts of large results.
+    pub const BLOBS: &str = "result_blobs";
+
     /// Makes the folder if it is not there.
     pub fn create(root: &Path) -> Result<Self, WorkspaceError> {
         for folder in std::iter::once(root.to_path_buf()).chain(FOLDERS.iter().map(|name| root.join(name))) {
@@ -181,7 +185,9 @@ pub(crate) fn digest_file(path: &Path) -> io::Result<(u64, Sha256)> {
 
 /// Replaces the file at `path` by temp file and rename.
 pub(crate) fn replace_file(path: &Path, content: &[u8]) -> Result<(), WorkspaceError> {
-    let temporary = path.with_file_name(format!(".{}.tmp", path.file_name().unwrap_or_default().to_string_lossy()));
+    // Two processes may write the same file at once: one that drives a run, and one that exports it.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
     let written = fs::OpenOptions::new()
         .create(true)
         .write(true)
@@ -190,6 +196,10 @@ pub(crate) fn replace_file(path: &Path, content: &[u8]) -> Result<(), WorkspaceE
         .open(&temporary)
         .and_then(|mut file| file.write_all(content))
         .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // What is left of it would only take room; that it may not be there is no second failure.
+        fs::remove_file(&temporary).ok();
+    }
     written.map_err(|source| WorkspaceError { doing: "write", path: path.to_path_buf(), source })
 }
 

@@ -11,7 +11,6 @@ use ua_store_sqlite::SqliteStore;
 use crate::error::{CliError, WAITING};
 use crate::home::Home;
 
-use super::summary;
 
 /// Ends a run for which a cancel is stored. False when a living process drives it, which then does so itself.
 ///
@@ -41,9 +40,7 @@ pub(super) async fn end_now(home: &Home, store: &SqliteStore, run: &RunRecord, e
     }
     let workspace = Workspace::create(Path::new(&run.workspace_dir))?;
     let (lease, _) = store.acquire_run(&run.run_id, &owner, env.now()).await.map_err(fail("take the run"))?;
-    let ended = end_cancelled(store, &lease, &workspace, env).await?;
-    if summary::write_restart_file(home, &ended).is_err() {
-        tracing::warn!("RESTART.md could not be written");
-    }
+    end_cancelled(store, &lease, &workspace, env).await?;
+    crate::restart::write(home, store).await;
     Ok(true)
 }

@@ -18,6 +18,7 @@ use crate::crash_points::Seams;
 use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING, chain};
 use crate::home::Home;
 use crate::progress;
+use crate::restart;
 
 use super::ask::Answered;
 use super::summary;
@@ -59,6 +60,7 @@ pub(crate) async fn execute(
     } else {
         RunLock::take(&home.locks(), &run.run_id, &owner)?
     };
+    can_lock(home)?;
     // A process that was asked to end may have ended the run.
     let run = if how.take_over {
         store.run(&run.run_id).await.map_err(|e| CliError::store("read the run", &e))?
@@ -133,7 +135,7 @@ async fn life(
     let acquired_at = env.now();
     let (lease, run) =
         port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
-    summary::write_restart_file(home, &run)?;
+    restart::write(home, port.as_ref()).await;
     if !launch.budgets.is_empty() {
         let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
         crate::budgets::apply(port.as_ref(), &records, &launch.budgets, env).await?;
@@ -142,6 +144,9 @@ async fn life(
     // Beside the drive, and not through its seams: it is no step of the run.
     let alive = tokio::spawn(say_alive(store.clone(), lease.clone(), env.clone()));
     crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
+    if !how.quiet {
+        crate::output::tell(&format!("to resume: {}", restart::resume_command(home, &run)));
+    }
 
     let transport = compose::tool_servers(home, &run, launch, env)?;
     let mut is_driven = false;
@@ -189,13 +194,20 @@ async fn life(
             if !is_driven && ua_runner::write_conclusion(&workspace, &records).is_err() {
                 tracing::warn!("the completion file could not be written");
             }
-            if summary::write_restart_file(home, &records.run).is_err() {
-                tracing::warn!("RESTART.md could not be written");
-            }
+            restart::write(home, port.as_ref()).await;
             Ok(Life { code: exit_code(&conclusion), records })
         }
         Err(error) => Err(CliError::from(error)),
     }
+}
+
+/// Refuses a folder of locks in which nothing new can be made, before the run is taken: each tool server needs a lock file.
+fn can_lock(home: &Home) -> Result<(), CliError> {
+    let folder = home.locks();
+    tempfile::tempfile_in(&folder).map(drop).map_err(|e| {
+        CliError::storage(format!("cannot make files in {}: {e}", folder.display()))
+            .hint("make that folder writable, then `ua resume last`; nothing was sent")
+    })
 }
 
 /// Waits for `work`, unless a signal asks the process to stop first.

@@ -8,6 +8,7 @@ mod cancel;
 mod db;
 mod diff;
 mod execute;
+mod export;
 mod fork;
 mod job;
 mod lineage;

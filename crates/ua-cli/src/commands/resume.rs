@@ -111,9 +111,7 @@ async fn finished(home: &Home, run: &RunRecord) -> Result<u8, CliError> {
         }
     }
     // A process that died right behind the run's last write left a page that still says how to resume it.
-    if summary::restart_file_is_about(home, run) && summary::write_restart_file(home, run).is_err() {
-        tracing::warn!("RESTART.md could not be written");
-    }
+    crate::restart::write(home, &store).await;
     crate::output::tell(&format!("run {} is finished already; nothing was run", run.run_id));
     summary::print(home, &records)?;
     Ok(if run.status == RunStatus::Succeeded { OK } else { FAILED })

@@ -19,6 +19,7 @@ pub(crate) async fn run(home: &Home, command: RunsCommand) -> Result<u8, CliErro
         RunsCommand::List { limit, json } => list(home, limit, json).await,
         RunsCommand::Show { run, json } => show(home, &run, json).await,
         RunsCommand::Diff { a, b, all, json } => super::diff::run(home, [&a, &b], all, json).await,
+        RunsCommand::Export(args) => super::export::run(home, *args).await,
         RunsCommand::Cancel { run, reason } => cancel(home, &run, &reason).await,
     }
 }

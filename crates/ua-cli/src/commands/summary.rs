@@ -1,6 +1,5 @@
-//! What is printed when a process's work on a run ends, and the file that says how to go on.
+//! What is printed when a process's work on a run ends.
 
-use std::fs;
 use std::path::Path;
 
 use ua_core::{CallStatus, RunStatus};
@@ -42,16 +41,9 @@ fn text(home: &Home, records: &RunRecords) -> String {
     if run.entrypoint == "library" {
         out.push_str("Go on with     the program that started it\n");
     } else {
-        let more = ua_runner::raise_flags(run).map_or_else(String::new, |flags| format!(" {flags}"));
-        out.push_str(&format!("Go on with     ua resume {}{}{more}\n", run.run_id, root_flag(home)));
+        out.push_str(&format!("Go on with     {}\n", crate::restart::resume_command(home, run)));
     }
     out
-}
-
-/// `--root DIR`, when the default would not find the run again.
-fn root_flag(home: &Home) -> String {
-    let default = std::path::absolute("AGENT_RUN_WORKSPACES").ok();
-    if default.as_deref() == Some(home.root()) { String::new() } else { format!(" --root {}", home.root().display()) }
 }
 
 fn headline(run: &RunRecord) -> String {
@@ -102,34 +94,4 @@ pub(crate) fn word(choice: Choice) -> &'static str {
 
 fn indented(text: &str) -> String {
     plain(text.trim()).lines().map(|line| format!("  {line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
-}
-
-/// Whether `RESTART.md` is there and about this run.
-pub(crate) fn restart_file_is_about(home: &Home, run: &RunRecord) -> bool {
-    let line = format!("- run: {}", run.run_id);
-    fs::read_to_string(home.root().join("RESTART.md")).is_ok_and(|text| text.lines().any(|other| other == line))
-}
-
-/// Writes `RESTART.md` into the root: which run, where it is, how to go on (Durable runner, current state; restart file).
-pub(crate) fn write_restart_file(home: &Home, run: &RunRecord) -> Result<(), CliError> {
-    let workspace = Path::new(&run.workspace_dir);
-    let next = if run.status.is_terminal() {
-        "The run is finished; there is nothing to resume.".to_owned()
-    } else {
-        format!("Resume it with:\n\n    ua resume {}{}", run.run_id, root_flag(home))
-    };
-    let text = format!(
-        "# Last run\n\n- run: {}\n- status: {}\n- workspace: {}\n- resume packet: {}\n- completion file: {}\n\n{next}\n",
-        run.run_id,
-        run.status,
-        workspace.display(),
-        workspace.join(format!("{}.md", Workspace::packet_name(&run.run_id))).display(),
-        workspace.join(format!("{}.md", Workspace::completion_name(&run.run_id))).display(),
-    );
-    let path = home.root().join("RESTART.md");
-    let temporary = home.root().join(".RESTART.md.tmp");
-    fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, &path)).map_err(|e| {
-        CliError::storage(format!("cannot write {}: {e}", path.display()))
-            .hint("check that the disk is writable and not full; nothing was sent")
-    })
 }

@@ -9,9 +9,10 @@ use ua_store::{CallCancel, CheckpointKind, NewCheckpoint, ReplayStatus, RunRecor
 
 use super::{Driver, held_for, run_end};
 use crate::error::RunError;
-use crate::files::{write_conclusion_with, write_packet};
+use crate::files::{self, write_conclusion_with, write_packet};
 use crate::machine::{Conclusion, Event};
 use crate::recover::InFlight;
+use crate::workspace::WorkspaceError;
 
 impl Driver<'_> {
     pub(super) fn marker(
@@ -87,7 +88,9 @@ impl Driver<'_> {
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         let decisions: Vec<Decision> = self.in_flight.iter().filter_map(|flight| decision(&records, flight)).collect();
         let packet = ResumePacket::new(&records, &decisions, &self.ports.workspace.artifacts()?);
-        write_packet(&self.ports.workspace, &self.run.run_id, &packet)?;
+        // What the packet says reaches the model by the note; the file only repeats it for people.
+        files::note("the resume packet", write_packet(&self.ports.workspace, &self.run.run_id, &packet));
+        files::note("the trace", files::write_progress(&self.ports.workspace, &records));
         Ok(packet)
     }
 
@@ -160,17 +163,12 @@ impl Driver<'_> {
         }
         let run = self.ports.store.end_run(&self.ports.lease, end).await.map_err(RunError::at("end the run"))?;
         let records = self.ports.store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
+        // The end is stored. Files that only repeat it must not turn it into a failure.
         if !run.status.is_terminal() {
-            let decisions: Vec<Decision> =
-                self.in_flight.iter().filter_map(|flight| decision(&records, flight)).collect();
-            write_packet(
-                &self.ports.workspace,
-                &run.run_id,
-                &ResumePacket::new(&records, &decisions, &self.ports.workspace.artifacts()?),
-            )?;
+            files::note("the resume packet", self.write_last_packet(&records));
         }
         let replies = crate::citations::whole_replies(self.ports.store.as_ref(), &records).await?;
-        write_conclusion_with(&self.ports.workspace, &records, &replies)?;
+        files::note("the completion file", write_conclusion_with(&self.ports.workspace, &records, &replies));
         Ok(run)
     }
 
@@ -183,6 +181,25 @@ impl Driver<'_> {
             closed.await.map_err(RunError::at("close a question"))?;
         }
         Ok(())
+    }
+
+    fn write_last_packet(&self, records: &RunRecords) -> Result<(), WorkspaceError> {
+        let decisions: Vec<Decision> = self.in_flight.iter().filter_map(|flight| decision(records, flight)).collect();
+        let packet = ResumePacket::new(records, &decisions, &self.ports.workspace.artifacts()?);
+        write_packet(&self.ports.workspace, &records.run.run_id, &packet)
+    }
+
+    /// Writes trace, transcript and summary of a run at work, when they are due after `turn`.
+    pub(super) async fn write_files_if_due(&mut self, turn: u32) {
+        if !files::are_due(self.files_of, turn) {
+            return;
+        }
+        self.files_of = turn;
+        match self.ports.store.load(&self.run.run_id).await {
+            Ok(records) => files::note("the trace", files::write_progress(&self.ports.workspace, &records)),
+            // A database that cannot be read says so itself where it matters: at the next write.
+            Err(error) => tracing::warn!(error = super::with_causes(&error), turn, "the trace could not be written"),
+        }
     }
 
     pub(super) async fn cancel_prepared(&self) -> Result<(), RunError> {

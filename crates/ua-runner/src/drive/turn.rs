@@ -173,6 +173,7 @@ impl Driver<'_> {
         ua_store::offload_results(&mut messages, self.run.spec.settings.blob_threshold_bytes);
         self.history.extend(messages);
         (self.ports.watcher)(Signal::Committed { turn });
+        self.write_files_if_due(turn).await;
         Ok(Event::Committed { held_millis: self.run.held_millis })
     }
 

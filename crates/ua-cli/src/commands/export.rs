@@ -1,0 +1,316 @@
+//! `ua runs export`: a run's files anew from the database, or the run as one page or document.
+//!
+//! Durable runner, current state §10. What is written is a function of the rows, and of the workspace's files where they are here: a
+//! database that was copied from another machine does without them, and says so.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ua_core::{BlobId, BlobRef, Block, RunStatus, Timestamp};
+use ua_resume::{Artifact, CompletionSummary, EvidenceReport, ResumePacket, RunExport};
+use ua_runner::{RunLock, Workspace};
+use ua_store::{Blob, EventRecord, RunRecord, RunRecords, Store, blobs_of};
+
+use crate::args::ExportArgs;
+use crate::error::{CliError, FAILED, OK};
+use crate::find;
+use crate::home::Home;
+use crate::output::{print, print_json, tell};
+
+/// How many runs are looked through for the other members of a lineage.
+const RUNS: u32 = 10_000;
+/// The program's name and version, as it stands in what it writes.
+const PROGRAM: &str = concat!("ua ", env!("CARGO_PKG_VERSION"));
+
+pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, CliError> {
+    let store = home.open_read_only()?;
+    let found = find::run(&store, &args.run).await?;
+    let mut gathered = Gathered::of(home, &store, &found, args.include_blobs).await?;
+    if let Some(file) = &args.html {
+        html(&gathered, file.as_deref(), args.out.as_deref())?;
+    } else if args.json {
+        json(&gathered, args.out.as_deref())?;
+    } else if args.transcript {
+        let text = ua_resume::transcript(&gathered.records);
+        match args.out.as_deref().filter(|out| !is_standard_output(out)) {
+            None => print(&text)?,
+            Some(out) => written(&write_file(&file_in(out, "transcript.md"), &text)?)?,
+        }
+    } else {
+        all(&mut gathered, &args)?;
+        if args.out.is_none() {
+            crate::restart::write(home, &store).await;
+        }
+    }
+    for note in &gathered.notes {
+        tell(note);
+    }
+    Ok(OK)
+}
+
+/// Everything an export is made of.
+struct Gathered {
+    records: RunRecords,
+    events: Vec<EventRecord>,
+    lineage: Vec<RunRecord>,
+    /// The workspace, when it is here.
+    workspace: Option<Workspace>,
+    artifacts: Option<Vec<Artifact>>,
+    evidence: Option<EvidenceReport>,
+    blobs: BTreeMap<BlobId, String>,
+    is_driven: bool,
+    written_at: Timestamp,
+    /// What a person should know about what is not in it.
+    notes: Vec<String>,
+}
+
+impl Gathered {
+    async fn of(home: &Home, store: &dyn Store, run: &RunRecord, with_blobs: bool) -> Result<Self, CliError> {
+        let fail = |error: &ua_store::StoreError| CliError::store("read the run", error);
+        let records = store.load(&run.run_id).await.map_err(|e| fail(&e))?;
+        let mut events = Vec::new();
+        for call in &records.calls {
+            events.extend(store.events(&call.call_id).await.map_err(|e| fail(&e))?);
+        }
+        let mut lineage = store.runs(RUNS).await.map_err(|e| fail(&e))?;
+        lineage.retain(|other| other.root_run_id == run.root_run_id && other.run_id != run.run_id);
+        lineage.reverse();
+        let workspace = Workspace::open(Path::new(&run.workspace_dir)).ok();
+        let mut gathered = Self {
+            records,
+            events,
+            lineage,
+            workspace,
+            artifacts: None,
+            evidence: None,
+            blobs: BTreeMap::new(),
+            is_driven: RunLock::is_held(&home.locks(), &run.run_id),
+            written_at: ua_core::system::env().now(),
+            notes: Vec::new(),
+        };
+        gathered.look_at_files()?;
+        if gathered.workspace.is_none() {
+            let folder = &run.workspace_dir;
+            gathered.notes.push(format!("the workspace {folder} is not here: files and stop conditions are left out"));
+        }
+        if with_blobs {
+            gathered.read_blobs(store).await?;
+        }
+        Ok(gathered)
+    }
+
+    /// Takes the digests of the workspace's files, and what the stop conditions come to over them.
+    fn look_at_files(&mut self) -> Result<(), CliError> {
+        let Some(workspace) = &self.workspace else { return Ok(()) };
+        let artifacts = workspace.artifacts()?;
+        let evidence = ua_runner::evidence_of(workspace, &self.records, &artifacts)?;
+        (self.artifacts, self.evidence) = (Some(artifacts), Some(evidence));
+        Ok(())
+    }
+
+    async fn read_blobs(&mut self, store: &dyn Store) -> Result<(), CliError> {
+        let mut gone = 0;
+        for blob in blobs(&self.records) {
+            match store.blob(&blob).await.map_err(|e| CliError::store("read a large result", &e))? {
+                Blob::Here(text) => {
+                    self.blobs.insert(blob.blob_id, text);
+                }
+                Blob::Missing { .. } => gone += 1,
+                Blob::Corrupt { why } => {
+                    self.notes.push(format!("the large result {} is damaged: {why}", blob.blob_id));
+                }
+            }
+        }
+        if gone > 0 {
+            self.notes
+                .push(format!("{gone} large result(s) are gone, most likely by `ua db prune`; their names are kept"));
+        }
+        Ok(())
+    }
+
+    fn export(&self) -> RunExport<'_> {
+        RunExport {
+            records: &self.records,
+            events: &self.events,
+            lineage: &self.lineage,
+            artifacts: self.artifacts.as_deref(),
+            evidence: self.evidence.as_ref(),
+            blobs: &self.blobs,
+            is_driven: self.is_driven,
+            written_at: self.written_at,
+            program: PROGRAM,
+        }
+    }
+
+    /// The run's folder. Everything goes there unless a person says otherwise.
+    fn folder(&self) -> Result<PathBuf, CliError> {
+        self.workspace.as_ref().map(|workspace| workspace.root().to_path_buf()).ok_or_else(|| {
+            CliError::usage(format!("the workspace {} is not here", self.records.run.workspace_dir))
+                .hint("name a folder for the files with --out DIR")
+        })
+    }
+}
+
+/// The large results that the rows refer to, each once.
+fn blobs(records: &RunRecords) -> Vec<BlobRef> {
+    let in_history =
+        records.messages.iter().flat_map(|record| &record.message.blocks).filter_map(|block| match block {
+            Block::ToolResult { content, .. } => content.blob().cloned(),
+            Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => None,
+        });
+    let mut found: Vec<BlobRef> = records.receipts.iter().flat_map(blobs_of).cloned().chain(in_history).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn html(gathered: &Gathered, file: Option<&Path>, out: Option<&Path>) -> Result<(), CliError> {
+    let page = ua_resume::timeline_html(&gathered.export());
+    let path = match (file, out) {
+        (Some(_), Some(_)) => {
+            return Err(CliError::usage("--html names a file, and so does --out").hint("leave one of them out"));
+        }
+        (Some(place), None) | (None, Some(place)) if is_standard_output(place) => return print(&page),
+        (Some(file), None) => file.to_path_buf(),
+        (None, Some(out)) => file_in(out, "timeline.html"),
+        (None, None) => gathered.folder()?.join("timeline.html"),
+    };
+    written(&write_file(&path, &page)?)
+}
+
+fn json(gathered: &Gathered, out: Option<&Path>) -> Result<(), CliError> {
+    let document = gathered.export().to_json();
+    match out.filter(|out| !is_standard_output(out)) {
+        None => print_json(&document),
+        Some(out) => {
+            let path = file_in(out, &format!("run_{}.json", gathered.records.run.run_id));
+            written(&write_file(&path, &format!("{}\n", pretty(&document)?))?)
+        }
+    }
+}
+
+/// Writes every file that a run's records make.
+fn all(gathered: &mut Gathered, args: &ExportArgs) -> Result<(), CliError> {
+    let folder = match args.out.as_deref() {
+        None => gathered.folder()?,
+        Some(out) if is_standard_output(out) => {
+            return Err(CliError::usage("many files do not fit on standard output")
+                .hint("name a folder, or one of --html, --json, --transcript"));
+        }
+        Some(out) => {
+            fs::create_dir_all(out).map_err(|e| {
+                CliError::usage(format!("cannot make the folder {}: {e}", out.display()))
+                    .hint("choose another folder with --out")
+            })?;
+            out.to_path_buf()
+        }
+    };
+    if args.all_files {
+        can_be_copied(gathered, &folder)?;
+    }
+    let transcript = if gathered.blobs.is_empty() {
+        ua_resume::transcript(&gathered.records)
+    } else {
+        ua_resume::transcript_beside_blobs(&gathered.records, Workspace::BLOBS)
+    };
+    written(&write_file(&folder.join("transcript.md"), &transcript)?)?;
+    if args.out.is_none() {
+        // The transcript is one of the files that count.
+        gathered.look_at_files()?;
+    }
+    let records = &gathered.records;
+    let mut files: Vec<(String, String)> = vec![
+        ("trace.jsonl".to_owned(), ua_resume::trace_lines(records)),
+        ("trace.json".to_owned(), pretty(&ua_resume::trace_json(records))?),
+        ("run.log".to_owned(), ua_resume::run_log(records)),
+        ("session_summary.txt".to_owned(), ua_resume::session_summary(records)),
+        ("timeline.html".to_owned(), ua_resume::timeline_html(&gathered.export())),
+    ];
+    for (blob, text) in &gathered.blobs {
+        files.push((format!("{}/{blob}.txt", Workspace::BLOBS), text.clone()));
+    }
+    // Without the workspace nobody can say which stop conditions hold; a run at work has come to no completion.
+    let is_at_work = matches!(records.run.status, RunStatus::Queued | RunStatus::Running);
+    if let (Some(evidence), Some(artifacts)) = (&gathered.evidence, &gathered.artifacts) {
+        if !is_at_work {
+            let summary = CompletionSummary::new(records, evidence, artifacts);
+            let name = Workspace::completion_name(&records.run.run_id);
+            files.push((format!("{name}.md"), summary.to_markdown()));
+            files.push((format!("{name}.json"), pretty(&summary)?));
+        }
+        // A packet that is there says what a resume decided about each call in flight, which only that resume knew.
+        let name = Workspace::packet_name(&records.run.run_id);
+        if !records.run.status.is_terminal() && !folder.join(format!("{name}.md")).exists() {
+            let packet = ResumePacket::new(records, &[], artifacts);
+            files.push((format!("{name}.md"), packet.to_markdown()));
+            files.push((format!("{name}.json"), pretty(&packet)?));
+        }
+    }
+    for (name, text) in &files {
+        written(&write_file(&folder.join(name), text)?)?;
+    }
+    if args.all_files { copy_files(gathered, &folder) } else { Ok(()) }
+}
+
+/// Refuses, before anything is written, what cannot be copied.
+fn can_be_copied(gathered: &Gathered, folder: &Path) -> Result<(), CliError> {
+    let Some(workspace) = &gathered.workspace else {
+        return Err(CliError::usage("the files of the workspace cannot be copied: it is not here")
+            .hint("leave --all-files out; everything that the database has is written"));
+    };
+    let target = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+    if target.starts_with(workspace.root()) {
+        return Err(CliError::usage(format!("{} is in the workspace itself", folder.display()))
+            .hint("name a folder outside it with --out"));
+    }
+    Ok(())
+}
+
+/// Copies what the tools made.
+fn copy_files(gathered: &Gathered, folder: &Path) -> Result<(), CliError> {
+    let (Some(workspace), Some(artifacts)) = (&gathered.workspace, &gathered.artifacts) else { return Ok(()) };
+    for artifact in artifacts.iter().filter(|artifact| artifact.path != "transcript.md") {
+        let path = folder.join(&artifact.path);
+        let copied = fs::create_dir_all(path.parent().unwrap_or(folder))
+            .and_then(|()| fs::copy(workspace.path(&artifact.path), &path));
+        copied.map_err(|e| {
+            CliError::storage(format!("cannot copy {} to {}: {e}", artifact.path, path.display()))
+                .hint("check that the disk is writable and not full")
+        })?;
+        written(&path)?;
+    }
+    Ok(())
+}
+
+fn is_standard_output(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// The file that `out` means: itself, or one with this name when it is a folder.
+fn file_in(out: &Path, name: &str) -> PathBuf {
+    let is_folder = out.is_dir() || out.to_string_lossy().ends_with('/');
+    if is_folder { out.join(name) } else { out.to_path_buf() }
+}
+
+/// Replaces a file and makes the folders above it.
+fn write_file(path: &Path, text: &str) -> Result<PathBuf, CliError> {
+    let path = std::path::absolute(path)
+        .map_err(|e| CliError::usage(format!("cannot use {}: {e}", path.display())).hint("name another file"))?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Err(CliError::usage(format!("{} is no file", path.display())).hint("name a file"));
+    };
+    fs::create_dir_all(folder).map_err(|e| {
+        CliError::storage(format!("cannot make the folder {}: {e}", folder.display())).hint("choose another with --out")
+    })?;
+    Workspace::open(folder)?.replace(name, text)?;
+    Ok(path)
+}
+
+fn written(path: &Path) -> Result<(), CliError> {
+    print(&format!("{}\n", crate::output::plain(&path.display().to_string())))
+}
+
+fn pretty(value: &impl serde::Serialize) -> Result<String, CliError> {
+    serde_json::to_string_pretty(value).map_err(|e| CliError::new(FAILED, format!("cannot write JSON: {e}")))
+}

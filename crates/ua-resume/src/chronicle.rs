@@ -1,0 +1,259 @@
+//! What happened in a run, in the order of time: one entry per thing, written as `trace.jsonl` for machines and `run.log` for
+//! people.
+//!
+//! Spec: Durable runner, current state §10 (standard outputs); Durable Jobs v1 spec §10. While a run is driven, its process
+//! appends to both files; a process that is killed may leave lines out. What is made here comes from the rows alone: the same
+//! events under the same names, without those that no row holds (waits, the answers of probes, failed requests' reasons).
+
+use serde_json::{Value, json};
+use ua_core::{Origin, Timestamp};
+use ua_store::{AttemptRecord, CallRecord, RequestStatus, RunRecords};
+
+use crate::lives::{LifeEnd, lives};
+use crate::quote::{line, word};
+
+/// One thing that happened.
+struct Entry {
+    at: Timestamp,
+    event: Value,
+    text: String,
+}
+
+/// Writes `trace.jsonl`: one JSON object per line, each with `event`, `run_id` and `at`, in the order of time.
+pub fn trace_lines(records: &RunRecords) -> String {
+    lines(records, |entry| entry.event.to_string())
+}
+
+/// Writes `run.log`: a line per thing that happened, in the order of time.
+pub fn run_log(records: &RunRecords) -> String {
+    lines(records, |entry| format!("{} {}", entry.at, entry.text))
+}
+
+fn lines(records: &RunRecords, line: impl Fn(&Entry) -> String) -> String {
+    let mut text = String::new();
+    for entry in entries(records) {
+        text.push_str(&line(&entry));
+        text.push('\n');
+    }
+    text
+}
+
+fn entries(records: &RunRecords) -> Vec<Entry> {
+    let mut book = Book { run_id: records.run.run_id.to_string(), entries: Vec::new() };
+    book.processes(records);
+    book.requests(records);
+    book.turns(records);
+    for call in &records.calls {
+        book.call(records, call);
+    }
+    book.questions(records);
+    book.guidance(records);
+    book.end(records);
+    // Stable: what shares an instant stays in the order in which it is told above.
+    book.entries.sort_by_key(|entry| entry.at);
+    book.entries
+}
+
+struct Book {
+    run_id: String,
+    entries: Vec<Entry>,
+}
+
+impl Book {
+    fn note(&mut self, at: Timestamp, mut event: Value, text: String) {
+        event["run_id"] = json!(self.run_id);
+        event["at"] = json!(at);
+        self.entries.push(Entry { at, event, text });
+    }
+
+    fn processes(&mut self, records: &RunRecords) {
+        let found = lives(records);
+        for (index, life) in found.iter().enumerate() {
+            let event = json!({"event": "process_started", "epoch": life.epoch, "trace_id": life.trace});
+            let text = match index.checked_sub(1).map(|before| found[before].end) {
+                None => format!("process {} takes the run", life.epoch),
+                Some(LifeEnd::Killed) => format!("process {} takes over: the one before it died", life.epoch),
+                Some(LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered) => {
+                    format!("process {} goes on with the run", life.epoch)
+                }
+            };
+            self.note(life.started_at, event, text);
+        }
+        for change in &records.overrides {
+            let (kind, component) = (word(&change.kind), line(&change.component, 60));
+            let event = json!({"event": "override", "kind": kind, "component": change.component, "by": change.made_by});
+            let text = format!("{} changed {kind} {component}", line(&change.made_by, 60));
+            self.note(change.created_at, event, text);
+        }
+    }
+
+    fn requests(&mut self, records: &RunRecords) {
+        for request in &records.requests {
+            let turn = request.turn;
+            let event = json!({"event": "thinking", "turn": turn, "model": request.model});
+            self.note(request.reserved_at, event, format!("turn {turn} · thinking"));
+            let Some(closed_at) = request.closed_at else { continue };
+            let event = json!({
+                "event": "request_charged", "turn": turn, "status": request.status, "usage": request.usage, "cost": request.cost,
+            });
+            let cost = request.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
+            let output = request.usage.output_tokens;
+            let charged = match request.status {
+                RequestStatus::Actual | RequestStatus::Reserved => {
+                    format!("{} tokens in, {output} out", request.usage.total() - output)
+                }
+                RequestStatus::Baseline => {
+                    format!("no usage came back, charged {} tokens as estimated", request.usage.total())
+                }
+                RequestStatus::Zero => "nothing was sent, nothing is charged".to_owned(),
+            };
+            self.note(closed_at, event, format!("turn {turn} · {charged}{cost}"));
+        }
+    }
+
+    fn turns(&mut self, records: &RunRecords) {
+        for turn in &records.turns {
+            let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn).count();
+            let event = json!({"event": "turn_recorded", "turn": turn.turn, "calls": calls, "epoch": turn.epoch});
+            self.note(turn.recorded_at, event, format!("turn {} · {calls} call(s) planned", turn.turn));
+        }
+    }
+
+    fn call(&mut self, records: &RunRecords, call: &CallRecord) {
+        let place =
+            format!("turn {} · call {} · {}", call.position.turn, call.position.ordinal, line(&call.name.tool, 80));
+        for attempt in records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id) {
+            let again = if attempt.attempt > 1 { format!(" (attempt {})", attempt.attempt) } else { String::new() };
+            let text = format!("{place} {}{again}", line(&call.arguments.to_string(), 90));
+            self.note(attempt.started_at, call_event("call_sending", call, attempt.attempt, "running"), text);
+            let Some(ended_at) = attempt.ended_at else { continue };
+            let outcome = attempt.outcome.as_deref().unwrap_or("ended");
+            let mut event = call_event("attempt_ended", call, attempt.attempt, "");
+            event["outcome"] = json!(outcome);
+            event["took_millis"] = json!(took_millis(attempt));
+            let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 120)));
+            self.note(ended_at, event, format!("{place} {}{detail}", outcome.replace('_', " ")));
+        }
+        if call.status.is_settled() {
+            let event = call_event("call_settled", call, call.attempt, call.status.as_str());
+            self.note(call.updated_at, event, format!("{place} {}", in_words(call)));
+        }
+    }
+
+    fn questions(&mut self, records: &RunRecords) {
+        for question in &records.questions {
+            let event = json!({
+                "event": "held", "question_id": question.question_id, "tool_call_id": question.call_id, "kind": question.kind,
+            });
+            self.note(question.created_at, event, format!("held · {}", line(&question.text, 200)));
+            let Some(answer) = &question.answer else { continue };
+            let event = json!({
+                "event": "answered", "question_id": question.question_id, "tool_call_id": question.call_id, "choice": answer.choice,
+                "by": answer.by,
+            });
+            let text = format!("{} answered {}: {}", line(&answer.by, 60), question.question_id, word(&answer.choice));
+            self.note(answer.answered_at, event, text);
+        }
+    }
+
+    fn guidance(&mut self, records: &RunRecords) {
+        for told in records.messages.iter().filter(|told| told.message.origin == Origin::Guidance) {
+            let text = told.message.text();
+            let event = json!({"event": "guided", "turn": told.turn, "text": text});
+            self.note(told.created_at, event, format!("told the model to go on: {}", line(&text, 120)));
+        }
+        for turn in &records.turns {
+            let Some(committed_at) = turn.committed_at else { continue };
+            let event = json!({"event": "turn_committed", "turn": turn.turn});
+            self.note(committed_at, event, format!("turn {} · committed", turn.turn));
+        }
+    }
+
+    fn end(&mut self, records: &RunRecords) {
+        let run = &records.run;
+        if matches!(run.status, ua_core::RunStatus::Queued | ua_core::RunStatus::Running) {
+            return;
+        }
+        let event = json!({"event": "run_ended", "status": run.status, "stop_reason": run.stop_reason});
+        let detail = run.status_detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 200)));
+        self.note(run.updated_at, event, format!("{}{detail}", run.status));
+    }
+}
+
+fn call_event(event: &str, call: &CallRecord, attempt: u32, status: &str) -> Value {
+    let mut value = json!({
+        "event": event, "step_id": call.step_id, "tool_call_id": call.call_id, "turn": call.position.turn,
+        "ordinal": call.position.ordinal, "tool": call.name.raw, "attempt": attempt,
+    });
+    if !status.is_empty() {
+        value["status"] = json!(status);
+    }
+    value
+}
+
+fn in_words(call: &CallRecord) -> String {
+    if call.deduplicated_from.is_some() {
+        return "done before, not repeated".to_owned();
+    }
+    let detail = call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 120)));
+    format!("{}{detail}", call.status.as_str().replace('_', " "))
+}
+
+fn took_millis(attempt: &AttemptRecord) -> Option<u64> {
+    let took = attempt.ended_at?.since(attempt.started_at).as_millis();
+    u64::try_from(took).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::RunStatus;
+
+    use super::*;
+    use crate::testing::{Story, hostile_story, mail_policy, read_policy};
+
+    fn told() -> Story {
+        let mut story = Story::new(r#"{"objective": "Read the page and mail Ana."}"#);
+        let read = story.asks("", &[("crawl", json!({"url": "http://127.0.0.1/a"}), read_policy())])[0].clone();
+        story.starts(&read);
+        story.succeeds(&read, "text", None);
+        story.commits();
+        let send = story.asks("", &[("send_email", json!({"to": "ana@example.test"}), mail_policy())])[0].clone();
+        story.starts(&send);
+        story.is_killed();
+        story.loses(&send);
+        let question = story.questions(&send);
+        story.answered_happened(&question, &send, "<m-1@example.test>");
+        story.commits();
+        story.asks("Done.", &[]);
+        story.commits();
+        story.ends(RunStatus::Succeeded, None, "every stop condition holds");
+        story
+    }
+
+    #[test]
+    fn a_log_tells_what_happened_in_order() {
+        let story = told();
+        insta::assert_snapshot!("run_log", run_log(&story.records));
+        insta::assert_snapshot!("trace_lines", trace_lines(&story.records));
+    }
+
+    #[test]
+    fn each_line_is_an_object_with_a_name_a_run_and_an_instant_that_never_goes_back() {
+        let story = told();
+        let lines: Vec<Value> =
+            trace_lines(&story.records).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(lines.iter().all(|line| line["event"].is_string() && line["run_id"].is_string()));
+        let instants: Vec<Timestamp> =
+            lines.iter().map(|line| Timestamp::parse(line["at"].as_str().unwrap()).unwrap()).collect();
+        assert!(instants.is_sorted(), "{instants:?}");
+    }
+
+    #[test]
+    fn what_tools_and_models_say_stays_on_its_line() {
+        let (story, _) = hostile_story();
+        let log = run_log(&story.records);
+        assert!(!log.contains(['\u{1b}', '\u{202e}']), "{log}");
+        assert!(log.lines().all(|line| line.starts_with("20")), "{log}");
+        assert_eq!(log.lines().count(), trace_lines(&story.records).lines().count());
+    }
+}

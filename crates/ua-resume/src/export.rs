@@ -1,0 +1,115 @@
+//! A run as one machine-readable document: every row, with a version.
+//!
+//! Spec: Durability Architecture, "Data Model"; Durable runner, current state §10.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use ua_core::{BlobId, RunId, Timestamp};
+use ua_store::{EventRecord, RunRecord, RunRecords};
+
+use crate::artifact::Artifact;
+use crate::evidence::EvidenceReport;
+use crate::lives::lives;
+use crate::usage::UsageSummary;
+
+/// The version of the document; raised when a field goes or changes its meaning, not when one is added.
+const VERSION: u32 = 1;
+
+/// Everything there is to show about a run: its rows, and what its caller found around them.
+pub struct RunExport<'a> {
+    /// Its rows.
+    pub records: &'a RunRecords,
+    /// The status changes of its calls.
+    pub events: &'a [EventRecord],
+    /// The other runs of its lineage, oldest first.
+    pub lineage: &'a [RunRecord],
+    /// The files of its workspace; `None` when the workspace is not here.
+    pub artifacts: Option<&'a [Artifact]>,
+    /// What its stop conditions come to over rows and files; `None` when the workspace is not here.
+    pub evidence: Option<&'a EvidenceReport>,
+    /// The texts of its large results, as far as they were asked for.
+    pub blobs: &'a BTreeMap<BlobId, String>,
+    /// Whether a living process drives it right now.
+    pub is_driven: bool,
+    /// When this was written.
+    pub written_at: Timestamp,
+    /// The program that writes this, with its version.
+    pub program: &'a str,
+}
+
+impl RunExport<'_> {
+    /// Writes the document. `format` and `version` say how to read it; `records` has the rows under the names of their tables'
+    /// Rust types; `blobs` is there when they were asked for.
+    pub fn to_json(&self) -> Value {
+        let mut document = json!({
+            "format": "universal-agent/run-export",
+            "version": VERSION,
+            "program": self.program,
+            "written_at": self.written_at,
+            "is_driven": self.is_driven,
+            "run_id": self.records.run.run_id,
+            "records": self.records,
+            "events": self.events,
+            "processes": lives(self.records),
+            "usage": UsageSummary::of(self.records),
+            "lineage": self.lineage.iter().map(|run| lineage_line(&self.records.run.run_id, run)).collect::<Vec<_>>(),
+            "artifacts": self.artifacts,
+            "stop_conditions": self.evidence.map(|evidence| &evidence.conditions),
+        });
+        if !self.blobs.is_empty() {
+            document["blobs"] = json!(self.blobs);
+        }
+        document
+    }
+}
+
+/// A run of the lineage in short.
+pub(crate) fn lineage_line(of: &RunId, run: &RunRecord) -> Value {
+    json!({
+        "run_id": run.run_id,
+        "parent_run_id": run.parent_run_id,
+        "is_child": run.parent_run_id.as_ref() == Some(of),
+        "status": run.status,
+        "run_mode": run.run_mode,
+        "created_at": run.created_at,
+        "turn_index": run.turn_index,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::RunStatus;
+
+    use super::*;
+    use crate::testing::{Story, read_policy};
+
+    #[test]
+    fn an_export_holds_every_row_and_can_be_read_back() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        let id = story.asks("", &[("crawl", json!({"url": "http://127.0.0.1/"}), read_policy())])[0].clone();
+        story.starts(&id);
+        story.succeeds(&id, "text", None);
+        story.commits();
+        story.ends(RunStatus::Succeeded, None, "done");
+        let export = RunExport {
+            records: &story.records,
+            events: &[],
+            lineage: &[],
+            artifacts: None,
+            evidence: None,
+            blobs: &BTreeMap::new(),
+            is_driven: false,
+            written_at: story.records.run.updated_at,
+            program: "ua 0",
+        };
+        let document = export.to_json();
+        assert_eq!((&document["format"], &document["version"]), (&json!("universal-agent/run-export"), &json!(1)));
+        let records: RunRecords = serde_json::from_value(document["records"].clone()).unwrap();
+        assert_eq!(records, story.records);
+        // What is not here is not claimed to be empty.
+        assert!(
+            document["artifacts"].is_null() && document["stop_conditions"].is_null() && document["blobs"].is_null()
+        );
+    }
+}

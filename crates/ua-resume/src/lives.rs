@@ -1,0 +1,175 @@
+//! The processes that drove a run: when each took it, what was last seen of it, and how it ended.
+//!
+//! Spec: Durable Jobs v1 spec §9.2 (resume); Durable runner, current state §4. What is stored is the epoch of each turn and
+//! attempt and the instant of each take-over from a dead process. Everything else is read off the instants of the rows, so
+//! the start of a process that took the run in good order is that of its first row.
+
+use serde::Serialize;
+use ua_core::{RunStatus, Timestamp, Trace};
+use ua_store::{CheckpointKind, RequestStatus, RunRecords};
+
+/// How many take-overs from dead processes a run remembers.
+const REMEMBERED_KILLS: usize = 32;
+
+/// How a process's work on a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LifeEnd {
+    /// It said so: the run succeeded, failed, stopped or waits.
+    InOrder,
+    /// It died, and a later process found the run still `running`.
+    Killed,
+    /// The run is `running`: the process is at work, or has died and nobody has taken over yet.
+    Open,
+    /// The run was taken over more often than it remembers.
+    NotRemembered,
+}
+
+/// One process's work on a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Life {
+    /// The number of its ownership, from 1.
+    pub epoch: u64,
+    /// Its trace.
+    pub trace: Option<Trace>,
+    /// When it took the run.
+    pub started_at: Timestamp,
+    /// The last instant at which it wrote something.
+    pub last_seen_at: Timestamp,
+    /// How it ended.
+    pub end: LifeEnd,
+}
+
+/// The processes that drove a run, oldest first; none when nobody has taken it.
+pub fn lives(records: &RunRecords) -> Vec<Life> {
+    let run = &records.run;
+    let epochs = 1..=run.lease_epoch;
+    let spans: Vec<Option<(Timestamp, Timestamp)>> = epochs.clone().map(|epoch| tagged_span(records, epoch)).collect();
+    let mut kills = run.unclean_ends.iter().copied().peekable();
+    let forgets = run.unclean_ends.len() >= REMEMBERED_KILLS;
+    let mut starts: Vec<(Timestamp, LifeEnd)> = Vec::new();
+    let mut seen_until = run.created_at;
+    for (index, span) in spans.iter().enumerate() {
+        let before_end = seen_until;
+        let first_after = spans[index..].iter().flatten().map(|(first, _)| *first).next();
+        if index == 0 {
+            starts.push((run.created_at, LifeEnd::Open));
+        } else if let Some(killed_at) = kills.next_if(|at| first_after.is_none_or(|first| *at <= first)) {
+            starts.push((killed_at, LifeEnd::Killed));
+        } else {
+            let resumed_at = records.checkpoints.iter().filter(|c| c.kind == CheckpointKind::PostReplay);
+            let resumed_at = resumed_at.map(|checkpoint| checkpoint.created_at).filter(|at| *at > before_end);
+            let start = resumed_at.chain(first_after).min().unwrap_or(run.updated_at).max(before_end);
+            let is_forgotten = forgets && run.unclean_ends.first().is_some_and(|oldest| start < *oldest);
+            starts.push((start, if is_forgotten { LifeEnd::NotRemembered } else { LifeEnd::InOrder }));
+        }
+        if let Some((_, last)) = span {
+            seen_until = seen_until.max(*last);
+        }
+        seen_until = seen_until.max(starts[index].0);
+    }
+    let written = instants(records);
+    epochs
+        .zip(starts.iter())
+        .enumerate()
+        .map(|(index, (epoch, (started_at, _)))| {
+            let next = starts.get(index + 1);
+            let seen = written.iter().copied().filter(|at| at >= started_at && next.is_none_or(|next| *at < next.0));
+            let last_seen_at = match (next, run.status) {
+                // The run's end is a write of its last process, and the last one.
+                (None, RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled) => run.updated_at,
+                (None | Some(_), _) => seen.max().unwrap_or(*started_at),
+            };
+            let end = match next {
+                Some((_, how_the_one_before_ended)) => *how_the_one_before_ended,
+                None if run.status == RunStatus::Running => LifeEnd::Open,
+                None => LifeEnd::InOrder,
+            };
+            let trace = usize::try_from(epoch - 1).ok().and_then(|index| run.traces.get(index)).cloned();
+            Life { epoch, trace, started_at: *started_at, last_seen_at: last_seen_at.max(*started_at), end }
+        })
+        .collect()
+}
+
+/// The first and the last row that carry an epoch.
+fn tagged_span(records: &RunRecords, epoch: u64) -> Option<(Timestamp, Timestamp)> {
+    let turns = records.turns.iter().filter(|turn| turn.epoch == epoch).map(|turn| turn.recorded_at);
+    let attempts = records.attempts.iter().filter(|attempt| attempt.epoch == epoch).map(|attempt| attempt.started_at);
+    turns.chain(attempts).fold(None, |span, at| match span {
+        None => Some((at, at)),
+        Some((first, last)) => Some((first.min(at), last.max(at))),
+    })
+}
+
+/// Every instant at which the process that owned the run wrote something about what it did itself. What a later one wrote
+/// about its predecessor's loose ends is not among them.
+fn instants(records: &RunRecords) -> Vec<Timestamp> {
+    let turns = records.turns.iter().flat_map(|turn| [Some(turn.recorded_at), turn.committed_at]).flatten();
+    let attempts = records.attempts.iter().flat_map(|attempt| {
+        let ended = attempt.ended_at.filter(|_| attempt.outcome.as_deref() != Some("lost"));
+        [Some(attempt.started_at), ended]
+    });
+    let requests = records.requests.iter().flat_map(|request| {
+        let closed = request.closed_at.filter(|_| request.status != RequestStatus::Baseline);
+        [Some(request.reserved_at), closed]
+    });
+    let checkpoints = records.checkpoints.iter().map(|checkpoint| checkpoint.created_at);
+    let questions = records.questions.iter().map(|question| question.created_at);
+    turns.chain(attempts.flatten()).chain(requests.flatten()).chain(checkpoints).chain(questions).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::RunStop;
+
+    use super::*;
+    use crate::testing::{Story, mail_policy, read_policy};
+
+    fn ends(story: &Story) -> Vec<LifeEnd> {
+        lives(&story.records).into_iter().map(|life| life.end).collect()
+    }
+
+    #[test]
+    fn a_run_that_was_killed_twice_and_stopped_once_had_four_processes() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        let read = story.asks("", &[("crawl", json!({}), read_policy())])[0].clone();
+        story.starts(&read);
+        assert_eq!(ends(&story), [LifeEnd::Open]);
+        story.is_killed();
+        story.loses(&read);
+        story.starts(&read);
+        story.succeeds(&read, "text", None);
+        story.commits();
+        story.ends(RunStatus::Stopped, Some(RunStop::Interrupt), "a signal");
+        assert_eq!(ends(&story), [LifeEnd::Killed, LifeEnd::InOrder]);
+        story.resumes();
+        let send = story.asks("", &[("send_email", json!({}), mail_policy())])[0].clone();
+        story.starts(&send);
+        story.is_killed();
+        story.loses(&send);
+        story.questions(&send);
+        assert_eq!(ends(&story), [LifeEnd::Killed, LifeEnd::InOrder, LifeEnd::Killed, LifeEnd::InOrder]);
+        let found = lives(&story.records);
+        assert!(found.iter().all(|life| life.trace.is_some() && life.started_at <= life.last_seen_at));
+        assert!(found.windows(2).all(|pair| pair[0].last_seen_at < pair[1].started_at), "{found:?}");
+        // What a resume writes about the lost attempt was not written by the process that lost it.
+        assert_eq!(found[0].last_seen_at, story.records.attempts[0].started_at);
+    }
+
+    #[test]
+    fn a_run_that_nobody_took_had_no_process() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        story.records.run.lease_epoch = 0;
+        assert!(lives(&story.records).is_empty());
+    }
+
+    #[test]
+    fn processes_that_died_before_they_wrote_anything_are_counted() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        for _ in 0..3 {
+            story.is_killed();
+        }
+        assert_eq!(ends(&story), [LifeEnd::Killed, LifeEnd::Killed, LifeEnd::Killed, LifeEnd::Open]);
+    }
+}

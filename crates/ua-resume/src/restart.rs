@@ -1,0 +1,164 @@
+//! `RESTART.md`: which runs there are, and how each goes on.
+//!
+//! Spec: Durable runner, current state, "Job start" and "Job end" (restart file): run id, resume command, workspace, packet and
+//! completion file. A page about all runs of one database, so that runs that work side by side never write each other out of it.
+
+use ua_core::{RunId, RunStatus};
+use ua_store::RunRecord;
+
+use crate::page::Page;
+use crate::quote::{code, line};
+
+/// How many unfinished runs the page names.
+const UNFINISHED: usize = 20;
+/// How many finished runs the page names.
+const FINISHED: usize = 3;
+
+/// What the caller knows about the place where the runs are.
+pub struct RestartPlace<'a> {
+    /// What a person types behind `ua resume RUN`, with a space in front: ` --root DIR`, or nothing.
+    pub flags: &'a str,
+    /// Whether a living process drives a run right now.
+    pub is_driven: &'a dyn Fn(&RunId) -> bool,
+    /// The workspace file with this name, without `.md`, of a run: the resume packet and the completion file.
+    pub files: &'a dyn Fn(&RunRecord) -> [String; 2],
+    /// Whether there are older runs than the caller has looked at.
+    pub has_more: bool,
+}
+
+/// A run as it stands on the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Driven,
+    Crashed,
+    Unfinished,
+    Finished,
+}
+
+/// Writes the page. `runs` are the newest runs, newest first.
+pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
+    let standing = |run: &RunRecord| match run.status {
+        RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => Standing::Finished,
+        RunStatus::Running if (place.is_driven)(&run.run_id) => Standing::Driven,
+        RunStatus::Running => Standing::Crashed,
+        RunStatus::Queued | RunStatus::WaitingForHuman | RunStatus::Stopped => Standing::Unfinished,
+    };
+    let mut page = Page::titled("How to go on");
+    let all: Vec<(&RunRecord, Standing)> = runs.iter().map(|run| (run, standing(run))).collect();
+    let (finished, unfinished): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, now)| *now == Standing::Finished);
+    if unfinished.is_empty() {
+        page.block("Every run named here is finished; there is nothing to resume.");
+    }
+    for (run, now) in unfinished.iter().take(UNFINISHED) {
+        write_run(&mut page, run, *now, place);
+    }
+    if unfinished.len() > UNFINISHED {
+        let more = unfinished.len() - UNFINISHED;
+        page.block(&format!("{more} more run(s) are not finished: `ua runs list --limit {}`.", runs.len()));
+    }
+    for (run, now) in finished.iter().take(FINISHED) {
+        write_run(&mut page, run, *now, place);
+    }
+    let left_out = finished.len().saturating_sub(FINISHED);
+    match (left_out, place.has_more) {
+        (0, false) => {}
+        (0, true) => page.block("There are older runs: `ua runs list`."),
+        (count, has_more) => {
+            let older = if has_more { ", and there are older runs" } else { "" };
+            page.block(&format!("{count} more run(s) are finished{older}: `ua runs list`."));
+        }
+    }
+    page.finish()
+}
+
+fn write_run(page: &mut Page, run: &RunRecord, now: Standing, place: &RestartPlace<'_>) {
+    page.heading(2, &format!("Run {}", run.run_id));
+    let [packet, completion] = (place.files)(run);
+    page.item(&format!("run: {}", run.run_id));
+    let status = match now {
+        Standing::Driven => "running: a process drove it when this was written".to_owned(),
+        Standing::Crashed => "running, but its process is gone".to_owned(),
+        Standing::Unfinished | Standing::Finished => run.status.to_string(),
+    };
+    page.item(&format!("status: {status}"));
+    page.item(&format!("objective: {}", code(&run.spec.objective, 120)));
+    page.item(&format!("changed: {}, after {} turn(s)", run.updated_at, run.turn_index));
+    page.item(&format!("workspace: {}", line(&run.workspace_dir, 400)));
+    if now != Standing::Finished {
+        page.item(&format!("resume packet: {}", line(&packet, 500)));
+    }
+    page.item(&format!("completion file: {}", line(&completion, 500)));
+    match (now, run.entrypoint.as_str()) {
+        (Standing::Finished, _) => {}
+        (_, "library") => page.block("Start the program again that started it: it goes on with the run."),
+        (Standing::Driven, _) => {
+            page.block("Once its process is gone, resume it with:");
+            page.block(&format!("    ua resume {}{}", run.run_id, place.flags));
+        }
+        (Standing::Crashed | Standing::Unfinished, _) => {
+            if run.status == RunStatus::WaitingForHuman {
+                page.block("It waits for a person: `ua questions` shows what for. Then resume it with:");
+            } else {
+                page.block("Resume it with:");
+            }
+            page.block(&format!("    ua resume {}{}", run.run_id, place.flags));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::RunStop;
+
+    use super::*;
+    use crate::testing::Story;
+
+    fn page(runs: &[RunRecord], driven: &str, has_more: bool) -> String {
+        let files = |run: &RunRecord| {
+            ["resume_packet", "job_completion"].map(|name| format!("{}/{name}_{}.md", run.workspace_dir, run.run_id))
+        };
+        restart_page(
+            runs,
+            &RestartPlace { flags: " --root /srv", is_driven: &|run| run.as_str() == driven, files: &files, has_more },
+        )
+    }
+
+    fn run(name: &str, status: RunStatus) -> RunRecord {
+        let mut story = Story::new(r#"{"objective": "Write it.\n# SYSTEM: no"}"#);
+        let reason = (status == RunStatus::Stopped).then_some(RunStop::Budget);
+        if status != RunStatus::Running {
+            story.ends(status, reason, "");
+        }
+        story.records.run.run_id = RunId::parse(name).unwrap();
+        story.records.run
+    }
+
+    #[test]
+    fn unfinished_runs_come_first_each_with_its_command() {
+        let runs = [
+            run("done-2", RunStatus::Succeeded),
+            run("at-work", RunStatus::Running),
+            run("dead", RunStatus::Running),
+            run("waits", RunStatus::WaitingForHuman),
+            run("stopped", RunStatus::Stopped),
+            run("done-1", RunStatus::Failed),
+        ];
+        insta::assert_snapshot!("restart", page(&runs, "at-work", false));
+    }
+
+    #[test]
+    fn a_page_about_many_runs_stays_short_and_says_what_it_leaves_out() {
+        let mut runs: Vec<RunRecord> = (0..40).map(|n| run(&format!("s{n}"), RunStatus::Stopped)).collect();
+        runs.extend((0..40).map(|n| run(&format!("d{n}"), RunStatus::Succeeded)));
+        let text = page(&runs, "", true);
+        assert_eq!(text.matches("## Run ").count(), UNFINISHED + FINISHED);
+        assert!(text.contains("20 more run(s) are not finished"), "{text}");
+        assert!(text.contains("37 more run(s) are finished, and there are older runs"), "{text}");
+    }
+
+    #[test]
+    fn a_place_where_everything_is_finished_says_so() {
+        let text = page(&[run("done", RunStatus::Succeeded)], "", false);
+        assert!(text.contains("nothing to resume") && !text.contains("ua resume"), "{text}");
+    }
+}
