@@ -125,6 +125,7 @@ impl MeasuredHistory {
             return whole(false);
         };
         let omitted = cut - head;
+        tracing::debug!(omitted, total_tokens = total, max_tokens = max, "ua.history.cut");
         View {
             head: &all[..head],
             omission: Some(omission(omitted)),

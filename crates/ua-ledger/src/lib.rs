@@ -39,6 +39,7 @@ mod answer;
 mod doubt;
 mod enquiry;
 mod error;
+mod events;
 mod interpret;
 mod ledger;
 mod permit;

@@ -118,6 +118,7 @@ impl AnthropicProvider {
             .body(body);
         observer.sent();
         let response = request.send().await.map_err(|error| self.not_answered(error))?;
+        tracing::info!(http.response.status_code = response.status().as_u16(), "ua.model.answering");
         if response.status() != StatusCode::OK {
             return Err(self.refused(response, model).await);
         }

@@ -17,6 +17,7 @@
 mod budget;
 mod cas;
 mod compose;
+mod content;
 mod drive;
 mod error;
 mod files;
@@ -30,6 +31,7 @@ mod machine_tests;
 mod pin;
 mod recover;
 mod retry;
+mod spans;
 mod take_over;
 mod watch;
 mod workspace;
@@ -48,6 +50,7 @@ pub use machine::{
 };
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
+pub use spans::run_span;
 pub use ua_resume::{ModelUsage, UsageSummary};
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};

@@ -12,6 +12,7 @@ use crate::error::RunError;
 use crate::files::{write_conclusion, write_packet};
 use crate::machine::{Conclusion, Event};
 use crate::recover::InFlight;
+use crate::spans;
 
 impl Driver<'_> {
     pub(super) fn marker(
@@ -148,7 +149,9 @@ impl Driver<'_> {
                 end.detail = Some(detail.clone());
             }
         }
+        let held_millis = end.held_millis;
         let run = self.ports.store.end_run(&self.ports.lease, end).await.map_err(RunError::at("end the run"))?;
+        spans::ended(&run, held_millis);
         let records = self.ports.store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
         if !run.status.is_terminal() {
             let decisions: Vec<Decision> =

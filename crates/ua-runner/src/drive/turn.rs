@@ -10,6 +10,7 @@ use super::{Driver, held_for, with_causes};
 use crate::compose::compose;
 use crate::error::RunError;
 use crate::machine::{Event, Guidance, OpenCall};
+use crate::spans;
 use crate::watch::Signal;
 
 impl Driver<'_> {
@@ -57,6 +58,7 @@ impl Driver<'_> {
         self.last_seq += 1;
         let calls = self.turn_calls(turn).await?;
         self.last_call = calls.last().map(|call| call.call_id.clone()).or(self.last_call.take());
+        spans::recorded(turn, calls.len());
         (self.ports.watcher)(Signal::Recorded {
             turn,
             calls: calls.len(),
@@ -129,6 +131,7 @@ impl Driver<'_> {
             .cancel_calls(&self.ports.lease, cancels.collect(), self.ports.env.now())
             .await
             .map_err(RunError::at("cancel calls after a failure"))?;
+        spans::cancelled(calls.len());
         Ok(Event::Cancelled)
     }
 
@@ -157,7 +160,9 @@ impl Driver<'_> {
             held_millis: held_for(self.ports, self.counted_from),
             at: now,
         };
+        let held_millis = commit.held_millis;
         self.run = self.commit_once(commit).await?;
+        spans::committed(turn, held_millis);
         self.counted_from = now;
         self.history.extend(self.open_reply.take());
         self.last_seq += messages.len() as u64;
