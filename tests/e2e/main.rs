@@ -17,6 +17,7 @@ mod near_duplicates;
 mod probe;
 mod resume;
 mod same_receipts;
+mod telemetry;
 mod tool_server;
 mod usage;
 

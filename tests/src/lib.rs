@@ -14,12 +14,14 @@
 //! assert_eq!(env.effects(), [0, 0, 0, 0]);
 //! ```
 
+mod collector;
 mod database;
 mod model;
 mod poll;
 mod process;
 mod world;
 
+pub use collector::Collector;
 pub use database::Database;
 pub use model::Model;
 pub use poll::{eventually, until};

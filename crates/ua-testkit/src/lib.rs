@@ -20,6 +20,7 @@ mod broken;
 mod crash;
 mod model_server;
 mod opaque_server;
+mod otlp_receiver;
 mod program;
 mod provider_server;
 mod seams;
@@ -32,6 +33,7 @@ pub use broken::{
 pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque, serve_opaque_slowly};
+pub use otlp_receiver::{Attributes, CollectorMood, OtlpReceiver, ReceivedPoint, ReceivedSpan};
 pub use program::{example_of, example_program, ua_program, workspace_root};
 pub use provider_server::{Provider, serve_provider};
 pub use seams::{Crossing, LedgerWrites, Plan, Seam};

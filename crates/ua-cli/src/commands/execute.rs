@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tracing::Instrument as _;
 use ua_core::{Env, RunStatus, RunStop, Trace};
 use ua_gateway::{Fence, StopSignal, ToolTransport as _};
 use ua_runner::{
@@ -17,6 +18,7 @@ use crate::crash_points::Seams;
 use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING, chain};
 use crate::home::Home;
 use crate::progress;
+use crate::telemetry;
 
 use super::summary;
 
@@ -37,9 +39,23 @@ pub(crate) async fn execute(
     launch: &Launch,
     how: How,
 ) -> Result<u8, CliError> {
-    let seams = Seams::open();
     let env = ua_core::system::env();
     let trace = Trace::new(&env);
+    let span = telemetry::begin_run(&run, &trace);
+    Box::pin(work_on(home, store, run, launch, how, env, trace)).instrument(span).await
+}
+
+/// The work, inside its span.
+async fn work_on(
+    home: &Home,
+    store: SqliteStore,
+    run: RunRecord,
+    launch: &Launch,
+    how: How,
+    env: Env,
+    trace: Trace,
+) -> Result<u8, CliError> {
+    let seams = Seams::open();
     let owner = owner_stamp(trace.clone());
     let _lock = if how.take_over {
         RunLock::take_over(&home.locks(), &run.run_id, &owner, &env).await?
@@ -68,6 +84,7 @@ pub(crate) async fn execute(
     let acquired_at = env.now();
     let (lease, run) =
         port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
+    telemetry::link_earlier(&run, &trace);
     summary::write_restart_file(home, &run)?;
     if !launch.budgets.is_empty() {
         let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
