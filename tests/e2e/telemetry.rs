@@ -324,7 +324,7 @@ fn diagnostics_are_lines_of_json_and_progress_stays_as_it_is() {
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
     let output = env.run(&["--log-format", "json", "job", &job, "--run-id", "r"]).code(0);
     let (logged, told): (Vec<&str>, Vec<&str>) = output.stderr.lines().partition(|line| line.starts_with('{'));
-    assert!(told.iter().any(|line| line.contains("turn 1 · call 0 · post_comment")), "{told:?}");
+    assert!(told.iter().any(|line| line.contains("turn 1 · call 1 · post_comment")), "{told:?}");
     let logged: Vec<Value> = logged.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let settled = logged.iter().find(|line| line["fields"]["message"] == "ua.ledger.settled").unwrap();
     assert_eq!((&settled["level"], &settled["fields"]["status"]), (&json!("INFO"), &json!("succeeded")));

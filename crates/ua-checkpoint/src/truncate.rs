@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 
-use ua_core::{Block, Message, Origin, Role, omission};
+use ua_core::{Block, Message, Origin, Role, omission, signed};
 
 /// Says how many tokens a message costs in a request, with its blobs in place.
 pub type Estimate = fn(&Message) -> u64;
@@ -125,7 +125,12 @@ impl MeasuredHistory {
             return whole(false);
         };
         let omitted = cut - head;
-        tracing::debug!(omitted, total_tokens = total, max_tokens = max, "ua.history.cut");
+        tracing::debug!(
+            omitted = signed(omitted),
+            total_tokens = signed(total),
+            max_tokens = signed(max),
+            "ua.history.cut"
+        );
         View {
             head: &all[..head],
             omission: Some(omission(omitted)),

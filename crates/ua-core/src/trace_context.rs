@@ -53,6 +53,12 @@ impl fmt::Debug for CurrentSpan {
     }
 }
 
+/// A number as a field of a span or an event. OpenTelemetry's numbers have a sign, and its bridge to `tracing` makes text of
+/// those that have none.
+pub fn signed(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}
+
 /// Baggage that names a call, its step and its run. Ids have no character that baggage would have to escape.
 pub fn call_baggage(run: &RunId, step: &StepId, call: &CallId) -> String {
     format!("run_id={run},step_id={step},tool_call_id={call}")
@@ -80,6 +86,11 @@ mod tests {
         assert_eq!(trace.root_span().len(), 16);
         assert!(trace.root_span().bytes().all(|digit| digit.is_ascii_hexdigit()));
         assert_ne!(trace.root_span(), Trace::new(&Env::simulated(1)).root_span());
+    }
+
+    #[test]
+    fn numbers_keep_their_value_as_long_as_there_is_room() {
+        assert_eq!((signed(7_u32), signed(9_usize), signed(u64::MAX)), (7, 9, i64::MAX));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! recorded without being asked for.
 
 use tracing::{Span, field};
-use ua_core::{CallStatus, Outcome, RawReply};
+use ua_core::{CallStatus, Outcome, RawReply, signed};
 use ua_ledger::Finding;
 use ua_store::{CallRecord, word};
 
@@ -29,8 +29,8 @@ pub(crate) fn of_call(call: &CallRecord) -> Span {
         run_id = call.run_id.as_str(),
         step_id = call.step_id.as_str(),
         tool_call_id = call.call_id.as_str(),
-        ua.turn = call.position.turn,
-        ua.tool.ordinal = call.position.ordinal,
+        ua.turn = signed(call.position.turn),
+        ua.tool.ordinal = signed(call.position.ordinal),
         ua.tool.server = call.name.server,
         ua.tool.class = call.policy.class.as_str(),
         ua.tool.on_unknown = call.policy.on_unknown.as_str(),
@@ -47,7 +47,7 @@ pub(crate) fn ended(dispatched: &Dispatched) {
     match dispatched {
         Dispatched::Settled(call) => {
             let status = call.status.as_str();
-            span.record("ua.tool.status", status).record("ua.tool.attempts", call.attempt);
+            span.record("ua.tool.status", status).record("ua.tool.attempts", signed(call.attempt));
             if let Some(twin) = &call.deduplicated_from {
                 span.record("ua.tool.deduplicated_from", twin.as_str());
             }
@@ -86,7 +86,7 @@ pub(crate) fn answered(outcome: &Outcome) {
 pub(crate) fn note(notice: &Notice) {
     match notice {
         Notice::Sending { call } => {
-            tracing::info!(attempt = call.attempt, class = call.policy.class.as_str(), "ua.call.sending");
+            tracing::info!(attempt = signed(call.attempt), class = call.policy.class.as_str(), "ua.call.sending");
             let arguments = &call.arguments;
             tracing::trace!(target: CONTENT, { gen_ai.tool.call.arguments = %arguments }, "gen_ai.tool.call");
         }
@@ -97,18 +97,18 @@ pub(crate) fn note(notice: &Notice) {
                 tool = call.name.tool,
                 class = call.policy.class.as_str(),
                 status = call.status.as_str(),
-                attempts = call.attempt,
+                attempts = signed(call.attempt),
                 deduplicated,
                 code = call.error_code.as_deref(),
                 "ua.call.ended"
             );
         }
         Notice::Retrying { call, wait } => {
-            let (attempt, seconds) = (call.attempt, wait.as_secs_f64());
+            let (attempt, seconds) = (signed(call.attempt), wait.as_secs_f64());
             tracing::info!(attempt, seconds, code = call.error_code.as_deref(), "ua.call.retrying");
         }
         Notice::Waiting { call, wait } => {
-            tracing::info!(attempt = call.attempt, seconds = wait.as_secs_f64(), "ua.call.waiting");
+            tracing::info!(attempt = signed(call.attempt), seconds = wait.as_secs_f64(), "ua.call.waiting");
         }
         Notice::Probed { call, asked } => {
             let finding = match &asked.finding {
@@ -117,7 +117,7 @@ pub(crate) fn note(notice: &Notice) {
                 Finding::Unclear { .. } => "unclear",
             };
             let conclusive = asked.proves_absence() || matches!(asked.finding, Finding::Found { .. });
-            tracing::info!(attempt = call.attempt, probe = asked.tool, finding, conclusive, "ua.call.probed");
+            tracing::info!(attempt = signed(call.attempt), probe = asked.tool, finding, conclusive, "ua.call.probed");
         }
         Notice::Held { question } => {
             let question_id = question.question_id.as_str();

@@ -2,6 +2,7 @@
 //!
 //! Durable Jobs v1 spec §10; Durable runner, current state §11. Keys, arguments and answers are no fields.
 
+use ua_core::signed;
 use ua_store::{CallRecord, QuestionRecord, ReplayStatus, word};
 
 use crate::admission::Admission;
@@ -24,7 +25,7 @@ pub(crate) fn admitted(admission: &Admission) {
 /// RUNNING is committed.
 pub(crate) fn started(call: &CallRecord) {
     let (tool_call_id, class) = (call.call_id.as_str(), call.policy.class.as_str());
-    tracing::info!(tool_call_id, attempt = call.attempt, class, tool = call.name.tool, "ua.ledger.started");
+    tracing::info!(tool_call_id, attempt = signed(call.attempt), class, tool = call.name.tool, "ua.ledger.started");
 }
 
 /// The store refused a start: a twin holds the key, or the scope was touched meanwhile.
@@ -35,7 +36,7 @@ pub(crate) fn not_started(call: &CallRecord) {
 /// What an attempt brought back is committed.
 pub(crate) fn settled(call: &CallRecord) {
     let (tool_call_id, status) = (call.call_id.as_str(), call.status.as_str());
-    let (attempt, code) = (call.attempt, call.error_code.as_deref());
+    let (attempt, code) = (signed(call.attempt), call.error_code.as_deref());
     tracing::info!(tool_call_id, status, attempt, code, "ua.ledger.settled");
 }
 

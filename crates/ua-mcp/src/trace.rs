@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 use tracing::{Span, field};
-use ua_core::{BAGGAGE, CurrentSpan, Outcome, RawReply, TRACEPARENT, TRACESTATE, ToolName};
+use ua_core::{BAGGAGE, CurrentSpan, Outcome, RawReply, TRACEPARENT, TRACESTATE, ToolName, signed};
 use ua_gateway::Permit;
 
 /// The fields of the trace context.
@@ -16,7 +16,7 @@ const FIELDS: [&str; 3] = [TRACEPARENT, TRACESTATE, BAGGAGE];
 pub(crate) fn of_attempt(permit: &Permit) -> Span {
     let (call, tool) = (permit.call(), permit.name());
     let span = of_request(tool);
-    span.record("tool_call_id", call.call_id.as_str()).record("ua.tool.attempt", call.attempt);
+    span.record("tool_call_id", call.call_id.as_str()).record("ua.tool.attempt", signed(call.attempt));
     span
 }
 

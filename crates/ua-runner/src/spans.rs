@@ -7,7 +7,7 @@
 //! tool calls are made where calls are dispatched, by `ua-gateway`.
 
 use tracing::{Span, field};
-use ua_core::{ModelTurn, RunId, RunStatus, StepId, StopReason};
+use ua_core::{ModelTurn, RunId, RunStatus, StepId, StopReason, signed};
 use ua_llm::{LlmError, ModelRequest};
 use ua_store::{QuestionRecord, RequestRecord, RequestStatus, RunRecord, word};
 
@@ -74,7 +74,7 @@ impl Spans {
             Some(_) | None => {
                 self.turn = None;
                 let (run_id, step_id, index) = (run.as_str(), step.step_id.as_str(), step.step_index);
-                let span = tracing::info_span!("step", run_id, step_id, ua.step.index = index);
+                let span = tracing::info_span!("step", run_id, step_id, ua.step.index = signed(index));
                 self.step = Some((step.step_id.clone(), span.clone()));
                 span
             }
@@ -86,7 +86,7 @@ impl Spans {
             Some((open, span)) if *open == turn => span.clone(),
             Some(_) | None => {
                 let (run_id, step_id) = (run.as_str(), step.step_id.as_str());
-                let span = tracing::info_span!(parent: parent, "turn", run_id, step_id, ua.turn = turn);
+                let span = tracing::info_span!(parent: parent, "turn", run_id, step_id, ua.turn = signed(turn));
                 self.turn = Some((turn, span.clone()));
                 span
             }
@@ -106,7 +106,7 @@ pub(crate) fn chat(provider: &str, request: &ModelRequest) -> Span {
         gen_ai.operation.name = "chat",
         gen_ai.provider.name = provider,
         gen_ai.request.model = request.model,
-        gen_ai.request.max_tokens = request.max_output_tokens,
+        gen_ai.request.max_tokens = signed(request.max_output_tokens),
         gen_ai.request.temperature = temperature,
         gen_ai.request.stream = true,
         gen_ai.response.model = field::Empty,
@@ -116,8 +116,8 @@ pub(crate) fn chat(provider: &str, request: &ModelRequest) -> Span {
         gen_ai.usage.output_tokens = field::Empty,
         gen_ai.usage.cache_read.input_tokens = field::Empty,
         gen_ai.usage.cache_creation.input_tokens = field::Empty,
-        ua.request.messages = request.messages.len(),
-        ua.request.tools = request.tools.len(),
+        ua.request.messages = signed(request.messages.len()),
+        ua.request.tools = signed(request.tools.len()),
     );
     span.in_scope(|| content::request(request));
     span
@@ -133,10 +133,10 @@ pub(crate) fn answered(span: &Span, answer: Option<&Result<ModelTurn, LlmError>>
                 span.record("gen_ai.response.id", id.as_str());
             }
             if let Some(usage) = reply.usage {
-                span.record("gen_ai.usage.input_tokens", usage.total() - usage.output_tokens);
-                span.record("gen_ai.usage.output_tokens", usage.output_tokens);
-                span.record("gen_ai.usage.cache_read.input_tokens", usage.cache_read_tokens);
-                span.record("gen_ai.usage.cache_creation.input_tokens", usage.cache_write_tokens);
+                span.record("gen_ai.usage.input_tokens", signed(usage.total() - usage.output_tokens));
+                span.record("gen_ai.usage.output_tokens", signed(usage.output_tokens));
+                span.record("gen_ai.usage.cache_read.input_tokens", signed(usage.cache_read_tokens));
+                span.record("gen_ai.usage.cache_creation.input_tokens", signed(usage.cache_write_tokens));
             }
             span.in_scope(|| content::reply(reply));
             if matches!(reply.stop_reason, StopReason::MaxTokens) {
@@ -163,13 +163,14 @@ fn error_type(error: &LlmError) -> &'static str {
 
 /// The process drives the run.
 pub(crate) fn taken(epoch: u64) {
+    let epoch = signed(epoch);
     tracing::info!(epoch, "ua.lease.taken");
     Span::current().record("ua.run.epoch", epoch);
 }
 
 /// A resume goes on.
 pub(crate) fn resuming(turn_index: u32, in_flight: usize) {
-    tracing::info!(turn_index, in_flight, "ua.run.resuming");
+    tracing::info!(turn_index = signed(turn_index), in_flight = signed(in_flight), "ua.run.resuming");
 }
 
 /// A request was charged; the only place that counts tokens and money.
@@ -179,12 +180,12 @@ pub(crate) fn charged(turn: u32, provider: &str, model: &str, status: RequestSta
     #[expect(clippy::cast_precision_loss, reason = "billionths of a currency unit, shown in a graph")]
     let cost = charge.cost.map(|cost| cost.nanos() as f64 / 1e9);
     tracing::info!(
-        turn,
+        turn = signed(turn),
         provider,
         model,
         status = %word(&status),
-        input_tokens = usage.total() - usage.output_tokens,
-        output_tokens = usage.output_tokens,
+        input_tokens = signed(usage.total() - usage.output_tokens),
+        output_tokens = signed(usage.output_tokens),
         cost,
         currency = charge.cost.map(|cost| tracing::field::display(cost.currency())),
         "ua.request.charged"
@@ -201,22 +202,22 @@ pub(crate) fn charged_late<'a>(requests: impl Iterator<Item = &'a RequestRecord>
 
 /// A reply and the calls it asks for are stored.
 pub(crate) fn recorded(turn: u32, calls: usize) {
-    tracing::info!(turn, calls, "ua.turn.recorded");
+    tracing::info!(turn = signed(turn), calls = signed(calls), "ua.turn.recorded");
 }
 
 /// A turn is committed.
 pub(crate) fn committed(turn: u32, held_millis: u64) {
-    tracing::info!(turn, held_seconds = seconds(held_millis), "ua.turn.committed");
+    tracing::info!(turn = signed(turn), held_seconds = seconds(held_millis), "ua.turn.committed");
 }
 
 /// The budget does not allow another request.
 pub(crate) fn over_budget(turn: u32, detail: &str) {
-    tracing::info!(turn, detail, "ua.budget.reached");
+    tracing::info!(turn = signed(turn), detail, "ua.budget.reached");
 }
 
 /// Calls of the turn that will not be sent, because an earlier one failed.
 pub(crate) fn cancelled(calls: usize) {
-    tracing::info!(calls, code = "after_failure", "ua.calls.cancelled");
+    tracing::info!(calls = signed(calls), code = "after_failure", "ua.calls.cancelled");
 }
 
 /// A person is asked about the run as a whole.

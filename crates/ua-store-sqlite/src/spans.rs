@@ -5,6 +5,7 @@
 use std::any::type_name;
 
 use tracing::Span;
+use ua_core::signed;
 use ua_store::Durability;
 
 /// The span of a write whose work is of the type `F`.
@@ -20,7 +21,7 @@ pub(crate) fn of_write<F>(durability: Durability) -> Span {
 /// The span of a transaction of the writer thread, below that of the first write in it.
 pub(crate) fn of_batch(first: &Span, members: usize, durability: Durability) -> Span {
     let parent = first.id();
-    tracing::debug_span!(parent: parent, "store.commit", ua.store.members = members, ua.store.durability = word(durability))
+    tracing::debug_span!(parent: parent, "store.commit", ua.store.members = signed(members), ua.store.durability = word(durability))
 }
 
 fn word(durability: Durability) -> &'static str {
@@ -35,7 +36,11 @@ fn word(durability: Durability) -> &'static str {
 /// would lose their operation and nothing else.
 fn operation(closure: &'static str) -> &'static str {
     let mut names = closure.rsplit("::").filter(|name| !name.starts_with('{'));
-    names.next().filter(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')).unwrap_or("write")
+    let method = names.next().and_then(|name| name.split('<').next()); // without its lifetimes
+    method
+        .filter(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+        .filter(|name| !name.is_empty())
+        .unwrap_or("write")
 }
 
 #[cfg(test)]
@@ -65,7 +70,7 @@ mod tests {
     #[test]
     fn a_write_is_named_after_the_method_that_makes_it() {
         assert_eq!(().commit_turn(), "commit_turn");
-        let inner = "<ua_store_sqlite::store::SqliteStore as ua_store::run_store::RunStore>::commit_turn::{{closure}}::{{closure}}";
+        let inner = "<ua_store_sqlite::store::SqliteStore as ua_store::run_store::RunStore>::commit_turn<'_, '_>::{{closure}}::{{closure}}";
         assert_eq!(operation(inner), "commit_turn");
         assert_eq!(operation("fn(i32) -> i32"), "write");
     }

@@ -202,7 +202,7 @@ impl Fetcher {
     async fn ask(&self, url: &Url) -> Result<Response, Failure> {
         let request = self.client.get(url.clone()).header(ACCEPT, ACCEPTED);
         let response = request.send().await.map_err(|error| unreachable_page(&error))?;
-        tracing::Span::current().record("http.response.status_code", response.status().as_u16());
+        tracing::Span::current().record("http.response.status_code", ua_core::signed(response.status().as_u16()));
         Ok(response)
     }
 
