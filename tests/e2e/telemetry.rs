@@ -117,6 +117,27 @@ fn a_job_is_one_tree_from_the_run_to_what_its_tool_servers_do() {
 }
 
 #[test]
+fn our_own_tool_server_shows_what_it_asks_the_network_and_not_where() {
+    let collector = Collector::start(CollectorMood::Takes);
+    let env = sending_to(env(), &collector);
+    // The collector has no such page, and no robots.txt.
+    let page = format!("{}/canary-page", collector.base_url());
+    let crawl = json!({"tools": [{"name": "mcp__ua__crawl_parallel", "input": {"urls": [page]}}]});
+    let job = env.job(&json!({}), &json!([crawl, {"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r", "--allow-private-addresses"]).code(0);
+    let spans = collector.spans();
+    let requests = collector.named("GET");
+    assert!(!requests.is_empty());
+    for request in &requests {
+        let path = path_of(&spans, request);
+        assert_eq!(path[..4], ["GET", "fetch page", "tools/call crawl_parallel", "tools/call crawl_parallel"]);
+        assert_eq!((request.kind.as_str(), text(request, "run_id")), ("client", "r"));
+        assert_eq!(request.attributes["http.response.status_code"], 404);
+    }
+    assert!(!collector.has_seen("canary-page"));
+}
+
+#[test]
 fn a_resumed_run_is_linked_to_every_earlier_trace() {
     let collector = Collector::start(CollectorMood::Takes);
     let model = Model::start(&turns(), Vec::new());

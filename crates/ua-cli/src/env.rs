@@ -9,7 +9,6 @@ pub(crate) fn var(name: &str) -> Option<String> {
 }
 
 /// Every variable whose name begins with one of `prefixes`.
-#[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
 pub(crate) fn beginning_with(prefixes: &[&str]) -> BTreeMap<String, String> {
     let texts =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));

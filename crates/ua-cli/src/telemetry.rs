@@ -7,6 +7,7 @@
 
 mod exporter;
 mod ids;
+mod leaving;
 mod metrics;
 mod parents;
 mod settings;
@@ -23,6 +24,7 @@ pub(crate) use self::parents::current_span;
 pub(crate) use self::settings::for_own_tool_server;
 
 use self::exporter::Exporter;
+use self::leaving::MayLeave;
 use self::settings::Settings;
 use crate::args::{Cli, Command, LogFormat};
 
@@ -81,7 +83,7 @@ fn exported(command: &Command) -> Option<Settings> {
         | Command::Shim(_) => None,
         #[cfg(feature = "toolserver")]
         Command::Toolserver(_) => Settings::from_env("ua-toolserver"),
-        #[expect(clippy::wildcard_enum_match_arm, reason = "whatever else there is may drive a run")]
+        // Whatever else there is may drive a run.
         _ => Settings::from_env("ua"),
     }
 }
@@ -109,7 +111,7 @@ fn export(exporter: &Exporter) -> Vec<BoxedLayer> {
         let wanted = Targets::new().with_target(OURS, settings.level).with_target(CONTENT, content);
         let spans = tracing_opentelemetry::layer().with_tracer(tracer);
         let spans = spans.with_location(false).with_threads(false).with_tracked_inactivity(false);
-        layers.push(spans.with_filter(wanted).boxed());
+        layers.push(spans.with_filter(MayLeave::new(wanted, settings.content)).boxed());
     }
     if let Some(meter) = exporter.meter() {
         let wanted = Targets::new().with_target(OURS, LevelFilter::DEBUG);

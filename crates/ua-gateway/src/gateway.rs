@@ -140,7 +140,7 @@ impl ToolGateway {
         let call = self.read(id).await?;
         let span = spans::of_call(&call);
         let dispatch = async {
-            let dispatched = self.take_to_receipt(call, stop).await?;
+            let dispatched = Box::pin(self.take_to_receipt(call, stop)).await?;
             spans::ended(&dispatched);
             Ok(dispatched)
         };

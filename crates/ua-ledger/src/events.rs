@@ -2,7 +2,7 @@
 //!
 //! Durable Jobs v1 spec §10; Durable runner, current state §11. Keys, arguments and answers are no fields.
 
-use ua_core::signed;
+use ua_core::{CallId, signed};
 use ua_store::{CallRecord, QuestionRecord, ReplayStatus, word};
 
 use crate::admission::Admission;
@@ -16,7 +16,7 @@ pub(crate) fn admitted(admission: &Admission) {
         Admission::Unknown(unknown) => ("unknown", unknown.call().call_id.as_str()),
     };
     let twin = match admission {
-        Admission::Settled(call) => call.deduplicated_from.as_ref().map(|twin| twin.as_str()),
+        Admission::Settled(call) => call.deduplicated_from.as_ref().map(CallId::as_str),
         Admission::Held(_) | Admission::Ready(_) | Admission::Unknown(_) => None,
     };
     tracing::info!(tool_call_id = call, verdict, deduplicated_from = twin, "ua.ledger.admitted");
@@ -52,7 +52,7 @@ pub(crate) fn cancelled(call: &CallRecord, code: &str) {
 
 /// A person is asked.
 pub(crate) fn asked(question: &QuestionRecord) {
-    let call = question.call_id.as_ref().map(|call| call.as_str());
+    let call = question.call_id.as_ref().map(CallId::as_str);
     let question_id = question.question_id.as_str();
     tracing::info!(tool_call_id = call, question_id, kind = %word(&question.kind), "ua.question.asked");
 }

@@ -192,6 +192,11 @@ pub(crate) fn charged(turn: u32, provider: &str, model: &str, status: RequestSta
     );
 }
 
+/// The model is asked again after a wait.
+pub(crate) fn retrying(attempt: u32, wait_millis: u64) {
+    tracing::info!(attempt = signed(attempt), seconds = seconds(wait_millis), "ua.request.retrying");
+}
+
 /// Requests of a process that died, which this one charged.
 pub(crate) fn charged_late<'a>(requests: impl Iterator<Item = &'a RequestRecord>) {
     for request in requests {

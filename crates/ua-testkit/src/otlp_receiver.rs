@@ -227,7 +227,10 @@ async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        text.push_str(&format!("{byte:02x}"));
+        text
+    })
 }
 
 fn kind(kind: SpanKind) -> String {

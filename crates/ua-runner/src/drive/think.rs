@@ -125,6 +125,7 @@ impl Driver<'_> {
     pub(super) async fn wait(&self, attempt: u32, why: String, wait: Duration) -> Result<Event, RunError> {
         let wait_millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         tracing::warn!(attempt, why, wait_millis, "a request to the model failed, asking again");
+        spans::retrying(attempt, wait_millis);
         (self.ports.watcher)(Signal::Retrying { attempt, why, wait_millis });
         let mut left = wait;
         while !left.is_zero() {
