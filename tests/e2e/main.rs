@@ -26,6 +26,7 @@ mod probe;
 mod resume;
 mod same_receipts;
 mod sources;
+mod telemetry;
 mod terminal;
 mod timeline;
 mod tool_server;

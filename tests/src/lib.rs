@@ -15,6 +15,7 @@
 //! ```
 
 mod browser;
+mod collector;
 mod database;
 mod model;
 mod poll;
@@ -22,6 +23,7 @@ mod process;
 mod world;
 
 pub use browser::{Browser, Page};
+pub use collector::Collector;
 pub use database::Database;
 pub use model::Model;
 pub use poll::{eventually, until};

@@ -37,7 +37,7 @@ const SIDEWAYS: [(&str, &str); 6] = [
 ];
 
 /// Crates that are nobody's dependency but their own users'.
-const FORBIDDEN: [(&str, &str, &str); 4] = [
+const FORBIDDEN: [(&str, &str, &str); 8] = [
     (
         "rusqlite",
         "ua-store-sqlite, ua-toolserver",
@@ -50,7 +50,12 @@ const FORBIDDEN: [(&str, &str, &str); 4] = [
         "only ua-llm knows model wire formats, only ua-mcp reaches remote tool servers",
     ),
     ("clap", "ua-cli, ua-toolserver, xtask", "only programs read arguments"),
+    ("opentelemetry", "ua-cli", EXPORTERS),
+    ("opentelemetry_sdk", "ua-cli", EXPORTERS),
+    ("opentelemetry-otlp", "ua-cli", EXPORTERS),
+    ("tracing-opentelemetry", "ua-cli", EXPORTERS),
 ];
+const EXPORTERS: &str = "libraries use tracing; only ua-cli knows who listens";
 
 pub(crate) fn run() -> anyhow::Result<()> {
     let output =
@@ -128,5 +133,6 @@ mod tests {
         assert_eq!(faults(&map(&[("ua-gateway", "ua-mcp")])).len(), 1);
         assert_eq!(faults(&map(&[("ua-runner", "rusqlite")])).len(), 1);
         assert_eq!(faults(&map(&[("ua-new", "ua-core")])).len(), 1);
+        assert_eq!(faults(&map(&[("ua-runner", "opentelemetry"), ("ua-cli", "opentelemetry")])).len(), 1);
     }
 }

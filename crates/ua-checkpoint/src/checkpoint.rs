@@ -3,8 +3,8 @@
 //! Spec: Durable Jobs v1 spec §9.1 (the boundary) and §9.3 (what to checkpoint).
 //! Invariant: what [`Checkpoint::marker`] writes, [`Checkpoint::read`] gives back unchanged.
 
-use ua_core::{CheckpointId, StepId, Timestamp};
-use ua_store::{CheckpointKind, CheckpointRecord, NewCheckpoint};
+use ua_core::{CheckpointId, StepId, Timestamp, signed};
+use ua_store::{CheckpointKind, CheckpointRecord, NewCheckpoint, word};
 
 use crate::{CheckpointError, Cursor, Snapshot};
 
@@ -27,6 +27,8 @@ impl Checkpoint {
         snapshot: &Snapshot,
         cursor: &Cursor,
     ) -> NewCheckpoint {
+        let (checkpoint_id, turn_index) = (id.as_str(), signed(cursor.turn_index));
+        tracing::info!(checkpoint_id, kind = %word(&kind), turn_index, open_turn = cursor.open_turn.map(signed), "ua.checkpoint");
         NewCheckpoint {
             checkpoint_id: id,
             step_id,

@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 
-use ua_core::{Block, Message, Origin, Role, omission};
+use ua_core::{Block, Message, Origin, Role, omission, signed};
 
 /// Says how many tokens a message costs in a request, with its blobs in place.
 pub type Estimate = fn(&Message) -> u64;
@@ -147,6 +147,12 @@ impl MeasuredHistory {
         if omitted == 0 {
             return whole(false);
         }
+        tracing::debug!(
+            omitted = signed(omitted),
+            total_tokens = signed(total),
+            max_tokens = signed(max),
+            "ua.history.cut"
+        );
         View {
             head: &all[..head],
             omission: Some(omission(omitted)),

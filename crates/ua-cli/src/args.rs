@@ -16,9 +16,22 @@ pub struct Cli {
     /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES]
     #[arg(long, global = true, value_name = "DIR")]
     pub root: Option<PathBuf>,
+    /// How diagnostics on standard error are written
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
+    pub log_format: LogFormat,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// How diagnostics (`UA_LOG`) are written; lines of progress stay as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum LogFormat {
+    /// One line of text each
+    #[default]
+    Text,
+    /// One JSON object per line, with its time and its spans
+    Json,
 }
 
 const EXAMPLES: &str = "\
@@ -30,7 +43,7 @@ Examples:
 
 Exit codes: 0 succeeded · 1 failed · 2 usage · 69 model provider · 74 storage · 75 waiting or stopped · 130 interrupted
 Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, UA_MODEL_TIMEOUT, UA_PRICING,
-  UA_RUNTIME_DB_PATH, UA_LOG";
+  UA_RUNTIME_DB_PATH, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, OTEL_EXPORTER_OTLP_ENDPOINT and its like";
 
 /// What to do.
 #[derive(Debug, Subcommand)]

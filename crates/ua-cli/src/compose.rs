@@ -399,6 +399,7 @@ pub(crate) fn transport(
     let locks = LockDir::new(locks, run, env.clone())
         .map_err(|e| CliError::storage(format!("cannot use the folder of locks: {e}")))?;
     let mut config = McpTransportConfig::new(shim, locks, env.clone());
+    config.current_span = crate::telemetry::current_span();
     config.servers = servers;
     config.stderr_log = stderr_log;
     Ok(Arc::new(McpTransport::new(config)))
@@ -464,6 +465,7 @@ pub(crate) fn builtin_server(
         args.push("--allow-private-addresses".to_owned());
     }
     let mut env = crate::env::for_tool_servers();
+    env.extend(crate::telemetry::for_own_tool_server());
     for name in PRIVATE_ADDRESSES {
         env.extend(crate::env::var(name).map(|value| (name.to_owned(), value)));
     }

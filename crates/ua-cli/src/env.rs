@@ -8,6 +8,13 @@ pub(crate) fn var(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Every variable whose name begins with one of `prefixes`.
+pub(crate) fn beginning_with(prefixes: &[&str]) -> BTreeMap<String, String> {
+    let texts =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    texts.filter(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix))).collect()
+}
+
 /// Variables that tool servers may see; everything else, keys and tokens above all, stays with us.
 const PASSED_ON: [&str; 16] = [
     "PATH",

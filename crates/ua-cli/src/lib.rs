@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
         return commands::shim(args);
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    telemetry::init();
+    let telemetry = telemetry::init(&cli);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let result = match runtime {
         Ok(runtime) => {
@@ -61,11 +61,13 @@ pub fn main() -> ExitCode {
         }
         Err(error) => Err(error::CliError::new(1, format!("cannot start the runtime: {error}"))),
     };
-    match result {
-        Ok(code) => ExitCode::from(code),
+    let code = match result {
+        Ok(code) => code,
         Err(error) => {
             error.print();
-            ExitCode::from(error.code())
+            error.code()
         }
-    }
+    };
+    telemetry.finish();
+    ExitCode::from(code)
 }

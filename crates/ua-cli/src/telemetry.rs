@@ -1,20 +1,121 @@
-//! Diagnostics on standard error, when `UA_LOG` asks for them (`UA_LOG=debug`, `UA_LOG=ua_mcp=trace`).
+//! Diagnostics on standard error, and telemetry to a collector.
+//!
+//! Durable Jobs v1 spec §10; Durable runner, current state §11. Libraries use `tracing` and know nothing of this module: what
+//! they say goes to standard error when `UA_LOG` asks for it (`UA_LOG=debug`, `UA_LOG=ua_mcp=trace`), and as OpenTelemetry spans and
+//! metrics to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names. Without a collector there is no layer for it and no thread.
+//! Invariant: telemetry never fails a run, and never holds its end up for more than [`exporter::LONGEST_FLUSH`].
 
-use tracing_subscriber::EnvFilter;
+mod exporter;
+mod ids;
+mod leaving;
+mod metrics;
+mod parents;
+mod settings;
 
-/// Without `UA_LOG`: warnings, but not those of the model client, whose retries are lines of progress already.
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
+
+pub(crate) use self::ids::{begin_run, link_earlier};
+#[cfg(feature = "toolserver")]
+pub(crate) use self::parents::adopt_parent;
+pub(crate) use self::parents::current_span;
+pub(crate) use self::settings::for_own_tool_server;
+
+use self::exporter::Exporter;
+use self::leaving::MayLeave;
+use self::settings::Settings;
+use crate::args::{Cli, Command, LogFormat};
+
+/// Without `UA_LOG`: warnings, but not those of the model client, whose retries are lines of progress already, nor those of the
+/// exporter, which is summed up at the end.
 const DEFAULT: &str = "warn,ua_llm=error";
+/// What people, models and tools said; never in a log on standard error, which others read.
+const CONTENT: &str = "ua::content";
+/// How every target of ours begins.
+const OURS: &str = "ua_";
+
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// What has to be brought to an end before the process is.
+#[must_use = "spans that are not flushed are lost"]
+pub(crate) struct Telemetry {
+    exporter: Option<Exporter>,
+}
 
 /// Installs the subscriber.
-pub(crate) fn init() {
-    let filter = crate::env::var("UA_LOG").unwrap_or_else(|| DEFAULT.to_owned());
-    let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new("warn"));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .with_ansi(false)
-        .log_internal_errors(false);
+pub(crate) fn init(cli: &Cli) -> Telemetry {
+    let mut layers = vec![log(cli.log_format)];
+    let (exporter, problem) = match exported(&cli.command).map(Exporter::start).transpose() {
+        Ok(exporter) => (exporter, None),
+        Err(problem) => (None, Some(problem)),
+    };
+    if let Some(exporter) = &exporter {
+        layers.extend(export(exporter));
+    }
     // A second initialisation (a test that calls `main` twice) keeps the first.
-    let _already_set = subscriber.try_init().is_err();
+    let _already_set = tracing_subscriber::registry().with(layers).try_init().is_err();
+    if let Some(problem) = problem {
+        tracing::warn!("no telemetry is sent: {problem}");
+    }
+    Telemetry { exporter }
+}
+
+impl Telemetry {
+    /// Sends what has not been sent yet, and says so if it cannot be.
+    pub(crate) fn finish(self) {
+        if let Some(problem) = self.exporter.and_then(Exporter::finish) {
+            tracing::warn!("telemetry was lost: {}", crate::output::line(&problem, 300));
+        }
+    }
+}
+
+/// What to send, if this command works on something that is worth it and a collector is configured.
+fn exported(command: &Command) -> Option<Settings> {
+    match command {
+        Command::Runs(_)
+        | Command::Calls(_)
+        | Command::Questions(_)
+        | Command::Answer(_)
+        | Command::Tools(_)
+        | Command::Db(_)
+        | Command::Shim(_) => None,
+        #[cfg(feature = "toolserver")]
+        Command::Toolserver(_) => Settings::from_env("ua-toolserver"),
+        // Whatever else there is may drive a run.
+        _ => Settings::from_env("ua"),
+    }
+}
+
+/// Lines on standard error.
+fn log(format: LogFormat) -> BoxedLayer {
+    let wanted = crate::env::var("UA_LOG").unwrap_or_else(|| DEFAULT.to_owned());
+    let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let never = ["ua::content=off", "opentelemetry=off", "opentelemetry_sdk=off", "opentelemetry_otlp=off"];
+    let filter = never.iter().filter_map(|off| off.parse().ok()).fold(filter, EnvFilter::add_directive);
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).log_internal_errors(false);
+    match format {
+        LogFormat::Text => lines.without_time().with_filter(filter).boxed(),
+        LogFormat::Json => lines.json().with_filter(filter).boxed(),
+    }
+}
+
+/// Spans and metrics.
+fn export(exporter: &Exporter) -> Vec<BoxedLayer> {
+    let settings = exporter.settings();
+    let mut layers = Vec::new();
+    if let Some(tracer) = exporter.tracer() {
+        let content = if settings.content { LevelFilter::TRACE } else { LevelFilter::OFF };
+        let wanted = Targets::new().with_target(OURS, settings.level).with_target(CONTENT, content);
+        let spans = tracing_opentelemetry::layer().with_tracer(tracer);
+        let spans = spans.with_location(false).with_threads(false).with_tracked_inactivity(false);
+        layers.push(spans.with_filter(MayLeave::new(wanted, settings.content)).boxed());
+    }
+    if let Some(meter) = exporter.meter() {
+        let wanted = Targets::new().with_target(OURS, LevelFilter::DEBUG);
+        layers.push(metrics::Metrics::new(&meter).with_filter(wanted).boxed());
+    }
+    layers
 }

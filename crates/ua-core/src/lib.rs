@@ -35,6 +35,7 @@ mod status;
 #[cfg(feature = "system")]
 pub mod system;
 mod tool;
+mod trace_context;
 
 pub use blob::{BlobId, BlobRef, ToolText};
 pub use budget_stop::BudgetStop;
@@ -67,3 +68,6 @@ pub use status::{
     CallEvent, CallStatus, FailureKind, IllegalTransition, Resolution, RunStatus, StepStatus, StopReason as RunStop,
 };
 pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
+pub use trace_context::{
+    BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,
+};

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
+use tracing::Instrument as _;
 use ua_classify::{Classifier, file_arguments, project_scope};
 use ua_core::{CallId, CallStatus, ModelTurn, Outcome, PlannedCall, Resolution, Scope, Sha256, SideEffectClass};
 use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
@@ -18,6 +19,7 @@ use crate::error::GatewayError;
 use crate::files::WorkspaceFiles;
 use crate::guardrail::Rules;
 use crate::plan::Planner;
+use crate::spans;
 use crate::stop::StopSignal;
 use crate::transport::{Fence, ToolTransport};
 
@@ -136,13 +138,30 @@ impl ToolGateway {
 
     /// Takes one call to its receipt.
     pub async fn dispatch(&self, id: &CallId, stop: &StopSignal) -> Result<Dispatched, GatewayError> {
+        let call = self.read(id).await?;
+        let span = spans::of_call(&call);
+        let dispatch = async {
+            let dispatched = Box::pin(self.take_to_receipt(call, stop)).await?;
+            spans::ended(&dispatched);
+            Ok(dispatched)
+        };
+        dispatch.instrument(span).await
+    }
+
+    async fn read(&self, id: &CallId) -> Result<CallRecord, LedgerError> {
+        let read = self.ledger.store().call(id).await;
+        read.map_err(|source| LedgerError::Store { doing: "read", call: id.clone(), source })
+    }
+
+    async fn take_to_receipt(&self, call: CallRecord, stop: &StopSignal) -> Result<Dispatched, GatewayError> {
+        let id = &call.call_id.clone();
+        let mut read = Some(call);
         let mut readmissions = 0;
         loop {
-            let call = self.ledger.store().call(id).await.map_err(|source| LedgerError::Store {
-                doing: "read",
-                call: id.clone(),
-                source,
-            })?;
+            let call = match read.take() {
+                Some(call) => call,
+                None => self.read(id).await?,
+            };
             let facts = self.facts(&call);
             let prepared = match self.admit(id, facts, stop).await? {
                 Admission::Settled(call) => {
@@ -165,11 +184,7 @@ impl ToolGateway {
             let Some(permit) = self.ledger.start(prepared, &generation).await? else {
                 readmissions += 1;
                 if readmissions > MAX_READMISSIONS {
-                    let call = self.ledger.store().call(id).await.map_err(|source| LedgerError::Store {
-                        doing: "read",
-                        call: id.clone(),
-                        source,
-                    })?;
+                    let call = self.read(id).await?;
                     let message = "Not run: another call of this job kept claiming the same effect.";
                     return Ok(Dispatched::Settled(Box::new(
                         self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?,
@@ -180,6 +195,7 @@ impl ToolGateway {
             self.ledger.confirm(&permit).await?;
             self.tell(Notice::Sending { call: Box::new(permit.call().clone()) });
             let outcome = self.send(&permit, stop).await;
+            spans::answered(&outcome);
             let call = self.ledger.settle(permit, outcome).await?;
             match call.status {
                 CallStatus::FailedDefinite if self.ledger.may_retry(&call) => {
@@ -255,6 +271,7 @@ impl ToolGateway {
     }
 
     pub(crate) fn tell(&self, notice: Notice) {
+        spans::note(&notice);
         (self.watcher)(notice);
     }
 }

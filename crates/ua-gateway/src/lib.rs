@@ -43,6 +43,7 @@ mod local;
 mod plan;
 mod probe;
 mod settle;
+mod spans;
 mod stop;
 mod transport;
 

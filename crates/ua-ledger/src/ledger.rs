@@ -15,6 +15,7 @@ use ua_store::{
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;
+use crate::events;
 use crate::interpret::{another_attempt_may_help, interpret};
 use crate::people::{PeopleRules, declined};
 use crate::permit::Permit;
@@ -76,6 +77,12 @@ impl Ledger {
     /// Says whether a call may run. Changes nothing but what follows from facts already stored: a receipt that was not
     /// interpreted, a twin's receipt, a person's answer, a RUNNING row of a dead process.
     pub async fn admit(&self, id: &CallId, facts: Facts) -> Result<Admission, LedgerError> {
+        let admission = self.look_at(id, facts).await?;
+        events::admitted(&admission);
+        Ok(admission)
+    }
+
+    async fn look_at(&self, id: &CallId, facts: Facts) -> Result<Admission, LedgerError> {
         let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
         match call.status {
             CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Ok(Admission::Settled(call)),
@@ -291,10 +298,17 @@ impl Ledger {
         };
         match self.store.start_attempt(&self.lease, start).await {
             Ok(running) => {
+                events::started(&running);
+                if let Some(replay) = replay_status {
+                    events::replayed(id.as_str(), replay);
+                }
                 let traceparent = self.trace.traceparent(&self.env);
                 Ok(Some(Permit::new(running, key, self.lease.clone(), generation.to_owned(), traceparent)))
             }
-            Err(StoreError::KeyTaken { .. } | StoreError::ScopeTouched { .. }) => Ok(None),
+            Err(StoreError::KeyTaken { .. } | StoreError::ScopeTouched { .. }) => {
+                events::not_started(&call);
+                Ok(None)
+            }
             Err(StoreError::EffectLimit { effect, max, .. }) => {
                 let message = format!(
                     "Refused: this job allows {effect} {max}× and that has been reached. Do not ask for it again."
@@ -329,10 +343,13 @@ impl Ledger {
             durability: durability(call),
             at: self.env.now(),
         };
-        self.store
+        let settled = self
+            .store
             .settle_attempt(&self.lease, settle)
             .await
-            .map_err(LedgerError::at("store the answer of", &call.call_id))
+            .map_err(LedgerError::at("store the answer of", &call.call_id))?;
+        events::settled(&settled);
+        Ok(settled)
     }
 
     /// Whether a call that definitely failed has attempts left, and another one may end otherwise.
@@ -382,6 +399,7 @@ impl Ledger {
             .note_replay(&self.lease, &call.call_id, ReplayStatus::Interpreted, self.env.now())
             .await
             .map_err(LedgerError::at("note the replay of", &call.call_id))?;
+        events::replayed(call.call_id.as_str(), ReplayStatus::Interpreted);
         Ok(settled)
     }
 
@@ -401,6 +419,7 @@ impl Ledger {
                 .cancel_calls(&self.lease, vec![cancel], self.env.now())
                 .await
                 .map_err(LedgerError::at("cancel", id))?;
+            events::cancelled(call, code);
         }
         self.store.call(id).await.map_err(LedgerError::at("read", id))
     }
@@ -410,7 +429,9 @@ impl Ledger {
             .store
             .raise_question(&self.lease, question(&self.env, call, why, |facts| self.binding(call, facts)))
             .await;
-        asked.map_err(LedgerError::at("ask about", &call.call_id))
+        let asked = asked.map_err(LedgerError::at("ask about", &call.call_id))?;
+        events::asked(&asked);
+        Ok(asked)
     }
 
     /// The question about this call that is not closed, if there is one.

@@ -41,6 +41,7 @@ mod composite;
 mod doubt;
 mod enquiry;
 mod error;
+mod events;
 mod interpret;
 mod ledger;
 mod people;

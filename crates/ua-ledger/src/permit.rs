@@ -1,7 +1,7 @@
 //! The proof that RUNNING is committed.
 
 use serde_json::{Map, Value, json};
-use ua_core::{IdempotencyKey, KeyChannel, ToolName};
+use ua_core::{BAGGAGE, IdempotencyKey, KeyChannel, TRACEPARENT, ToolName, call_baggage};
 use ua_store::{CallRecord, RunLease};
 
 /// Proof that one attempt of one call is on stable storage as RUNNING, and so may be sent.
@@ -77,8 +77,8 @@ impl Permit {
         meta.get(&format!("{META}/idempotency-key"))?.as_str()
     }
 
-    /// The request's `_meta`: key, run, step, call, attempt, epoch and W3C trace context. Servers that know none of it
-    /// ignore it.
+    /// The request's `_meta`: key, run, step, call, attempt, epoch and W3C trace context with the ids as baggage (Durable Jobs
+    /// v1 spec §10). Servers that know none of it ignore it.
     pub fn meta(&self) -> Map<String, Value> {
         let mut meta = Map::new();
         let mut put = |name: &str, value: Value| meta.insert(format!("{META}/{name}"), value);
@@ -88,7 +88,9 @@ impl Permit {
         put("tool-call-id", json!(self.call.call_id.as_str()));
         put("attempt", json!(self.call.attempt));
         put("epoch", json!(self.lease.epoch));
-        meta.insert("traceparent".to_owned(), json!(self.traceparent));
+        meta.insert(TRACEPARENT.to_owned(), json!(self.traceparent));
+        let call = &self.call;
+        meta.insert(BAGGAGE.to_owned(), json!(call_baggage(&call.run_id, &call.step_id, &call.call_id)));
         meta
     }
 }

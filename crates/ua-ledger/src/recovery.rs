@@ -11,6 +11,7 @@ use ua_store::{CallRecord, Choice, QuestionRecord, ReplayStatus, UnknownResoluti
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::enquiry::{Asked, Finding, are_rivals, given_up_at, horizon};
 use crate::error::LedgerError;
+use crate::events;
 use crate::interpret::interpret;
 use crate::ledger::Ledger;
 use crate::question::Why;
@@ -224,6 +225,8 @@ impl Ledger {
 
     async fn note(&self, id: &ua_core::CallId, status: ReplayStatus) -> Result<(), LedgerError> {
         let noted = self.store.note_replay(&self.lease, id, status, self.env.now()).await;
-        noted.map_err(LedgerError::at("note the replay of", id))
+        noted.map_err(LedgerError::at("note the replay of", id))?;
+        events::replayed(id.as_str(), status);
+        Ok(())
     }
 }

@@ -19,7 +19,7 @@ use futures_util::StreamExt as _;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
-use ua_core::{Env, ModelTurn};
+use ua_core::{Env, ModelTurn, signed};
 
 use self::stream::{Bytes, ReadFault, limited, read_reply};
 use crate::ANTHROPIC;
@@ -118,6 +118,7 @@ impl AnthropicProvider {
             .body(body);
         observer.sent();
         let response = request.send().await.map_err(|error| self.not_answered(error))?;
+        tracing::info!(http.response.status_code = signed(response.status().as_u16()), "ua.model.answering");
         if response.status() != StatusCode::OK {
             return Err(self.refused(response, model).await);
         }

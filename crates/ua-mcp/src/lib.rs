@@ -37,6 +37,7 @@ mod pipe;
 mod process;
 mod server;
 mod shim;
+mod trace;
 mod transport;
 mod wire;
 

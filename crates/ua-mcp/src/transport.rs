@@ -9,7 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use rmcp::model::Implementation;
-use ua_core::{Env, KeyChannel, Outcome, RawReply, SideEffectClass, ToolSpec};
+use tracing::Instrument as _;
+use ua_core::{CurrentSpan, Env, KeyChannel, Outcome, RawReply, SideEffectClass, ToolSpec};
 use ua_gateway::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
@@ -19,6 +20,7 @@ use crate::launch::ShimCommand;
 use crate::locks::LockDir;
 use crate::server::{Server, Shared};
 use crate::shim::DEFAULT_GRACE;
+use crate::trace;
 
 /// What a transport is made from.
 #[derive(Debug, Clone)]
@@ -48,6 +50,8 @@ pub struct McpTransportConfig {
     /// The folder for `<server>.stderr.log`, to which each server's standard error is appended; `None` keeps only what is
     /// quoted in errors.
     pub stderr_log: Option<PathBuf>,
+    /// Which span a request comes from, for the server's own spans. Without one a server is told the process's trace.
+    pub current_span: CurrentSpan,
 }
 
 impl McpTransportConfig {
@@ -65,6 +69,7 @@ impl McpTransportConfig {
             client_name: "ua".to_owned(),
             client_version: env!("CARGO_PKG_VERSION").to_owned(),
             stderr_log: None,
+            current_span: CurrentSpan::default(),
         }
     }
 }
@@ -77,6 +82,7 @@ pub struct McpTransport {
     servers: Vec<Server>,
     shared: Shared,
     call_timeout_for_reads: Option<Duration>,
+    current_span: CurrentSpan,
     /// What the last listing left out, by server.
     notes: Mutex<BTreeMap<String, Vec<String>>>,
 }
@@ -102,7 +108,8 @@ impl McpTransport {
             stderr_log: config.stderr_log,
         };
         let servers = config.servers.into_iter().map(Server::new).collect();
-        Self { servers, shared, call_timeout_for_reads: config.call_timeout_for_reads, notes: Mutex::default() }
+        let (call_timeout_for_reads, current_span) = (config.call_timeout_for_reads, config.current_span);
+        Self { servers, shared, call_timeout_for_reads, current_span, notes: Mutex::default() }
     }
 
     fn server(&self, name: &str) -> Result<&Server, TransportError> {
@@ -119,6 +126,68 @@ impl McpTransport {
     /// killed.
     pub async fn shutdown(&self) {
         join_all(self.servers.iter().map(|server| server.shut_down(&self.shared))).await;
+    }
+
+    /// One permitted attempt.
+    async fn send(&self, permit: &Permit) -> Outcome {
+        let call = permit.call();
+        let server = match self.server(&permit.name().server) {
+            Ok(server) => server,
+            Err(error) => return Outcome::NotSent { why: error.to_string() },
+        };
+        let connection = match server.connection(permit.generation()).await {
+            Ok(connection) => connection,
+            Err(why) => return Outcome::NotSent { why },
+        };
+        let for_class = if call.policy.class == SideEffectClass::ReadOnly { self.call_timeout_for_reads } else { None };
+        let timeout = call.policy.timeout.or(for_class);
+        let key_header = match &call.policy.key_channel {
+            Some(KeyChannel::Header(name)) => Some((name.clone(), permit.key().as_str().to_owned())),
+            Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
+        };
+        let (arguments, mut meta) = (permit.arguments(), permit.meta());
+        let header = key_header.as_ref().map(|(name, value)| (name.as_str(), value.as_str()));
+        if let Err(why) = verify_key(permit, Payload { arguments: &arguments, meta: &meta, header }) {
+            return Outcome::NotSent { why };
+        }
+        trace::put(&self.current_span, &mut meta);
+        let sending = Sending { tool: permit.name().tool.clone(), arguments, meta, key_header, timeout };
+        let watch = self.shared.horizon.watch(permit.generation());
+        let outcome = connection.call(sending, &self.shared.env).await;
+        match &outcome {
+            Outcome::Raw(RawReply::ToolResult { .. }) | Outcome::NotSent { .. } => watch.answered(),
+            // A status or an error of the protocol may still be read as an unknown outcome.
+            Outcome::Lost { .. } | Outcome::Raw(_) => drop(watch),
+        }
+        match outcome {
+            Outcome::Lost { why } => match server.obituary(permit.generation(), &self.shared).await {
+                Some(end) => Outcome::Lost { why: format!("{why}; {end}") },
+                None => Outcome::Lost { why },
+            },
+            Outcome::NotSent { .. } | Outcome::Raw(_) => outcome,
+        }
+    }
+
+    /// One request of a probe.
+    async fn enquire(&self, enquiry: &Enquiry) -> Outcome {
+        let server = match self.server(&enquiry.tool().server) {
+            Ok(server) => server,
+            Err(error) => return Outcome::NotSent { why: error.to_string() },
+        };
+        let connection = match server.ready(&self.shared).await {
+            Ok((_generation, connection)) => connection,
+            Err(error) => return Outcome::NotSent { why: error.to_string() },
+        };
+        let mut meta = serde_json::Map::new();
+        trace::put(&self.current_span, &mut meta);
+        let sending = Sending {
+            tool: enquiry.tool().tool.clone(),
+            arguments: enquiry.arguments().clone(),
+            meta,
+            key_header: None,
+            timeout: self.call_timeout_for_reads,
+        };
+        connection.call(sending, &self.shared.env).await
     }
 }
 
@@ -148,60 +217,17 @@ impl ToolTransport for McpTransport {
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
-        let call = permit.call();
-        let server = match self.server(&permit.name().server) {
-            Ok(server) => server,
-            Err(error) => return Outcome::NotSent { why: error.to_string() },
-        };
-        let connection = match server.connection(permit.generation()).await {
-            Ok(connection) => connection,
-            Err(why) => return Outcome::NotSent { why },
-        };
-        let for_class = if call.policy.class == SideEffectClass::ReadOnly { self.call_timeout_for_reads } else { None };
-        let timeout = call.policy.timeout.or(for_class);
-        let key_header = match &call.policy.key_channel {
-            Some(KeyChannel::Header(name)) => Some((name.clone(), permit.key().as_str().to_owned())),
-            Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
-        };
-        let (arguments, meta) = (permit.arguments(), permit.meta());
-        let header = key_header.as_ref().map(|(name, value)| (name.as_str(), value.as_str()));
-        if let Err(why) = verify_key(permit, Payload { arguments: &arguments, meta: &meta, header }) {
-            return Outcome::NotSent { why };
-        }
-        let sending = Sending { tool: permit.name().tool.clone(), arguments, meta, key_header, timeout };
-        let watch = self.shared.horizon.watch(permit.generation());
-        let outcome = connection.call(sending, &self.shared.env).await;
-        match &outcome {
-            Outcome::Raw(RawReply::ToolResult { .. }) | Outcome::NotSent { .. } => watch.answered(),
-            // A status or an error of the protocol may still be read as an unknown outcome.
-            Outcome::Lost { .. } | Outcome::Raw(_) => drop(watch),
-        }
-        match outcome {
-            Outcome::Lost { why } => match server.obituary(permit.generation(), &self.shared).await {
-                Some(end) => Outcome::Lost { why: format!("{why}; {end}") },
-                None => Outcome::Lost { why },
-            },
-            Outcome::NotSent { .. } | Outcome::Raw(_) => outcome,
-        }
+        let span = trace::of_attempt(permit);
+        let outcome = self.send(permit).instrument(span.clone()).await;
+        trace::ended(&span, &outcome);
+        outcome
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
-        let server = match self.server(&enquiry.tool().server) {
-            Ok(server) => server,
-            Err(error) => return Outcome::NotSent { why: error.to_string() },
-        };
-        let connection = match server.ready(&self.shared).await {
-            Ok((_generation, connection)) => connection,
-            Err(error) => return Outcome::NotSent { why: error.to_string() },
-        };
-        let sending = Sending {
-            tool: enquiry.tool().tool.clone(),
-            arguments: enquiry.arguments().clone(),
-            meta: serde_json::Map::new(),
-            key_header: None,
-            timeout: self.call_timeout_for_reads,
-        };
-        connection.call(sending, &self.shared.env).await
+        let span = trace::of_request(enquiry.tool());
+        let outcome = self.enquire(enquiry).instrument(span.clone()).await;
+        trace::ended(&span, &outcome);
+        outcome
     }
 
     async fn fence_earlier(&self) -> Fence {

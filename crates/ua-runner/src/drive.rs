@@ -11,6 +11,7 @@ mod turn;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{
     Budgets, CallId, EffectKind, Env, Message, PriceTable, QuestionId, Role, RunStatus, RunStop, StopCondition,
@@ -26,6 +27,7 @@ use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
 use crate::pin::{PinSettings, PinnedStep, already_complete, open_step};
 use crate::recover::{InFlight, Recovered, recover, start_of};
 use crate::retry::RetryPolicy;
+use crate::spans::{self, Spans};
 use crate::stamps::FileStamps;
 use crate::watch::{Signal, Watcher};
 use crate::workspace::Workspace;
@@ -105,8 +107,19 @@ pub fn effect_limits(spec: &ua_core::RunSpec) -> BTreeMap<String, u32> {
 }
 
 /// Drives the run that `ports.lease` owns, from wherever it stands to a conclusion of this process. `acquired_at` is when the
-/// lease was taken; from then on the time counts as held.
+/// lease was taken; from then on the time counts as held. Its spans stand below the current one, which is best a
+/// [`run_span`](crate::run_span).
 pub async fn drive(
+    ports: &Ports,
+    settings: &RunSettings,
+    acquired_at: Timestamp,
+) -> Result<(Conclusion, RunRecord), RunError> {
+    spans::taken(ports.lease.epoch);
+    let driven = drive_to_conclusion(ports, settings, acquired_at).await;
+    driven.inspect_err(spans::broken)
+}
+
+async fn drive_to_conclusion(
     ports: &Ports,
     settings: &RunSettings,
     acquired_at: Timestamp,
@@ -116,6 +129,7 @@ pub async fn drive(
     }
     let Recovered { mut records, in_flight, mut start, waiting_for, aborted } = recover(ports).await?;
     if start.is_resume {
+        spans::resuming(start.committed, in_flight.len());
         (ports.watcher)(Signal::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
     }
     let pinned = open_step(ports, settings, &records).await?;
@@ -191,7 +205,9 @@ pub(crate) async fn raise_run_question(
         choices: vec![Choice::Continue, Choice::Abort],
         at: env.now(),
     };
-    store.raise_question(lease, question).await.map_err(RunError::at("ask a person"))
+    let asked = store.raise_question(lease, question).await.map_err(RunError::at("ask a person"))?;
+    spans::asked(&asked);
+    Ok(asked)
 }
 
 fn held_for(ports: &Ports, since: Timestamp) -> u64 {
@@ -241,6 +257,7 @@ struct Driver<'a> {
     marked_files: FileStamps,
     /// The turn after which the files for people were last written.
     files_of: u32,
+    spans: Spans,
 }
 
 impl<'a> Driver<'a> {
@@ -268,6 +285,7 @@ impl<'a> Driver<'a> {
             last_call: None,
             marked_files: FileStamps::default(),
             files_of: records.run.turn_index,
+            spans: Spans::default(),
             run: records.run.clone(),
             machine,
         };
@@ -300,19 +318,22 @@ impl<'a> Driver<'a> {
             {
                 continue;
             }
+            let span = self.spans.of(&command, self.machine.committed(), &self.pinned, &self.run.run_id);
             let event = match command {
-                Command::Reserve { turn } => self.reserve(turn).await?,
-                Command::Think { turn } => self.think(turn).await?,
-                Command::Wait { attempt, why, wait } => self.wait(attempt, why, wait).await?,
-                Command::Record { turn, reply } => self.record(turn, *reply).await?,
-                Command::Dispatch { calls, has_effect } => self.dispatch(&calls, has_effect).await?,
-                Command::CancelAfterFailure { calls, failed } => self.cancel_after_failure(&calls, &failed).await?,
-                Command::Commit { turn } => self.commit(turn).await?,
-                Command::FinishReplay { note } => self.finish_replay(note).await?,
-                Command::CheckEvidence => Event::Evidence(self.check_evidence().await?),
-                Command::EnterPhase { next } => self.enter_phase(&next).await?,
-                Command::Guide { text } => self.guide(&text).await?,
-                Command::Ask { kind, text } => Event::Asked(Box::new(self.ask(kind, &text).await?)),
+                Command::Reserve { turn } => self.reserve(turn).instrument(span).await?,
+                Command::Think { turn } => self.think(turn).instrument(span).await?,
+                Command::Wait { attempt, why, wait } => self.wait(attempt, why, wait).instrument(span).await?,
+                Command::Record { turn, reply } => self.record(turn, *reply).instrument(span).await?,
+                Command::Dispatch { calls, has_effect } => self.dispatch(&calls, has_effect).instrument(span).await?,
+                Command::CancelAfterFailure { calls, failed } => {
+                    self.cancel_after_failure(&calls, &failed).instrument(span).await?
+                }
+                Command::Commit { turn } => self.commit(turn).instrument(span).await?,
+                Command::FinishReplay { note } => self.finish_replay(note).instrument(span).await?,
+                Command::CheckEvidence => Event::Evidence(self.check_evidence().instrument(span).await?),
+                Command::EnterPhase { next } => self.enter_phase(&next).instrument(span).await?,
+                Command::Guide { text } => self.guide(&text).instrument(span).await?,
+                Command::Ask { kind, text } => Event::Asked(Box::new(self.ask(kind, &text).instrument(span).await?)),
                 Command::Stop(conclusion) => return Ok(conclusion),
             };
             self.machine.apply(event)?;

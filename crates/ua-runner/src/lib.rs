@@ -20,6 +20,7 @@ mod cancel;
 mod cas;
 mod citations;
 mod compose;
+mod content;
 mod drive;
 mod error;
 mod files;
@@ -35,6 +36,7 @@ mod phase;
 mod pin;
 mod recover;
 mod retry;
+mod spans;
 mod stamps;
 mod take_over;
 mod watch;
@@ -58,6 +60,7 @@ pub use machine::{
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
+pub use spans::run_span;
 pub use ua_resume::{
     Artifact, CallSide, FileDiff, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide,
     UsageSummary, job_changes, raise_flags,

@@ -13,6 +13,7 @@ use crate::drive::{Ports, raise_run_question};
 use crate::error::RunError;
 use crate::machine::{OpenCall, OpenTurn, Start, errors_in_a_row};
 use crate::phase::PhaseState;
+use crate::spans;
 
 /// A call that was in flight when the last owner went away.
 #[derive(Debug, Clone)]
@@ -35,12 +36,15 @@ pub(crate) struct Recovered {
 /// Puts the records in order and says where the machine starts.
 pub(crate) async fn recover(ports: &Ports) -> Result<Recovered, RunError> {
     let now = ports.env.now();
-    ports
+    let charged = ports
         .store
         .close_lost_requests(&ports.lease, now)
         .await
         .map_err(RunError::at("charge the requests that were never answered"))?;
     let before = ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?;
+    if charged > 0 {
+        spans::charged_late(before.requests.iter().filter(|request| request.closed_at == Some(now)));
+    }
     let open_turn = before.open_turn().map(|turn| turn.turn);
     let in_flight: Vec<InFlight> = before
         .calls

@@ -41,6 +41,7 @@ mod pragma;
 mod readers;
 mod run_rows;
 mod run_store;
+mod spans;
 mod store;
 mod writer;
 

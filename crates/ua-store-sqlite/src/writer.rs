@@ -11,12 +11,14 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
+use tracing::{Instrument as _, Span};
 use ua_store::{Durability, Retry, StoreError};
 
 use crate::db::Db;
 use crate::effects::EffectsLog;
 use crate::error::{DbError, refused, refused_because, words};
 use crate::pragma;
+use crate::spans;
 
 /// More members bring nothing: the processor is the limit then, not the disk.
 const LARGEST_BATCH: usize = 64;
@@ -41,6 +43,8 @@ struct Counters {
 /// A write that waits, runs and is answered.
 trait Member: Send {
     fn durability(&self) -> Durability;
+    /// The span of whoever waits.
+    fn span(&self) -> &Span;
     /// Runs the work; says whether it succeeded.
     fn run(&mut self, connection: &Connection) -> bool;
     /// Lines for `effects.log`, once the work is committed.
@@ -51,6 +55,7 @@ trait Member: Send {
 
 struct Write<T, F> {
     durability: Durability,
+    span: Span,
     work: Option<F>,
     outcome: Option<Result<T, DbError>>,
     effects: Vec<Value>,
@@ -64,6 +69,10 @@ where
 {
     fn durability(&self) -> Durability {
         self.durability
+    }
+
+    fn span(&self) -> &Span {
+        &self.span
     }
 
     fn run(&mut self, connection: &Connection) -> bool {
@@ -123,9 +132,14 @@ impl Writer {
     {
         let (reply, answer) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or_else(closed)?;
-        let write = Write { durability, work: Some(work), outcome: None, effects: Vec::new(), reply };
-        jobs.send(Box::new(write)).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())?
+        let span = spans::of_write::<F>(durability);
+        let write =
+            Write { durability, span: span.clone(), work: Some(work), outcome: None, effects: Vec::new(), reply };
+        let committed = async {
+            jobs.send(Box::new(write)).await.map_err(|_| closed())?;
+            answer.await.map_err(|_| closed())?
+        };
+        committed.instrument(span).await
     }
 
     pub(crate) fn batches(&self) -> Batches {
@@ -183,6 +197,7 @@ impl Worker {
 
     fn commit(&mut self, mut batch: Vec<Box<dyn Member>>) {
         let durability = batch.iter().map(|member| member.durability()).max().unwrap_or(Durability::Synced);
+        let _span = batch.first().map(|first| spans::of_batch(first.span(), batch.len(), durability).entered());
         match self.transaction(&mut batch, durability) {
             Ok(()) => {
                 let counter = match durability {

@@ -28,6 +28,7 @@ mod overrides;
 mod record;
 pub mod rules;
 mod run_store;
+mod word;
 
 pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
 pub use commit::{
@@ -47,6 +48,7 @@ pub use record::{
     RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 pub use run_store::RunStore;
+pub use word::word;
 
 /// Whether a write waits for stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

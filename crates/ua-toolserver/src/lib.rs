@@ -64,6 +64,7 @@ mod secrets;
 mod server;
 mod settings;
 mod tools;
+mod trace;
 mod web;
 mod workspace;
 
@@ -75,3 +76,4 @@ pub use server::{
     ATTEMPT, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID, ToolServer, serve, serve_stdio, tool_names,
 };
 pub use settings::Settings;
+pub use trace::AdoptParent;

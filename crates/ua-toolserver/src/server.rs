@@ -11,13 +11,15 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tracing::Instrument as _;
 use ua_core::Env;
 
-use crate::answer::into_response;
+use crate::answer::{Failure, into_response};
 use crate::error::ToolServerError;
 use crate::http::HttpServer;
 use crate::settings::Settings;
 use crate::tools::{self, Toolbox};
+use crate::trace::{self, AdoptParent};
 
 /// The request `_meta` field in which an idempotency key arrives (Durable Jobs v1 spec §8.2).
 pub const IDEMPOTENCY_KEY: &str = "dev.universal-agent/idempotency-key";
@@ -66,13 +68,15 @@ pub async fn serve_stdio(settings: Settings) -> Result<(), ToolServerError> {
 #[derive(Debug, Clone)]
 pub struct ToolServer {
     toolbox: Arc<Toolbox>,
+    adopt_parent: AdoptParent,
 }
 
 impl ToolServer {
     /// Opens the workspace and reads the settings; creates the workspace when it is missing. `env` dates messages and
     /// names effects that have no key.
     pub fn open(settings: &Settings, env: Env) -> Result<Self, ToolServerError> {
-        Ok(Self { toolbox: Arc::new(Toolbox::open(settings, env)?) })
+        let adopt_parent = settings.adopt_parent.clone();
+        Ok(Self { toolbox: Arc::new(Toolbox::open(settings, env)?), adopt_parent })
     }
 
     /// Serves one client, line by line, until `reader` ends.
@@ -120,14 +124,16 @@ impl ServerHandler for ToolServer {
         let key = idempotency_key(&context.meta)?;
         let attempt = attempt(&context.meta)?;
         let arguments = request.arguments.unwrap_or_default();
-        tracing::debug!(tool = %request.name, keyed = key.is_some(), "call");
+        tracing::debug!(keyed = key.is_some(), "call");
         // Without a run id pages are fetched anew, which is always right; so an odd one is as good as none.
         let run = context.meta.get(RUN_ID).and_then(serde_json::Value::as_str).filter(|run| is_key(run));
-        let call = Box::pin(self.toolbox.call(&request.name, arguments, key, attempt, run));
+        let span = trace::of_call(&request.name, &context.meta, &self.adopt_parent);
+        let call = Box::pin(self.toolbox.call(&request.name, arguments, key, attempt, run).instrument(span.clone()));
         let answer = if Toolbox::may_drop(&request.name) {
             tokio::select! {
                 answer = call => answer,
                 () = context.ct.cancelled() => {
+                    trace::failed(&span, "cancelled");
                     return Err(ErrorData::internal_error("the call was cancelled before it was finished", None));
                 }
             }
@@ -135,7 +141,14 @@ impl ServerHandler for ToolServer {
             call.await
         };
         match answer {
-            Some(answer) => into_response(answer),
+            Some(answer) => {
+                match &answer {
+                    Ok(_) => {}
+                    Err(Failure::Refused { .. }) => trace::failed(&span, "tool_error"),
+                    Err(Failure::Unclear(_)) => trace::failed(&span, "unclear"),
+                }
+                into_response(answer)
+            }
             None => Err(ErrorData::invalid_params(
                 format!("there is no tool {:?}; tools/list names those there are", request.name),
                 None,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 use crate::secrets::Secrets;
+use crate::trace::AdoptParent;
 
 /// The settings of one tool server: the flags of `ua toolserver`.
 #[derive(Debug, Clone, clap::Args)]
@@ -123,6 +124,10 @@ pub struct Settings {
     /// What only the environment gives.
     #[command(flatten)]
     pub secrets: Secrets,
+
+    /// How a call's span is hung below the span of its client; set by the program that records spans.
+    #[arg(skip)]
+    pub adopt_parent: AdoptParent,
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape of a parser")]
@@ -163,6 +168,7 @@ impl Settings {
             http_allow_remote: false,
             http_token: None,
             secrets: Secrets::default(),
+            adopt_parent: AdoptParent::default(),
         }
     }
 

@@ -5,7 +5,7 @@
 //! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either. Given `fail`,
 //! `post_comment` reports that text as its failure, after its effect.
 //! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
-//! tool out, `--with NAME` adds one.
+//! tool out, `--with NAME` adds one. `--meta FILE` appends the `_meta` of every call to a file.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut log = PathBuf::from("comments.log");
+    let mut meta: Option<PathBuf> = None;
     let mut tools = vec![
         ("post_comment".to_owned(), "Posts a comment; every call posts one.".to_owned()),
         ("get_page".to_owned(), "Reads a page.".to_owned()),
@@ -25,6 +26,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     while let (Some(option), Some(value)) = (args.next(), args.next()) {
         match option.as_str() {
             "--log" => log = value.into(),
+            "--meta" => meta = Some(PathBuf::from(value)),
             "--describe" => tools[0].1 = value,
             "--without" => tools.retain(|(name, _)| *name != value),
             "--with" => tools.push((value, "A further tool.".to_owned())),
@@ -50,6 +52,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 json!({"result": {"tools": tools}})
             }
             Some("tools/call") => {
+                if let Some(file) = &meta {
+                    let mut file = OpenOptions::new().create(true).append(true).open(file)?;
+                    file.write_all(format!("{}\n", request["params"]["_meta"]).as_bytes())?;
+                }
                 let Some(text) = call(&request["params"], &log)? else { return Ok(ExitCode::from(9)) };
                 let fail = request.pointer("/params/arguments/fail").and_then(Value::as_str);
                 let content = json!([{"type": "text", "text": fail.unwrap_or(&text)}]);

@@ -11,7 +11,6 @@ use ua_store_sqlite::SqliteStore;
 use crate::error::{CliError, WAITING};
 use crate::home::Home;
 
-
 /// Ends a run for which a cancel is stored. False when a living process drives it, which then does so itself.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tracing::Instrument as _;
 use ua_core::{Env, RunStatus, RunStop, Trace};
 use ua_gateway::{Fence, StopSignal, ToolTransport as _};
 use ua_runner::{
@@ -18,7 +19,7 @@ use crate::crash_points::Seams;
 use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING, chain};
 use crate::home::Home;
 use crate::progress;
-use crate::restart;
+use crate::{restart, telemetry};
 
 use super::ask::Answered;
 use super::summary;
@@ -51,8 +52,8 @@ pub(crate) async fn execute(
     launch: &Launch,
     how: How,
 ) -> Result<u8, CliError> {
-    let seams = Seams::open();
     let env = ua_core::system::env();
+    let seams = Seams::open();
     let alerts = Alerts::from_env(home)?;
     let owner = owner_stamp(Trace::new(&env));
     let _lock = if how.take_over {
@@ -77,7 +78,10 @@ pub(crate) async fn execute(
     let mut launch = launch.clone();
     let (mut run, run_id) = (run.clone(), run.run_id);
     let code = loop {
-        let life = match Box::pin(life(home, &store, run, &launch, how, &seams, &stop, &env)).await {
+        let trace = Trace::new(&env);
+        let span = telemetry::begin_run(&run, &trace);
+        let life = Box::pin(life(home, &store, run, &launch, how, &seams, &stop, &env, trace)).instrument(span);
+        let life = match life.await {
             Ok(life) => life,
             Err(error) => break Err(error),
         };
@@ -121,8 +125,8 @@ async fn life(
     seams: &Seams,
     stop: &StopSignal,
     env: &Env,
+    trace: Trace,
 ) -> Result<Life, CliError> {
-    let trace = Trace::new(env);
     let owner = owner_stamp(trace.clone());
     // A cancelled run sends nothing more, so it may end whatever the database forgot.
     if run.cancel_requested_at.is_none() {
@@ -135,6 +139,7 @@ async fn life(
     let acquired_at = env.now();
     let (lease, run) =
         port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
+    telemetry::link_earlier(&run, &trace);
     restart::write(home, port.as_ref()).await;
     if !launch.budgets.is_empty() {
         let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;

@@ -43,10 +43,13 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
         Command::Tools(command) => tools::run(command).await,
         Command::Db(command) => db::run(&home, command).await,
         #[cfg(feature = "toolserver")]
-        Command::Toolserver(settings) => match ua_toolserver::serve(*settings).await {
-            Ok(()) => Ok(crate::error::OK),
-            Err(error) => Err(CliError::new(crate::error::FAILED, crate::error::chain(&error))),
-        },
+        Command::Toolserver(mut settings) => {
+            settings.adopt_parent = crate::telemetry::adopt_parent();
+            match ua_toolserver::serve(*settings).await {
+                Ok(()) => Ok(crate::error::OK),
+                Err(error) => Err(CliError::new(crate::error::FAILED, crate::error::chain(&error))),
+            }
+        }
         Command::Shim(_) => Err(CliError::usage("the shim is started by the runner only")),
     }
 }

@@ -148,6 +148,11 @@ impl HttpConnection {
                 let (name, value) = endpoint::header(name, value)?;
                 headers.insert(name, value);
             }
+            // Gateways on the way know headers, not messages.
+            for (name, value) in crate::trace::headers(&meta) {
+                let (name, value) = endpoint::header(name, value)?;
+                headers.insert(name, value);
+            }
             Ok((headers, body))
         });
         let (headers, body) = match prepared {

@@ -257,6 +257,25 @@ async fn over_http_the_key_travels_in_the_header_that_the_policy_names() {
 }
 
 #[tokio::test]
+async fn where_a_call_comes_from_stands_in_its_meta_and_over_http_in_its_headers() {
+    let hostile = Hostile::start().await;
+    let run = Run::with(http("fake", &hostile.url, &[]));
+    let generation = run.transport.ready("fake").await.unwrap();
+    let permit = run.permit("echo", json!({"a": 1}), CallPolicy::unclassified(), &generation).await;
+    assert!(matches!(run.transport.invoke(&permit).await, Outcome::Raw(RawReply::ToolResult { .. })));
+    let calls = hostile.calls("echo");
+    let call = permit.call();
+    let baggage = format!("run_id={},step_id={},tool_call_id={}", call.run_id, call.step_id, call.call_id);
+    let meta = &calls[0].body["params"]["_meta"];
+    assert_eq!((&meta["baggage"], calls[0].header("baggage")), (&json!(baggage), Some(baggage.as_str())));
+    let parent = meta["traceparent"].as_str().unwrap();
+    assert_eq!(calls[0].header("traceparent"), Some(parent));
+    assert!(parent.starts_with("00-") && parent.ends_with("-01") && parent.len() == 55, "{parent}");
+    assert_eq!(calls[0].header("tracestate"), None);
+    run.transport.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_remote_server_is_fenced_by_waiting_for_the_horizon_and_keeps_its_session() {
     let hostile = Hostile::start().await;
     let run = Run::with(http("fake", &hostile.url, &[]));

@@ -12,6 +12,7 @@ use crate::error::RunError;
 use crate::files::{self, write_conclusion_with, write_packet};
 use crate::machine::{Conclusion, Event};
 use crate::recover::InFlight;
+use crate::spans;
 use crate::workspace::WorkspaceError;
 
 impl Driver<'_> {
@@ -161,7 +162,9 @@ impl Driver<'_> {
                 end.detail = Some(detail.clone());
             }
         }
+        let held_millis = end.held_millis;
         let run = self.ports.store.end_run(&self.ports.lease, end).await.map_err(RunError::at("end the run"))?;
+        spans::ended(&run, held_millis);
         let records = self.ports.store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
         // The end is stored. Files that only repeat it must not turn it into a failure.
         if !run.status.is_terminal() {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use tracing::Instrument as _;
 use ua_llm::{ESTIMATOR, LlmError, ModelRequest, StreamObserver, estimate_input_tokens};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus};
 
@@ -12,6 +13,7 @@ use super::{Driver, Reserved, with_causes};
 use crate::budget::{Estimate, Spent};
 use crate::error::RunError;
 use crate::machine::{Event, ThinkFailure};
+use crate::spans;
 use crate::watch::{Signal, Watcher};
 
 /// How often a wait looks whether somebody asked to cancel the run.
@@ -27,6 +29,7 @@ impl Driver<'_> {
             price: self.settings.prices.price(&provider, &request.model),
         };
         if let Err(detail) = self.machine.admit(&estimate) {
+            spans::over_budget(turn, &detail);
             return Ok(Event::OverBudget { detail });
         }
         let reservation = RequestReservation {
@@ -61,11 +64,13 @@ impl Driver<'_> {
         };
         (self.ports.watcher)(Signal::Thinking { turn });
         let observer = Observer { watcher: self.ports.watcher.clone() };
+        let span = spans::chat(self.ports.llm.name(), request);
         let answer = tokio::select! {
             biased;
-            answer = self.ports.llm.complete(request, &observer) => Some(answer),
+            answer = self.ports.llm.complete(request, &observer).instrument(span.clone()) => Some(answer),
             () = self.ports.stop.stopping() => None,
         };
+        spans::answered(&span, answer.as_ref());
         match answer {
             Some(Ok(reply)) => Ok(Event::Thought(Ok(Box::new(reply)))),
             Some(Err(error)) => {
@@ -108,6 +113,7 @@ impl Driver<'_> {
             RequestEnd::Baseline => RequestStatus::Baseline,
             RequestEnd::Refused | RequestEnd::Zero => RequestStatus::Zero,
         };
+        spans::charged(turn, self.ports.llm.name(), &self.settings.model, status, charge);
         let mut spent: Spent = self.machine.spent().clone();
         spent.add(charge);
         let limits = self.machine.limits();
@@ -119,6 +125,7 @@ impl Driver<'_> {
     pub(super) async fn wait(&self, attempt: u32, why: String, wait: Duration) -> Result<Event, RunError> {
         let wait_millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         tracing::warn!(attempt, why, wait_millis, "a request to the model failed, asking again");
+        spans::retrying(attempt, wait_millis);
         (self.ports.watcher)(Signal::Retrying { attempt, why, wait_millis });
         let mut left = wait;
         while !left.is_zero() {

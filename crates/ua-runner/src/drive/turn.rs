@@ -13,6 +13,7 @@ use super::{Driver, held_for, with_causes};
 use crate::compose::compose;
 use crate::error::RunError;
 use crate::machine::{Event, Guidance, OpenCall};
+use crate::spans;
 use crate::watch::Signal;
 
 impl Driver<'_> {
@@ -61,6 +62,7 @@ impl Driver<'_> {
         let calls = self.turn_calls(turn).await?;
         self.machine.note_refused(&calls);
         self.last_call = calls.last().map(|call| call.call_id.clone()).or(self.last_call.take());
+        spans::recorded(turn, calls.len());
         (self.ports.watcher)(Signal::Recorded {
             turn,
             calls: calls.len(),
@@ -144,6 +146,7 @@ impl Driver<'_> {
             .cancel_calls(&self.ports.lease, cancels.collect(), self.ports.env.now())
             .await
             .map_err(RunError::at("cancel calls after a failure"))?;
+        spans::cancelled(calls.len());
         Ok(Event::Cancelled)
     }
 
@@ -164,7 +167,9 @@ impl Driver<'_> {
             held_millis: held_for(self.ports, self.counted_from),
             at: now,
         };
+        let held_millis = commit.held_millis;
         self.run = self.commit_once(commit).await?;
+        spans::committed(turn, held_millis);
         self.counted_from = now;
         self.history.extend(self.open_reply.take());
         self.last_seq += messages.len() as u64;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tracing::Instrument as _;
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError, Trace};
 use ua_gateway::{Catalog, Fence, GatewayError, Rules, ToolGateway, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
@@ -15,6 +16,7 @@ use crate::host::{owner_stamp, process_is_alive};
 use crate::lock::{LockError, RunLock};
 use crate::machine::Conclusion;
 use crate::pin::PinSettings;
+use crate::spans::run_span;
 use crate::watch::Signal;
 use crate::workspace::Workspace;
 
@@ -53,6 +55,7 @@ impl GranularStep {
         let taken = host.store.acquire_run(&run.run_id, &owner, acquired_at).await;
         let (lease, run) = taken.map_err(StepError::store("take the run"))?;
         let (store, env) = (host.store.as_ref(), &host.env);
+        let span = run_span(&run);
         let (conclusion, run) = match self.agent.tools.fence_earlier().await {
             Fence::Alive { detail } => park_for_orphan(store, &lease, env, &detail).await?,
             Fence::Gone => match self.gateway(host, &run, &lease, trace, &workspace).await {
@@ -67,7 +70,7 @@ impl GranularStep {
                         watcher: host.watcher.clone(),
                         stop: host.stop.clone(),
                     };
-                    Box::pin(drive(&ports, &self.settings(&run.spec), acquired_at)).await?
+                    Box::pin(drive(&ports, &self.settings(&run.spec), acquired_at).instrument(span)).await?
                 }
                 Err(GatewayError::Transport(error)) => self.park(host, &lease, &error).await?,
                 Err(error) => {

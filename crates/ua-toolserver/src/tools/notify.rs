@@ -161,6 +161,7 @@ fn store(directory: &Path, id: String, body: &[u8]) -> Result<Notified, Failure>
     })
 }
 
+#[tracing::instrument(name = "POST", skip_all, fields(otel.kind = "client", http.request.method = "POST"))]
 async fn post(client: &reqwest::Client, url: &Url, key: &str, id: &str, body: Vec<u8>) -> Result<Notified, Failure> {
     let host = url.host_str().unwrap_or("the webhook");
     let request = client.post(url.clone()).header("Content-Type", "application/json").header("Idempotency-Key", key);

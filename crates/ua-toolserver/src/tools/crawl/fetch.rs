@@ -95,6 +95,7 @@ impl Fetcher {
 
     /// Fetches a page if its site allows it. The slot is kept by the one who reads the document, so that no more
     /// documents wait in memory than may be fetched at once.
+    #[tracing::instrument(name = "fetch page", skip_all)]
     pub(super) async fn fetch(&self, url: Url, sites: &Sites) -> Result<(Document, Slot), Failure> {
         let mut left = self.page_timeout;
         let mut here = url;
@@ -210,9 +211,17 @@ impl Fetcher {
         Ok(())
     }
 
+    /// Its span names no address: what is asked for is the model's business.
+    #[tracing::instrument(
+        name = "GET",
+        skip_all,
+        fields(otel.kind = "client", http.request.method = "GET", http.response.status_code)
+    )]
     async fn ask(&self, url: &Url) -> Result<Response, Failure> {
         let request = self.client.get(url.clone()).header(ACCEPT, ACCEPTED);
-        request.send().await.map_err(|error| unreachable_page(&error))
+        let response = request.send().await.map_err(|error| unreachable_page(&error))?;
+        tracing::Span::current().record("http.response.status_code", ua_core::signed(response.status().as_u16()));
+        Ok(response)
     }
 
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

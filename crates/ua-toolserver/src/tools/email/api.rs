@@ -90,6 +90,7 @@ impl Api {
     }
 
     /// Posts the message under `key`; returns the provider's name for it, if it gave one.
+    #[tracing::instrument(name = "send mail", skip_all, fields(otel.kind = "client", ua.mail.transport = "api"))]
     pub(super) async fn send(&self, body: Vec<u8>, key: &str) -> Result<Option<String>, Failure> {
         let host = self.address.host_str().unwrap_or("the mail API");
         let key = if key.len() > MAX_KEY_BYTES { sha256_hex(key) } else { key.to_owned() };

@@ -41,6 +41,7 @@ impl Probe {
         }
     }
 
+    #[tracing::instrument(name = "look for mail", skip_all, fields(otel.kind = "client"))]
     pub(super) async fn ask(&self, message_id: &str) -> Found {
         let id = message_id.trim_start_matches('<').trim_end_matches('>');
         let address = self.template.replace(PLACE, &byte_serialize(id.as_bytes()).collect::<String>());

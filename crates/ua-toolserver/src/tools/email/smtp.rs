@@ -102,6 +102,7 @@ impl Smtp {
 
     /// Sends the message; `last_moment` runs after the server took all recipients and before the text leaves.
     /// Returns what the server said when it took the message.
+    #[tracing::instrument(name = "send mail", skip_all, fields(otel.kind = "client", ua.mail.transport = "smtp"))]
     pub(super) async fn send(
         &self,
         message: &Message,

@@ -96,6 +96,7 @@ impl Bucket {
         }
     }
 
+    #[tracing::instrument(name = "put object", skip_all, fields(otel.kind = "client", ua.object.bytes = ua_core::signed(content.len())))]
     pub(super) async fn put(
         &self,
         place: &Path,

@@ -1,0 +1,88 @@
+//! What is sent where, from OpenTelemetry's own environment variables and two of ours.
+//!
+//! Endpoints, headers, timeouts, compression, sampling, batch sizes, limits and resource attributes are read by the
+//! OpenTelemetry libraries under their standard names; here stands what they leave to the program.
+
+use std::collections::BTreeMap;
+
+use tracing_subscriber::filter::LevelFilter;
+
+/// What is sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// The service, unless the environment names it.
+    pub(crate) service: &'static str,
+    /// Whether spans are sent.
+    pub(crate) traces: bool,
+    /// Whether metrics are sent.
+    pub(crate) metrics: bool,
+    /// Whether prompts, replies, arguments and results go with the spans.
+    pub(crate) content: bool,
+    /// How much of what happens becomes spans and events.
+    pub(crate) level: LevelFilter,
+}
+
+impl Settings {
+    /// `None` when no collector is named, or the environment says that nothing is to be sent.
+    pub(crate) fn from_env(service: &'static str) -> Option<Self> {
+        Self::read(service, crate::env::var)
+    }
+
+    fn read(service: &'static str, var: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        if var("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return None;
+        }
+        let everything = var("OTEL_EXPORTER_OTLP_ENDPOINT").is_some();
+        let is_wanted = |signal: &str| {
+            let named = everything || var(&format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")).is_some();
+            let refused =
+                var(&format!("OTEL_{signal}_EXPORTER")).is_some_and(|value| value.eq_ignore_ascii_case("none"));
+            named && !refused
+        };
+        let is_on = |name: &str| var(name).is_some_and(|value| matches!(value.as_str(), "1" | "true"));
+        let level = var("UA_OTEL_LEVEL").and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::INFO);
+        let settings = Self {
+            service,
+            traces: is_wanted("TRACES"),
+            metrics: is_wanted("METRICS"),
+            content: is_on("UA_OTEL_CONTENT"),
+            level,
+        };
+        (settings.traces || settings.metrics).then_some(settings)
+    }
+}
+
+/// The variables that our own tool server needs to send its spans to the same collector. No other tool server gets them:
+/// headers may hold a token.
+pub(crate) fn for_own_tool_server() -> BTreeMap<String, String> {
+    if Settings::from_env("ua-toolserver").is_none() {
+        return BTreeMap::new();
+    }
+    crate::env::beginning_with(&["OTEL_", "UA_OTEL_"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Option<(bool, bool, bool, LevelFilter)> {
+        let var = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        Settings::read("ua", var).map(|s| (s.traces, s.metrics, s.content, s.level))
+    }
+
+    #[test]
+    fn nothing_is_sent_unless_a_collector_is_named() {
+        let url = "http://127.0.0.1:4318";
+        assert_eq!(read(&[]), None);
+        assert_eq!(read(&[("UA_OTEL_CONTENT", "1")]), None);
+        let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", url);
+        assert_eq!(read(&[all]), Some((true, true, false, LevelFilter::INFO)));
+        assert_eq!(read(&[all, ("OTEL_SDK_DISABLED", "true")]), None);
+        assert_eq!(read(&[all, ("OTEL_METRICS_EXPORTER", "none")]), Some((true, false, false, LevelFilter::INFO)));
+        assert_eq!(
+            read(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", url), ("UA_OTEL_CONTENT", "1"), ("UA_OTEL_LEVEL", "debug")]),
+            Some((true, false, true, LevelFilter::DEBUG))
+        );
+        assert_eq!(read(&[all, ("OTEL_METRICS_EXPORTER", "none"), ("OTEL_TRACES_EXPORTER", "none")]), None);
+    }
+}
