@@ -27,7 +27,8 @@ fn mail() -> Value {
 
 const STEPS: &str = "SELECT step_index, phase, status, first_turn, last_turn FROM run_steps ORDER BY step_index";
 
-const ALL_FOUR: [&str; 4] = ["1 read succeeded 1 2", "2 write succeeded 3 5", "3 publish succeeded 6 7", "4 tell succeeded 8 10"];
+const ALL_FOUR: [&str; 4] =
+    ["1 read succeeded 1 2", "2 write succeeded 3 5", "3 publish succeeded 6 7", "4 tell succeeded 8 10"];
 
 #[test]
 fn a_job_with_phases_goes_through_them_in_order() {
@@ -69,11 +70,15 @@ fn a_budget_of_a_phase_stops_the_run_and_the_flag_to_go_on_is_named() {
     let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
     output.shows(&["the budget max_turns (1) of phase `one` is reached", "ua resume r", "--phase one --max-turns +20"]);
     env.run(&["resume", "r", "--phase", "three", "--max-turns", "+1"]).refused(2, &["no phase `three`", "one, two"]);
-    env.run(&["resume", "r", "--phase", "one", "--max-steps", "+1"]).refused(2, &["--max-steps is a budget of the run"]);
+    env.run(&["resume", "r", "--phase", "one", "--max-steps", "+1"])
+        .refused(2, &["--max-steps is a budget of the run"]);
     env.run(&["resume", "r", "--phase", "one"]).refused(2, &["no budget is given"]);
     let output = env.run(&["resume", "r", "--phase", "one", "--max-turns", "+1"]).code(75);
     output.says(&["one.max_turns is 2 now"]).shows(&["the budget max_tool_calls (1) of phase `two` is reached"]);
-    assert_eq!((env.effects(), env.calls().last().map(String::as_str)), ([1, 0, 0, 0], Some("write_local_file prepared")));
+    assert_eq!(
+        (env.effects(), env.calls().last().map(String::as_str)),
+        ([1, 0, 0, 0], Some("write_local_file prepared"))
+    );
     env.run(&["runs", "show", "r"]).code(0).shows(&["Phases", "one.max_turns is 2 now"]);
     env.run(&["resume", "r", "--phase", "two", "--max-tool-calls", "+1"]).code(0);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
@@ -108,7 +113,11 @@ fn every_budget_that_stops_a_run_says_how_to_go_on() {
         (json!({"max_turns": 1}), "the budget max_turns (1) is reached: 1 turns are used", "--max-turns +20"),
         (json!({"max_tool_calls": 1}), "the budget max_tool_calls (1) is reached", "--max-tool-calls +100"),
         (json!({"max_tokens": 5}), "the budget max_tokens (5) is reached: 0 tokens are used", "--max-tokens +100000"),
-        (json!({"max_wallclock_minutes": 0}), "the budget max_wallclock_minutes (0) is reached", "--max-wallclock-minutes +30"),
+        (
+            json!({"max_wallclock_minutes": 0}),
+            "the budget max_wallclock_minutes (0) is reached",
+            "--max-wallclock-minutes +30",
+        ),
     ];
     for (budgets, says, flag) in cases {
         let env = env();
@@ -141,10 +150,13 @@ fn the_time_of_a_killed_process_counts_to_the_second() {
     process.signal(Signal::KILL);
     process.wait().killed();
     assert_eq!(held(&env), 0.0, "nothing was committed yet");
-    until("some time passes", || env.try_rows("SELECT 1 FROM runs WHERE (julianday('now') - julianday(seen_at)) * 86400 > 3") == ["1"]);
+    until("some time passes", || {
+        env.try_rows("SELECT 1 FROM runs WHERE (julianday('now') - julianday(seen_at)) * 86400 > 3") == ["1"]
+    });
     env.run(&["resume", "r"]).code(0);
     // At least what the first process said, and the sleep of the second; not the time in between.
-    let all = env.value("SELECT (julianday(updated_at) - julianday(created_at)) * 86400 FROM runs").parse::<f64>().unwrap();
+    let all =
+        env.value("SELECT (julianday(updated_at) - julianday(created_at)) * 86400 FROM runs").parse::<f64>().unwrap();
     let held = held(&env);
     assert!((6.4..=all - 1.0).contains(&held), "{held} of {all}");
 }
@@ -153,7 +165,8 @@ fn the_time_of_a_killed_process_counts_to_the_second() {
 #[test]
 fn a_model_that_lies_does_not_finish_and_the_completion_file_says_what_is_missing() {
     let env = env();
-    let bad = json!({"to": ["team@example.test"], "subject": "News", "body": "x", "attachments": ["work_products/gone.pdf"]});
+    let bad =
+        json!({"to": ["team@example.test"], "subject": "News", "body": "x", "attachments": ["work_products/gone.pdf"]});
     let turns = json!([
         tool("send_email", &bad),
         {"text": "Done, the e-mail is sent."},
@@ -161,13 +174,15 @@ fn a_model_that_lies_does_not_finish_and_the_completion_file_says_what_is_missin
         {"text": "Sent."},
         {"text": "Sent!"},
     ]);
-    let fields = json!({"stop_conditions": ["email_sent_once"], "escalation": {"ask_human_on_repeated_failures": false}});
+    let fields =
+        json!({"stop_conditions": ["email_sent_once"], "escalation": {"ask_human_on_repeated_failures": false}});
     env.run(&["job", &env.job(&fields, &turns), "--run-id", "r"]).code(1).shows(&["failed", "email.send exactly 1×"]);
     assert_eq!((env.effects(), env.run_status().as_str()), ([0, 0, 0, 0], "failed"));
     let page = fs::read_to_string(env.workspace().join("job_completion_r.md")).unwrap();
     let root = env.root().display().to_string();
     insta::with_settings!({filters => vec![
         (root.as_str(), "[root]"),
+        (r"/\S*ua-e2e-\w+", "[env]"),
         (r"session_\d{8}_\d{6}_", "session_[time]_"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "[at]"),
         (r"call_[0-9a-f]{32}", "[call]"),
@@ -177,7 +192,6 @@ fn a_model_that_lies_does_not_finish_and_the_completion_file_says_what_is_missin
         (r"max_wallclock_minutes: .*", "max_wallclock_minutes: [span]"),
         (r"\d+ bytes", "[n] bytes"),
         (r"tokens: .*", "tokens: [n]"),
-        (r"tokens; cost", "tokens; cost"),
         (r"\d+ tokens", "[n] tokens"),
     ]}, {
         insta::assert_snapshot!("a_lie", page);
