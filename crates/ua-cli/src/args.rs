@@ -188,7 +188,6 @@ pub struct ResumeArgs {
 /// Budgets that a resume may change: `+100` adds to what counts now, `400` sets it.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Budgets (+N adds to what counts now, N sets it)")]
-#[expect(clippy::struct_field_names, reason = "the names of the flags, and of the job file's fields")]
 pub struct BudgetArgs {
     /// Tool calls
     #[arg(long, value_name = "[+]N")]

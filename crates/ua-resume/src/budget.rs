@@ -109,8 +109,7 @@ pub fn raise_flags(run: &RunRecord) -> Option<String> {
         "max_steps" => "+10",
         _ => return None,
     };
-    let currency =
-        Money::parse(&stop.limit).map(|limit| limit.currency()).filter(|currency| *currency != Currency::USD);
+    let currency = Money::parse(&stop.limit).map(Money::currency).filter(|currency| *currency != Currency::USD);
     let more = match currency.filter(|_| stop.budget == "max_cost") {
         Some(currency) => format!("'{more} {currency}'"),
         None => more.to_owned(),

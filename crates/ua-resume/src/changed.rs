@@ -26,8 +26,8 @@ pub struct ChangedFile {
 /// The files whose newest send, by a call that happened, was of other contents.
 pub(crate) fn changed_files(calls: &[CallRecord], artifacts: &[Artifact]) -> Vec<ChangedFile> {
     let changed = |file: &Artifact| {
-        let sent = calls.iter().rev().filter(|call| Verdict::of(call) == Verdict::Happened);
-        let (call, digest) = sent.filter_map(|call| Some((call, sent_digest(call, &file.path)?))).next()?;
+        let mut sent = calls.iter().rev().filter(|call| Verdict::of(call) == Verdict::Happened);
+        let (call, digest) = sent.find_map(|call| Some((call, sent_digest(call, &file.path)?)))?;
         (digest != file.sha256).then(|| ChangedFile {
             path: file.path.clone(),
             call_id: call.call_id.clone(),

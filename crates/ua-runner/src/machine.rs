@@ -623,7 +623,7 @@ impl RunMachine {
         }
     }
 
-    fn over_budget(budget: &str, limit: impl ToString, detail: String) -> State {
+    fn over_budget(budget: &str, limit: &impl ToString, detail: String) -> State {
         let stop = BudgetStop { budget: budget.to_owned(), phase: None, limit: limit.to_string(), detail };
         stopped(RunStop::Budget, &stop.to_string())
     }
@@ -647,14 +647,14 @@ impl RunMachine {
         let limits = &self.limits;
         let own = self.committed.saturating_sub(limits.shared_turns);
         if let Some(max) = limits.max_turns.filter(|max| own >= *max) {
-            return Some(Self::over_budget("max_turns", max, format!("{own} turns are used")));
+            return Some(Self::over_budget("max_turns", &max, format!("{own} turns are used")));
         }
         if let Some(max) = limits.max_tokens.filter(|max| self.spent.tokens >= *max) {
-            return Some(Self::over_budget("max_tokens", max, format!("{} tokens are used", self.spent.tokens)));
+            return Some(Self::over_budget("max_tokens", &max, format!("{} tokens are used", self.spent.tokens)));
         }
         if let Some(max) = limits.max_cost.filter(|max| self.spent.costs.of(max.currency()).nanos() >= max.nanos()) {
             let used = self.spent.costs.of(max.currency());
-            return Some(Self::over_budget("max_cost", max, format!("{used} is used")));
+            return Some(Self::over_budget("max_cost", &max, format!("{used} is used")));
         }
         if let Some(stop) = self.phase.as_ref().and_then(PhaseState::budget_stop) {
             return Some(stopped(RunStop::Budget, &stop.to_string()));
@@ -665,7 +665,7 @@ impl RunMachine {
     fn out_of_time(&self) -> Option<State> {
         let max = self.limits.max_held_millis.filter(|max| self.held_millis >= *max)?;
         let detail = format!("processes held the run for {} seconds", self.held_millis / 1_000);
-        Some(Self::over_budget("max_wallclock_minutes", max / 60_000, detail))
+        Some(Self::over_budget("max_wallclock_minutes", &(max / 60_000), detail))
     }
 
     /// A recorded turn: a reply that exceeds the tool-call budget stops before its first dispatch.
@@ -673,7 +673,7 @@ impl RunMachine {
         let nothing_sent = !self.pending.is_empty() && self.pending.iter().all(|call| !call.is_settled);
         if nothing_sent {
             if let Some(max) = self.limits.max_tool_calls.filter(|max| self.tool_calls > *max) {
-                return Self::over_budget("max_tool_calls", max, calls_in_words(self.tool_calls));
+                return Self::over_budget("max_tool_calls", &max, calls_in_words(self.tool_calls));
             }
             if let Some(stop) = self.phase.as_ref().and_then(PhaseState::calls_stop) {
                 return stopped(RunStop::Budget, &stop.to_string());
@@ -778,7 +778,7 @@ impl RunMachine {
         match self.limits.max_steps.filter(|max| self.steps >= *max) {
             Some(max) => {
                 let detail = format!("{} steps are used, and the phase `{next}` would be the next", self.steps);
-                Self::over_budget("max_steps", max, detail)
+                Self::over_budget("max_steps", &max, detail)
             }
             None => State::EnteringPhase { next },
         }

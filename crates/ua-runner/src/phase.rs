@@ -57,19 +57,19 @@ impl PhaseState {
     pub(crate) fn budget_stop(&self) -> Option<BudgetStop> {
         let limits = &self.limits;
         if let Some(max) = limits.max_turns.filter(|max| self.turns >= *max) {
-            return Some(self.stop("max_turns", max, format!("{} turns are used", self.turns)));
+            return Some(self.stop("max_turns", &max, format!("{} turns are used", self.turns)));
         }
         if let Some(max) = limits.max_tokens.filter(|max| self.spent.tokens >= *max) {
-            return Some(self.stop("max_tokens", max, format!("{} tokens are used", self.spent.tokens)));
+            return Some(self.stop("max_tokens", &max, format!("{} tokens are used", self.spent.tokens)));
         }
         let max = limits.max_cost.filter(|max| self.spent.costs.of(max.currency()).nanos() >= max.nanos())?;
-        Some(self.stop("max_cost", max, format!("{} is used", self.spent.costs.of(max.currency()))))
+        Some(self.stop("max_cost", &max, format!("{} is used", self.spent.costs.of(max.currency()))))
     }
 
     /// Its budget of tool calls, if the calls asked for so far exceed it.
     pub(crate) fn calls_stop(&self) -> Option<BudgetStop> {
         let max = self.limits.max_tool_calls.filter(|max| self.tool_calls > *max)?;
-        Some(self.stop("max_tool_calls", max, calls_in_words(self.tool_calls)))
+        Some(self.stop("max_tool_calls", &max, calls_in_words(self.tool_calls)))
     }
 
     /// Whether the next request may be reserved; in words, why not.
@@ -77,7 +77,7 @@ impl PhaseState {
         admit_within(self.limits.max_tokens, self.limits.max_cost, Some(&self.name), &self.spent, estimate)
     }
 
-    fn stop(&self, budget: &str, limit: impl ToString, detail: String) -> BudgetStop {
+    fn stop(&self, budget: &str, limit: &impl ToString, detail: String) -> BudgetStop {
         BudgetStop { budget: budget.to_owned(), phase: Some(self.name.clone()), limit: limit.to_string(), detail }
     }
 }

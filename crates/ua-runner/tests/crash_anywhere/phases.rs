@@ -35,7 +35,7 @@ const SHORT: &str = r##"{"turns": [
   {"text": "All done."}
 ]}"##;
 
-fn job(names: &[&str], publish_budgets: serde_json::Value) -> String {
+fn job(names: &[&str], publish_budgets: &serde_json::Value) -> String {
     let phases: Vec<_> = names
         .iter()
         .map(|name| match *name {
@@ -57,11 +57,11 @@ fn scenario_of(script: &str, job: &str) -> Scenario {
 }
 
 fn three() -> Scenario {
-    scenario_of(SCRIPT, &job(&["gather", "publish", "tell"], json!({})))
+    scenario_of(SCRIPT, &job(&["gather", "publish", "tell"], &json!({})))
 }
 
 fn two() -> Scenario {
-    scenario_of(SHORT, &job(&["publish", "tell"], json!({})))
+    scenario_of(SHORT, &job(&["publish", "tell"], &json!({})))
 }
 
 async fn points(scenario: &Scenario) -> Vec<CrashAt> {
@@ -146,7 +146,7 @@ async fn two_phases_and_two_deaths_end_as_one_life_does() {
 
 #[tokio::test]
 async fn a_budget_of_a_phase_stops_at_the_same_turn_wherever_we_die_and_goes_on_with_more() {
-    let limited = || scenario_of(SHORT, &job(&["publish", "tell"], json!({"max_turns": 1})));
+    let limited = || scenario_of(SHORT, &job(&["publish", "tell"], &json!({"max_turns": 1})));
     let scenario = limited();
     let (crossings, run) = scenario.run_without_crash().await;
     assert_eq!((run.status, run.stop_reason), (RunStatus::Stopped, Some(RunStop::Budget)));
@@ -174,7 +174,7 @@ async fn a_budget_of_a_phase_stops_at_the_same_turn_wherever_we_die_and_goes_on_
 
 #[tokio::test]
 async fn steps_are_limited_and_more_of_them_may_be_allowed() {
-    let mut limited: serde_json::Value = serde_json::from_str(&job(&["publish", "tell"], json!({}))).unwrap();
+    let mut limited: serde_json::Value = serde_json::from_str(&job(&["publish", "tell"], &json!({}))).unwrap();
     limited["budgets"] = json!({"max_steps": 1});
     let scenario = scenario_of(SHORT, &limited.to_string());
     for _ in 0..2 {
