@@ -60,7 +60,9 @@ impl ForkNote<'_> {
         }
         let effects = self.effects_since();
         if !effects.is_empty() {
-            page.block("Done since, outside this conversation. Each happened or may have happened; do not repeat any of them:");
+            page.block(
+                "Done since, outside this conversation. Each happened or may have happened; do not repeat any of them:",
+            );
             let earlier = effects.len().saturating_sub(NOTE_EFFECTS);
             if earlier > 0 {
                 page.item(&format!("{earlier} earlier effect(s): `ua calls list --run {parent}`"));
@@ -81,7 +83,8 @@ impl ForkNote<'_> {
 
     fn effect_line(&self, call: &CallRecord) -> String {
         let receipts: Vec<_> = self.parent.receipts.iter().chain(&self.parent.lineage.receipts).cloned().collect();
-        let id = external_id(&receipts, call).map_or_else(String::new, |id| format!(", external id {}", code(&id, 200)));
+        let id =
+            external_id(&receipts, call).map_or_else(String::new, |id| format!(", external id {}", code(&id, 200)));
         let subject = call.scope.as_ref().map_or_else(|| shown_arguments(call, 240), |s| cut(&clean(s.as_str()), 240));
         let doubt = if matches!(call.status, CallStatus::Unknown | CallStatus::Running) {
             " Its outcome is unknown: do not repeat it, mention it in your report."
@@ -118,7 +121,8 @@ mod tests {
         story.commits();
         let mail = |to: &str| ("send_email", json!({"to": to}), mail_policy());
         let write = ("write_local_file", json!({"path": "a"}), write_policy());
-        let ids = story.asks("", &[mail("ana@example.test"), mail("bob@example.test"), write, mail("eve@example.test")]);
+        let ids =
+            story.asks("", &[mail("ana@example.test"), mail("bob@example.test"), write, mail("eve@example.test")]);
         for id in &ids {
             story.starts(id);
         }

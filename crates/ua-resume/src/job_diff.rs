@@ -21,7 +21,8 @@ pub struct JobChange {
 
 impl fmt::Display for JobChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |value: &Option<Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), |v| line(&v.to_string(), 200));
+        let shown =
+            |value: &Option<Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), |v| line(&v.to_string(), 200));
         write!(f, "{}: {} → {}", line(&self.field, 120), shown(&self.before), shown(&self.after))
     }
 }
@@ -60,7 +61,8 @@ mod tests {
     #[test]
     fn fields_that_differ_are_named_with_both_values() {
         let parse = |text: &str| RunSpec::parse(text).unwrap();
-        let before = parse(r#"{"objective": "a", "inputs": {"to": "x", "n": 1}, "stop_conditions": ["email_sent_once"]}"#);
+        let before =
+            parse(r#"{"objective": "a", "inputs": {"to": "x", "n": 1}, "stop_conditions": ["email_sent_once"]}"#);
         let after = parse(r#"{"objective": "b", "inputs": {"to": "x", "m": 2}, "budgets": {"max_tool_calls": 3}}"#);
         let shown: Vec<String> = job_changes(&before, &after).iter().map(ToString::to_string).collect();
         assert_eq!(

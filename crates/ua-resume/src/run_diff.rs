@@ -199,7 +199,8 @@ impl CallSide {
 }
 
 fn compare_files(files: [&[Artifact]; 2]) -> Vec<FileDiff> {
-    let paths: std::collections::BTreeSet<&str> = files.iter().flat_map(|f| f.iter().map(|file| file.path.as_str())).collect();
+    let paths: std::collections::BTreeSet<&str> =
+        files.iter().flat_map(|f| f.iter().map(|file| file.path.as_str())).collect();
     let digest = |files: &[Artifact], path: &str| files.iter().find(|file| file.path == path).map(|file| file.sha256);
     let compared = paths.into_iter().map(|path| {
         let sha256 = files.map(|files| digest(files, path));

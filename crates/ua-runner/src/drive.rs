@@ -24,8 +24,8 @@ use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
 use crate::pin::{PinSettings, PinnedStep, already_complete, open_step};
 use crate::recover::{InFlight, Recovered, recover};
 use crate::retry::RetryPolicy;
-use crate::watch::{Signal, Watcher};
 use crate::stamps::FileStamps;
+use crate::watch::{Signal, Watcher};
 use crate::workspace::Workspace;
 
 /// Everything the loop reaches the world through.
@@ -108,10 +108,8 @@ pub async fn drive(
     if start.is_resume {
         (ports.watcher)(Signal::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
     }
-    let limits = Limits {
-        shared_turns: records.run.shared_turns(),
-        ..Limits::of(&records.run.spec, &records.budgets())
-    };
+    let limits =
+        Limits { shared_turns: records.run.shared_turns(), ..Limits::of(&records.run.spec, &records.budgets()) };
     let machine = RunMachine::new(limits, start).with_retry(settings.retry);
     let pinned = open_step(ports, settings, &records).await?;
     let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at, pinned);

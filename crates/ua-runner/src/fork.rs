@@ -385,7 +385,8 @@ mod tests {
             workspace.replace(path, content).unwrap();
         }
         workspace.replace(OF_EACH_RUN, "# t").unwrap();
-        let recorded = [("work_products/a.md", "a"), ("work_products/b.md", "b"), ("gone.md", "g"), (OF_EACH_RUN, "# t")];
+        let recorded =
+            [("work_products/a.md", "a"), ("work_products/b.md", "b"), ("gone.md", "g"), (OF_EACH_RUN, "# t")];
         let recorded = recorded.map(|(path, content)| (path.to_owned(), sha256(content)));
         let files = fates(workspace.root(), recorded.into());
         let shown: Vec<(&str, FileFate)> = files.iter().map(|file| (file.path.as_str(), file.fate)).collect();

@@ -52,7 +52,8 @@ pub use machine::{
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
 pub use ua_resume::{
-    Artifact, CallSide, FileDiff, JobChange, ModelUsage, RunDiff, RunSide, TurnDiff, TurnSide, UsageSummary, job_changes,
+    Artifact, CallSide, FileDiff, JobChange, ModelUsage, RunDiff, RunSide, TurnDiff, TurnSide, UsageSummary,
+    job_changes,
 };
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};

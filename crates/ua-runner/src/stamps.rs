@@ -72,9 +72,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::create(&dir.path().join("ws")).unwrap();
         let mut seen = FileStamps::default();
-        let mut changed = || -> Vec<String> {
-            workspace.changed_files(&mut seen).into_iter().map(|file| file.path).collect()
-        };
+        let mut changed =
+            || -> Vec<String> { workspace.changed_files(&mut seen).into_iter().map(|file| file.path).collect() };
         workspace.replace("work_products/a.md", "one").unwrap();
         workspace.replace("tasks/b.md", "two").unwrap();
         workspace.append_line("run.log", "x").unwrap();

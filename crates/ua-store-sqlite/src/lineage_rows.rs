@@ -33,7 +33,11 @@ impl Db<'_> {
         let mut messages = self.messages_of(&run.run_id, last_turn)?;
         for part in rules::shared_parts(run, |id| self.run(id))? {
             let sql = "SELECT * FROM messages WHERE run_id = ?1 AND seq BETWEEN 2 AND ?2 AND turn <= ?3 ORDER BY seq";
-            messages.extend(self.rows(sql, params![part.run_id.as_str(), int(part.upto.seq), last_turn], message_record)?);
+            messages.extend(self.rows(
+                sql,
+                params![part.run_id.as_str(), int(part.upto.seq), last_turn],
+                message_record,
+            )?);
         }
         messages.sort_by_key(|message| message.seq);
         Ok(messages)

@@ -3,8 +3,8 @@
 use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, Usage};
 use ua_store::{
-    AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef, RunLease,
-    RunRecord, StepRecord, StoreError, TurnRecord, rules,
+    AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef,
+    RunLease, RunRecord, StepRecord, StoreError, TurnRecord, rules,
 };
 
 use crate::column::{Columns, int, json, opt_json, opt_text, text, word};

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use ua_core::{Message, QuestionId, RunId, Timestamp};
 use ua_store::{
-    Durability, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion, NewRun, NewStep, OverrideRecord,
-    OwnerStamp, QuestionRecord, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord,
+    Durability, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion, NewRun, NewStep,
+    OverrideRecord, OwnerStamp, QuestionRecord, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord,
     RunRecords, RunStore, StepEnd, StepRecord, StoreError, TurnCommit, TurnDraft, rules,
 };
 

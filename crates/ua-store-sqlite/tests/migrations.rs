@@ -29,7 +29,10 @@ async fn a_database_of_the_first_schema_gets_forks_and_keeps_its_runs() {
 
     if newer == 0 {
         let refused = SqliteStore::open_read_only(&path).map(drop).expect_err("an inspection migrates nothing");
-        assert!(matches!(&refused, StoreError::Unavailable { why, .. } if why.contains("ua db migrate")), "{refused:?}");
+        assert!(
+            matches!(&refused, StoreError::Unavailable { why, .. } if why.contains("ua db migrate")),
+            "{refused:?}"
+        );
     }
     let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
     assert_eq!(store.run(&run.run_id).await.unwrap(), run);

@@ -31,8 +31,8 @@ mod run_store;
 
 pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
 pub use commit::{
-    AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
-    RunEnd, SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft, UnknownResolution,
+    AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd,
+    RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft, UnknownResolution,
 };
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;

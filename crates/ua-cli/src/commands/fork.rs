@@ -126,9 +126,8 @@ fn changed_job(parent: &RunRecord, wanted: &Wanted<'_>) -> Result<RunSpec, CliEr
         }
         let mut job = serde_json::to_value(&spec).map_err(|e| usage(e.to_string()))?;
         merge(&mut job, overrides);
-        spec = RunSpec::parse(&job.to_string()).map_err(|e| {
-            usage(e.to_string()).hint("docs/guide/job-file.md lists every field; nothing was started")
-        })?;
+        spec = RunSpec::parse(&job.to_string())
+            .map_err(|e| usage(e.to_string()).hint("docs/guide/job-file.md lists every field; nothing was started"))?;
     }
     crate::budgets::put_into(&wanted.budgets, &mut spec)?;
     Ok(spec)
@@ -180,10 +179,8 @@ fn refused(error: &ForkError) -> CliError {
 /// The fork in words.
 fn text(plan: &ForkPlan, verb: &str) -> String {
     let parent = &plan.parent.run;
-    let mut out = format!(
-        "a fork of run {} {verb} made behind turn {} of {}\n",
-        parent.run_id, plan.at_turn, parent.turn_index
-    );
+    let mut out =
+        format!("a fork of run {} {verb} made behind turn {} of {}\n", parent.run_id, plan.at_turn, parent.turn_index);
     if !plan.changes.is_empty() {
         out.push_str("changed in the job\n");
     }

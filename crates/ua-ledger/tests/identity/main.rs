@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
 
+mod forks;
 mod lineage;
 mod member;
 mod repetition;

@@ -15,8 +15,8 @@ use ua_runner::{
     effect_limits, owner_stamp,
 };
 use ua_store::{
-    Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionKind, QuestionRecord, RunRecord,
-    RunRecords, RunStore as _, Store, invariants, whole_reply,
+    Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionKind,
+    QuestionRecord, RunRecord, RunRecords, RunStore as _, Store, invariants, whole_reply,
 };
 use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, Seam, World, foreign_tool, own_tool};
 

@@ -12,8 +12,8 @@ use ua_core::{
 
 use crate::Durability;
 use crate::commit::{
-    AttemptEnd, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestReservation, RunEnd, SettleAttempt,
-    StartAttempt, StepEnd, TurnCommit, TurnDraft,
+    AttemptEnd, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestReservation, RunEnd,
+    SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft,
 };
 use crate::overrides::{NewOverride, OverrideKind};
 use crate::record::{CheckpointKind, Choice, OwnerStamp, QuestionKind, RequestId};

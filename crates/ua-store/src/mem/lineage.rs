@@ -79,8 +79,7 @@ impl Model {
         }
         lineage.elsewhere = self.effects_elsewhere(run)?;
         let calls = lineage.calls.iter().chain(&lineage.elsewhere);
-        let receipts: Vec<ReceiptRecord> =
-            calls.flat_map(|call| self.receipts_of(&call.call_id)).cloned().collect();
+        let receipts: Vec<ReceiptRecord> = calls.flat_map(|call| self.receipts_of(&call.call_id)).cloned().collect();
         lineage.receipts = receipts;
         Ok(lineage)
     }
