@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use ua_core::{CallId, CallStatus, OnScopeConflict, OnUnknown, PlannedCall, SideEffectClass, ToolName, ToolNamespace, sha256};
+use ua_core::{
+    CallId, CallStatus, OnScopeConflict, OnUnknown, PlannedCall, SideEffectClass, ToolName, ToolNamespace, sha256,
+};
 use ua_ledger::{Admission, Facts, Recovery};
 use ua_store::conformance::samples;
 use ua_store::{Choice, MemStore, NewRun, QuestionKind};
@@ -59,7 +61,9 @@ async fn the_same_call_of_a_fork_is_asked_about_and_another_one_is_not() {
                 let id = second.plan_as(unlisted(words, class)).await;
                 let at = format!("{fate:?} {class}, then {words}, by the parent: {by_parent}");
                 match admit(second, &id).await {
-                    Admission::Held(question) if wanted => assert_eq!(question.kind, QuestionKind::NearDuplicate, "{at}"),
+                    Admission::Held(question) if wanted => {
+                        assert_eq!(question.kind, QuestionKind::NearDuplicate, "{at}");
+                    }
                     Admission::Ready(_) if !wanted => {}
                     other @ (Admission::Settled(_)
                     | Admission::Held(_)

@@ -15,11 +15,12 @@ use ua_gateway::{Catalog, Fence, Rules, StopSignal, ToolGateway, ToolTransport, 
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
 use ua_runner::{
-    ForkPlace, ForkPlan, PinSettings, Ports, RetryPolicy, RunLock, RunSettings, Signal, Workspace, drive, effect_limits,
-    owner_stamp,
+    ForkPlace, ForkPlan, PinSettings, Ports, RetryPolicy, RunLock, RunSettings, Signal, Workspace, drive,
+    effect_limits, owner_stamp,
 };
 use ua_store::{
-    Choice, LedgerStore as _, NewAnswer, NewRun, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _, Store, invariants,
+    Choice, LedgerStore as _, NewAnswer, NewRun, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _, Store,
+    invariants,
 };
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam};
