@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use ua_e2e::TestEnv;
+use ua_e2e::{TestEnv, until};
 
 use super::env;
 
@@ -291,4 +291,25 @@ fn an_unfinished_job_key_is_resumed_and_a_failed_one_is_forked() {
     env.run(&["job", &job, "--again"]).refused(2, &["it is cancelled", "ua fork r"]);
     env.run(&["fork", "r", "--run-id", "f", "--max-turns", "5"]).code(0);
     env.run(&["job", &job]).refused(2, &["run f", "it succeeded"]);
+}
+
+#[test]
+fn a_run_that_is_at_work_is_forked_and_goes_on_unharmed() {
+    let env = env().with_forum();
+    let sleep = tool("mcp__ua__run_command", &json!({"argv": ["sleep", "600"]}));
+    let job = env.job(&json!({"tools": {"run_command": true}}), &json!([comment("hello"), sleep, {"text": "Slept."}]));
+    let mut parent = env.start(&["job", &job, "--run-id", "r"]);
+    until("the command to run", || {
+        env.try_rows("SELECT status FROM tool_calls WHERE tool_name = 'run_command'") == ["running"]
+    });
+    env.write(
+        "work/other.script.json",
+        json!({"turns": [{"text": "never asked"}, {"text": "Another end."}]}).to_string(),
+    );
+    let overrides = env.write("work/changes.json", r#"{"model": {"script": "other.script.json"}}"#);
+    let forked = env.run(&["fork", "r", "--run-id", "f", "--job-overrides", &overrides]);
+    forked.code(0).says(&["behind turn 1 of 1"]).shows(&["succeeded · run f", "Another end."]);
+    assert!(!parent.has_ended());
+    assert_eq!((status(&env, "r").as_str(), env.comments().len()), ("running", 1));
+    env.run(&["runs", "diff", "r", "f"]).code(0).shows(&["model.script", "(not committed)", "Another end."]);
 }
