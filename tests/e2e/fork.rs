@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use ua_e2e::TestEnv;
+use ua_e2e::{TestEnv, until};
 
 use super::env;
 
@@ -65,7 +65,8 @@ fn a_fork_shares_the_turns_takes_the_files_and_does_not_repeat_what_was_done() {
         assert_eq!(read("r"), read("f"), "{file}");
     }
     assert_ne!(workspace(&env, "r"), workspace(&env, "f"));
-    let note = env.value("SELECT message_json FROM messages WHERE run_id = 'f' AND origin = 'resume'");
+    let note =
+        env.value("SELECT message_json FROM messages WHERE run_id = 'f' AND origin = 'resume' ORDER BY seq LIMIT 1");
     assert!(
         note.contains("fork of run r") && note.contains("post_comment") && note.contains("do not repeat"),
         "{note}"
@@ -139,7 +140,8 @@ fn a_fork_changes_the_job_the_budgets_and_the_model_and_says_so() {
     assert_eq!(fates, [("a.md", "copied"), ("b.md", "unrecorded")]);
     let opening = env.value("SELECT message_json FROM messages WHERE run_id = 'f' AND seq = 1");
     assert!(opening.contains("Gouda") && opening.contains("Be brief.") && !opening.contains("Delft"), "{opening}");
-    let note = env.value("SELECT message_json FROM messages WHERE run_id = 'f' AND origin = 'resume'");
+    let note =
+        env.value("SELECT message_json FROM messages WHERE run_id = 'f' AND origin = 'resume' ORDER BY seq LIMIT 1");
     assert!(note.contains("A person changed the job") && note.contains("Gouda"), "{note}");
     assert_eq!(
         env.value("SELECT json_extract(run_spec_json, '$.budgets.max_turns') FROM runs WHERE run_id = 'f'"),
@@ -164,7 +166,8 @@ fn a_file_that_changed_since_is_reported_and_not_taken() {
         "not copied: work_products/b.md (not there any more)",
     ]);
     assert!(!workspace(&env, "f").join("work_products/a.md").exists());
-    let note = env.value("SELECT message_json FROM messages WHERE run_id = 'f' AND origin = 'resume'");
+    let note =
+        env.value("SELECT message_json FROM messages WHERE run_id = 'f' AND origin = 'resume' ORDER BY seq LIMIT 1");
     assert!(note.contains("work_products/a.md"), "{note}");
 }
 
@@ -284,8 +287,29 @@ fn an_unfinished_job_key_is_resumed_and_a_failed_one_is_forked() {
     env.run(&["job", &job]).refused(2, &["not finished", "ua resume r"]);
     env.run(&["job", &job, "--again"]).refused(2, &["not finished", "ua resume r"]);
     env.run(&["runs", "cancel", "r"]).code(0);
-    env.run(&["resume", "r"]).code(1);
+    env.run(&["resume", "r", "--max-turns", "+5"]).code(1);
     env.run(&["job", &job, "--again"]).refused(2, &["it is cancelled", "ua fork r"]);
     env.run(&["fork", "r", "--run-id", "f", "--max-turns", "5"]).code(0);
     env.run(&["job", &job]).refused(2, &["run f", "it succeeded"]);
+}
+
+#[test]
+fn a_run_that_is_at_work_is_forked_and_goes_on_unharmed() {
+    let env = env().with_forum();
+    let sleep = tool("mcp__ua__run_command", &json!({"argv": ["sleep", "600"]}));
+    let job = env.job(&json!({"tools": {"run_command": true}}), &json!([comment("hello"), sleep, {"text": "Slept."}]));
+    let mut parent = env.start(&["job", &job, "--run-id", "r"]);
+    until("the command to run", || {
+        env.try_rows("SELECT status FROM tool_calls WHERE tool_name = 'run_command'") == ["running"]
+    });
+    env.write(
+        "work/other.script.json",
+        json!({"turns": [{"text": "never asked"}, {"text": "Another end."}]}).to_string(),
+    );
+    let overrides = env.write("work/changes.json", r#"{"model": {"script": "other.script.json"}}"#);
+    let forked = env.run(&["fork", "r", "--run-id", "f", "--job-overrides", &overrides]);
+    forked.code(0).says(&["behind turn 1 of 1"]).shows(&["succeeded · run f", "Another end."]);
+    assert!(!parent.has_ended());
+    assert_eq!((status(&env, "r").as_str(), env.comments().len()), ("running", 1));
+    env.run(&["runs", "diff", "r", "f"]).code(0).shows(&["model.script", "(not committed)", "Another end."]);
 }

@@ -165,7 +165,7 @@ pub(crate) fn is_own(name: &str) -> bool {
         || name.starts_with("resume_packet_")
         || name.starts_with("job_completion_")
         || name.starts_with('.')
-        || name.ends_with(".tmp")
+        || Path::new(name).extension().is_some_and(|extension| extension == "tmp")
 }
 
 pub(crate) fn digest_file(path: &Path) -> io::Result<(u64, Sha256)> {

@@ -1,7 +1,5 @@
 //! A database of an earlier schema is brought up to date, and what is in it stays.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
-
 use rusqlite::Connection;
 use ua_store::conformance::samples;
 use ua_store::{RunStore as _, StoreError};

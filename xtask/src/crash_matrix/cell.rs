@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const WAITING: i32 = 75;
 /// The exit code of a life that was replaced by another owner.
 const REPLACED: i32 = 76;
+/// The exit code of a life that was to fork a run which was never stored.
+const NOTHING_TO_FORK: i32 = 77;
 
 /// What dies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(crate) enum Protection {
     ServerDies,
     /// Nobody: another owner takes the run over, and this one lives on.
     Replaced,
+    /// The runner; then its run is forked, the fork driven to its end, and the run after it.
+    Fork,
 }
 
 impl Protection {
@@ -42,6 +46,7 @@ impl Protection {
             Self::CrashAgain(_) => "crash again during the resume",
             Self::ServerDies => "tool server dies instead",
             Self::Replaced => "replaced by another owner while it lives",
+            Self::Fork => "forked, then resumed too",
         }
     }
 }
@@ -64,6 +69,7 @@ impl Cell {
             Protection::CrashAgain(point) => format!(", then {point}"),
             Protection::ServerDies => ", tool server instead".to_owned(),
             Protection::Replaced => ", replaced".to_owned(),
+            Protection::Fork => ", forked".to_owned(),
         };
         format!("{} | {boundary}{again}", class.name)
     }
@@ -76,6 +82,8 @@ pub(crate) struct Seen {
     pub(crate) state: Value,
     /// Every effect that the observer did.
     pub(crate) effects: Vec<Value>,
+    /// What the fork's last life wrote about it.
+    pub(crate) fork: Option<Value>,
     /// The file that a replacing tool writes.
     pub(crate) file: Option<String>,
     /// Requests that the model saw.
@@ -169,10 +177,18 @@ impl Lives<'_> {
     fn all(&self) -> anyhow::Result<Seen> {
         let (mut kills, mut answer) = (0, None);
         let mut stuck = Some("it never ended".to_owned());
-        for life in 1..=MAX_LIVES {
-            let status = self.live(life, answer)?;
+        let mut forks = false;
+        let is_forked = self.cell.protection == Protection::Fork;
+        for life in 1..=MAX_LIVES * (1 + u32::from(is_forked)) {
+            let status = self.live(life, answer, forks)?;
             answer = None;
+            if is_forked && life == 1 {
+                forks = true;
+                kills += u32::from(status.signal() == Some(9));
+                continue;
+            }
             match (status.code(), status.signal()) {
+                (Some(0 | NOTHING_TO_FORK), _) if forks => forks = false,
                 (Some(0), _) => {
                     stuck = None;
                     break;
@@ -192,6 +208,10 @@ impl Lives<'_> {
         Ok(Seen {
             state: serde_json::from_str(&state)?,
             effects: self.effects()?,
+            fork: match fs::read_to_string(self.folder.join("fork.json")) {
+                Ok(text) => Some(serde_json::from_str(&text)?),
+                Err(_) => None,
+            },
             file: fs::read_to_string(self.folder.join("report.md")).ok(),
             model_requests: fs::read_to_string(self.folder.join("model.log")).map_or(0, |log| log.lines().count()),
             kills,
@@ -201,7 +221,8 @@ impl Lives<'_> {
         })
     }
 
-    fn live(&self, life: u32, answer: Option<&str>) -> anyhow::Result<ExitStatus> {
+    /// One life of the run, or of its fork.
+    fn live(&self, life: u32, answer: Option<&str>, forks: bool) -> anyhow::Result<ExitStatus> {
         let boundary = self.cell.boundary.as_ref().filter(|_| life == 1);
         let mut command = match boundary.map(|boundary| &boundary.death) {
             Some(Death::AtPageWrite(n)) => {
@@ -228,7 +249,7 @@ impl Lives<'_> {
                 let what = match self.cell.protection {
                     Protection::ServerDies => "--kill-server",
                     Protection::Replaced => "--replace",
-                    Protection::Resume | Protection::CrashAgain(_) => "--kill",
+                    Protection::Resume | Protection::CrashAgain(_) | Protection::Fork => "--kill",
                 };
                 command.args([what, &point]);
             }
@@ -236,8 +257,14 @@ impl Lives<'_> {
         if let (2, Protection::CrashAgain(point)) = (life, &self.cell.protection) {
             command.args(["--kill", point]);
         }
-        if let Some(answer) = answer {
+        if self.cell.protection == Protection::Fork {
+            // Both say the same words: what only differs in them is no duplicate that anything could see.
+            command.args(["--words", "1", "--happened", &self.happened()?]);
+        } else if let Some(answer) = answer {
             command.args(["--answer", answer]);
+        }
+        if forks {
+            command.args(["--run", "run_fork", "--fork-of", "run_cell"]);
         }
         if let Some(rule) = &self.stage.broken_rule {
             command.args(["--broken", rule]);
@@ -259,6 +286,14 @@ impl Lives<'_> {
     fn truth(&self) -> anyhow::Result<&'static str> {
         let happened = self.effects()?.iter().any(|effect| effect["tool"] == self.class.tool);
         Ok(if happened { "happened" } else { "execute" })
+    }
+
+    /// The tools whose effect is there, for somebody who is asked about several.
+    fn happened(&self) -> anyhow::Result<String> {
+        let effects = self.effects()?;
+        let tools = effects.iter().filter_map(|effect| effect["tool"].as_str());
+        let tools: std::collections::BTreeSet<&str> = tools.collect();
+        Ok(tools.into_iter().collect::<Vec<_>>().join(","))
     }
 
     fn effects(&self) -> anyhow::Result<Vec<Value>> {

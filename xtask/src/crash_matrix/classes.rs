@@ -242,6 +242,11 @@ pub(crate) const CLASSES: [Class; 13] = [
 pub(crate) const TAIL: &str = "notify_team";
 
 impl Class {
+    /// Whether its tool works in the workspace alone.
+    pub(crate) fn is_local(&self) -> bool {
+        self.name.starts_with("local ")
+    }
+
     /// What settles a lost call of a class that needs nobody.
     pub(crate) fn settled_by(&self) -> &'static str {
         match (self.effect, self.rule == PROBED) {

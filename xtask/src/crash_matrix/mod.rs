@@ -150,6 +150,9 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
             if boundary.may_be_replaced() {
                 add(Protection::Replaced);
             }
+            if options.broken_rule.is_none() && !matches!(boundary.death, Death::Inside { .. }) {
+                add(Protection::Fork);
+            }
         }
     }
     let note =

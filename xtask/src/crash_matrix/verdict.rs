@@ -1,5 +1,7 @@
 //! What is said about a cell.
 
+mod fork;
+
 use serde_json::{Value, json};
 
 use super::boundaries::{Boundary, Death};
@@ -28,6 +30,9 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// Judges a cell; `clean` is the end of a run of its class without a crash.
     pub(crate) fn of(cell: &Cell, class: &Class, seen: &Seen, clean: &Value) -> Self {
+        if cell.protection == Protection::Fork {
+            return fork::judge(cell, class, seen);
+        }
         let count = |tool: &str| seen.effects.iter().filter(|effect| effect["tool"] == tool).count();
         let subject = (count(class.tool), class.wanted);
         let tail = (count(TAIL), 1);
@@ -57,6 +62,7 @@ impl Verdict {
                 cell.boundary.as_ref().is_some_and(|b| b.may_ask(class, false))
             }
             Protection::ServerDies => cell.boundary.as_ref().is_some_and(|b| b.may_ask(class, true)),
+            Protection::Fork => true,
         };
         verdict.needless = if may_ask { verdict.asked.saturating_sub(1) } else { verdict.asked };
         if matches!(cell.protection, Protection::CrashAgain(_)) && may_ask {
@@ -230,6 +236,7 @@ mod tests {
         let seen = Seen {
             state,
             effects: vec![effect("post_comment"), effect(TAIL)],
+            fork: None,
             file: None,
             model_requests: 4,
             kills: 1,

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
 
 mod doubts;
+mod forks;
 mod lineage;
 mod member;
 mod people;

@@ -122,7 +122,12 @@ impl Member {
 
     /// Takes a planned call as far as `fate`; it must be let through.
     pub(crate) async fn run(&self, id: &CallId, ask: &Ask, fate: Fate) -> CallRecord {
-        let admission = self.admit(id, ask).await;
+        self.take(id, &ask.facts(), fate).await
+    }
+
+    /// The same for any call.
+    pub(crate) async fn take(&self, id: &CallId, facts: &Facts, fate: Fate) -> CallRecord {
+        let admission = self.ledger.admit(id, facts.clone()).await.unwrap();
         let Admission::Ready(prepared) = admission else { panic!("not let through: {admission:?}") };
         let permit = self.ledger.start(prepared, "1").await.unwrap().unwrap();
         let result = |text: &str, is_error: bool| {

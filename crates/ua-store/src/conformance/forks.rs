@@ -9,7 +9,7 @@ use crate::record::{MessageRecord, RunRecord};
 use crate::{NewRun, RunStore as _, Store};
 
 /// A parent of `turns` committed turns, an e-mail in each.
-async fn parent<'s>(store: &'s dyn Store, turns: u32) -> Scene<'s> {
+async fn parent(store: &dyn Store, turns: u32) -> Scene<'_> {
     let scene = Scene::begin(store, "run_1").await;
     for number in 1..=turns {
         emails(&scene, &format!("call_{number}")).await;

@@ -15,10 +15,12 @@ use ua_gateway::{Catalog, Fence, Rules, StopSignal, ToolGateway, ToolTransport, 
 use ua_ledger::{Ledger, LedgerConfig};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
 use ua_runner::{
-    PinSettings, Ports, RetryPolicy, RunLock, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp,
+    ForkPlace, ForkPlan, PinSettings, Ports, RetryPolicy, RunLock, RunSettings, Signal, Workspace, drive,
+    effect_limits, owner_stamp,
 };
 use ua_store::{
-    Choice, LedgerStore as _, NewAnswer, NewRun, QuestionKind, QuestionStatus, RunStore as _, Store, invariants,
+    Choice, LedgerStore as _, NewAnswer, NewRun, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _, Store,
+    invariants,
 };
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam};
@@ -34,6 +36,9 @@ const WAITING: u8 = 75;
 
 /// The exit code of a life that another owner replaced.
 const REPLACED: u8 = 76;
+
+/// The exit code of a life that was to fork a run which was never stored.
+const NOTHING_TO_FORK: u8 = 77;
 
 /// What every cell asks for. The model ends without an effect being demanded of it, so that a lost one shows.
 const JOB: &str = r#"{"objective": "Do each thing once."}"#;
@@ -92,7 +97,13 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
 
     let servers = Arc::new(Servers::new(options, &job, &folder, life));
     let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
-    let (env, run) = (ua_core::system::env(), RunId::parse("run_cell")?);
+    let (env, run) = (ua_core::system::env(), RunId::parse(options.get("run").unwrap_or("run_cell"))?);
+    let is_fork = options.get("fork-of").is_some();
+    if let Some(parent) = options.get("fork-of")
+        && sqlite.run(&RunId::parse(parent)?).await.is_err()
+    {
+        return Ok(ExitCode::from(NOTHING_TO_FORK));
+    }
     let successor = Successor::new(sqlite.clone(), run.clone(), env.clone());
     let plan = Arc::new(Plans(points(options, &servers, &successor)?));
     let seam = Seam::new(sqlite.clone() as Arc<dyn Store>, plan.clone());
@@ -104,7 +115,7 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     let transport: Arc<dyn ToolTransport> = servers.clone();
     let transport = broken.map_or(transport.clone(), |rule| rule.transport(transport));
     let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(transport, plan.clone()));
-    let script = Script::parse(&job.script.replace("{{life}}", life))?;
+    let script = Script::parse(&job.script.replace("{{life}}", options.get("words").unwrap_or(life)))?;
     let model = CountedModel { inner: ScriptedProvider::new(script), log: folder.join("model.log") };
     let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(Arc::new(model) as Arc<dyn LlmProvider>, plan));
 
@@ -120,7 +131,8 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     for call in &records.calls {
         events.extend(sqlite.events(&call.call_id).await?);
     }
-    state::write(&folder, "state.json", &state::of(&records, &invariants::check(&records, &events)))?;
+    let name = if is_fork { "fork.json" } else { "state.json" };
+    state::write(&folder, name, &state::of(&records, &invariants::check(&records, &events)))?;
     Ok(match status {
         RunStatus::Succeeded => ExitCode::SUCCESS,
         RunStatus::WaitingForHuman => ExitCode::from(WAITING),
@@ -170,6 +182,10 @@ async fn drive_run(
     let Life { options, job, folder, env, run } = life;
     let trace = Trace::new(env);
     let owner = owner_stamp(trace.clone());
+    // A fork takes its lock while it is made, and lets it go.
+    if options.get("fork-of").is_some() && store.run(run).await.is_err() {
+        fork(life, store.as_ref()).await?;
+    }
     let _lock = RunLock::take(&folder.join("locks"), run, &owner)?;
     if let Ok(records) = store.load(run).await {
         state::write(folder, &format!("found.{}.json", options.need("life")?), &state::found(&records, &job.subject))?;
@@ -193,7 +209,7 @@ async fn drive_run(
         };
         store.submit_run(submitted).await?;
     }
-    let workspace = Workspace::create(&folder.join("ws"))?;
+    let workspace = Workspace::create(Path::new(&store.run(run).await?.workspace_dir))?;
     let acquired_at = env.now();
     let (lease, record) = store.acquire_run(run, &owner, acquired_at).await?;
     if let Fence::Alive { detail } = transport.fence_earlier().await {
@@ -228,14 +244,42 @@ async fn drive_run(
     Ok(record.status)
 }
 
+/// Makes the fork that this life is to drive.
+async fn fork(life: &Life<'_>, store: &dyn Store) -> Outcome<()> {
+    let parent = RunId::parse(life.options.need("fork-of")?)?;
+    let place = ForkPlace {
+        run_id: life.run.clone(),
+        root: life.folder,
+        locks: &life.folder.join("locks"),
+        workspace_dir: life.folder.join("ws_fork"),
+        launch: serde_json::Value::Null,
+        entrypoint: "library".to_owned(),
+    };
+    ForkPlan::new(store, &parent, None, None).await?.carry_out(store, place, &life.env).await?;
+    Ok(())
+}
+
+/// What a person says who looks outside: `happened` names the tools whose effect is there.
+async fn by_looking(store: &dyn Store, question: &QuestionRecord, happened: &str) -> Outcome<Choice> {
+    let call = store.call(question.call_id.as_ref().ok_or("a question about no call")?).await?;
+    let is_there = happened.split(',').any(|tool| tool == call.name.tool);
+    Ok(match (question.kind, is_there) {
+        (QuestionKind::NearDuplicate, true) => Choice::Skip,
+        (_, true) => Choice::Happened,
+        (_, false) => Choice::Execute,
+    })
+}
+
 /// Answers what the last life asked, as the harness says.
 async fn answer(life: &Life<'_>, store: &Arc<dyn Store>) -> Outcome<()> {
     for question in store.open_questions(Some(&life.run)).await? {
         if question.status != QuestionStatus::Open {
             continue; // answered by a life that was killed before it acted on it
         }
-        let Some(word) = life.options.get("answer") else { continue };
+        let looked = life.options.get("happened");
+        let Some(word) = life.options.get("answer").or(looked) else { continue };
         let choice = match (question.kind, word) {
+            (_, happened) if looked.is_some() => by_looking(store.as_ref(), &question, happened).await?,
             (QuestionKind::NearDuplicate, _) => Choice::Skip,
             (_, "happened") => Choice::Happened,
             (_, "execute") => Choice::Execute,
