@@ -462,7 +462,6 @@ fn action(n: u32, has_effect: bool) -> OpenCall {
     OpenCall { composite: Some("batch".to_owned()), ..call(n, has_effect) }
 }
 
-#[expect(clippy::unnecessary_box_returns, reason = "dispatches carry it boxed")]
 fn question(n: u32) -> Box<QuestionRecord> {
     Box::new(QuestionRecord {
         question_id: ua_core::QuestionId::parse(&format!("q_{n}")).unwrap(),
