@@ -289,7 +289,7 @@ fn what_a_job_forbids_is_forbidden_in_a_batch() {
         last(&json!({"contains": ["not available in a durable job", "forbids `SLACK_SEND_MESSAGE`"]})),
     ]);
     run(&env, &fields, &turns).code(0);
-    assert_eq!(made(&env), [json!({}); 0]);
+    assert_eq!(made(&env).len(), 0);
     assert_eq!(
         env.calls(),
         ["GMAIL_FETCH_EMAILS succeeded", "COMPOSIO_REMOTE_WORKBENCH cancelled", "SLACK_SEND_MESSAGE cancelled"]

@@ -199,7 +199,7 @@ fn a_job_says_what_happens_to_near_duplicates_where_no_policy_does() {
     let env = env();
     run(&env, &json!({"constraints": {"on_scope_conflict": "block"}}), &turns)
         .code(2)
-        .says(&["none of ask, refuse, allow"]);
+        .says(&["`block`", "`ask`, `refuse`, `allow`"]);
 }
 
 #[test]

@@ -197,7 +197,7 @@ impl Classifier {
                 .unwrap_or_default(),
             timeout: picker.first("timeout", |settings| settings.timeout),
             needs_approval: picker.first("approval", |settings| settings.approval).unwrap_or_default(),
-            composite: picker.first("composite", |settings| settings.composite.clone()),
+            composite: picker.first("composite", |settings| settings.composite.clone()).map(Box::new),
             rule_id: decided.rule_id.clone(),
             class_source: decided.source,
             reason: decided.note.clone(),

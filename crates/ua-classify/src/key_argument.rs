@@ -56,9 +56,10 @@ fn strip(schema: &mut Value, name: &str, referred: &mut Vec<String>, depth: u32)
         let Some(dependent) = fields.get_mut(dependencies).and_then(Value::as_object_mut) else { continue };
         dependent.remove(name);
         for needed in dependent.values_mut() {
-            match needed {
-                Value::Array(names) => names.retain(|entry| entry.as_str() != Some(name)),
-                inner => strip(inner, name, referred, depth + 1),
+            if let Some(names) = needed.as_array_mut() {
+                names.retain(|entry| entry.as_str() != Some(name));
+            } else {
+                strip(needed, name, referred, depth + 1);
             }
         }
     }

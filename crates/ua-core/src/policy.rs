@@ -185,10 +185,10 @@ pub struct CallPolicy {
     pub on_scope_conflict: OnScopeConflict,
     /// Set for a composite tool, which is never sent as it is: how its calls are taken apart into actions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub composite: Option<Composite>,
+    pub composite: Option<Box<Composite>>,
     /// Set for an action of a composite tool: how it reaches that tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<Via>,
+    pub via: Option<Box<Via>>,
     /// Which rule decided (`policy_rule_id`).
     pub rule_id: String,
     /// What kind of rule that was.

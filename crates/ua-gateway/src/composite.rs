@@ -74,7 +74,7 @@ impl Planner<'_> {
         } else {
             self.refuse_arguments(direct, &arguments, &policy)
         };
-        policy.via = Some(via);
+        policy.via = Some(Box::new(via));
         let canonical = CanonicalJson::of(&input, &policy.volatile_fields);
         PlannedCall {
             call_id: CallId::new(self.env),

@@ -321,4 +321,54 @@ mod tests {
             assert_eq!(codes(&plan(stop_reason, &[("mcp__mail__send_mail", json!({"to": "a"}))])), [Some("reply_cut")]);
         }
     }
+
+    /// Plans one tool use of a tool with this schema, under this rule; also what the model is shown of its arguments.
+    fn plan_with(rule: &str, schema: &Value, input: Value) -> (PlannedCall, Value) {
+        let rule = format!("[[rule]]\nid = \"r\"\nname = \"order\"\nside_effect_class = \"external\"\n{rule}\n");
+        let rules = vec![ua_classify::PolicyRules::parse(&rule, "policy.toml").unwrap()];
+        let classifier =
+            Classifier::new(rules, &ua_classify::Lists::default(), std::collections::HashSet::new()).unwrap();
+        let rules = Rules::default();
+        let spec = ToolSpec {
+            name: ToolName::qualified(ToolNamespace::Mcp, "shop", "order"),
+            description: String::new(),
+            input_schema: schema.clone(),
+            annotations: ToolAnnotations::default(),
+        };
+        let catalog = Catalog::new(vec![spec], &classifier, &rules).unwrap();
+        let env = Env::simulated(1);
+        let reply = reply(StopReason::ToolUse, &[("mcp__shop__order", input)]);
+        let planner = Planner { catalog: &catalog, classifier: &classifier, rules: &rules, env: &env };
+        let call = planner.plan(&reply, 1).remove(0);
+        (call, catalog.offers().next().unwrap().input_schema.clone())
+    }
+
+    #[test]
+    fn a_key_that_the_model_makes_up_is_refused_under_any_name_that_the_schema_declares() {
+        let schema = json!({"type": "object", "properties": {"item": {}, "client_token": {}, "idempotency_key": {}, "request_id": {}}});
+        let required = json!({"type": "object", "properties": schema["properties"], "required": ["idempotency_key"]});
+        let keyed = "key_channel = { argument = \"client_token\" }";
+        let by_content = "effect_kind = \"order.create\"";
+        let cases = [
+            (keyed, &schema, "client_token", true),
+            (keyed, &schema, "idempotency_key", true),
+            // It may be the number of anything.
+            (keyed, &schema, "request_id", false),
+            ("key_channel = \"meta\"", &schema, "idempotency_key", true),
+            (by_content, &schema, "idempotency_key", true),
+            // The tool insists on it and nothing of ours takes its place.
+            (by_content, &required, "idempotency_key", false),
+            // Nobody says that calls of this tool have a key.
+            ("timeout = \"1m\"", &schema, "idempotency_key", false),
+        ];
+        for (rule, schema, argument, is_refused) in cases {
+            let (call, shown) = plan_with(rule, schema, json!({"item": "a", argument: "mine"}));
+            let code = call.refusal.as_ref().map(|refusal| refusal.code.as_str());
+            assert_eq!(code, is_refused.then_some("spoofed_key"), "{rule} {argument}");
+            assert_eq!(shown["properties"].get(argument).is_none(), is_refused, "{rule} {argument}");
+        }
+        let undeclared = json!({"type": "object", "properties": {"item": {}}});
+        let (call, _) = plan_with(by_content, &undeclared, json!({"item": "a", "idempotency_key": "mine"}));
+        assert_eq!(call.refusal, None);
+    }
 }

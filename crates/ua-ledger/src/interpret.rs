@@ -346,7 +346,7 @@ mod tests {
         let tool = ua_core::ToolName::qualified(ua_core::ToolNamespace::Composio, "composio", "MULTI");
         let arguments = json!({"tools": [{"tool_slug": "GMAIL_SEND_EMAIL"}]});
         let mut apart = layout.take_apart(&tool, arguments.as_object().unwrap()).unwrap();
-        CallPolicy { via: Some(apart.actions.remove(0).via), ..policy(OnUnknown::Hold) }
+        CallPolicy { via: Some(Box::new(apart.actions.remove(0).via)), ..policy(OnUnknown::Hold) }
     }
 
     /// The envelope of a composite tool comes as one text block (and sometimes structured), with the action's own inside.

@@ -6,7 +6,7 @@ use ua_core::{
     Block, CallId, CallStatus, Env, ModelTurn, Money, PriceTable, Resolution, RunStop, StopReason, ToolUse, Usage,
 };
 use ua_gateway::Dispatched;
-use ua_store::{CallRecord, QuestionKind};
+use ua_store::{CallRecord, QuestionKind, QuestionRecord, QuestionStatus};
 
 use crate::budget::{Estimate, Spent};
 use crate::machine::{
@@ -553,4 +553,60 @@ fn equal_errors_count_on_after_a_resume() {
         panic!("{commands:?}")
     };
     assert!(text.contains("3 times in a row"), "{text}");
+}
+
+/// An action of the only batch.
+fn action(n: u32, has_effect: bool) -> OpenCall {
+    OpenCall { composite: Some("batch".to_owned()), ..call(n, has_effect) }
+}
+
+fn question(n: u32) -> Box<QuestionRecord> {
+    Box::new(QuestionRecord {
+        question_id: ua_core::QuestionId::parse(&format!("q_{n}")).unwrap(),
+        run_id: ua_core::RunId::parse("run_1").unwrap(),
+        call_id: Some(id(n)),
+        kind: QuestionKind::UnknownOutcome,
+        text: String::new(),
+        detail: serde_json::Value::Null,
+        choices: Vec::new(),
+        created_at: Env::simulated(1).now(),
+        status: QuestionStatus::Open,
+        answer: None,
+    })
+}
+
+#[test]
+fn an_action_that_fails_cancels_what_comes_after_its_batch_and_not_what_stands_beside_it() {
+    let mut machine =
+        recorded(Limits::default(), vec![action(1, true), action(2, true), call(3, true), call(4, false)]);
+    let failed = Event::Dispatched(vec![settled(1, CallStatus::FailedReported, true)]);
+    let read = settled(4, CallStatus::Succeeded, false);
+    let commands =
+        feed(&mut machine, [failed, Event::Cancelled, Event::Dispatched(vec![ok(2)]), Event::Dispatched(vec![read])]);
+    assert_eq!(commands[1], Command::CancelAfterFailure { calls: vec![id(3)], failed: id(1) });
+    assert_eq!(dispatches(&commands), [vec![id(1)], vec![id(2)], vec![id(4)]]);
+    assert_eq!(commands.last(), Some(&Command::Commit { turn: 1 }));
+}
+
+#[test]
+fn a_held_action_waits_with_what_comes_after_its_batch_until_those_beside_it_are_done() {
+    let mut machine =
+        recorded(Limits::default(), vec![action(1, true), action(2, true), action(3, false), call(4, true)]);
+    let held = Event::Dispatched(vec![Dispatched::Held(question(1))]);
+    let read = settled(3, CallStatus::Succeeded, false);
+    let commands = feed(&mut machine, [held, Event::Dispatched(vec![ok(2)]), Event::Dispatched(vec![read])]);
+    assert_eq!(dispatches(&commands), [vec![id(1)], vec![id(2)], vec![id(3)]]);
+    assert_eq!(commands.last(), Some(&Command::Stop(Conclusion::Waiting { question: question(1) })));
+    // The first of several questions is the one that is shown; the store has them all.
+    let mut machine = recorded(Limits::default(), vec![action(1, true), action(2, true)]);
+    let events = [1, 2].map(|n| Event::Dispatched(vec![Dispatched::Held(question(n))]));
+    let commands = feed(&mut machine, events);
+    assert_eq!(commands.last(), Some(&Command::Stop(Conclusion::Waiting { question: question(1) })));
+}
+
+#[test]
+fn a_call_that_is_no_action_waits_alone() {
+    let mut machine = recorded(Limits::default(), vec![call(1, true), call(2, true), action(3, true)]);
+    let commands = feed(&mut machine, [Event::Dispatched(vec![Dispatched::Held(question(1))])]);
+    assert_eq!(commands.last(), Some(&Command::Stop(Conclusion::Waiting { question: question(1) })));
 }

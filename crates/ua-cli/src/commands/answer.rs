@@ -118,14 +118,14 @@ pub(crate) async fn insert(
     proof: Option<String>,
     text: Option<String>,
 ) -> Result<String, CliError> {
+    if question.status != QuestionStatus::Open {
+        return Err(CliError::usage(format!("question {} is answered already", question.question_id))
+            .hint(format!("`ua resume {}` acts on the answer", question.run_id)));
+    }
     let run = store.run(&question.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
     if run.status.is_terminal() && !outlives_its_run(store, question).await? {
         return Err(CliError::usage(format!("run {} is {}: nothing would act on an answer", run.run_id, run.status))
             .hint(format!("`ua runs show {}` says how it ended", run.run_id)));
-    }
-    if question.status != QuestionStatus::Open {
-        return Err(CliError::usage(format!("question {} is answered already", question.question_id))
-            .hint(format!("`ua resume {}` acts on the answer", question.run_id)));
     }
     if !question.choices.contains(&choice) {
         let words: Vec<&str> = question.choices.iter().map(|choice| word(*choice)).collect();

@@ -100,13 +100,13 @@ async fn a_skipped_call_without_a_scope_blocks_the_same_words_and_no_others() {
     let nothing = Facts::default();
     for by_child in [false, true] {
         let (parent, child) = lineage().await;
-        let doubt = sent(&parent, comment("hello", OnUnknown::Hold), &nothing, lost()).await;
+        let doubt = Box::pin(sent(&parent, comment("hello", OnUnknown::Hold), &nothing, lost())).await;
         skip(&parent, &doubt, &nothing).await;
         let member = if by_child { &child } else { &parent };
         assert!(held(member, comment("hello", OnUnknown::Hold), &nothing).await.is_some(), "{by_child}");
     }
     let (parent, _) = lineage().await;
-    let doubt = sent(&parent, comment("hello", OnUnknown::Hold), &nothing, lost()).await;
+    let doubt = Box::pin(sent(&parent, comment("hello", OnUnknown::Hold), &nothing, lost())).await;
     skip(&parent, &doubt, &nothing).await;
     assert!(held(&parent, comment("good bye", OnUnknown::Hold), &nothing).await.is_none());
 }
@@ -120,7 +120,7 @@ async fn the_same_words_may_be_repeated_where_that_does_no_harm() {
         call.policy.class = SideEffectClass::Local;
         call
     };
-    let first = sent(&parent, replace, &nothing, lost()).await;
+    let first = Box::pin(sent(&parent, replace, &nothing, lost())).await;
     // Given up by a person, after the retries were used up.
     parent
         .store
@@ -139,7 +139,7 @@ async fn what_replaces_may_be_wanted_again_once_it_is_done_and_not_while_it_is_i
     for (outcome, conflict) in [(done(), false), (lost(), true), (failed_maybe(), true)] {
         for by_child in [false, true] {
             let (parent, child) = lineage().await;
-            let first = sent(&parent, put("one"), &place(), outcome.clone()).await;
+            let first = Box::pin(sent(&parent, put("one"), &place(), outcome.clone())).await;
             if first.status == CallStatus::Unknown && !by_child {
                 skip(&parent, &first, &place()).await;
             }
@@ -196,8 +196,10 @@ async fn a_question_about_a_near_duplicate_that_happened_stays() {
 /// A doubt that its run went on without, and the question that stays.
 async fn left_open(member: &Member) -> (CallRecord, QuestionRecord) {
     let nothing = Facts::default();
-    let doubt = sent(member, comment("hello", OnUnknown::Continue), &nothing, lost()).await;
-    let Admission::Settled(call) = recovered(member, &doubt, &nothing).await else { panic!("not gone on without") };
+    let doubt = Box::pin(sent(member, comment("hello", OnUnknown::Continue), &nothing, lost())).await;
+    let Admission::Settled(call) = Box::pin(recovered(member, &doubt, &nothing)).await else {
+        panic!("not gone on without")
+    };
     let question = member.store.open_questions(None).await.unwrap().remove(0);
     (call, question)
 }
@@ -206,7 +208,7 @@ async fn left_open(member: &Member) -> (CallRecord, QuestionRecord) {
 async fn a_doubt_that_is_gone_on_without_blocks_its_tool_in_the_whole_lineage() {
     let nothing = Facts::default();
     let (parent, child) = lineage().await;
-    left_open(&parent).await;
+    Box::pin(left_open(&parent)).await;
     assert!(held(&child, comment("other words", OnUnknown::Continue), &nothing).await.is_some());
     assert!(held(&parent, comment("more words", OnUnknown::Continue), &nothing).await.is_some());
 }
@@ -215,7 +217,7 @@ async fn a_doubt_that_is_gone_on_without_blocks_its_tool_in_the_whole_lineage() 
 async fn a_late_answer_frees_the_lineage_once_its_run_has_ended() {
     let nothing = Facts::default();
     let (parent, child) = lineage().await;
-    let (doubt, question) = left_open(&parent).await;
+    let (doubt, question) = Box::pin(left_open(&parent)).await;
     parent.answer(&question, Choice::Execute).await;
     // Its owner applies it, and that is not the child.
     let id = child.plan_as(comment("other words", OnUnknown::Continue)).await;
@@ -241,7 +243,7 @@ async fn a_late_answer_settles_a_call_of_a_finished_run() {
         (Choice::Skip, CallStatus::Unknown),
     ] {
         let (parent, _) = lineage().await;
-        let (doubt, question) = left_open(&parent).await;
+        let (doubt, question) = Box::pin(left_open(&parent)).await;
         let commit = samples::commit(&format!("step_{}", parent.lease.run_id), 1, "ckpt_last");
         parent.store.commit_turn(&parent.lease, commit).await.unwrap();
         parent.store.end_run(&parent.lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
