@@ -62,7 +62,8 @@ pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
 pub use spans::run_span;
 pub use ua_resume::{
-    Artifact, CallSide, FileDiff, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide, UsageSummary, job_changes, raise_flags,
+    Artifact, CallSide, FileDiff, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide,
+    UsageSummary, job_changes, raise_flags,
 };
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};

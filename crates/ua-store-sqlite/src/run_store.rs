@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use ua_core::{Message, QuestionId, RunId, Timestamp};
 use ua_store::{
-    Durability, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion, NewRun, NewStep, OverrideRecord, OwnerStamp, QuestionRecord, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord, RunRecords, RunStore, StepEnd, StepEntry, StepRecord, StoreError, TurnCommit, TurnDraft, rules,
+    Durability, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion, NewRun, NewStep,
+    OverrideRecord, OwnerStamp, QuestionRecord, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord,
+    RunRecords, RunStore, StepEnd, StepEntry, StepRecord, StoreError, TurnCommit, TurnDraft, rules,
 };
 
 use crate::run_rows::not_found;

@@ -32,7 +32,9 @@ mod word;
 
 pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
 pub use commit::{
-    AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
+    AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd,
+    RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
+    UnknownResolution,
 };
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use ledger_store::LedgerStore;

@@ -12,7 +12,10 @@ use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallRecord, Durability, EventRecord,
-    LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion, NewRun, NewStep, OverrideRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt, StepEnd, StepEntry, StepRecord, Store, StoreError, TurnCommit, TurnDraft, UnknownResolution,
+    LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion, NewRun, NewStep,
+    OverrideRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation,
+    RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt, StepEnd, StepEntry, StepRecord,
+    Store, StoreError, TurnCommit, TurnDraft, UnknownResolution,
 };
 
 use crate::store_fault::{Crossed, StoreFault};

@@ -7,7 +7,8 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope
 
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
-    CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
+    CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
+    RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
 };
 use crate::error::{Retry, StoreError};
 use crate::overrides::{NewOverride, OverrideRecord};
