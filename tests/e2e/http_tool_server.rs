@@ -175,5 +175,8 @@ fn refused_credentials_are_a_question_and_the_call_is_made_when_they_are_mended(
     let question = env.value("SELECT question_id FROM questions WHERE kind = 'auth_failure'");
     env.run(&["answer", &question, "continue"]).code(0);
     env.run(&["resume", "r"]).code(0);
-    assert_eq!((server.posted(), env.calls()), (vec![json!({"text": "first"})], vec!["post_comment succeeded".to_owned()]));
+    assert_eq!(
+        (server.posted(), env.calls()),
+        (vec![json!({"text": "first"})], vec!["post_comment succeeded".to_owned()])
+    );
 }

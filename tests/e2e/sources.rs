@@ -26,10 +26,15 @@ fn site() -> SocketAddr {
             }
             let port = address.port();
             let answer = match line.split(' ').nth(1) {
-                Some("/a") => format!("HTTP/1.1 302 Found\r\nlocation: http://localhost:{port}/b\r\ncontent-length: 0\r\n"),
+                Some("/a") => {
+                    format!("HTTP/1.1 302 Found\r\nlocation: http://localhost:{port}/b\r\ncontent-length: 0\r\n")
+                }
                 Some("/b") => {
                     let page = "<html><body><article><p>The tide turns the wheel of the mill twice a day.</p></article></body></html>";
-                    format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{page}", page.len())
+                    format!(
+                        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{page}",
+                        page.len()
+                    )
                 }
                 _ => "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n".to_owned(),
             };
@@ -70,7 +75,10 @@ fn report(env: &TestEnv, source: &str) -> Value {
 #[test]
 fn a_report_has_to_cite_what_was_fetched_and_nothing_else() {
     let env = env();
-    env.write("work/mill.html", "<html><body><article><p>The tide turns the wheel twice a day.</p></article></body></html>");
+    env.write(
+        "work/mill.html",
+        "<html><body><article><p>The tide turns the wheel twice a day.</p></article></body></html>",
+    );
     let page = format!("file://{}", env.arg("work/mill.html"));
     let missing = json!({"contains": ["which no call of this run fetched", "work/other.html"]});
     let turns = json!([

@@ -1,6 +1,7 @@
 //! Asking on a terminal: a run that would wait asks there and goes on in the same process, and `ua answer` offers what is open.
 
 use std::io::{Read as _, Write};
+use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
@@ -29,7 +30,9 @@ impl Terminal {
         command.args(["--root", &env.root().display().to_string()]);
         command.cwd(env.path("work"));
         command.env_clear();
-        for (name, value) in [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LANG", "C.UTF-8"), ("USER", "tester"), ("TERM", "xterm")] {
+        for (name, value) in
+            [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LANG", "C.UTF-8"), ("USER", "tester"), ("TERM", "xterm")]
+        {
             command.env(name, value);
         }
         command.env("HOME", env.path("home"));
@@ -38,7 +41,11 @@ impl Terminal {
         drop(pty.slave);
         let mut reader = pty.master.try_clone_reader().expect("read the terminal");
         let keyboard = pty.master.take_writer().expect("write to the terminal");
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(60, 150, 500)));
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(
+            NonZeroU16::new(60).expect("not zero"),
+            NonZeroU16::new(150).expect("not zero"),
+            500,
+        )));
         let shown = Arc::clone(&screen);
         std::thread::spawn(move || {
             let _master = pty.master;
@@ -134,7 +141,8 @@ fn answer_without_arguments_offers_what_is_open() {
 #[test]
 fn a_model_that_asks_gets_one_of_its_options_from_the_terminal() {
     let env = env();
-    let asks = json!({"name": "mcp__ua_person__ask_user", "input": {"question": "Which colour?", "options": ["red", "blue"]}});
+    let asks =
+        json!({"name": "mcp__ua_person__ask_user", "input": {"question": "Which colour?", "options": ["red", "blue"]}});
     let turns = json!([{"tools": [asks]}, {"text": "Done.", "expect": {"contains": ["blue"], "tool_result_ok": true}}]);
     let job = env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_user": true}}), &turns);
     let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);

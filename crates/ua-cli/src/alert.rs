@@ -94,9 +94,13 @@ impl Alerts {
         if let Some(command) = &self.command
             && !self.was_told(key, "command")
         {
-            self.note(key, "command", tokio::time::timeout(PATIENCE, run_command(command, alert)).await.unwrap_or_else(
-                |_| Err(format!("it did not end within {PATIENCE:?}")),
-            ));
+            self.note(
+                key,
+                "command",
+                tokio::time::timeout(PATIENCE, run_command(command, alert))
+                    .await
+                    .unwrap_or_else(|_| Err(format!("it did not end within {PATIENCE:?}"))),
+            );
         }
         if let Some(address) = &self.webhook
             && !self.was_told(key, "webhook")
@@ -126,8 +130,9 @@ impl Alerts {
 fn argv(text: &str) -> Result<Vec<String>, CliError> {
     let words = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map_err(|error| {
-            CliError::usage(format!("cannot use UA_ALERT_COMMAND: {error}"))
-                .hint("write words, or a JSON list of texts such as [\"notify-send\", \"a run waits\"]; nothing was started")
+            CliError::usage(format!("cannot use UA_ALERT_COMMAND: {error}")).hint(
+                "write words, or a JSON list of texts such as [\"notify-send\", \"a run waits\"]; nothing was started",
+            )
         })?
     } else {
         text.split_whitespace().map(str::to_owned).collect::<Vec<String>>()

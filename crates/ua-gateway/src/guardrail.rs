@@ -200,7 +200,9 @@ mod tests {
         assert_eq!(rules.forbidden_url(&args("file:///x")), None);
         for bad in ["https://badexample.test/", "https://example.test.evil.test/", "http://127.0.0.1/"] {
             assert_eq!(rules.forbidden_url(&args(bad)).as_deref(), Some(bad));
-            for nested in [json!({"page_url": bad}), json!({"pages": [{"url": bad}]}), json!({"target": {"baseUrl": bad}})] {
+            for nested in
+                [json!({"page_url": bad}), json!({"pages": [{"url": bad}]}), json!({"target": {"baseUrl": bad}})]
+            {
                 assert_eq!(rules.forbidden_url(nested.as_object().unwrap()).as_deref(), Some(bad), "{nested}");
             }
         }

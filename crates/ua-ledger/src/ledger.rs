@@ -208,7 +208,11 @@ impl Ledger {
     /// and perhaps done, or done. One that was done under the key of this call is its twin; every other is a
     /// near-duplicate, also one with the same arguments that went another route. `None` when the effect has no scope that
     /// is looked after.
-    pub(crate) async fn scope_rivals(&self, call: &CallRecord, facts: &Facts) -> Result<Option<Vec<CallRecord>>, LedgerError> {
+    pub(crate) async fn scope_rivals(
+        &self,
+        call: &CallRecord,
+        facts: &Facts,
+    ) -> Result<Option<Vec<CallRecord>>, LedgerError> {
         let Some(scope) = &facts.scope else { return Ok(None) };
         if !call.policy.is_by_content() || !self.config.no_duplicate_external_actions {
             return Ok(None);
@@ -384,7 +388,10 @@ impl Ledger {
     }
 
     pub(crate) async fn ask(&self, call: &CallRecord, why: &Why<'_>) -> Result<QuestionRecord, LedgerError> {
-        let asked = self.store.raise_question(&self.lease, question(&self.env, call, why, |facts| self.binding(call, facts))).await;
+        let asked = self
+            .store
+            .raise_question(&self.lease, question(&self.env, call, why, |facts| self.binding(call, facts)))
+            .await;
         asked.map_err(LedgerError::at("ask about", &call.call_id))
     }
 

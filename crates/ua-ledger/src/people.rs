@@ -180,11 +180,15 @@ impl Ledger {
     /// Those of the store.
     pub async fn ask_ahead(&self, id: &CallId, facts: &Facts) -> Result<Option<QuestionRecord>, LedgerError> {
         let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
-        if call.status != CallStatus::Prepared || call.name.is_ask_user() || self.pending_question(&call).await?.is_some() {
+        if call.status != CallStatus::Prepared
+            || call.name.is_ask_user()
+            || self.pending_question(&call).await?.is_some()
+        {
             return Ok(None);
         }
         let key = self.key(&call, facts, None);
-        let holder = self.store.key_holder(self.root(), &key).await.map_err(LedgerError::at("look for a twin of", id))?;
+        let holder =
+            self.store.key_holder(self.root(), &key).await.map_err(LedgerError::at("look for a twin of", id))?;
         let rivals = self.scope_rivals(&call, facts).await?.unwrap_or_default();
         if holder.is_some() || !rivals.is_empty() || self.doubt_left_open(&call, facts).await?.is_some() {
             return Ok(None);
@@ -210,8 +214,7 @@ impl Ledger {
             Ok(recipients) => recipients,
             Err(problem) => return Ok(Some(problem)),
         };
-        let is_known =
-            |one: &MailAddress| named.contains(one) || allowed.iter().any(|entry| one.is_covered_by(entry));
+        let is_known = |one: &MailAddress| named.contains(one) || allowed.iter().any(|entry| one.is_covered_by(entry));
         let unknown: Vec<MailAddress> = recipients.into_iter().filter(|one| !is_known(one)).collect();
         if unknown.is_empty() {
             return Ok(None);
@@ -242,10 +245,14 @@ impl Ledger {
         let Some(asked) = self.pending_question(&call).await? else {
             let calls = self.store.calls(&call.run_id, None).await;
             let calls = calls.map_err(LedgerError::at("count what was asked before", id))?;
-            let before = calls.iter().filter(|other| other.name.is_ask_user() && other.position < call.position).count();
+            let before =
+                calls.iter().filter(|other| other.name.is_ask_user() && other.position < call.position).count();
             if before >= MAX_ASKED {
-                let message = format!("This run has asked {before} questions, which is as many as it may. {DECIDE_YOURSELF}");
-                return Ok(Admission::Settled(self.cancel(&call, Resolution::Refused, "asked_enough", &message).await?));
+                let message =
+                    format!("This run has asked {before} questions, which is as many as it may. {DECIDE_YOURSELF}");
+                return Ok(Admission::Settled(
+                    self.cancel(&call, Resolution::Refused, "asked_enough", &message).await?,
+                ));
             }
             return Ok(Admission::Held(self.ask(&call, &Why::AskUser).await?));
         };
@@ -282,7 +289,12 @@ impl Ledger {
 
 /// Whether a person let the call of this question run.
 fn allows(question: &QuestionRecord) -> bool {
-    let kinds = [QuestionKind::Approval, QuestionKind::AmbiguousRecipient, QuestionKind::NearDuplicate, QuestionKind::AuthFailure];
+    let kinds = [
+        QuestionKind::Approval,
+        QuestionKind::AmbiguousRecipient,
+        QuestionKind::NearDuplicate,
+        QuestionKind::AuthFailure,
+    ];
     kinds.contains(&question.kind)
         && question.answer.as_ref().is_some_and(|answer| matches!(answer.choice, Choice::Execute | Choice::Continue))
 }

@@ -39,12 +39,7 @@ impl Why<'_> {
 }
 
 /// The question. `bind` says what a word that lets the call run is bound to.
-pub(crate) fn question(
-    env: &Env,
-    call: &CallRecord,
-    why: &Why<'_>,
-    bind: impl Fn(&Facts) -> Value,
-) -> NewQuestion {
+pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl Fn(&Facts) -> Value) -> NewQuestion {
     let tool = &call.name.tool;
     let arguments = shown_arguments(call);
     let (kind, text, choices) = match why {
@@ -158,7 +153,11 @@ fn shown_facts(facts: &Facts) -> String {
 fn shown_arguments(call: &CallRecord) -> String {
     let text = call.arguments.to_string();
     let shown = cut(&text, 600);
-    if shown.len() == text.len() { shown } else { format!("{shown} (`ua questions --full` shows all {} bytes)", text.len()) }
+    if shown.len() == text.len() {
+        shown
+    } else {
+        format!("{shown} (`ua questions --full` shows all {} bytes)", text.len())
+    }
 }
 
 fn cut(text: &str, limit: usize) -> String {

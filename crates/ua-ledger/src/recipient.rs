@@ -14,10 +14,7 @@ pub(crate) enum Problem {
     /// There is none.
     Nobody,
     /// One is no address.
-    NoAddress {
-        text: String,
-        why: MailAddressError,
-    },
+    NoAddress { text: String, why: MailAddressError },
     /// Addresses that neither the job nor a person named.
     NobodyNamed(Vec<MailAddress>),
 }

@@ -85,11 +85,7 @@ fn asked_for(arguments: &Value, sources: &mut BTreeSet<String>) {
 
 /// Judges a report: `texts` are its files with their contents, `last_words` the model's last reply. Without files the last reply
 /// is the report.
-pub fn judge_citations(
-    texts: &[(&Artifact, String)],
-    last_words: &str,
-    sources: &BTreeSet<String>,
-) -> ConditionResult {
+pub fn judge_citations(texts: &[(&Artifact, String)], last_words: &str, sources: &BTreeSet<String>) -> ConditionResult {
     let mut cited = BTreeSet::new();
     for (file, text) in texts {
         cited.extend(cited_in(&file.path, text));
@@ -100,7 +96,8 @@ pub fn judge_citations(
     let unseen: Vec<String> = cited.iter().filter(|address| !sources.contains(*address)).cloned().collect();
     let missing = if cited.is_empty() {
         Some(
-            "the report cites no source; name each source with its full address, as it was fetched with the tools".to_owned(),
+            "the report cites no source; name each source with its full address, as it was fetched with the tools"
+                .to_owned(),
         )
     } else if unseen.is_empty() {
         None
@@ -290,7 +287,12 @@ mod tests {
 
     #[test]
     fn the_report_is_what_the_job_expects_else_what_was_produced() {
-        let files = [file("search_results/a.md"), file("transcript.md"), file("work_products/draft.md"), file("work_products/report.html")];
+        let files = [
+            file("search_results/a.md"),
+            file("transcript.md"),
+            file("work_products/draft.md"),
+            file("work_products/report.html"),
+        ];
         let paths = |job: Value| -> Vec<String> {
             let spec = RunSpec::parse(&job.to_string()).unwrap();
             report_files(&spec, &files).iter().map(|file| file.path.clone()).collect()

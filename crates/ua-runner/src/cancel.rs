@@ -23,7 +23,10 @@ pub async fn end_cancelled(
     env: &Env,
 ) -> Result<RunRecord, RunError> {
     let now = env.now();
-    store.close_lost_requests(lease, now).await.map_err(RunError::at("charge the requests that were never answered"))?;
+    store
+        .close_lost_requests(lease, now)
+        .await
+        .map_err(RunError::at("charge the requests that were never answered"))?;
     let why = "the process that sent it ended before an answer was stored";
     store.mark_lost(lease, why, now).await.map_err(RunError::at("mark what was under way as lost"))?;
     let records = store.load(&lease.run_id).await.map_err(RunError::at("load the run"))?;

@@ -30,7 +30,9 @@ pub(crate) async fn whole_replies(
         call.status == CallStatus::Succeeded && call.policy.class == SideEffectClass::ReadOnly
     };
     for call in records.calls.iter().filter(is_read) {
-        let Some(receipt) = records.receipt(&call.call_id).filter(|receipt| !receipt.lifted.is_empty()) else { continue };
+        let Some(receipt) = records.receipt(&call.call_id).filter(|receipt| !receipt.lifted.is_empty()) else {
+            continue;
+        };
         match whole_reply(store, receipt).await {
             Ok(raw) => {
                 replies.insert(call.call_id.clone(), raw);

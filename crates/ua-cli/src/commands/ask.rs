@@ -49,7 +49,8 @@ pub(crate) async fn choose_and_answer(home: &Home) -> Result<u8, CliError> {
     let chosen = if open.len() == 1 {
         Some(0)
     } else {
-        let items: Vec<String> = open.iter().map(|q| format!("{} · {}", run_tail(&q.run_id), line(&q.text, 90))).collect();
+        let items: Vec<String> =
+            open.iter().map(|q| format!("{} · {}", run_tail(&q.run_id), line(&q.text, 90))).collect();
         prompt(move || Select::new().with_prompt("Which question?").items(&items).default(0).interact_opt()).await?
     };
     let Some(question) = chosen.and_then(|index| open.into_iter().nth(index)) else { return Ok(WAITING) };
@@ -122,7 +123,8 @@ pub(crate) async fn one(store: &SqliteStore, question: &QuestionRecord) -> Resul
             proof = words("The other side's id of it (empty for none)", true).await?;
         } else if question.kind == QuestionKind::AskUser && choice == Choice::Continue && text.is_none() {
             text = words("Your answer", false).await?;
-        } else if choice == Choice::Skip && question.call_id.is_some() && question.kind != QuestionKind::UnknownOutcome {
+        } else if choice == Choice::Skip && question.call_id.is_some() && question.kind != QuestionKind::UnknownOutcome
+        {
             text = words("What the model should know (empty for nothing)", true).await?;
         }
         if matches!(choice, Choice::Execute | Choice::Abort) {
@@ -133,7 +135,8 @@ pub(crate) async fn one(store: &SqliteStore, question: &QuestionRecord) -> Resul
             }
         }
         // It may have been answered elsewhere meanwhile.
-        let current = store.question(&question.question_id).await.map_err(|e| CliError::store("read the question", &e))?;
+        let current =
+            store.question(&question.question_id).await.map_err(|e| CliError::store("read the question", &e))?;
         if current.status == QuestionStatus::Open {
             insert(store, &current, choice, proof, text).await?;
         } else {
@@ -180,9 +183,7 @@ async fn words(prompt_text: &'static str, may_be_empty: bool) -> Result<Option<S
 }
 
 /// Runs a prompt where it may block.
-async fn prompt<T: Send + 'static>(
-    ask: impl FnOnce() -> dialoguer::Result<T> + Send + 'static,
-) -> Result<T, CliError> {
+async fn prompt<T: Send + 'static>(ask: impl FnOnce() -> dialoguer::Result<T> + Send + 'static) -> Result<T, CliError> {
     let asked = tokio::task::spawn_blocking(ask).await;
     let failed = |why: String| CliError::new(FAILED, format!("cannot ask on this terminal: {why}"));
     match asked {

@@ -17,12 +17,7 @@ use super::summary;
 ///
 /// # Errors
 /// When something of an earlier process is still alive: what it was sent may still happen, so the run is not called over.
-pub(super) async fn end_now(
-    home: &Home,
-    store: &SqliteStore,
-    run: &RunRecord,
-    env: &Env,
-) -> Result<bool, CliError> {
+pub(super) async fn end_now(home: &Home, store: &SqliteStore, run: &RunRecord, env: &Env) -> Result<bool, CliError> {
     let trace = Trace::new(env);
     let owner = owner_stamp(trace);
     let _lock = match RunLock::take(&home.locks(), &run.run_id, &owner) {

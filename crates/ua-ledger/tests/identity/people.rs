@@ -59,7 +59,9 @@ async fn a_question_says_what_would_be_sent_and_what_the_answer_is_bound_to() {
     let run = run.with_definition(sha256("as offered"));
     let id = run.plan(&CAREFUL).await;
     let question = run.held(&id, &CAREFUL, QuestionKind::Approval).await;
-    for shown in ["`send`", "boss@example.test", "Dear boss", "email.send", "attachments[0]", &sha256("report").to_hex()] {
+    for shown in
+        ["`send`", "boss@example.test", "Dear boss", "email.send", "attachments[0]", &sha256("report").to_hex()]
+    {
         assert!(question.text.contains(shown), "{shown}: {}", question.text);
     }
     assert_eq!(question.detail["binding"]["tool_digest"], json!(sha256("as offered")));
@@ -81,7 +83,8 @@ async fn an_approval_is_asked_for_again_when_the_tool_or_a_file_is_another_one()
         assert_eq!(run.status(&first).await, QuestionStatus::Closed);
         run.answer(&second, Choice::Execute).await;
         // What is attached is what was shown, too.
-        let other_file = Facts { file_digests: [("attachments[0]".to_owned(), sha256("other"))].into(), ..CAREFUL.facts() };
+        let other_file =
+            Facts { file_digests: [("attachments[0]".to_owned(), sha256("other"))].into(), ..CAREFUL.facts() };
         let admission = run.ledger.admit(&id, other_file).await.unwrap();
         let Admission::Held(third) = admission else { panic!("not held: {admission:?}") };
         assert_ne!(third.question_id, second.question_id);
@@ -122,7 +125,8 @@ async fn an_address_that_nobody_named_is_asked_about_once() {
 
 #[tokio::test]
 async fn an_address_that_the_job_names_or_allows_needs_no_question() {
-    for rules in [recipients(&["boss@example.test"], &[]), recipients(&[], &["@example.test"]), PeopleRules::default()] {
+    for rules in [recipients(&["boss@example.test"], &[]), recipients(&[], &["@example.test"]), PeopleRules::default()]
+    {
         let (run, _child) = lineage().await;
         assert_eq!(run.asking(rules).sent(&FIRST, Fate::Done).await.status, CallStatus::Succeeded);
     }

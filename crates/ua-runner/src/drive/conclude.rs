@@ -173,7 +173,8 @@ impl Driver<'_> {
     async fn close_questions(&self) -> Result<(), RunError> {
         let open = self.ports.store.open_questions(Some(&self.run.run_id)).await;
         for question in open.map_err(RunError::at("read the questions"))? {
-            let closed = self.ports.store.close_question(&self.ports.lease, &question.question_id, self.ports.env.now());
+            let closed =
+                self.ports.store.close_question(&self.ports.lease, &question.question_id, self.ports.env.now());
             closed.await.map_err(RunError::at("close a question"))?;
         }
         Ok(())
