@@ -33,7 +33,7 @@ fn waits_for_approvals(env: &TestEnv, last: &Value) {
         "waiting for a person",
         "May `post_comment` run?",
         "first",
-        "second \\u{1b}[2J",
+        "second \\u001b[2J",
         "execute|skip|abort",
     ]);
     assert!(!output.shown().contains('\u{1b}'), "{}", output.shown());
