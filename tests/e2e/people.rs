@@ -134,15 +134,12 @@ fn the_model_may_ask_and_the_answer_is_the_result() {
             json!([asks(), {"text": "Blue it is.", "expect": {"contains": ["a deep blue"], "tool_result_ok": true}}]);
         let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_user": true}});
         let job = env.job(&fields, &turns);
-        if !point.is_empty() {
+        if point.is_empty() {
+            let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
+            output.shows(&["The model asks: Which colour?", "1. red", "2. blue"]);
+        } else {
             env.run_killed_at(point, &["job", &job, "--run-id", "r"]);
             env.run(&["resume", "r"]).code(75);
-        } else {
-            env.run(&["job", &job, "--run-id", "r"]).code(75).shows(&[
-                "The model asks: Which colour?",
-                "1. red",
-                "2. blue",
-            ]);
         }
         let question = open_questions(&env);
         assert_eq!(question.len(), 1, "{point}");

@@ -1,5 +1,7 @@
 //! Asking on a terminal: a run that would wait asks there and goes on in the same process, and `ua answer` offers what is open.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
+
 use std::io::{Read as _, Write};
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
