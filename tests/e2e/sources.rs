@@ -1,5 +1,7 @@
 //! Constraints about the web: what may be reached, redirects included, and whether a report cites what was fetched.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
 

@@ -1,6 +1,9 @@
 //! Asking on a terminal: a run that would wait asks there and goes on in the same process, and `ua answer` offers what is open.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
+
 use std::io::{Read as _, Write};
+use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
@@ -40,7 +43,11 @@ impl Terminal {
         drop(pty.slave);
         let mut reader = pty.master.try_clone_reader().expect("read the terminal");
         let keyboard = pty.master.take_writer().expect("write to the terminal");
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(60, 150, 500)));
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(
+            NonZeroU16::new(60).expect("not zero"),
+            NonZeroU16::new(150).expect("not zero"),
+            500,
+        )));
         let shown = Arc::clone(&screen);
         std::thread::spawn(move || {
             let _master = pty.master;

@@ -62,10 +62,10 @@ impl WithAskUser {
             Ok(records) => records,
             Err(error) => return Outcome::NotSent { why: format!("the answer could not be read: {error}") },
         };
-        let about_it = records.questions.iter().rev().filter(|question| {
+        let mut about_it = records.questions.iter().rev().filter(|question| {
             question.call_id.as_ref() == Some(&call.call_id) && question.kind == QuestionKind::AskUser
         });
-        let Some(answer) = about_it.filter_map(|question| question.answer.as_ref()).next() else {
+        let Some(answer) = about_it.find_map(|question| question.answer.as_ref()) else {
             return Outcome::NotSent { why: "nobody has answered".to_owned() };
         };
         let said = answer.text.as_deref().map(str::trim).filter(|text| !text.is_empty()).unwrap_or(DECIDE_YOURSELF);

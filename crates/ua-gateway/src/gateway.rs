@@ -224,7 +224,7 @@ impl ToolGateway {
 
     /// Admits a call; one that is unknown is fenced first, then decided by its policy.
     pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, GatewayError> {
-        match self.ledger.admit(id, facts.clone()).await? {
+        match Box::pin(self.ledger.admit(id, facts.clone())).await? {
             Admission::Unknown(unknown) => {
                 let server = unknown.call().name.server.clone();
                 if let Some(generation) = unknown.generation()

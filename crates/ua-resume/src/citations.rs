@@ -5,6 +5,7 @@
 //! source; a report without any source does not pass.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 use ua_core::{CallStatus, RawReply, RunSpec, SideEffectClass, StopCondition, ToolNamespace};
@@ -14,15 +15,15 @@ use crate::artifact::Artifact;
 use crate::evidence::{ConditionResult, EvidenceKind, EvidenceRef};
 use crate::quote::code;
 
-/// Files that a person reads as text, by the end of their name.
-const READABLE: [&str; 5] = [".md", ".markdown", ".html", ".htm", ".txt"];
+/// Files that a person reads as text, by their extension.
+const READABLE: [&str; 5] = ["md", "markdown", "html", "htm", "txt"];
 
 /// How many addresses are named when some are wrong.
 const MAX_NAMED: usize = 5;
 
 /// The text files of the workspace that make up a job's report: those that the job expects, else every one in `work_products/`.
 pub fn report_files<'a>(spec: &RunSpec, artifacts: &'a [Artifact]) -> Vec<&'a Artifact> {
-    let is_readable = |file: &&Artifact| READABLE.iter().any(|end| file.path.to_lowercase().ends_with(end));
+    let is_readable = |file: &&Artifact| extension(&file.path).is_some_and(|end| READABLE.contains(&end.as_str()));
     let wanted: Vec<String> = spec
         .stop_conditions
         .iter()
@@ -139,10 +140,13 @@ pub fn judge_citations(texts: &[(&Artifact, String)], last_words: &str, sources:
     }
 }
 
+fn extension(path: &str) -> Option<String> {
+    Some(Path::new(path).extension()?.to_str()?.to_lowercase())
+}
+
 /// The addresses that a text cites.
 fn cited_in(path: &str, text: &str) -> BTreeSet<String> {
-    let lower = path.to_lowercase();
-    let is_page = lower.ends_with(".html") || lower.ends_with(".htm");
+    let is_page = extension(path).is_some_and(|end| matches!(end.as_str(), "html" | "htm"));
     let readable = if is_page { readable_html(text) } else { text.to_owned() };
     addresses_in(&readable).filter_map(|address| normal(&address)).collect()
 }

@@ -75,9 +75,14 @@ pub(crate) fn told(answered: Answered, question: &QuestionRecord) -> u8 {
     }
 }
 
-/// Asks about every open question of a run. [`Answered::Later`] when one was left open.
+/// Asks about every open question of a run. [`Answered::Later`] when one was left open, and when there is none: then the run waits
+/// for the time from which an answer counts, and asking would not hasten it.
 pub(crate) async fn all_of_run(store: &SqliteStore, run: &RunId) -> Result<Answered, CliError> {
-    for question in open_questions(store, Some(run)).await? {
+    let open = open_questions(store, Some(run)).await?;
+    if open.is_empty() {
+        return Ok(Answered::Later);
+    }
+    for question in open {
         if one(store, &question).await? == Answered::Later {
             return Ok(Answered::Later);
         }

@@ -29,9 +29,10 @@ async fn answer(scenario: &Scenario, mails: Choice) -> Vec<QuestionKind> {
     let mut kinds = Vec::new();
     for question in scenario.questions().await.into_iter().filter(|q| q.status == QuestionStatus::Open) {
         kinds.push(question.kind);
-        match question.kind {
-            QuestionKind::AskUser => scenario.say(&question, Choice::Continue, "a deep blue").await,
-            _ => scenario.choose(&question, mails).await,
+        if question.kind == QuestionKind::AskUser {
+            scenario.say(&question, Choice::Continue, "a deep blue").await;
+        } else {
+            scenario.choose(&question, mails).await;
         }
     }
     kinds
