@@ -22,12 +22,13 @@ pub(crate) fn fits(number: &str) -> anyhow::Result<()> {
 
 /// Builds the bug into a copy and runs the test there: `None` when it failed, as it must, else what happened instead.
 pub(crate) fn run(number: &str, words: &[&str], test: &str) -> anyhow::Result<Option<String>> {
-    let target = target_folder();
-    let tree = target.join("mutants/tree");
+    let mutants = target_folder().join("mutants");
+    let tree = mutants.join("tree");
     copy_to(&tree)?;
     apply(&tree, number, &[])?;
-    // The same target folder, so that what is not ours is not built again.
-    let output = cargo_test(&tree, &target, words, test)?;
+    // A target folder of its own: cargo names what it builds by paths inside the workspace, so in a shared one the bug would get
+    // into what is built of the sources themselves.
+    let output = cargo_test(&tree, &mutants.join("build"), words, test)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let has_failed = text.lines().any(|line| line.contains(test) && line.ends_with("FAILED"));
     let has_passed = text.lines().any(|line| line.contains(test) && line.ends_with("... ok"));
