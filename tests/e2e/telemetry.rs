@@ -340,7 +340,8 @@ fn a_long_run_sends_its_spans_while_it_works() {
 
 #[test]
 fn diagnostics_are_lines_of_json_and_progress_stays_as_it_is() {
-    let env = env().with_forum().with_env("UA_LOG", "info");
+    let collector = Collector::start(CollectorMood::Takes);
+    let env = sending_to(env().with_forum(), &collector).with_env("UA_LOG", "info");
     let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "canary"}}]});
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
     let output = env.run(&["--log-format", "json", "job", &job, "--run-id", "r"]).code(0);
@@ -350,6 +351,12 @@ fn diagnostics_are_lines_of_json_and_progress_stays_as_it_is() {
     let settled = logged.iter().find(|line| line["fields"]["message"] == "ua.ledger.settled").unwrap();
     assert_eq!((&settled["level"], &settled["fields"]["status"]), (&json!("INFO"), &json!("succeeded")));
     assert!(settled["timestamp"].is_string() && settled["spans"].is_array());
+    assert!(
+        logged
+            .iter()
+            .any(|line| line["fields"]["message"] == "input tokens as estimated and as the provider counted them")
+    );
+    assert!(collector.has_seen("ua.ledger.settled") && !collector.has_seen("as the provider counted them"));
     let run_log = std::fs::read_to_string(env.workspace().join("run.log")).unwrap();
     assert!(!run_log.contains('{') || !run_log.contains("ua.ledger"), "diagnostics in run.log: {run_log}");
 }

@@ -12,7 +12,7 @@ mod metrics;
 mod parents;
 mod settings;
 
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{FilterExt as _, FilterFn, LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
@@ -97,9 +97,15 @@ fn log(format: LogFormat) -> BoxedLayer {
     let lines =
         tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).log_internal_errors(false);
     match format {
-        LogFormat::Text => lines.without_time().with_filter(filter).boxed(),
+        // Without the spans around an event: their fields would hide it.
+        LogFormat::Text => lines.without_time().with_filter(filter.and(events_only())).boxed(),
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
     }
+}
+
+fn events_only() -> FilterFn {
+    let is_event: fn(&tracing::Metadata<'_>) -> bool = |metadata| metadata.is_event();
+    FilterFn::new(is_event).with_max_level_hint(LevelFilter::TRACE)
 }
 
 /// Spans and metrics.

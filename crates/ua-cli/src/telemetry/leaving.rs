@@ -31,7 +31,9 @@ impl<S: Subscriber> Filter<S> for MayLeave {
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        Filter::<S>::callsite_enabled(&self.targets, metadata)
+        let interest = Filter::<S>::callsite_enabled(&self.targets, metadata);
+        // Whoever may still say no to an event must not promise to take every one of its kind.
+        if interest.is_always() && metadata.is_event() && !self.content { Interest::sometimes() } else { interest }
     }
 
     fn event_enabled(&self, event: &Event<'_>, _context: &Context<'_, S>) -> bool {
