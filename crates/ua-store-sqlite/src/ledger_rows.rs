@@ -227,7 +227,7 @@ impl Db<'_> {
     }
 }
 
-fn call_record(row: &Row<'_>) -> Found<CallRecord> {
+pub(crate) fn call_record(row: &Row<'_>) -> Found<CallRecord> {
     let column = Columns::new(row, "tool_calls", "tool_call_id");
     let call_id: CallId = column.parsed("tool_call_id")?;
     let (status, kind): (String, Option<String>) = (column.get("status")?, column.get("failure_kind")?);
@@ -267,7 +267,7 @@ fn call_record(row: &Row<'_>) -> Found<CallRecord> {
     })
 }
 
-fn attempt_record(row: &Row<'_>) -> Found<AttemptRecord> {
+pub(crate) fn attempt_record(row: &Row<'_>) -> Found<AttemptRecord> {
     let column = Columns::new(row, "tool_attempts", "tool_call_id");
     Ok(AttemptRecord {
         call_id: column.parsed("tool_call_id")?,
@@ -281,7 +281,7 @@ fn attempt_record(row: &Row<'_>) -> Found<AttemptRecord> {
     })
 }
 
-fn receipt_record(row: &Row<'_>) -> Found<ReceiptRecord> {
+pub(crate) fn receipt_record(row: &Row<'_>) -> Found<ReceiptRecord> {
     let column = Columns::new(row, "tool_receipts", "receipt_seq");
     Ok(ReceiptRecord {
         call_id: column.parsed("tool_call_id")?,

@@ -468,7 +468,7 @@ fn step_record(row: &Row<'_>) -> Found<StepRecord> {
     })
 }
 
-fn turn_record(row: &Row<'_>) -> Found<TurnRecord> {
+pub(crate) fn turn_record(row: &Row<'_>) -> Found<TurnRecord> {
     let column = Columns::new(row, "turns", "turn");
     Ok(TurnRecord {
         run_id: column.parsed("run_id")?,
@@ -488,7 +488,7 @@ fn turn_record(row: &Row<'_>) -> Found<TurnRecord> {
     })
 }
 
-fn message_record(row: &Row<'_>) -> Found<MessageRecord> {
+pub(crate) fn message_record(row: &Row<'_>) -> Found<MessageRecord> {
     let column = Columns::new(row, "messages", "seq");
     Ok(MessageRecord {
         seq: column.int("seq")?,
@@ -511,7 +511,7 @@ fn checkpoint_record(row: &Row<'_>) -> Found<CheckpointRecord> {
     })
 }
 
-fn request_record(row: &Row<'_>) -> Found<RequestRecord> {
+pub(crate) fn request_record(row: &Row<'_>) -> Found<RequestRecord> {
     let column = Columns::new(row, "usage", "request_id");
     let cost = match (column.opt_int("cost_nanos")?, column.opt_word("currency")?) {
         (Some(nanos), Some(currency)) => Some(Money::from_nanos(nanos, currency)),

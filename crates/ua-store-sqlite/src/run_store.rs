@@ -19,6 +19,9 @@ impl RunStore for SqliteStore {
         self.write(Synced, move |db| {
             let parent = run.parent_run_id.as_ref().map(|parent| db.run(parent)).transpose()?;
             let (run, opening) = rules::run_submitted(run, parent.as_ref());
+            if db.is_deleted(&run.run_id)? {
+                return Err(StoreError::Exists { row: RowRef::new("deleted_runs", &run.run_id) }.into());
+            }
             db.insert_run(&run)?;
             if let Some(key) = &run.job_key
                 && let Some(other) = db.run_of_job_key(key, Some(&run.root_run_id))?

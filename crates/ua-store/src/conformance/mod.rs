@@ -10,6 +10,7 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a broken promise is a panic, as in any test")]
 
+pub mod archive;
 pub mod blobs;
 pub mod calls;
 mod differential;
@@ -123,6 +124,12 @@ macro_rules! conformance_tests {
             blobs::a_refused_answer_leaves_no_blob,
             blobs::a_prune_never_touches_what_an_unfinished_lineage_refers_to,
             blobs::a_pruned_blob_comes_back_with_its_content,
+            archive::runs_are_found_by_what_is_known_of_them,
+            archive::calls_are_found_by_the_beginning_of_their_id,
+            archive::turns_are_loaded_without_the_others,
+            archive::an_unfinished_run_is_deleted_only_by_force,
+            archive::a_deleted_run_leaves_its_name,
+            archive::a_deleted_run_is_remembered_by_its_lineage,
             lost_answers::a_repeated_write_changes_nothing,
         );
     };

@@ -3,6 +3,7 @@
 //! It is the reference that the conformance suite compares other stores with, and what tests of other crates run on.
 //! A write looks rows up, applies a rule and stores what the rule returns; nothing is stored before everything is checked.
 
+mod archive;
 mod blobs;
 mod ledger;
 mod model;
@@ -50,7 +51,7 @@ impl RunStore for MemStore {
         let mut model = self.model();
         let parent = run.parent_run_id.as_ref().map(|parent| model.run(parent)).transpose()?;
         let (run, opening) = rules::run_submitted(run, parent.as_ref());
-        if model.runs.iter().any(|other| other.run_id == run.run_id) {
+        if model.runs.iter().any(|other| other.run_id == run.run_id) || model.deleted.contains(&run.run_id) {
             return Err(StoreError::Exists { row: RowRef::new("runs", &run.run_id) });
         }
         let is_twin = |other: &&RunRecord| other.job_key == run.job_key && other.root_run_id != run.root_run_id;

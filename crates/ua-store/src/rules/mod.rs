@@ -9,6 +9,7 @@
 
 mod blob;
 mod call;
+mod deletion;
 mod overrides;
 mod question;
 mod run;
@@ -24,6 +25,7 @@ pub use call::{
     call_skipped, call_started, call_vouched_for, may_have_happened, owned_call, receipt_interpreted, replay_noted,
 };
 pub(crate) use call::{counts_as_effect, holds_key};
+pub use deletion::run_deleted;
 pub use overrides::override_made;
 pub use question::{question_answered, question_closed, question_for_call, question_raised};
 pub use run::{
