@@ -11,7 +11,7 @@ pub(crate) fn init() {
     let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new("warn"));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(crate::terminal::LogWriter::new)
         .without_time()
         .with_ansi(false)
         .log_internal_errors(false);

@@ -8,6 +8,7 @@ use crate::error::{CliError, OK};
 use crate::find;
 use crate::home::Home;
 use crate::output::{print, print_json};
+use crate::view::Answered;
 
 use super::summary::{question_text, word};
 
@@ -50,8 +51,18 @@ pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
     let question = find::question(&store, &args.question).await?;
     insert(&store, &question, choice, args.proof, args.text).await?;
     crate::home::close(store);
+    report(&question, choice)?;
     crate::output::tell(&format!("answered; go on with `ua resume {}`", question.run_id));
     Ok(OK)
+}
+
+/// Says for a machine what was answered.
+pub(crate) fn report(question: &QuestionRecord, choice: Choice) -> Result<(), CliError> {
+    if !crate::terminal::is_json() {
+        return Ok(());
+    }
+    let (question_id, run_id) = (question.question_id.to_string(), question.run_id.to_string());
+    print_json(&Answered { question_id, run_id, choice })
 }
 
 /// Stores an answer.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ua_core::{Env, RunStatus, RunStop, Trace};
+use ua_core::{Budgets, Env, RunStatus, RunStop, Trace};
 use ua_gateway::{Fence, StopSignal, ToolTransport as _};
 use ua_runner::{
     Conclusion, DrainTimes, Interrupts, RunError, RunLock, Workspace, drive, owner_stamp, park_for_orphan,
@@ -16,6 +16,7 @@ use crate::compose::{self, Launch};
 use crate::crash_points::Seams;
 use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING, chain};
 use crate::home::Home;
+use crate::live::Live;
 use crate::progress;
 
 use super::summary;
@@ -76,6 +77,10 @@ pub(crate) async fn execute(
     crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
 
     let transport = compose::tool_servers(home, &run, launch, &env)?;
+    let live = (!how.quiet && crate::terminal::can_draw()).then(|| Arc::new(Live::start()));
+    if let Some(live) = &live {
+        live.limits(&budgets_of(&port, &run).await?, std::time::Duration::from_millis(run.held_millis));
+    }
     let mut is_driven = false;
     let driven = match transport.fence_earlier().await {
         Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, &env, &detail).await,
@@ -84,6 +89,9 @@ pub(crate) async fn execute(
             Some(Err(error)) => park_for_tool_server(port.as_ref(), &lease, &env, &chain(&error)).await,
             Some(Ok(specs)) => {
                 is_driven = true;
+                if let Ok(classifier) = launch.classifier() {
+                    super::audit::note(home.root(), &run.run_id, &specs, &classifier, env.now());
+                }
                 let wiring = compose::Wiring {
                     run: &run,
                     launch,
@@ -92,7 +100,7 @@ pub(crate) async fn execute(
                     trace,
                     transport: transport.clone(),
                     specs,
-                    watcher: progress::watcher(workspace.clone(), env.clone(), how.quiet),
+                    watcher: progress::watcher(workspace.clone(), env.clone(), how.quiet, live.clone()),
                     workspace: workspace.clone(),
                     env: env.clone(),
                     stop,
@@ -111,6 +119,9 @@ pub(crate) async fn execute(
         },
     };
     transport.shutdown().await;
+    if let Some(live) = live {
+        live.finish();
+    }
     let code = match driven {
         Ok((conclusion, run)) => {
             let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
@@ -133,6 +144,12 @@ pub(crate) async fn execute(
         crate::home::close(store);
     }
     code
+}
+
+/// The budgets that count now.
+async fn budgets_of(store: &Arc<dyn Store>, run: &RunRecord) -> Result<Budgets, CliError> {
+    let records = store.load_turns(&run.run_id, 0, 0).await.map_err(|e| CliError::store("read the budgets", &e))?;
+    Ok(records.budgets())
 }
 
 /// Waits for `work`, unless a signal asks the process to stop first.

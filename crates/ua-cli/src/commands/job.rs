@@ -60,7 +60,15 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         parent_run_id: None,
         spec,
     };
-    let run = store.submit_run(run).await.map_err(|e| CliError::store("store the run", &e))?;
+    let name = run.run_id.clone();
+    let run = store.submit_run(run).await.map_err(|error| {
+        let is_deleted = matches!(&error, StoreError::Exists { row } if row.to_string().contains("deleted_runs"));
+        if is_deleted {
+            return CliError::usage(format!("the name `{name}` is taken: a run of that name was deleted"))
+                .hint("choose another --run-id, or leave it out");
+        }
+        CliError::store("store the run", &error)
+    })?;
     execute::execute(home, store, run, &launch, how).await
 }
 
@@ -99,7 +107,7 @@ fn taken_key(key: &str, earlier: &RunRecord) -> CliError {
 }
 
 /// Reads a job file.
-fn read_job(file: &Path) -> Result<RunSpec, CliError> {
+pub(super) fn read_job(file: &Path) -> Result<RunSpec, CliError> {
     let text = fs::read_to_string(file).map_err(|e| {
         CliError::usage(format!("cannot read the job file {}: {e}", file.display()))
             .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")

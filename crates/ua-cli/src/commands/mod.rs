@@ -2,8 +2,13 @@
 
 mod accept;
 mod answer;
+mod audit;
 mod calls;
+mod completions;
+mod config;
 mod db;
+mod delete;
+mod doctor;
 mod execute;
 mod job;
 mod pins;
@@ -11,8 +16,11 @@ mod probe;
 mod prune;
 mod resume;
 mod runs;
+mod schema;
 mod summary;
+mod tail;
 mod tools;
+mod turns;
 
 use std::process::ExitCode;
 
@@ -30,7 +38,12 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
         Command::Calls(command) => calls::run(&home, command).await,
         Command::Questions(args) => answer::list(&home, args).await,
         Command::Answer(args) => answer::run(&home, args).await,
-        Command::Tools(command) => tools::run(command).await,
+        Command::Turns(command) => turns::run(&home, command).await,
+        Command::Tools(command) => tools::run(&home, command).await,
+        Command::Config(command) => config::run(cli.root.as_deref(), cli.color, &command),
+        Command::Doctor(args) => doctor::run(&home, cli.root.as_deref(), &args).await,
+        Command::Completions(args) => completions::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Db(command) => db::run(&home, command).await,
         #[cfg(feature = "toolserver")]
         Command::Toolserver(settings) => match ua_toolserver::serve(*settings).await {
