@@ -4,19 +4,24 @@
 mod bad_input;
 mod bad_storage;
 mod blobs;
+mod command_line;
+mod config;
 mod database;
+mod doctor;
 mod enforcement;
 mod fingerprint;
 mod http_tool_server;
 mod inspect;
 mod interrupt;
 mod job;
+mod json_schema;
 mod library;
 mod model;
 mod near_duplicates;
 mod probe;
 mod resume;
 mod same_receipts;
+mod terminal;
 mod tool_server;
 mod usage;
 
