@@ -244,8 +244,9 @@ fn what_cannot_be_forked_is_refused_and_nothing_is_made() {
     let list = env.write("work/list.json", "[]");
     env.run(&["fork", "r", "--job-overrides", &list]).refused(2, &["no JSON object"]);
     env.run(&["job", &job, "--at-turn", "1"]).refused(2, &["belong to a fork"]);
-    let told = env.run(&["fork", "r", "--at-turn", "9", "--json"]).code(2).json();
-    assert_eq!(told["error"]["exit_code"], 2);
+    let told = env.run(&["fork", "r", "--at-turn", "9", "--json"]).code(2);
+    let told: Value = serde_json::from_str(&told.stderr).unwrap();
+    assert_eq!(told["error"]["code"], 2);
     assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
 }
 
@@ -261,7 +262,8 @@ fn a_job_key_starts_one_run_and_runs_again_only_on_purpose() {
     assert_eq!(env.run_status(), "succeeded");
 
     env.run(&["job", &job]).refused(2, &["report 2026-11", &first, "it succeeded", "--again"]);
-    let told = env.run(&["job", &job, "--json"]).code(2).json();
+    let told = env.run(&["job", &job, "--json"]).code(2);
+    let told: Value = serde_json::from_str(&told.stderr).unwrap();
     assert_eq!(
         (&told["error"]["kind"], &told["error"]["run_id"], &told["error"]["status"]),
         (&json!("job_key_taken"), &json!(first), &json!("succeeded"))

@@ -39,7 +39,13 @@ fn nothing_that_a_tool_or_model_says_drives_the_terminal() {
     let env = env().with_forum();
     hostile_run(&env);
     let call = env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'get_page'");
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 15] = [
+        &["runs", "tail", "r"],
+        &["runs", "tail", "r", "--json"],
+        &["turns", "show", "r", "1"],
+        &["turns", "show", "r", "2"],
+        &["turns", "show", "r", "1", "--json"],
+        &["db", "check", "--invariants"],
         &["runs", "list"],
         &["runs", "list", "--json"],
         &["runs", "show", "r"],
@@ -52,6 +58,13 @@ fn nothing_that_a_tool_or_model_says_drives_the_terminal() {
     ];
     for command in commands {
         let output = env.run(command).code(0);
+        is_plain(&command.join(" "), &output.stdout);
+        is_plain(&command.join(" "), &output.stderr);
+    }
+    // So does a server: in the names and words of its tools.
+    env.mcp_config("work/servers.json", &json!({"forum": env.forum_entry(&["--describe", "\u{1b}[2J\u{9b}1m\u{202e}", "--with", "evil\u{1b}[2J\u{7}"])}));
+    for command in [&["tools", "list"][..], &["tools", "list", "--json"], &["doctor"], &["doctor", "--json"]] {
+        let output = env.run(&[command, &["--mcp-config", "servers.json"]].concat());
         is_plain(&command.join(" "), &output.stdout);
         is_plain(&command.join(" "), &output.stderr);
     }

@@ -1,13 +1,17 @@
 //! End-to-end tests: the real program in a world of its own, judged by its exit code, by what a person reads, and by effects
 //! counted outside.
 
+mod attended;
 mod bad_input;
 mod bad_storage;
 mod blobs;
 mod cancel;
+mod command_line;
 mod composite;
+mod config;
 mod ctrl_c;
 mod database;
+mod doctor;
 mod enforcement;
 mod export;
 mod fingerprint;
@@ -16,6 +20,7 @@ mod http_tool_server;
 mod inspect;
 mod interrupt;
 mod job;
+mod json_schema;
 mod library;
 mod memory;
 mod model;

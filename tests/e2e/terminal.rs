@@ -1,156 +1,182 @@
-//! Asking on a terminal: a run that would wait asks there and goes on in the same process, and `ua answer` offers what is open.
+//! What a person sees on a terminal: live progress, colour, and nothing that foreign text draws.
 
-#![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::io::{Read as _, Write};
-use std::num::NonZeroU16;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::{Read as _, Write as _};
+use std::num::NonZero;
+use std::sync::{Arc, Mutex};
 
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
-use serde_json::{Value, json};
+use serde_json::json;
 use ua_e2e::{TestEnv, eventually, until};
 use ua_testkit::ua_program;
 
 use super::env;
 
-const UP: &str = "\u{1b}[A";
-const ENTER: &str = "\r";
-
-/// A process of `ua` on a terminal of its own.
-struct Terminal {
-    screen: Arc<Mutex<vt100::Parser>>,
-    keyboard: Box<dyn Write + Send>,
+/// `ua` on a terminal of 100 columns, and what it drew.
+struct Screen {
     child: Box<dyn Child + Send + Sync>,
+    raw: Arc<Mutex<Vec<u8>>>,
+    reader: Option<std::thread::JoinHandle<()>>,
+    // Open as long as the screen is looked at.
+    _master: Box<dyn portable_pty::MasterPty + Send>,
 }
 
-impl Terminal {
-    fn start(env: &TestEnv, args: &[&str]) -> Self {
-        let size = PtySize { rows: 60, cols: 150, pixel_width: 0, pixel_height: 0 };
-        let pty = native_pty_system().openpty(size).expect("open a terminal");
+impl Screen {
+    fn start(env: &TestEnv, args: &[&str], variables: &[(&str, &str)]) -> Self {
+        let size = PtySize { rows: 30, cols: 100, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).unwrap();
         let mut command = CommandBuilder::new(ua_program());
         command.args(args);
         command.args(["--root", &env.root().display().to_string()]);
         command.cwd(env.path("work"));
         command.env_clear();
         for (name, value) in
-            [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LANG", "C.UTF-8"), ("USER", "tester"), ("TERM", "xterm")]
+            [("PATH", "/usr/bin:/bin"), ("LANG", "C.UTF-8"), ("TERM", "xterm-256color"), ("USER", "tester")]
         {
             command.env(name, value);
         }
         command.env("HOME", env.path("home"));
         command.env("XDG_CONFIG_HOME", env.path("home/.config"));
-        let child = pty.slave.spawn_command(command).expect("start ua");
-        drop(pty.slave);
-        let mut reader = pty.master.try_clone_reader().expect("read the terminal");
-        let keyboard = pty.master.take_writer().expect("write to the terminal");
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(
-            NonZeroU16::new(60).expect("not zero"),
-            NonZeroU16::new(150).expect("not zero"),
-            500,
-        )));
-        let shown = Arc::clone(&screen);
-        std::thread::spawn(move || {
-            let _master = pty.master;
+        for (name, value) in variables {
+            command.env(name, value);
+        }
+        let child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let raw = Arc::new(Mutex::new(Vec::new()));
+        let mut output = pair.master.try_clone_reader().unwrap();
+        let kept = raw.clone();
+        let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            while let Ok(count @ 1..) = reader.read(&mut buffer) {
-                shown.lock().unwrap_or_else(PoisonError::into_inner).process(&buffer[..count]);
+            // An error is how a terminal ends whose program is gone.
+            while let Ok(count @ 1..) = output.read(&mut buffer) {
+                kept.lock().unwrap().write_all(&buffer[..count]).unwrap();
             }
         });
-        Self { screen, keyboard, child }
+        Self { child, raw, reader: Some(reader), _master: pair.master }
     }
 
+    /// Every byte that was drawn.
+    fn raw(&self) -> String {
+        String::from_utf8_lossy(&self.raw.lock().unwrap()).into_owned()
+    }
+
+    /// What stands on the screen.
     fn text(&self) -> String {
-        self.screen.lock().unwrap_or_else(PoisonError::into_inner).screen().contents()
+        let mut parser = vt100::Parser::new(NonZero::new(30).unwrap(), NonZero::new(100).unwrap(), 0);
+        parser.process(&self.raw.lock().unwrap());
+        parser.screen().contents()
     }
 
-    #[track_caller]
-    fn shows(&self, text: &str) {
-        until(&format!("{text:?} on the terminal"), || self.text().contains(text));
-    }
-
-    fn types(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).expect("type");
-        self.keyboard.flush().expect("type");
-    }
-
-    #[track_caller]
-    fn code(mut self, wanted: u32) -> String {
-        let status = eventually("the end of ua", || self.child.try_wait().expect("look at the process"));
-        let text = self.text();
-        assert_eq!(status.exit_code(), wanted, "{text}");
-        text
+    /// Waits for the end, and says with which code.
+    fn end(&mut self) -> u32 {
+        let child = &mut self.child;
+        let status = eventually("the end of ua on a terminal", || child.try_wait().unwrap());
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        status.exit_code()
     }
 }
 
-fn comment(text: &str) -> Value {
-    json!({"name": "mcp__forum__post_comment", "input": {"text": text}})
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+    }
 }
 
-fn careful_job(env: &TestEnv) -> String {
-    let turns = json!([{"tools": [comment("first \u{1b}[2J"), comment("second")]}, {"text": "Posted."}]);
-    env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}}), &turns)
+/// A job with a call that waits for the file `go`.
+fn waiting_job(env: &TestEnv) -> String {
+    let input = json!({"text": "\u{1b}[2Jx\u{202e}y", "until": env.arg("go")});
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": input}]}, {"text": "Gone \u{1b}]0;owned\u{7}."}]);
+    env.job(&json!({"tools": {"builtin": false}, "budgets": {"max_tool_calls": 4}}), &turns)
 }
 
 #[test]
-fn a_run_that_would_wait_asks_and_goes_on_in_the_same_process() {
+fn a_job_shows_what_it_does_and_how_much_it_used() {
     let env = env().with_forum();
-    let mut terminal = Terminal::start(&env, &["job", &careful_job(&env), "--run-id", "r"]);
-    for text in ["first", "second"] {
-        // Enter alone would leave it open, so the way is up: abort, skip, execute.
-        terminal.shows("later    leave it open");
-        terminal.shows(text);
-        terminal.types(&format!("{UP}{UP}{UP}{ENTER}"));
-        terminal.shows("Let it run?");
-        terminal.types("y");
-    }
-    let text = terminal.code(0);
-    assert!(text.contains("succeeded"), "{text}");
-    assert_eq!(env.comments().len(), 2);
-    assert_eq!(env.value("SELECT count(*) FROM questions WHERE status <> 'closed'"), "0");
-    // One process, two lives.
-    assert_eq!(env.value("SELECT lease_epoch FROM runs"), "2");
+    let job = waiting_job(&env);
+    let mut screen = Screen::start(&env, &["job", &job, "--run-id", "r"], &[]);
+    until("the call on the screen", || screen.text().contains("turn 1 · post_comment"));
+    let text = screen.text();
+    assert!(text.contains("calls [███░░░░░░░] 1/4") || text.contains("calls [██░░░░░░░░] 1/4"), "{text}");
+    assert!(text.contains("time [") && text.contains("min"), "{text}");
+    // The lines of what happened stand above it, whole.
+    assert!(
+        text.lines().any(|line| line.starts_with("[00:") && line.contains("turn 1 · call 1 · post_comment")),
+        "{text}"
+    );
+    env.write("go", "");
+    assert_eq!(screen.end(), 0, "{}", screen.text());
+    let text = screen.text();
+    assert!(!text.contains("calls ["), "the display is gone at the end: {text}");
+    assert!(text.contains("succeeded · run r"), "{text}");
+    assert!(screen.raw().contains("\u{1b}[32msucceeded"), "a terminal has colour: {:?}", screen.raw());
+    let raw = screen.raw();
+    assert!(!raw.contains("\u{1b}[2Jx") && !raw.contains("\u{1b}]0;") && !raw.contains('\u{202e}'), "{raw:?}");
 }
 
 #[test]
-fn enter_leaves_a_question_open_and_no_input_does_not_ask() {
+fn a_run_is_watched_from_another_terminal() {
     let env = env().with_forum();
-    let mut terminal = Terminal::start(&env, &["job", &careful_job(&env), "--run-id", "r"]);
-    terminal.shows("later    leave it open");
-    terminal.types(ENTER);
-    terminal.code(75);
-    let text = Terminal::start(&env, &["resume", "r", "--no-input"]).code(75);
-    assert!(!text.contains("later    leave it open"), "{text}");
-    assert_eq!((env.run_status().as_str(), env.comments().len()), ("waiting_for_human", 0));
+    let job = waiting_job(&env);
+    let driver = env.start(&["job", &job, "--run-id", "r"]);
+    until("the call to run", || env.try_rows("SELECT 1 FROM tool_calls WHERE status = 'running'") == ["1"]);
+    let mut screen = Screen::start(&env, &["runs", "tail", "r"], &[]);
+    until("the call on the screen", || screen.text().contains("turn 1 · post_comment"));
+    until("the budgets on the screen", || screen.text().contains("1/4"));
+    env.write("go", "");
+    driver.wait().code(0);
+    assert_eq!(screen.end(), 0, "{}", screen.text());
+    assert!(screen.text().contains("run r succeeded"), "{}", screen.text());
+    assert!(!screen.text().contains("1/4"), "{}", screen.text());
 }
 
 #[test]
-fn answer_without_arguments_offers_what_is_open() {
+fn colour_is_a_matter_of_the_terminal_and_of_the_person() {
     let env = env().with_forum();
-    env.run(&["job", &careful_job(&env), "--run-id", "r"]).code(75);
-    let mut terminal = Terminal::start(&env, &["answer"]);
-    terminal.shows("Which question?");
-    terminal.types(ENTER);
-    terminal.shows("later    leave it open");
-    terminal.shows("text: \"first \\u{1b}[2J\"");
-    terminal.types(&format!("{UP}{UP}{ENTER}"));
-    terminal.shows("What the model should know");
-    terminal.types(&format!("not today{ENTER}"));
-    terminal.shows("answered; go on with `ua resume r`");
-    terminal.code(0);
-    assert_eq!(env.rows("SELECT choice, note FROM answers"), ["skip not today"]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    let screen = |args: &[&str], variables: &[(&str, &str)]| {
+        let mut screen = Screen::start(&env, args, variables);
+        assert_eq!(screen.end(), 0);
+        screen.raw()
+    };
+    let list = ["runs", "list"];
+    let has_color = |raw: &str| raw.contains("\u{1b}[");
+    assert!(has_color(&screen(&list, &[])));
+    assert!(!has_color(&screen(&list, &[("NO_COLOR", "1")])));
+    assert!(!has_color(&screen(&list, &[("TERM", "dumb")])));
+    assert!(!has_color(&screen(&["runs", "list", "--color", "never"], &[])));
+    assert!(has_color(&screen(&["runs", "list", "--color", "always"], &[("NO_COLOR", "1")])));
+    // No terminal: none, unless it is forced.
+    assert!(!has_color(&env.run(&list).code(0).stdout));
+    assert!(has_color(&env.run(&["runs", "list", "--color", "always"]).code(0).stdout));
+    assert!(has_color(&env.start_with(("CLICOLOR_FORCE", "1"), &list).wait().code(0).stdout));
+    // The JSON of a terminal has none either.
+    assert!(!has_color(&screen(&["runs", "list", "--json"], &[])));
 }
 
 #[test]
-fn a_model_that_asks_gets_one_of_its_options_from_the_terminal() {
-    let env = env();
-    let asks =
-        json!({"name": "mcp__ua_person__ask_user", "input": {"question": "Which colour?", "options": ["red", "blue"]}});
-    let turns = json!([{"tools": [asks]}, {"text": "Done.", "expect": {"contains": ["blue"], "tool_result_ok": true}}]);
-    let job = env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_user": true}}), &turns);
-    let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
-    terminal.shows("Which colour?");
-    terminal.shows("later    leave it open");
-    // later, abort, skip, continue, blue.
-    terminal.types(&format!("{UP}{UP}{UP}{UP}{ENTER}"));
-    terminal.code(0);
+fn a_table_fits_the_terminal_and_its_ids_stay_whole() {
+    let env = env().with_forum();
+    let id = "a-run-with-a-rather-long-name-that-somebody-chose";
+    let objective = "word ".repeat(30);
+    let job = env.job(&json!({"tools": {"builtin": false}, "objective": objective}), &json!([{"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", id]).code(0);
+    let mut screen = Screen::start(&env, &["runs", "list", "--color", "never"], &[]);
+    assert_eq!(screen.end(), 0);
+    let raw = screen.raw();
+    assert!(raw.lines().any(|line| line.trim_start().starts_with(id)), "{raw}");
+    assert!(raw.lines().all(|line| line.trim_end().chars().count() <= 100), "{raw}");
+}
+
+#[test]
+fn lines_can_be_had_on_a_terminal_too() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    let mut screen = Screen::start(&env, &["job", &job], &[("UA_PROGRESS", "lines"), ("NO_COLOR", "1")]);
+    assert_eq!(screen.end(), 0);
+    let raw = screen.raw();
+    assert!(raw.contains("turn 1 · thinking") && !raw.contains('\u{1b}') && !raw.contains("calls ["), "{raw:?}");
 }

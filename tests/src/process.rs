@@ -67,6 +67,11 @@ impl Live {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
+    /// What it wrote to standard output so far.
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap_or_default()
+    }
+
     /// Whether it has ended.
     ///
     /// # Panics

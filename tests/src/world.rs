@@ -224,6 +224,30 @@ impl TestEnv {
         self.spawn(&(ua_program().clone(), args), &[])
     }
 
+    /// Starts `ua` with these arguments and no other, and with more variables in its environment.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start_bare_with(&self, variables: &[(&str, &str)], args: &[&str]) -> Live {
+        let args = args.iter().map(OsString::from).collect();
+        self.spawn(&(ua_program().clone(), args), variables)
+    }
+
+    /// Runs a bash script in which `"$@"` is `ua` with the workspace root of this world.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started or does not end.
+    pub fn run_by_bash(&self, script: &str) -> Output {
+        let program = ua_program().clone().into_os_string();
+        let root = [OsString::from("--root"), self.root().into_os_string()];
+        let mut args: Vec<OsString> = ["-c", script, "bash"].iter().map(OsString::from).collect();
+        args.push(program);
+        args.extend(root);
+        self.spawn(&(PathBuf::from("/bin/bash"), args), &[]).wait()
+    }
+
     /// Starts `ua` in a process group of its own.
     ///
     /// # Panics

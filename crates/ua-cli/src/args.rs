@@ -3,6 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
+
+use crate::complete;
+use crate::terminal::Color;
+
+mod look;
+mod runs;
+
+pub(crate) use look::{CompletionsArgs, ConfigCommand, DoctorArgs, SchemaArgs};
+pub(crate) use runs::{DeleteArgs, ListArgs, StatusFilter, TailArgs, TurnsCommand};
 
 mod fork;
 
@@ -14,11 +24,17 @@ pub(crate) use fork::{ForkArgs, ForkChanges};
 #[command(name = "ua", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath, help_heading = GLOBAL)]
     pub root: Option<PathBuf>,
     /// How diagnostics on standard error are written
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub log_format: LogFormat,
+    /// Colours: auto is on a terminal, unless NO_COLOR is set [possible values: auto, always, never]
+    #[arg(long, global = true, value_name = "WHEN", hide_possible_values = true, help_heading = GLOBAL)]
+    pub color: Option<Color>,
+    /// Write JSON for machines, errors too; docs/guide/json.md describes it
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    pub json: bool,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
@@ -34,16 +50,22 @@ pub enum LogFormat {
     Json,
 }
 
+/// The heading of what every command takes.
+const GLOBAL: &str = "Options of every command";
+
 const EXAMPLES: &str = "\
 Examples:
   ua job fixtures/jobs/research_report.json     run a job
   ua resume last                                go on after a kill, an answer or a stop
   ua calls list --run last --unknown            which calls may or may not have happened?
   ua calls resolve call_01… --happened          settle one, then `ua resume last`
+  ua runs tail last                             watch a run from another terminal
+  ua doctor                                     is everything there that a job needs?
 
 Exit codes: 0 succeeded · 1 failed · 2 usage · 69 model provider · 74 storage · 75 waiting or stopped · 130 interrupted
 Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, UA_MODEL_TIMEOUT, UA_PRICING,
-  UA_RUNTIME_DB_PATH, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, OTEL_EXPORTER_OTLP_ENDPOINT and its like";
+  UA_RUNTIME_DB_PATH, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, OTEL_EXPORTER_OTLP_ENDPOINT and its like;
+  `ua config show` lists all, with the files that set them";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -64,9 +86,21 @@ pub enum Command {
     Questions(QuestionsArgs),
     /// Answer a question; `ua resume` then goes on
     Answer(AnswerArgs),
+    /// Look at turns
+    #[command(subcommand)]
+    Turns(TurnsCommand),
     /// Explain tools
     #[command(subcommand)]
     Tools(ToolsCommand),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Check keys, tool servers, database, disk and prices, and say how to fix what is wrong
+    Doctor(DoctorArgs),
+    /// Print a script that completes commands, runs, calls and questions in your shell
+    Completions(CompletionsArgs),
+    /// Print the JSON Schema of what a command writes with --json
+    Schema(SchemaArgs),
     /// Look after the runtime database: check it, copy it, put a copy back, let go of what nobody needs
     #[command(subcommand)]
     Db(DbCommand),
@@ -98,7 +132,7 @@ pub struct JobArgs {
     #[arg(required_unless_present_any = ["resume", "fork"])]
     pub file: Option<PathBuf>,
     /// Name of the run; one that exists is resumed if it was made of the same job
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = ArgValueCompleter::new(complete::runs))]
     pub run_id: Option<String>,
     /// Resume the run that --run-id names
     #[arg(long, requires = "run_id", conflicts_with = "file")]
@@ -112,9 +146,6 @@ pub struct JobArgs {
     /// Run the job once more although the run of its job_key succeeded
     #[arg(long, conflicts_with_all = ["resume", "fork"])]
     pub again: bool,
-    /// Tell the result as JSON on standard output
-    #[arg(long)]
-    pub json: bool,
     /// How to start it
     #[command(flatten)]
     pub launch: LaunchArgs,
@@ -156,11 +187,16 @@ pub struct LaunchArgs {
     after_help = "\
 Examples:
   ua resume last
-  ua resume last --max-tool-calls +100
-  ua resume last --phase crawl --max-cost +1.50"
+  ua resume run_019 --max-tool-calls +100       give it more of a budget that it reached
+  ua resume last --phase crawl --max-cost +1.50
+  ua resume last --accept tools,policy          go on although these changed
+  ua resume last --take-over                    end the process that hangs, and go on in its place
+
+A run that is finished is shown, not run: exit code 0 if it succeeded."
 )]
 pub struct ResumeArgs {
     /// A run id, the beginning of one, or `last`
+    #[arg(add = ArgValueCompleter::new(complete::runs))]
     pub run: String,
     /// File with an `mcpServers` object [default: the one the run was started with]
     #[arg(long, value_name = "FILE")]
@@ -222,17 +258,19 @@ pub struct BudgetArgs {
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
     /// List runs, newest first
-    List {
-        /// How many
-        #[arg(long, default_value_t = 20)]
-        limit: u32,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    List(ListArgs),
+    /// Watch a run: what happened in its last turns, and what happens next
+    Tail(TailArgs),
+    /// Let go of runs and their workspaces
+    Delete(DeleteArgs),
     /// Show one run: where it stands, what it did, what it waits for
+    #[command(after_help = "\
+Examples:
+  ua runs show last
+  ua runs show run_019 --json | jq .usage")]
     Show {
         /// A run id, the beginning of one, or `last`
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// As JSON
         #[arg(long)]
@@ -254,8 +292,13 @@ pub enum RunsCommand {
     /// Write a run's files anew from the database, or the run as one HTML page or JSON document
     Export(Box<ExportArgs>),
     /// End a run; one that a process drives ends at the next boundary
+    #[command(after_help = "\
+Examples:
+  ua runs cancel last
+  ua runs cancel last --reason 'the customer called it off'")]
     Cancel {
         /// A run id, the beginning of one, or `last`
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// Why
         #[arg(long, default_value = "a person asked for it")]
@@ -307,10 +350,15 @@ pub struct ExportArgs {
 /// `ua calls …`.
 #[derive(Debug, Subcommand)]
 pub enum CallsCommand {
-    /// List tool calls
+    /// List tool calls, newest runs first
+    #[command(after_help = "\
+Examples:
+  ua calls list --run last
+  ua calls list --unknown                    which calls may or may not have happened?
+  ua calls list --run last --json | jq -r '.[] | [.tool_name, .status] | @tsv'")]
     List {
         /// Only this run: an id, the beginning of one, or `last`
-        #[arg(long)]
+        #[arg(long, add = ArgValueCompleter::new(complete::runs))]
         run: Option<String>,
         /// Only calls that were sent and whose outcome nobody knows
         #[arg(long)]
@@ -320,8 +368,13 @@ pub enum CallsCommand {
         json: bool,
     },
     /// Show one call with its attempts, receipt and history
+    #[command(after_help = "\
+Examples:
+  ua calls show call_019
+  ua calls show call_019 --full > answer.txt")]
     Show {
         /// A call id, or the beginning of one
+        #[arg(add = ArgValueCompleter::new(complete::calls))]
         call: String,
         /// The whole answer and nothing else; with --json, the answer as it came
         #[arg(long)]
@@ -338,8 +391,14 @@ pub enum CallsCommand {
 
 /// `ua calls probe`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua calls probe call_019
+  ua calls probe call_019 --apply            and make that the answer
+  ua calls probe call_019 --policy probe.toml")]
 pub struct ProbeArgs {
     /// A call id, or the beginning of one
+    #[arg(add = ArgValueCompleter::new(complete::unknown_calls))]
     pub call: String,
     /// Make what the probe says the answer to the question that waits, if it proves anything
     #[arg(long)]
@@ -354,9 +413,17 @@ pub struct ProbeArgs {
 
 /// `ua calls resolve`.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("choice").required(true))]
+#[command(
+    group = clap::ArgGroup::new("choice").required(true),
+    after_help = "\
+Examples:
+  ua calls resolve call_019 --happened --proof msg_123
+  ua calls resolve call_019 --execute
+  ua resume last                             acts on it"
+)]
 pub struct ResolveArgs {
     /// A call id, or the beginning of one
+    #[arg(add = ArgValueCompleter::new(complete::unknown_calls))]
     pub call: String,
     /// It happened
     #[arg(long, group = "choice")]
@@ -382,9 +449,13 @@ Examples:
   ua questions
   ua questions --run last --full         with all arguments of the calls that are asked about
   ua questions --watch                   shows each new question as it comes, until Ctrl-C")]
+#[command(after_help = "\
+Examples:
+  ua questions
+  ua questions --run last --json | jq -r '.[].question_id'")]
 pub struct QuestionsArgs {
     /// Only this run: an id, the beginning of one, or `last`
-    #[arg(long)]
+    #[arg(long, add = ArgValueCompleter::new(complete::runs))]
     pub run: Option<String>,
     /// Show the arguments of each call in full, one field a line
     #[arg(long)]
@@ -409,6 +480,7 @@ Examples:
 Then `ua resume RUN` goes on.")]
 pub struct AnswerArgs {
     /// A question id, or the beginning of one; without it, one is chosen on the terminal
+    #[arg(add = ArgValueCompleter::new(complete::questions))]
     pub question: Option<String>,
     /// The answer; a question says which it takes
     pub choice: Option<AnswerChoice>,
@@ -441,6 +513,10 @@ pub enum AnswerChoice {
 #[derive(Debug, Subcommand)]
 pub enum ToolsCommand {
     /// List the tools that a job would be offered, with their class
+    #[command(after_help = "\
+Examples:
+  ua tools list
+  ua tools list --mcp-config servers.json --json | jq -r '.[] | [.name, .policy.class] | @tsv'")]
     List {
         /// File with an `mcpServers` object [default: .mcp.json if there is one]
         #[arg(long, value_name = "FILE")]
@@ -450,12 +526,28 @@ pub enum ToolsCommand {
         json: bool,
     },
     /// Explain how a tool is classified, rule by rule
+    #[command(after_help = "\
+Examples:
+  ua tools explain send_email
+  ua tools explain mcp__forum__post_comment --policy policy.toml")]
     Explain {
         /// The tool's name, bare or as the model sees it
         name: String,
         /// File with an `mcpServers` object [default: .mcp.json if there is one]
         #[arg(long, value_name = "FILE")]
         mcp_config: Option<PathBuf>,
+        /// Policy file (TOML), laid over all others; may be repeated
+        #[arg(long, value_name = "FILE")]
+        policy: Vec<PathBuf>,
+    },
+    /// List the tools of past runs that nothing was known about, and how to write a policy for each
+    #[command(after_help = "\
+Examples:
+  ua tools audit
+  ua tools audit --policy policy.toml        which of them does this policy know?
+
+Such a tool is treated as an external effect that takes no key: at most once, and a person is asked when its outcome is not known.")]
+    Audit {
         /// Policy file (TOML), laid over all others; may be repeated
         #[arg(long, value_name = "FILE")]
         policy: Vec<PathBuf>,
@@ -480,14 +572,23 @@ Examples:
         json: bool,
     },
     /// Bring the database up to this program's schema
+    #[command(after_help = "\
+Examples:
+  ua db backup before.db && ua db migrate")]
     Migrate,
     /// Copy the database to a new file, as of one moment; runs may go on meanwhile
+    #[command(after_help = "\
+Examples:
+  ua db backup \"ua-$(date +%F).db\"")]
     Backup {
         /// The file to make
         file: PathBuf,
     },
     /// Put a copy made by `ua db backup` in the place of the database; what was there is kept beside it
     #[command(after_help = "\
+Examples:
+  ua db restore ua-2026-11-20.db
+
 A copy does not know what was sent after it was made. effects.log beside the database does: a run of which it knows more
 than the copy is not driven on, so that nothing is sent twice, until `ua db accept RUN` says that you looked.")]
     Restore {
@@ -495,8 +596,13 @@ than the copy is not driven on, so that nothing is sent twice, until `ua db acce
         file: PathBuf,
     },
     /// Let a run go on although effects.log knows attempts of it that the database does not
+    #[command(after_help = "\
+Examples:
+  ua db check                                what was sent that the database does not know?
+  ua db accept run_019 && ua resume run_019")]
     Accept {
         /// A run id, the beginning of one, or `last`
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
     },
     /// Let go of large results that only finished runs refer to

@@ -72,25 +72,26 @@ impl Launch {
     /// Reads what the command line, the job and the environment say, in this order.
     pub(crate) fn new(job: &Path, spec: &RunSpec, args: &LaunchArgs) -> Result<Self, CliError> {
         let job_dir = job_dir(job)?;
-        let provider =
-            args.provider.clone().or_else(|| spec.model.provider.clone()).unwrap_or_else(|| "anthropic".to_owned());
+        let provider = args.provider.clone().or_else(|| spec.model.provider.clone());
+        let provider = provider.or_else(|| crate::env::var("UA_PROVIDER")).unwrap_or_else(|| "anthropic".to_owned());
         let from_env = || crate::env::var("ANTHROPIC_MODEL").filter(|_| provider == "anthropic");
         let model = args.model.clone().or_else(|| spec.model.name.clone()).or_else(from_env);
         let default_model = if provider == "scripted" { "scripted" } else { DEFAULT_MODEL };
-        let mcp_config =
-            args.mcp_config.clone().or_else(|| Some(PathBuf::from(".mcp.json")).filter(|file| file.exists()));
+        let mcp_config = mcp_config_file(args.mcp_config.as_deref());
         let mut policies = Vec::new();
         for file in &args.policy {
             policies.push(absolute(file)?);
         }
         policies.extend(spec.policies.iter().map(|file| job_dir.join(file)));
+        policies.extend(configured_policies()?);
         Ok(Self {
             model: model.unwrap_or_else(|| default_model.to_owned()),
             script: spec.model.script.as_ref().map(|script| job_dir.join(script)),
             mcp_config: mcp_config.as_deref().map(absolute).transpose()?,
             policies,
             job_dir,
-            allow_private_addresses: args.allow_private_addresses,
+            allow_private_addresses: args.allow_private_addresses
+                || crate::env::var("UA_ALLOW_PRIVATE_ADDRESSES").is_some_and(|value| value == "1" || value == "true"),
             pricing: pricing::file(args.pricing.as_deref())?,
             accept: Vec::new(),
             budgets: Vec::new(),
@@ -118,6 +119,7 @@ impl Launch {
             let named: Result<Vec<PathBuf>, CliError> = args.policy.iter().map(|file| absolute(file)).collect();
             self.policies = named?;
             self.policies.extend(spec.policies.iter().map(|file| self.job_dir.join(file)));
+            self.policies.extend(configured_policies()?);
         }
         self.allow_private_addresses |= args.allow_private_addresses;
         Ok(())
@@ -231,7 +233,7 @@ impl Launch {
     }
 
     /// The servers of the MCP configuration that the job uses.
-    fn configured_servers(&self, spec: &RunSpec) -> Result<Vec<ServerSpec>, CliError> {
+    pub(crate) fn configured_servers(&self, spec: &RunSpec) -> Result<Vec<ServerSpec>, CliError> {
         let servers = mcp_servers(self.mcp_config.as_deref())?;
         let Some(wanted) = &spec.tools.servers else { return Ok(servers) };
         let known: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
@@ -301,6 +303,26 @@ pub(crate) fn user_file(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(crate::env::var("HOME")?).join(".config")))?;
     Some(config.join("ua").join(name)).filter(|file| file.exists())
+}
+
+/// The file with the tool servers: the one that is named, else the configured one, else `.mcp.json` if it is there.
+pub(crate) fn mcp_config_file(named: Option<&Path>) -> Option<PathBuf> {
+    let named = named.map(Path::to_path_buf).or_else(|| crate::env::var("UA_MCP_CONFIG").map(PathBuf::from));
+    named.or_else(|| Some(PathBuf::from(".mcp.json")).filter(|file| file.exists()))
+}
+
+/// The classifier that a new run of this user has: these files, then the configured ones and the user's own, then ours.
+pub(crate) fn classifier_of_user(over: &[PathBuf]) -> Result<Classifier, CliError> {
+    let mut files = over.to_vec();
+    files.extend(configured_policies()?);
+    files.extend(user_policy_file());
+    classifier(&files)
+}
+
+/// The policy files of the configuration.
+fn configured_policies() -> Result<Vec<PathBuf>, CliError> {
+    let files = crate::env::var("UA_POLICY").unwrap_or_default();
+    std::env::split_paths(&files).filter(|file| !file.as_os_str().is_empty()).map(|file| absolute(&file)).collect()
 }
 
 /// A classifier with these policy files over the shipped rules, the first one strongest.
@@ -489,6 +511,19 @@ fn file_url(path: &Path) -> Result<String, CliError> {
 }
 
 impl Launch {
+    /// Provider and model.
+    pub(crate) fn model(&self) -> (String, String) {
+        (self.provider.clone(), self.model.clone())
+    }
+
+    /// Provider and model of a job that names none.
+    pub(crate) fn default_model() -> (String, String) {
+        let provider = crate::env::var("UA_PROVIDER").unwrap_or_else(|| "anthropic".to_owned());
+        let named = crate::env::var("ANTHROPIC_MODEL").filter(|_| provider == "anthropic");
+        let default = if provider == "scripted" { "scripted" } else { DEFAULT_MODEL };
+        (provider, named.unwrap_or_else(|| default.to_owned()))
+    }
+
     /// A launch that belongs to no job: for looking at tools.
     pub(crate) fn for_inspection(folder: PathBuf) -> Self {
         Self {

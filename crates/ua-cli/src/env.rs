@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// A variable, unless it is missing, empty or not text.
-#[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
+/// A variable of the environment, or what the configuration files say in its place ([`crate::config`]).
 pub(crate) fn var(name: &str) -> Option<String> {
+    of_process(name).or_else(|| crate::config::value(name))
+}
+
+/// A variable of the environment alone, unless it is missing, empty or not text.
+#[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
+pub(crate) fn of_process(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 

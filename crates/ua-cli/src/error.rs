@@ -10,13 +10,15 @@
 //! | 75 | waiting for a person, or stopped; resume later |
 //! | 130 | interrupted |
 
+use clap::builder::styling::AnsiColor;
 use ua_runner::{LockError, ResumeError, RunError};
 use ua_store::StoreError;
 
 use crate::output::plain;
+use crate::view::{ErrorBody, ErrorShown};
 
 /// A failure of the command, ready to be shown.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct CliError {
     code: u8,
     message: String,
@@ -51,15 +53,6 @@ impl CliError {
         Self { code, message: message.into(), hint: None, detail: None }
     }
 
-    /// The failure for a machine.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
-        let mut fields = self.detail.clone().unwrap_or_default();
-        fields.insert("message".to_owned(), self.message.clone().into());
-        fields.insert("hint".to_owned(), self.hint.clone().into());
-        fields.insert("exit_code".to_owned(), self.code.into());
-        serde_json::json!({"error": fields})
-    }
-
     /// Adds a field that only a machine is told.
     pub(crate) fn field(mut self, name: &str, value: impl serde::Serialize) -> Self {
         let value = serde_json::to_value(value).unwrap_or_default();
@@ -80,14 +73,38 @@ impl CliError {
         self
     }
 
+    pub(crate) fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
 
     pub(crate) fn print(&self) {
-        crate::output::tell(&format!("error: {}", plain(&self.message)));
+        self.print_as(crate::terminal::is_json());
+    }
+
+    /// Prints it for a machine, or for a person.
+    pub(crate) fn print_as(&self, json: bool) {
+        if json {
+            let body = ErrorBody {
+                code: self.code,
+                message: self.message.clone(),
+                hint: self.hint.clone(),
+                detail: self.detail.clone().unwrap_or_default(),
+            };
+            if let Ok(text) = crate::output::json_line(&ErrorShown { error: body }) {
+                crate::output::tell(&text);
+                return;
+            }
+        }
+        let has_color = crate::terminal::err_has_color();
+        let error = crate::terminal::paint("error:", AnsiColor::Red, has_color);
+        crate::output::tell(&format!("{error} {}", plain(&self.message)));
         if let Some(hint) = &self.hint {
-            crate::output::tell(&format!("hint: {}", plain(hint)));
+            let word = crate::terminal::paint("hint:", AnsiColor::Cyan, has_color);
+            crate::output::tell(&format!("{word} {}", plain(hint)));
         }
     }
 

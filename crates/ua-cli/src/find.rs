@@ -1,35 +1,38 @@
 //! Finding rows by what a person types: an id, the beginning of one, or `last`.
 
 use ua_core::{CallId, QuestionId, RunId};
-use ua_store::{CallRecord, QuestionRecord, RunRecord, Store, StoreError};
+use ua_store::{CallQuery, CallRecord, QuestionRecord, RunQuery, RunRecord, Store, StoreError};
 
 use crate::error::CliError;
 
-/// How many runs are looked through for a prefix.
-const MANY: u32 = 100_000;
+/// How many candidates are read for a prefix; as many as an error names, and one that says that there are more.
+const FEW: u32 = 6;
 
 /// The run that `text` names.
 pub(crate) async fn run(store: &dyn Store, text: &str) -> Result<RunRecord, CliError> {
+    let id = run_id(store, text).await?;
+    store.run(&id).await.map_err(|e| CliError::store("look for the run", &e))
+}
+
+/// The id of the run that `text` names. Deleted runs are not found.
+async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, CliError> {
     let fail = |error: &StoreError| CliError::store("look for the run", error);
+    let find = async |prefix: &str, limit| {
+        let query = RunQuery { prefix: prefix.to_owned(), limit, ..RunQuery::default() };
+        let found = store.find_runs(&query).await.map_err(|e| fail(&e))?;
+        Ok::<_, CliError>(found.into_iter().map(|run| run.run_id).collect::<Vec<_>>())
+    };
     if text == "last" {
-        let newest = store.runs(1).await.map_err(|e| fail(&e))?;
-        return newest
-            .into_iter()
-            .next()
-            .ok_or_else(|| CliError::usage("there is no run yet").hint("start one with `ua job FILE`"));
+        let newest = find("", 1).await?.into_iter().next();
+        return newest.ok_or_else(|| CliError::usage("there is no run yet").hint("start one with `ua job FILE`"));
     }
-    if let Ok(id) = RunId::parse(text) {
-        match store.run(&id).await {
-            Ok(run) => return Ok(run),
-            Err(StoreError::NotFound { .. }) => {}
-            Err(error) => return Err(fail(&error)),
-        }
+    let no_run = |error: CliError| error.hint("`ua runs list` shows them; `last` is the newest");
+    // No id begins with nothing, and one that is whole wins over those that only begin with it.
+    let found = if RunId::parse(text).is_ok() { find(text, u32::MAX).await? } else { Vec::new() };
+    if let Some(whole) = found.iter().find(|id| id.as_str() == text) {
+        return Ok(whole.clone());
     }
-    let runs = store.runs(MANY).await.map_err(|e| fail(&e))?;
-    one("run", text, runs.into_iter().filter(|run| run.run_id.as_str().starts_with(text)).collect(), |run| {
-        run.run_id.to_string()
-    })
-    .map_err(|error| error.hint("`ua runs list` shows them; `last` is the newest"))
+    one("run", text, found, RunId::to_string).map_err(no_run)
 }
 
 /// The call that `text` names.
@@ -42,14 +45,12 @@ pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, Cl
             Err(error) => return Err(fail(&error)),
         }
     }
-    let mut calls = Vec::new();
-    for run in store.runs(200).await.map_err(|e| fail(&e))? {
-        calls.extend(store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?);
-    }
-    one("call", text, calls.into_iter().filter(|call| call.call_id.as_str().starts_with(text)).collect(), |call| {
-        call.call_id.to_string()
-    })
-    .map_err(|error| error.hint("`ua calls list --run last` shows them"))
+    let query = CallQuery { prefix: text.to_owned(), limit: FEW };
+    // No id begins with nothing.
+    let found =
+        if CallId::parse(text).is_ok() { store.find_calls(&query).await.map_err(|e| fail(&e))? } else { Vec::new() };
+    one("call", text, found, |call| call.call_id.to_string())
+        .map_err(|error| error.hint("`ua calls list --run last` shows them"))
 }
 
 /// The question that `text` names, among those that are not closed.
@@ -74,5 +75,7 @@ fn one<T>(what: &str, text: &str, mut found: Vec<T>, id: impl Fn(&T) -> String) 
         return Err(CliError::usage(format!("there is no {what} `{text}`")));
     }
     let ids: Vec<String> = found.iter().take(5).map(id).collect();
-    Err(CliError::usage(format!("`{text}` is the beginning of {} {what}s: {}", found.len(), ids.join(", "))))
+    let more = if found.len() > ids.len() { ", …" } else { "" };
+    let many = if found.len() >= FEW as usize { "several".to_owned() } else { found.len().to_string() };
+    Err(CliError::usage(format!("`{text}` is the beginning of {many} {what}s: {}{more}", ids.join(", "))))
 }

@@ -23,9 +23,10 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Reads `--root`, then `UA_RUNTIME_DB_PATH`; the default is `AGENT_RUN_WORKSPACES` in the current folder.
+    /// Reads `--root`, then `UA_ROOT`, and `UA_RUNTIME_DB_PATH`; the default is `AGENT_RUN_WORKSPACES` in the current folder.
     pub(crate) fn new(root: Option<&Path>) -> Result<Self, CliError> {
-        let root = root.map_or_else(|| PathBuf::from("AGENT_RUN_WORKSPACES"), Path::to_path_buf);
+        let root = root.map(Path::to_path_buf).or_else(|| crate::env::var("UA_ROOT").map(PathBuf::from));
+        let root = root.unwrap_or_else(|| PathBuf::from("AGENT_RUN_WORKSPACES"));
         let root =
             std::path::absolute(&root).map_err(|e| CliError::usage(format!("cannot use {}: {e}", root.display())))?;
         if root.to_str().is_none() {

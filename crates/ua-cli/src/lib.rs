@@ -14,17 +14,23 @@ mod alert;
 mod args;
 mod budgets;
 mod commands;
+mod complete;
 mod compose;
+mod config;
 mod crash_points;
 mod env;
 mod error;
 mod find;
 mod home;
+mod live;
 mod output;
 mod pricing;
 mod progress;
 mod restart;
+mod schema;
 mod telemetry;
+mod terminal;
+mod view;
 
 use std::process::ExitCode;
 
@@ -32,15 +38,39 @@ use clap::Parser as _;
 
 pub use args::{Cli, Command};
 
+/// Whether a command is refused when a configuration file is wrong. A tool server is told everything by its arguments, and nobody may be
+/// kept from finding out what is wrong.
+fn needs_config(command: &Command) -> bool {
+    #[cfg(feature = "toolserver")]
+    if matches!(command, Command::Toolserver(_)) {
+        return false;
+    }
+    !matches!(command, Command::Doctor(_) | Command::Completions(_) | Command::Schema(_))
+}
+
 /// Runs the command line and returns its exit code.
 pub fn main() -> ExitCode {
+    let configured = config::init();
+    // A shell that completes wants candidates, and no word about anything else.
+    if complete::answered() {
+        return ExitCode::SUCCESS;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
+            let text = error.render().to_string();
+            let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
+            let (message, hint) = text.split_once("\n\n").unwrap_or((text, ""));
+            error::CliError::usage(message).hint(hint.trim()).print_as(true);
+            return ExitCode::from(error::USAGE);
+        }
         // clap's own code for a usage error is 2, and 0 for help and version.
         Err(error) => {
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
             return match error.print() {
                 Ok(()) => ExitCode::from(code),
+                // A reader that went away (`ua --help | head -1`) is no failure.
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::from(code),
                 Err(_) => ExitCode::from(2),
             };
         }
@@ -48,6 +78,13 @@ pub fn main() -> ExitCode {
     // The shim must not start threads before it has its child, and the tool server is a program of its own.
     if let Command::Shim(args) = cli.command {
         return commands::shim(args);
+    }
+    terminal::init(cli.json, cli.color);
+    if let Err(error) = configured
+        && needs_config(&cli.command)
+    {
+        error.print();
+        return ExitCode::from(error.code());
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let telemetry = telemetry::init(&cli);
@@ -71,3 +108,6 @@ pub fn main() -> ExitCode {
     telemetry.finish();
     ExitCode::from(code)
 }
+
+#[cfg(test)]
+mod help_tests;

@@ -9,6 +9,7 @@ use ua_gateway::{Asked, Finding, Notice};
 use ua_runner::{Signal, Watcher, Workspace};
 use ua_store::{CallRecord, RequestStatus};
 
+use crate::live::Live;
 use crate::output::line;
 
 /// Where progress goes.
@@ -17,12 +18,13 @@ struct Progress {
     env: Env,
     started_at: Timestamp,
     quiet: bool,
+    live: Option<Arc<Live>>,
     sent_at: Mutex<std::collections::BTreeMap<String, Timestamp>>,
 }
 
 /// Makes the watcher of one process's work on a run.
-pub(crate) fn watcher(workspace: Workspace, env: Env, quiet: bool) -> Watcher {
-    let progress = Progress { workspace, started_at: env.now(), env, quiet, sent_at: Mutex::default() };
+pub(crate) fn watcher(workspace: Workspace, env: Env, quiet: bool, live: Option<Arc<Live>>) -> Watcher {
+    let progress = Progress { workspace, started_at: env.now(), env, quiet, live, sent_at: Mutex::default() };
     Arc::new(move |signal| progress.take(&signal))
 }
 
@@ -34,6 +36,9 @@ impl Progress {
                 crate::output::tell(&format!("[{}] {text}", clock(now.since(self.started_at))));
             }
             self.keep("run.log", &format!("{now} {text}"));
+        }
+        if let Some(live) = &self.live {
+            live.take(signal);
         }
         if let Some(mut event) = event_for(signal) {
             event["at"] = json!(self.env.now());
@@ -123,7 +128,7 @@ impl Progress {
 }
 
 /// What one request was charged, in words.
-fn charged_tokens(status: RequestStatus, usage: Usage) -> String {
+pub(crate) fn charged_tokens(status: RequestStatus, usage: Usage) -> String {
     let (input, output) = (usage.total() - usage.output_tokens, usage.output_tokens);
     match status {
         RequestStatus::Actual | RequestStatus::Reserved => format!("{input} tokens in, {output} out"),
@@ -148,11 +153,11 @@ pub(crate) fn finding_text(asked: &Asked) -> String {
     }
 }
 
-fn place(call: &CallRecord) -> String {
+pub(crate) fn place(call: &CallRecord) -> String {
     format!("turn {} · call {}", call.position.turn, call.position.ordinal)
 }
 
-fn outcome(call: &CallRecord) -> String {
+pub(crate) fn outcome(call: &CallRecord) -> String {
     let detail = || call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 120)));
     match call.status {
         CallStatus::Succeeded if call.deduplicated_from.is_some() => "done before, not repeated".to_owned(),
@@ -212,11 +217,11 @@ fn event_for(signal: &Signal) -> Option<Value> {
 }
 
 /// `mm:ss`, or `h:mm:ss` after an hour.
-fn clock(span: Duration) -> String {
+pub(crate) fn clock(span: Duration) -> String {
     let (hours, minutes, seconds) = (span.as_secs() / 3600, span.as_secs() / 60 % 60, span.as_secs() % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes:02}:{seconds:02}") }
 }
 
-fn seconds(span: Duration) -> String {
+pub(crate) fn seconds(span: Duration) -> String {
     format!("{}.{} s", span.as_secs(), span.subsec_millis() / 100)
 }

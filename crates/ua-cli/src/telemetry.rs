@@ -78,7 +78,12 @@ fn exported(command: &Command) -> Option<Settings> {
         | Command::Calls(_)
         | Command::Questions(_)
         | Command::Answer(_)
+        | Command::Turns(_)
         | Command::Tools(_)
+        | Command::Config(_)
+        | Command::Doctor(_)
+        | Command::Completions(_)
+        | Command::Schema(_)
         | Command::Db(_)
         | Command::Shim(_) => None,
         #[cfg(feature = "toolserver")]
@@ -94,8 +99,10 @@ fn log(format: LogFormat) -> BoxedLayer {
     let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|_| EnvFilter::new("warn"));
     let never = ["ua::content=off", "opentelemetry=off", "opentelemetry_sdk=off", "opentelemetry_otlp=off"];
     let filter = never.iter().filter_map(|off| off.parse().ok()).fold(filter, EnvFilter::add_directive);
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).log_internal_errors(false);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(crate::terminal::LogWriter::new)
+        .with_ansi(false)
+        .log_internal_errors(false);
     match format {
         // Without the spans around an event: their fields would hide it.
         LogFormat::Text => lines.without_time().with_filter(filter.and(events_only())).boxed(),

@@ -42,6 +42,38 @@ fn judge(magic: i128) -> Verdict {
     name(&VOLATILE).map_or(Verdict::Fine, Verdict::Volatile)
 }
 
+/// Whether a database may live on a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suitability {
+    /// Nothing speaks against it.
+    Fine,
+    /// It forgets everything when the machine stops.
+    Volatile,
+    /// Its locks or syncs cannot be relied on; a database there is refused.
+    Unsafe,
+}
+
+/// Those that are fine and have a name here.
+const KNOWN: [(i128, &str); 5] =
+    [(0xEF53, "ext4"), (0x5846_5342, "XFS"), (0x9123_683E, "Btrfs"), (0x2FC1_2FC1, "ZFS"), (0x794C_7630, "overlayfs")];
+
+/// The file system under a folder that is there: its name, or the number by which the system knows it, and what it is good for.
+///
+/// # Errors
+///
+/// `Unavailable` when the folder cannot be examined.
+pub fn filesystem_of(folder: &Path) -> Result<(String, Suitability), StoreError> {
+    let magic = magic(folder)?;
+    Ok(match judge(magic) {
+        Verdict::Unsafe(name) => (name.to_owned(), Suitability::Unsafe),
+        Verdict::Volatile(name) => (name.to_owned(), Suitability::Volatile),
+        Verdict::Fine => {
+            let name = KNOWN.iter().find(|(known, _)| *known == magic).map(|(_, name)| (*name).to_owned());
+            (name.unwrap_or_else(|| format!("a file system of type {magic:#x}")), Suitability::Fine)
+        }
+    })
+}
+
 /// Refuses an unsafe file system under `folder`, and warns about a volatile one.
 pub(crate) fn check(folder: &Path, allow_unsafe: bool) -> Result<(), StoreError> {
     match judge(magic(folder)?) {

@@ -274,7 +274,7 @@ pub(crate) fn call_record(row: &Row<'_>) -> Found<CallRecord> {
     })
 }
 
-fn attempt_record(row: &Row<'_>) -> Found<AttemptRecord> {
+pub(crate) fn attempt_record(row: &Row<'_>) -> Found<AttemptRecord> {
     let column = Columns::new(row, "tool_attempts", "tool_call_id");
     Ok(AttemptRecord {
         call_id: column.parsed("tool_call_id")?,

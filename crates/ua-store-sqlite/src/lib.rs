@@ -22,6 +22,7 @@
 //! # });
 //! ```
 
+mod archive_store;
 mod blob_rows;
 mod blob_store;
 mod column;
@@ -46,6 +47,7 @@ mod store;
 mod writer;
 
 pub use config::SqliteConfig;
+pub use filesystem::{Suitability, filesystem_of};
 pub use maintenance::{Health, backup, restore};
 pub use mirror::ForgottenAttempt;
 pub use store::SqliteStore;

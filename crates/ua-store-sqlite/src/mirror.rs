@@ -103,10 +103,12 @@ impl Mirror {
     pub(crate) fn unknown_to(self, db: &Db<'_>) -> Result<Vec<ForgottenAttempt>, DbError> {
         let mut known =
             db.connection.prepare_cached("SELECT max(attempt) FROM tool_attempts WHERE tool_call_id = ?1")?;
+        // What a person deleted is not forgotten.
+        let mut deleted = db.connection.prepare_cached("SELECT 1 FROM deleted_runs WHERE run_id = ?1")?;
         let mut forgotten = Vec::new();
         for ((call, number), attempt) in self.attempts {
             let newest: Option<u32> = known.query_row([&call], |row| row.get(0))?;
-            if newest.is_none_or(|newest| newest < number) {
+            if newest.is_none_or(|newest| newest < number) && !deleted.exists([&attempt.run_id])? {
                 forgotten.push(attempt);
             }
         }

@@ -70,6 +70,9 @@ impl Db<'_> {
     }
 
     pub(crate) fn insert_run(&self, run: &RunRecord) -> Found<()> {
+        if self.is_deleted(&run.run_id)? {
+            return Err(StoreError::Exists { row: RowRef::new("deleted_runs", &run.run_id) }.into());
+        }
         let sql = "INSERT INTO runs (run_id, created_at, updated_at, status, entrypoint, run_mode, run_spec_json, job_path, \
                    job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, parent_run_id, \
                    provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index) \
@@ -542,7 +545,7 @@ fn checkpoint_record(row: &Row<'_>) -> Found<CheckpointRecord> {
     })
 }
 
-fn request_record(row: &Row<'_>) -> Found<RequestRecord> {
+pub(crate) fn request_record(row: &Row<'_>) -> Found<RequestRecord> {
     let column = Columns::new(row, "usage", "request_id");
     let cost = match (column.opt_int("cost_nanos")?, column.opt_word("currency")?) {
         (Some(nanos), Some(currency)) => Some(Money::from_nanos(nanos, currency)),

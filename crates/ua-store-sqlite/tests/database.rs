@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use ua_core::CallStatus;
 use ua_store::conformance::{Scene, samples};
-use ua_store::{Retry, RunStore, StoreError};
+use ua_store::{ArchiveStore as _, Retry, RunQuery, RunStore, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 struct Place {
@@ -149,6 +149,26 @@ fn a_database_of_another_program_is_left_alone() {
 
     fs::write(&place.path, "This is a letter to my grandmother, who never had a database. ".repeat(40)).unwrap();
     assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("not a database"));
+}
+
+#[tokio::test]
+async fn a_database_of_the_first_schema_is_brought_up_to_date() {
+    let place = place();
+    let store = open(&place.path);
+    let scene = Scene::begin(&store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Succeeded).await;
+    let before = scene.records().await;
+    store.close().unwrap();
+    // What later schemas added is taken back.
+    let raw = rusqlite::Connection::open(&place.path).unwrap();
+    raw.execute_batch("DROP TABLE deleted_runs; DELETE FROM refinery_schema_history WHERE version = 7").unwrap();
+    drop(raw);
+    let why = refusal(SqliteStore::open_read_only(&place.path));
+    assert!(why.contains("older than this program's"), "{why}");
+    let store = open(&place.path);
+    assert_eq!(store.load(&samples::run_id("run_1")).await.unwrap(), before);
+    let all = RunQuery { limit: 5, ..RunQuery::default() };
+    assert_eq!(store.find_runs(&all).await.unwrap().len(), 1);
 }
 
 #[test]

@@ -216,3 +216,40 @@ async fn what_a_fork_shares_is_committed_and_never_changes() {
     database.refuses(&copy("0", "1"), "without turns of its own");
     database.refuses("UPDATE runs SET forked_at_seq = 9 WHERE run_id = 'run_2'", "what a fork shares never changes");
 }
+
+#[tokio::test]
+async fn a_deleted_run_leaves_no_row_in_any_table() {
+    let database = Database::fresh();
+    let scene = Scene::begin(&database.store, "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+    scene.bring("call_1", CallStatus::Running).await;
+    let text = "x".repeat(30_000);
+    let raw = RawReply::ToolResult { result: serde_json::json!({"content": [{"type": "text", "text": text}]}) };
+    let end = AttemptEnd::Replied { raw, settlement: Some(samples::settlement(CallStatus::Succeeded)) };
+    database.store.settle_attempt(&scene.lease, samples::ended("call_1", 1, end)).await.unwrap();
+    scene.commit(1).await;
+    database.store.raise_question(&scene.lease, samples::question("q_1", None)).await.unwrap();
+    database.store.insert_answer(samples::answer("q_1", ua_store::Choice::Skip)).await.unwrap();
+    let change = samples::new_override("run_1", ua_store::OverrideKind::Budget, "max_turns", serde_json::json!(9));
+    database.store.insert_override(change).await.unwrap();
+    let tables = |sql: &str| {
+        let mut statement = database.raw.prepare(sql).unwrap();
+        let names = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        names.collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    let names = tables(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
+         AND name NOT IN ('refinery_schema_history', 'meta', 'deleted_runs') ORDER BY name",
+    );
+    let filled = |name: &String| {
+        let sql = format!("SELECT count(*) FROM {name}");
+        database.raw.query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap() > 0
+    };
+    let before = names.iter().filter(|name| filled(name)).count();
+    assert!(before >= 15, "only {before} tables have a row before: {names:?}");
+    let deletion = ua_store::RunDeletion { run_id: samples::run_id("run_1"), force: true, at: samples::at(90) };
+    ua_store::ArchiveStore::delete_run(&database.store, &deletion).await.unwrap();
+    let left: Vec<&String> = names.iter().filter(|name| filled(name)).collect();
+    assert_eq!(left, [""; 0], "a table of the schema is not cleared");
+    assert_eq!(tables("SELECT run_id FROM deleted_runs"), ["run_1"]);
+}

@@ -19,6 +19,11 @@ impl RowRef {
     pub fn new(table: &'static str, key: impl fmt::Display) -> Self {
         Self { table, key: key.to_string() }
     }
+
+    /// Its table.
+    pub fn table(&self) -> &'static str {
+        self.table
+    }
 }
 
 impl fmt::Display for RowRef {

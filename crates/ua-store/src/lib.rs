@@ -14,6 +14,7 @@
 //! # });
 //! ```
 
+mod archive_store;
 mod blob_store;
 mod commit;
 #[cfg(feature = "conformance")]
@@ -30,6 +31,7 @@ pub mod rules;
 mod run_store;
 mod word;
 
+pub use archive_store::{ArchiveStore, CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
 pub use commit::{
     AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd,
@@ -59,7 +61,7 @@ pub enum Durability {
     Synced,
 }
 
-/// The whole port: what a run's driver writes, what its ledger writes, and the blobs that both refer to.
-pub trait Store: RunStore + LedgerStore + BlobStore {}
+/// The whole port: what a run's driver writes, what its ledger writes, the blobs that both refer to, and what a person looks back at.
+pub trait Store: RunStore + LedgerStore + BlobStore + ArchiveStore {}
 
-impl<T: RunStore + LedgerStore + BlobStore + ?Sized> Store for T {}
+impl<T: RunStore + LedgerStore + BlobStore + ArchiveStore + ?Sized> Store for T {}

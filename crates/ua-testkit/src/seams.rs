@@ -11,11 +11,12 @@ use ua_core::{
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
-    AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallRecord, Durability, EventRecord,
-    LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion, NewRun, NewStep,
-    OverrideRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId, RequestReservation,
-    RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StartAttempt, StepEnd, StepEntry, StepRecord,
-    Store, StoreError, TurnCommit, TurnDraft, UnknownResolution,
+    ArchiveStore, AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallQuery, CallRecord, DeletedRun,
+    Durability, EventRecord, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion,
+    NewRun, NewStep, OverrideRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId,
+    RequestReservation, RunDeletion, RunEnd, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunStore,
+    SettleAttempt, StartAttempt, StepEnd, StepEntry, StepRecord, Store, StoreError, TurnCommit, TurnDraft,
+    UnknownResolution,
 };
 
 use crate::store_fault::{Crossed, StoreFault};
@@ -449,5 +450,21 @@ impl BlobStore for Seam<dyn Store> {
     }
     async fn prune_blobs(&self, prune: BlobPrune) -> Result<BlobPruned, StoreError> {
         self.cross("store.prune_blobs", None, self.inner.prune_blobs(prune)).await
+    }
+}
+
+#[async_trait]
+impl ArchiveStore for Seam<dyn Store> {
+    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
+        self.inner.find_runs(query).await
+    }
+    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
+        self.inner.find_calls(query).await
+    }
+    async fn load_turns(&self, run: &RunId, first: u32, last: u32) -> Result<RunRecords, StoreError> {
+        self.inner.load_turns(run, first, last).await
+    }
+    async fn delete_run(&self, deletion: &RunDeletion) -> Result<DeletedRun, StoreError> {
+        self.cross("store.delete_run", None, self.inner.delete_run(deletion)).await
     }
 }

@@ -40,9 +40,6 @@ pub struct ForkArgs {
     /// Only show what would be shared, changed and copied
     #[arg(long)]
     pub dry_run: bool,
-    /// Tell the result as JSON on standard output
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// What is different in a fork.

@@ -12,6 +12,7 @@ use crate::error::{CliError, OK};
 use crate::find;
 use crate::home::Home;
 use crate::output::{line, plain, print, print_json};
+use crate::view::Answered;
 
 use super::summary::{question_text, word};
 
@@ -38,7 +39,7 @@ pub(crate) async fn list(home: &Home, args: QuestionsArgs) -> Result<u8, CliErro
         for question in open.iter().filter(|question| shown.insert(question.question_id.clone())) {
             if args.json {
                 let line = serde_json::to_value(question).unwrap_or_default();
-                print(&format!("{}\n", crate::output::json_line(&line)))?;
+                print(&format!("{}\n", crate::output::json_line(&line)?))?;
             } else {
                 print(&shown_question(question, args.full))?;
             }
@@ -102,8 +103,18 @@ pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
     };
     let then = insert(&store, &question, choice, proof, text).await?;
     crate::home::close(store);
+    report(&question, choice)?;
     crate::output::tell(&then);
     Ok(OK)
+}
+
+/// Says for a machine what was answered.
+pub(crate) fn report(question: &QuestionRecord, choice: Choice) -> Result<(), CliError> {
+    if !crate::terminal::is_json() {
+        return Ok(());
+    }
+    let (question_id, run_id) = (question.question_id.to_string(), question.run_id.to_string());
+    print_json(&Answered { question_id, run_id, choice })
 }
 
 /// The most bytes of words that go with an answer; they become part of the conversation.

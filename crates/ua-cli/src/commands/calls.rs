@@ -1,14 +1,18 @@
 //! `ua calls`: look at tool calls, settle those nobody knows the outcome of.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use ua_core::{CallStatus, Resolution};
-use ua_store::{CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store, blobs_of, whole_reply, whole_text};
+use ua_store::{
+    ArchiveStore as _, CallQuery, CallRecord, Choice, LedgerStore, QuestionRecord, Store, blobs_of, whole_reply,
+    whole_text,
+};
 
 use crate::args::{CallsCommand, ResolveArgs};
 use crate::error::{CliError, OK};
 use crate::find;
 use crate::home::Home;
 use crate::output::{line, print, print_json, print_table};
+use crate::view::{CallRow, CallShown};
 
 pub(crate) async fn run(home: &Home, command: CallsCommand) -> Result<u8, CliError> {
     match command {
@@ -33,38 +37,21 @@ fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     }
 }
 
-/// The stable JSON of a call.
-fn as_json(call: &CallRecord) -> Value {
-    json!({
-        "tool_call_id": call.call_id, "run_id": call.run_id, "step_id": call.step_id, "turn": call.position.turn,
-        "ordinal": call.position.ordinal, "tool_name": call.name.tool, "raw_tool_name": call.name.raw, "tool_server": call.name.server,
-        "tool_namespace": call.name.namespace, "side_effect_class": call.policy.class, "status": call.status.column(),
-        "failure_kind": call.status.failure_kind(), "resolution": call.resolution, "attempt": call.attempt, "arguments": call.arguments,
-        "normalized_args_hash": call.args_hash, "idempotency_key": call.idempotency_key, "side_effect_scope": call.scope,
-        "replay_policy": call.policy.on_unknown, "replay_status": call.replay_status, "policy_rule_id": call.policy.rule_id,
-        "class_source": call.policy.class_source, "deduplicated_from": call.deduplicated_from,
-        "external_correlation_id": call.external_correlation_id, "error_code": call.error_code, "error_detail": call.error_detail,
-        "created_at": call.created_at, "updated_at": call.updated_at,
-    })
-}
-
 async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Result<u8, CliError> {
     let store = home.open_read_only()?;
     let fail = |error: &ua_store::StoreError| CliError::store("list the calls", error);
-    let mut calls = Vec::new();
-    if let Some(name) = run {
+    let mut calls = if let Some(name) = run {
         let run = find::run(&store, name).await?;
-        calls = store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?;
+        store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?
     } else {
-        for run in store.runs(1000).await.map_err(|e| fail(&e))? {
-            calls.extend(store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?);
-        }
-    }
+        let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
+        store.find_calls(&all).await.map_err(|e| fail(&e))?
+    };
     if unknown {
         calls.retain(|call| is_doubt(home, call));
     }
     if json {
-        print_json(&calls.iter().map(as_json).collect::<Vec<_>>())?;
+        print_json(&calls.iter().map(CallRow::of).collect::<Vec<_>>())?;
     } else {
         let rows = calls.iter().map(|call| {
             vec![
@@ -90,12 +77,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
     let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;
     let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
     if json {
-        let mut value = as_json(&call);
-        value["policy"] = json!(call.policy);
-        value["attempts"] = json!(attempts);
-        value["receipt"] = json!(receipt);
-        value["events"] = json!(events);
-        print_json(&value)?;
+        print_json(&CallShown { call: CallRow::of(&call), policy: json!(call.policy), attempts, receipt, events })?;
         return Ok(OK);
     }
     let mut out = format!(
@@ -191,6 +173,7 @@ async fn resolve(home: &Home, args: &ResolveArgs) -> Result<u8, CliError> {
     let question = question_about(&store, &call).await?;
     let then = super::answer::insert(&store, &question, choice, args.proof.clone(), None).await?;
     crate::home::close(store);
+    super::answer::report(&question, choice)?;
     crate::output::tell(&then);
     Ok(OK)
 }

@@ -13,6 +13,7 @@ use crate::error::{CliError, OK, STORAGE};
 use crate::find;
 use crate::home::Home;
 use crate::output::{print, print_json, tell};
+use crate::view::{DbAccepted, DbCopied, DbMigrated, DbRestored};
 
 pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, CliError> {
     match command {
@@ -132,6 +133,10 @@ async fn accept(home: &Home, name: &str) -> Result<u8, CliError> {
         .forgotten_attempts(&run.run_id)
         .await
         .map_err(|e| CliError::store("compare the database with effects.log", &e))?;
+    if crate::terminal::is_json() {
+        let accepted = forgotten.iter().map(|attempt| json!(attempt)).collect();
+        print_json(&DbAccepted { run_id: run.run_id.to_string(), accepted })?;
+    }
     if forgotten.is_empty() {
         tell(&format!("run {}: the database knows everything that effects.log does; nothing to accept", run.run_id));
         return Ok(OK);
@@ -153,6 +158,10 @@ async fn migrate(home: &Home) -> Result<u8, CliError> {
     let store = home.open()?;
     let health = store.examine().await.map_err(|e| CliError::store("examine the database", &e))?;
     crate::home::close(store);
+    if crate::terminal::is_json() {
+        print_json(&DbMigrated { path: home.database().to_path_buf(), schema: health.schema })?;
+        return Ok(OK);
+    }
     print(&format!("{} has schema {}\n", home.database().display(), health.schema))?;
     Ok(OK)
 }
@@ -169,6 +178,10 @@ fn backup(home: &Home, file: &Path) -> Result<u8, CliError> {
     }
     let bytes = ua_store_sqlite::backup(home.database(), &to)
         .map_err(|e| CliError::store("copy the database", &e).hint("the database itself was not touched"))?;
+    if crate::terminal::is_json() {
+        print_json(&DbCopied { file: to, bytes })?;
+        return Ok(OK);
+    }
     print(&format!("{bytes} bytes in {}\n", to.display()))?;
     Ok(OK)
 }
@@ -184,11 +197,16 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, CliError> {
     }
     let kept = ua_store_sqlite::restore(file, home.database(), ua_core::system::env().now())
         .map_err(|e| CliError::store("put the copy in place", &e).hint("name a file that `ua db backup` made"))?;
-    print(&format!("{} is in place of {}\n", file.display(), home.database().display()))?;
+    let health = home.open_read_only()?.examine().await.map_err(|e| CliError::store("examine the database", &e))?;
+    if crate::terminal::is_json() {
+        let forgotten = health.forgotten.iter().map(|attempt| json!(attempt)).collect();
+        print_json(&DbRestored { path: home.database().to_path_buf(), kept: kept.clone(), forgotten })?;
+    } else {
+        print(&format!("{} is in place of {}\n", file.display(), home.database().display()))?;
+    }
     if let Some(kept) = kept {
         tell(&format!("what was there is kept as {}", kept.display()));
     }
-    let health = home.open_read_only()?.examine().await.map_err(|e| CliError::store("examine the database", &e))?;
     for attempt in &health.forgotten {
         tell(&format!("sent after the copy was made: {}", shown(attempt)));
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tracing::Instrument as _;
-use ua_core::{Env, RunStatus, RunStop, Trace};
+use ua_core::{Budgets, Env, RunStatus, RunStop, Trace};
 use ua_gateway::{Fence, StopSignal, ToolTransport as _};
 use ua_runner::{
     Conclusion, DrainTimes, Interrupts, RunError, RunLock, Workspace, drive, owner_stamp, park_for_orphan,
@@ -18,6 +18,7 @@ use crate::compose::{self, Launch};
 use crate::crash_points::Seams;
 use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING, chain};
 use crate::home::Home;
+use crate::live::Live;
 use crate::progress;
 use crate::{restart, telemetry};
 
@@ -25,16 +26,16 @@ use super::ask::Answered;
 use super::summary;
 
 /// How a person wants it done.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct How {
     /// Print nothing but errors and the final summary.
     pub(crate) quiet: bool,
     /// End a living process that drives the run.
     pub(crate) take_over: bool,
-    /// Print the summary at the end.
-    pub(crate) summary: bool,
     /// Never ask on the terminal.
     pub(crate) no_input: bool,
+    /// How the run was forked, for a machine that reads the summary.
+    pub(crate) fork: Option<serde_json::Value>,
 }
 
 /// What one life of a run, from its acquisition to the end of this process's work on it, came to.
@@ -80,7 +81,7 @@ pub(crate) async fn execute(
     let code = loop {
         let trace = Trace::new(&env);
         let span = telemetry::begin_run(&run, &trace);
-        let life = Box::pin(life(home, &store, run, &launch, how, &seams, &stop, &env, trace)).instrument(span);
+        let life = Box::pin(life(home, &store, run, &launch, &how, &seams, &stop, &env, trace)).instrument(span);
         let life = match life.await {
             Ok(life) => life,
             Err(error) => break Err(error),
@@ -101,9 +102,7 @@ pub(crate) async fn execute(
         } else if let Some(alerts) = &alerts {
             alerts.tell(&life.records).await;
         }
-        if how.summary
-            && let Err(error) = summary::print(home, &life.records)
-        {
+        if let Err(error) = summary::print(home, &life.records, how.fork.clone()) {
             error.print();
         }
         break Ok(life.code);
@@ -121,7 +120,7 @@ async fn life(
     store: &Arc<SqliteStore>,
     run: RunRecord,
     launch: &Launch,
-    how: How,
+    how: &How,
     seams: &Seams,
     stop: &StopSignal,
     env: &Env,
@@ -154,6 +153,10 @@ async fn life(
     }
 
     let transport = compose::tool_servers(home, &run, launch, env)?;
+    let live = (!how.quiet && crate::terminal::can_draw()).then(|| Arc::new(Live::start()));
+    if let Some(live) = &live {
+        live.limits(&budgets_of(&port, &run).await?, std::time::Duration::from_millis(run.held_millis));
+    }
     let mut is_driven = false;
     let driven = match transport.fence_earlier().await {
         Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, env, &detail).await,
@@ -162,6 +165,9 @@ async fn life(
             Some(Err(error)) => park_for_tool_server(port.as_ref(), &lease, env, &chain(&error)).await,
             Some(Ok(specs)) => {
                 is_driven = true;
+                if let Ok(classifier) = launch.classifier() {
+                    super::audit::note(home.root(), &run.run_id, &specs, &classifier, env.now());
+                }
                 let wiring = compose::Wiring {
                     run: &run,
                     launch,
@@ -170,7 +176,7 @@ async fn life(
                     trace,
                     transport: transport.clone(),
                     specs,
-                    watcher: progress::watcher(workspace.clone(), env.clone(), how.quiet),
+                    watcher: progress::watcher(workspace.clone(), env.clone(), how.quiet, live.clone()),
                     workspace: workspace.clone(),
                     env: env.clone(),
                     stop: stop.clone(),
@@ -190,6 +196,9 @@ async fn life(
         },
     };
     transport.shutdown().await;
+    if let Some(live) = live {
+        live.finish();
+    }
     alive.abort();
     let _cancelled = alive.await;
     match driven {
@@ -213,6 +222,12 @@ fn can_lock(home: &Home) -> Result<(), CliError> {
         CliError::storage(format!("cannot make files in {}: {e}", folder.display()))
             .hint("make that folder writable, then `ua resume last`; nothing was sent")
     })
+}
+
+/// The budgets that count now.
+async fn budgets_of(store: &Arc<dyn Store>, run: &RunRecord) -> Result<Budgets, CliError> {
+    let records = store.load_turns(&run.run_id, 0, 0).await.map_err(|e| CliError::store("read the budgets", &e))?;
+    Ok(records.budgets())
 }
 
 /// Waits for `work`, unless a signal asks the process to stop first.

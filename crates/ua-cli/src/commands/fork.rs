@@ -28,7 +28,6 @@ pub(crate) struct Wanted<'a> {
     pub(crate) launch: &'a LaunchArgs,
     pub(crate) budgets: Vec<BudgetChange>,
     pub(crate) dry_run: bool,
-    pub(crate) json: bool,
 }
 
 pub(crate) async fn run(home: &Home, args: ForkArgs) -> Result<u8, CliError> {
@@ -39,9 +38,8 @@ pub(crate) async fn run(home: &Home, args: ForkArgs) -> Result<u8, CliError> {
         launch: &args.launch,
         budgets: BudgetChange::of(&args.budgets)?,
         dry_run: args.dry_run,
-        json: args.json,
     };
-    super::outcome::told(args.json, fork(home, wanted).await)
+    fork(home, wanted).await
 }
 
 /// Makes the fork and drives it.
@@ -62,7 +60,7 @@ pub(crate) async fn fork(home: &Home, wanted: Wanted<'_>) -> Result<u8, CliError
     launch.check(&spec)?;
     let mut plan = plan(&inspector, &parent.run_id, wanted.changes.at_turn, spec).await?;
     if wanted.dry_run {
-        if wanted.json {
+        if crate::terminal::is_json() {
             print_json(&shown(&plan, None))?;
         } else {
             print(&text(&plan, "would be"))?;
@@ -93,23 +91,17 @@ pub(crate) async fn fork(home: &Home, wanted: Wanted<'_>) -> Result<u8, CliError
     let Some(store) = std::sync::Arc::into_inner(store) else {
         return Err(CliError::storage("the runtime database is still in use"));
     };
-    if !wanted.json && !wanted.launch.quiet {
+    let is_json = crate::terminal::is_json();
+    if !is_json && !wanted.launch.quiet {
         tell(text(&plan, "is").trim_end());
     }
     let how = How {
-        quiet: wanted.launch.quiet || wanted.json,
+        quiet: wanted.launch.quiet || is_json,
         take_over: false,
-        summary: !wanted.json,
-        no_input: wanted.launch.no_input || wanted.json,
+        no_input: wanted.launch.no_input || is_json,
+        fork: Some(shown(&plan, Some(&fork))),
     };
-    let code = Box::pin(execute::execute(home, store, fork.clone(), &launch, how)).await?;
-    if wanted.json {
-        let records = super::outcome::read(home, &fork.run_id).await?;
-        let mut result = super::outcome::of(home, &records, code);
-        result["fork"] = shown(&plan, Some(&fork));
-        print_json(&result)?;
-    }
-    Ok(code)
+    Box::pin(execute::execute(home, store, fork, &launch, how)).await
 }
 
 async fn plan(store: &dyn Store, parent: &RunId, at_turn: Option<u32>, spec: RunSpec) -> Result<ForkPlan, CliError> {

@@ -11,17 +11,11 @@ use crate::args::{JobArgs, LaunchArgs};
 use crate::compose::{Launch, job_dir, json_fragment};
 use crate::error::CliError;
 use crate::home::Home;
-use crate::output::print_json;
 
 use super::execute::{self, How};
 use super::resume::Changes;
 
 pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
-    let json = args.json;
-    super::outcome::told(json, Box::pin(start(home, args)).await)
-}
-
-async fn start(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     if args.fork {
         let wanted = super::fork::Wanted {
             run: args.run_id.as_deref().unwrap_or("last"),
@@ -30,7 +24,6 @@ async fn start(home: &Home, args: JobArgs) -> Result<u8, CliError> {
             launch: &args.launch,
             budgets: Vec::new(),
             dry_run: false,
-            json: args.json,
         };
         return super::fork::fork(home, wanted).await;
     }
@@ -44,10 +37,10 @@ async fn start(home: &Home, args: JobArgs) -> Result<u8, CliError> {
             .hint("leave --run-id out, and the run gets a name of its own")
     })?;
     let how = How {
-        quiet: args.launch.quiet || args.json,
+        quiet: args.launch.quiet || crate::terminal::is_json(),
         take_over: false,
-        summary: !args.json,
-        no_input: args.launch.no_input || args.json,
+        no_input: args.launch.no_input || crate::terminal::is_json(),
+        fork: None,
     };
     let Some(file) = &args.file else {
         // `--resume` without a file: clap made sure that a run is named.
@@ -86,6 +79,7 @@ async fn start(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         parent_run_id: None,
         spec,
     };
+    let name = run.run_id.clone();
     let key = run.spec.job_key.clone();
     let submitted = match &earlier {
         Some(earlier) => store.submit_again(run, &earlier.run_id).await,
@@ -93,6 +87,7 @@ async fn start(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     };
     let run = match submitted {
         Ok(run) => run,
+        Err(StoreError::Exists { row }) if row.table() == "deleted_runs" => return Err(deleted_name(&name)),
         // Another process was faster.
         Err(error @ (StoreError::Exists { .. } | StoreError::Conflict { .. })) => {
             return Err(match holder(&store, key.as_deref()).await? {
@@ -102,12 +97,13 @@ async fn start(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         }
         Err(error) => return Err(CliError::store("store the run", &error)),
     };
-    let id = run.run_id.clone();
-    let code = execute::execute(home, store, run, &launch, how).await?;
-    if args.json {
-        print_json(&super::outcome::of(home, &super::outcome::read(home, &id).await?, code))?;
-    }
-    Ok(code)
+    execute::execute(home, store, run, &launch, how).await
+}
+
+/// The name of a run is good for one run for ever: keys and locks are made of it.
+pub(super) fn deleted_name(run: &RunId) -> CliError {
+    CliError::usage(format!("the name `{run}` is taken: a run of that name was deleted"))
+        .hint("choose another --run-id, or leave it out")
 }
 
 /// The run that answers for a job key.
@@ -153,7 +149,7 @@ fn taken_key(earlier: &RunRecord) -> CliError {
 }
 
 /// Reads a job file.
-fn read_job(file: &Path) -> Result<RunSpec, CliError> {
+pub(super) fn read_job(file: &Path) -> Result<RunSpec, CliError> {
     let text = fs::read_to_string(file).map_err(|e| {
         CliError::usage(format!("cannot read the job file {}: {e}", file.display()))
             .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")

@@ -3,23 +3,30 @@
 mod accept;
 mod answer;
 mod ask;
+mod audit;
 mod calls;
 mod cancel;
+mod completions;
+mod config;
 mod db;
+mod delete;
 mod diff;
+mod doctor;
 mod execute;
 mod export;
 mod fork;
 mod job;
 mod lineage;
-mod outcome;
 mod pins;
 mod probe;
 mod prune;
 mod resume;
 mod runs;
+mod schema;
 mod summary;
+mod tail;
 mod tools;
+mod turns;
 
 use std::process::ExitCode;
 
@@ -40,7 +47,12 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
         Command::Calls(command) => calls::run(&home, command).await,
         Command::Questions(args) => answer::list(&home, args).await,
         Command::Answer(args) => answer::run(&home, args).await,
-        Command::Tools(command) => tools::run(command).await,
+        Command::Turns(command) => turns::run(&home, command).await,
+        Command::Tools(command) => tools::run(&home, command).await,
+        Command::Config(command) => config::run(cli.root.as_deref(), cli.color, &command),
+        Command::Doctor(args) => doctor::run(&home, cli.root.as_deref(), &args).await,
+        Command::Completions(args) => completions::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Db(command) => db::run(&home, command).await,
         #[cfg(feature = "toolserver")]
         Command::Toolserver(mut settings) => {

@@ -15,6 +15,7 @@ use crate::find;
 use crate::home::Home;
 use crate::output::{print, print_json};
 use crate::progress::finding_text;
+use crate::view::CallProbed;
 
 pub(crate) async fn run(home: &Home, args: &ProbeArgs) -> Result<u8, CliError> {
     let store = if args.apply { home.open()? } else { home.open_read_only()? };
@@ -38,12 +39,20 @@ pub(crate) async fn run(home: &Home, args: &ProbeArgs) -> Result<u8, CliError> {
     };
     crate::home::close(store);
     if args.json {
-        print_json(&json!({
-            "tool_call_id": call.call_id, "probe": asked.tool, "finding": word(&asked), "why": finding_text(&asked),
-            "asked_at": asked.at, "absent_counts_from": asked.conclusive_from, "counts": choice(&asked).is_some(),
-            "item": match &asked.finding { Finding::Found { item, .. } => Some(item), Finding::Absent | Finding::Unclear { .. } => None },
-            "applied": applied,
-        }))?;
+        print_json(&CallProbed {
+            tool_call_id: call.call_id.to_string(),
+            probe: json!(asked.tool),
+            finding: word(&asked),
+            why: finding_text(&asked),
+            asked_at: asked.at,
+            absent_counts_from: asked.conclusive_from,
+            counts: choice(&asked).is_some(),
+            item: match &asked.finding {
+                Finding::Found { item, .. } => json!(item),
+                Finding::Absent | Finding::Unclear { .. } => serde_json::Value::Null,
+            },
+            applied,
+        })?;
     } else {
         print(&format!("{} · {}\n", word(&asked), crate::output::plain(&finding_text(&asked))))?;
     }

@@ -19,7 +19,9 @@ use super::{accept, execute, summary};
 
 pub(crate) async fn run(home: &Home, args: ResumeArgs) -> Result<u8, CliError> {
     let accept = accept::components(&args.accept)?;
-    let how = How { quiet: args.quiet, take_over: args.take_over, summary: true, no_input: args.no_input };
+    let is_json = crate::terminal::is_json();
+    let how =
+        How { quiet: args.quiet || is_json, take_over: args.take_over, no_input: args.no_input || is_json, fork: None };
     let launch = LaunchArgs { mcp_config: args.mcp_config, pricing: args.pricing, ..LaunchArgs::default() };
     let changes = Changes { accept, budgets: BudgetChange::of(&args.budgets)? };
     by_name(home, &args.run, &launch, changes, how).await
@@ -113,6 +115,6 @@ async fn finished(home: &Home, run: &RunRecord) -> Result<u8, CliError> {
     // A process that died right behind the run's last write left a page that still says how to resume it.
     crate::restart::write(home, &store).await;
     crate::output::tell(&format!("run {} is finished already; nothing was run", run.run_id));
-    summary::print(home, &records)?;
+    summary::print(home, &records, None)?;
     Ok(if run.status == RunStatus::Succeeded { OK } else { FAILED })
 }

@@ -1,22 +1,23 @@
 //! `ua runs`: look at runs, ask one to end.
 
-use serde::Serialize;
-use serde_json::json;
-use ua_core::{CallStatus, RunId, RunStatus};
+use ua_core::{CallStatus, RunId, RunStatus, RunStop};
 use ua_runner::{RunLock, StepSummary, UsageSummary};
-use ua_store::{RunRecord, RunRecords, RunStore};
+use ua_store::{ArchiveStore as _, RunQuery, RunRecords, RunStore};
 
-use crate::args::RunsCommand;
+use crate::args::{ListArgs, RunsCommand, StatusFilter};
 use crate::error::{CliError, OK};
 use crate::find;
 use crate::home::Home;
 use crate::output::{line, print_json, print_table};
+use crate::view::{RunCancelled, RunRow, RunShown};
 
 use super::{cancel, pins, summary};
 
 pub(crate) async fn run(home: &Home, command: RunsCommand) -> Result<u8, CliError> {
     match command {
-        RunsCommand::List { limit, json } => list(home, limit, json).await,
+        RunsCommand::List(args) => list(home, &args).await,
+        RunsCommand::Tail(args) => super::tail::run(home, &args).await,
+        RunsCommand::Delete(args) => super::delete::run(home, &args).await,
         RunsCommand::Show { run, json } => show(home, &run, json).await,
         RunsCommand::Diff { a, b, all, json } => super::diff::run(home, [&a, &b], all, json).await,
         RunsCommand::Export(args) => super::export::run(home, *args).await,
@@ -25,56 +26,74 @@ pub(crate) async fn run(home: &Home, command: RunsCommand) -> Result<u8, CliErro
 }
 
 /// What a person is told about a run's status: a `running` run whose lock is free has crashed.
-fn shown_status(home: &Home, run: &RunRecord) -> String {
-    match run.status {
-        RunStatus::Running if !RunLock::is_held(&home.locks(), &run.run_id) => "crashed".to_owned(),
-        RunStatus::Stopped => format!("stopped ({})", run.stop_reason.map_or("?", ua_core::RunStop::as_str)),
+fn shown_status(home: &Home, id: &RunId, status: RunStatus, stop_reason: Option<RunStop>) -> String {
+    match status {
+        RunStatus::Running if !RunLock::is_held(&home.locks(), id) => "crashed".to_owned(),
+        RunStatus::Stopped => format!("stopped ({})", stop_reason.map_or("?", RunStop::as_str)),
         RunStatus::Queued
         | RunStatus::Running
         | RunStatus::WaitingForHuman
         | RunStatus::Succeeded
         | RunStatus::Failed
-        | RunStatus::Cancelled => run.status.to_string(),
+        | RunStatus::Cancelled => status.to_string(),
     }
 }
 
-async fn list(home: &Home, limit: u32, json: bool) -> Result<u8, CliError> {
-    let runs = home.open_read_only()?.runs(limit).await.map_err(|e| CliError::store("list the runs", &e))?;
-    if json {
-        let rows: Vec<_> = runs
-            .iter()
-            .map(|run| {
-                json!({
-                    "run_id": run.run_id, "status": run.status, "shown_status": shown_status(home, run), "stop_reason": run.stop_reason,
-                    "status_detail": run.status_detail, "created_at": run.created_at, "updated_at": run.updated_at,
-                    "turn_index": run.turn_index, "objective": run.spec.objective, "workspace_dir": run.workspace_dir,
-                    "job_path": run.job_path, "job_key": run.job_key, "parent_run_id": run.parent_run_id,
-                })
-            })
-            .collect();
+/// The stored status behind a word of `--status`.
+fn stored(filter: StatusFilter) -> RunStatus {
+    match filter {
+        StatusFilter::Queued => RunStatus::Queued,
+        StatusFilter::Running | StatusFilter::Crashed => RunStatus::Running,
+        StatusFilter::Waiting => RunStatus::WaitingForHuman,
+        StatusFilter::Stopped => RunStatus::Stopped,
+        StatusFilter::Succeeded => RunStatus::Succeeded,
+        StatusFilter::Failed => RunStatus::Failed,
+        StatusFilter::Cancelled => RunStatus::Cancelled,
+    }
+}
+
+async fn list(home: &Home, args: &ListArgs) -> Result<u8, CliError> {
+    // Whether a running one has crashed is not in the database, so the limit is counted after that is known.
+    let is_split = args.status.contains(&StatusFilter::Running) != args.status.contains(&StatusFilter::Crashed);
+    let query = RunQuery {
+        statuses: args.status.iter().map(|filter| stored(*filter)).collect(),
+        since: args.since.map(|span| ua_core::system::env().now().minus(span)),
+        limit: if is_split { u32::MAX } else { args.limit },
+        ..RunQuery::default()
+    };
+    let found = home.open_read_only()?.find_runs(&query).await.map_err(|e| CliError::store("list the runs", &e))?;
+    let rows = found.into_iter().map(|run| {
+        let shown = shown_status(home, &run.run_id, run.status, run.stop_reason);
+        RunRow::of(run, shown)
+    });
+    let is_wanted = |row: &RunRow| {
+        row.status != RunStatus::Running
+            || !is_split
+            || args.status.contains(&StatusFilter::Crashed) == (row.shown_status == "crashed")
+    };
+    let rows: Vec<RunRow> = rows.filter(is_wanted).take(args.limit as usize).collect();
+    if crate::terminal::is_json() {
         print_json(&rows)?;
-    } else {
-        let rows = runs.iter().map(|run| {
-            vec![
-                run.run_id.to_string(),
-                shown_status(home, run),
-                run.turn_index.to_string(),
-                run.updated_at.to_string(),
-                line(&run.spec.objective, 60),
-            ]
-        });
-        print_table(&["RUN", "STATUS", "TURNS", "UPDATED", "OBJECTIVE"], rows.collect())?;
+        return Ok(OK);
     }
+    if rows.is_empty() {
+        crate::output::tell(if args.status.is_empty() && args.since.is_none() {
+            "no runs yet"
+        } else {
+            "no such runs"
+        });
+    }
+    let cells = rows.iter().map(|run| {
+        vec![
+            run.run_id.to_string(),
+            run.shown_status.clone(),
+            run.turn_index.to_string(),
+            run.updated_at.to_string(),
+            line(&run.objective, 60),
+        ]
+    });
+    print_table(&["RUN", "STATUS", "TURNS", "UPDATED", "OBJECTIVE"], cells.collect())?;
     Ok(OK)
-}
-
-/// A run as `--json` shows it: its rows, and what its requests took.
-#[derive(Serialize)]
-struct Shown<'a> {
-    #[serde(flatten)]
-    records: &'a RunRecords,
-    usage: UsageSummary,
-    children: Vec<RunId>,
 }
 
 async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
@@ -84,10 +103,10 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
     let children = store.children(&run.run_id).await.map_err(|e| CliError::store("look for forks", &e))?;
     if json {
         let ids = children.into_iter().map(|child| child.run_id).collect();
-        print_json(&Shown { records: &records, usage: UsageSummary::of(&records), children: ids })?;
+        print_json(&RunShown::of(&records, ids))?;
         return Ok(OK);
     }
-    summary::print(home, &records)?;
+    summary::print_text(home, &records)?;
     let count = |status: CallStatus| records.calls.iter().filter(|call| call.status == status).count();
     let counts: Vec<String> = CallStatus::ALL
         .iter()
@@ -98,7 +117,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
     crate::output::print(&format!(
         "Status         {}\nTurns          {}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
          Cost           {}\nStarted        {}\nTraces         {}\n",
-        shown_status(home, &records.run),
+        shown_status(home, &records.run.run_id, records.run.status, records.run.stop_reason),
         records.run.turn_index,
         if counts.is_empty() { "none".to_owned() } else { counts.join(", ") },
         usage.requests_in_words(),
@@ -150,10 +169,16 @@ async fn cancel(home: &Home, name: &str, reason: &str) -> Result<u8, CliError> {
         .map_err(|e| CliError::store("ask the run to end", &e))?;
     if cancel::end_now(home, &store, &found, &env).await? {
         crate::home::close(store);
+        if crate::terminal::is_json() {
+            print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: false })?;
+        }
         crate::output::tell(&format!("cancelled run {}", found.run_id));
         return Ok(OK);
     }
     crate::home::close(store);
+    if crate::terminal::is_json() {
+        print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: true })?;
+    }
     let when = "its process ends it at the next boundary";
     crate::output::tell(&format!("asked run {} to end: {when}", found.run_id));
     Ok(OK)

@@ -3,22 +3,58 @@
 use std::path::Path;
 
 use ua_core::{CallStatus, RunStatus};
-use ua_runner::Workspace;
+use ua_runner::{UsageSummary, Workspace};
 use ua_store::{Choice, QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
 use crate::error::CliError;
 use crate::home::Home;
 use crate::output::{line, plain, print as write_out};
+use crate::view::RunEnded;
 
 /// Prints the final summary on standard output.
-pub(crate) fn print(home: &Home, records: &RunRecords) -> Result<(), CliError> {
+pub(crate) fn print(home: &Home, records: &RunRecords, fork: Option<serde_json::Value>) -> Result<(), CliError> {
+    if crate::terminal::is_json() {
+        return crate::output::print_json(&ended(records, fork));
+    }
+    write_out(&text(home, records))
+}
+
+/// The same for a machine.
+fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
+    let run = &records.run;
+    let workspace = Path::new(&run.workspace_dir);
+    let is_open = |question: &&QuestionRecord| question.status == QuestionStatus::Open;
+    RunEnded {
+        run_id: run.run_id.clone(),
+        status: run.status,
+        stop_reason: run.stop_reason,
+        status_detail: run.status_detail.clone(),
+        final_output: run.final_output.clone(),
+        final_artifact: run.final_artifact_ref.as_ref().map(|artifact| workspace.join(artifact)),
+        workspace_dir: run.workspace_dir.clone(),
+        completion_file: workspace.join(format!("{}.json", Workspace::completion_name(&run.run_id))),
+        questions: records.questions.iter().filter(is_open).cloned().collect(),
+        usage: UsageSummary::of(records),
+        turn_index: run.turn_index,
+        root_run_id: run.root_run_id.clone(),
+        parent_run_id: run.parent_run_id.clone(),
+        fork,
+    }
+}
+
+/// Prints the final summary for a person, whatever `--json` says.
+pub(crate) fn print_text(home: &Home, records: &RunRecords) -> Result<(), CliError> {
     write_out(&text(home, records))
 }
 
 fn text(home: &Home, records: &RunRecords) -> String {
     let run = &records.run;
     let workspace = Path::new(&run.workspace_dir);
-    let mut out = format!("{} · run {}\n", headline(run), run.run_id);
+    let headline = headline(run);
+    let word = headline.split([' ', ':']).next().unwrap_or(&headline);
+    let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
+    let shown = color.map_or_else(|| headline.clone(), |color| crate::terminal::paint(&headline, color, true));
+    let mut out = format!("{shown} · run {}\n", run.run_id);
     if let Some(output) = run.final_output.as_deref().filter(|text| !text.trim().is_empty()) {
         out.push_str(&format!("\n{}\n", indented(output)));
     }
@@ -46,7 +82,7 @@ fn text(home: &Home, records: &RunRecords) -> String {
     out
 }
 
-fn headline(run: &RunRecord) -> String {
+pub(super) fn headline(run: &RunRecord) -> String {
     let detail = run.status_detail.as_deref().map_or_else(String::new, |detail| format!(": {}", plain(detail)));
     match run.status {
         RunStatus::Succeeded => "succeeded".to_owned(),
@@ -92,6 +128,6 @@ pub(crate) fn word(choice: Choice) -> &'static str {
     }
 }
 
-fn indented(text: &str) -> String {
+pub(super) fn indented(text: &str) -> String {
     plain(text.trim()).lines().map(|line| format!("  {line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }

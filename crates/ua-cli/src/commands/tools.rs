@@ -7,19 +7,18 @@ use ua_gateway::ToolTransport as _;
 use crate::args::ToolsCommand;
 use crate::compose::{self, Launch};
 use crate::error::{CliError, OK, WAITING, chain};
+use crate::home::Home;
 use crate::output::{line, print, print_json, print_table};
+use crate::view::ToolRow;
 
-pub(crate) async fn run(command: ToolsCommand) -> Result<u8, CliError> {
+pub(crate) async fn run(home: &Home, command: ToolsCommand) -> Result<u8, CliError> {
     match command {
         ToolsCommand::List { mcp_config, json } => {
             let specs = offered(mcp_config.as_deref()).await?;
-            let classifier = compose::classifier(&[])?;
+            let classifier = compose::classifier_of_user(&[])?;
             let policies: Vec<_> = specs.iter().map(|spec| (spec, classifier.classify(spec, None))).collect();
             if json {
-                let rows = policies.iter().map(|(spec, policy)| {
-                    json!({"name": spec.name.raw, "server": spec.name.server, "description": spec.description, "digest": spec.digest(), "policy": policy})
-                });
-                print_json(&rows.collect::<Vec<_>>())?;
+                print_json(&policies.iter().map(|(spec, policy)| row(spec, policy)).collect::<Vec<_>>())?;
             } else {
                 let rows = policies.iter().map(|(spec, policy)| {
                     vec![
@@ -34,19 +33,35 @@ pub(crate) async fn run(command: ToolsCommand) -> Result<u8, CliError> {
         }
         ToolsCommand::Explain { name, mcp_config, policy } => {
             let specs = offered(mcp_config.as_deref()).await?;
-            let classifier = compose::classifier(&policy)?;
+            let classifier = compose::classifier_of_user(&policy)?;
             let found: Vec<&ToolSpec> =
                 specs.iter().filter(|spec| spec.name.raw == name || spec.name.tool == name).collect();
             if found.is_empty() {
                 return Err(CliError::usage(format!("no server offers a tool `{name}`"))
                     .hint("`ua tools list` shows what is offered"));
             }
+            if crate::terminal::is_json() {
+                print_json(&found.into_iter().map(|spec| classifier.explain(spec)).collect::<Vec<_>>())?;
+                return Ok(OK);
+            }
             for spec in found {
                 print(&format!("{}\n", classifier.explain(spec)))?;
             }
         }
+        ToolsCommand::Audit { policy } => return super::audit::run(home, &policy),
     }
     Ok(OK)
+}
+
+/// A tool as `--json` shows it.
+pub(super) fn row(spec: &ToolSpec, policy: &ua_core::CallPolicy) -> ToolRow {
+    ToolRow {
+        name: spec.name.raw.clone(),
+        server: spec.name.server.clone(),
+        description: spec.description.clone(),
+        digest: json!(spec.digest()),
+        policy: json!(policy),
+    }
 }
 
 /// Every tool of our own server and of the configured ones. Servers are started in a folder that is thrown away.
@@ -54,8 +69,8 @@ async fn offered(mcp_config: Option<&std::path::Path>) -> Result<Vec<ToolSpec>, 
     let env = ua_core::system::env();
     let folder =
         tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
-    let default = std::path::PathBuf::from(".mcp.json");
-    let config = mcp_config.or_else(|| default.exists().then_some(default.as_path()));
+    let config = compose::mcp_config_file(mcp_config);
+    let config = config.as_deref();
     let mut servers = Vec::new();
     if cfg!(feature = "toolserver") {
         let launch = Launch::for_inspection(folder.path().to_path_buf());

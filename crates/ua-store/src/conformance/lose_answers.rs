@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
 
+use crate::archive_store::{ArchiveStore, CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
     CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
@@ -313,5 +314,24 @@ impl BlobStore for LoseAnswers<'_> {
 
     async fn prune_blobs(&self, prune: BlobPrune) -> Result<BlobPruned, StoreError> {
         self.answered(self.store.prune_blobs(prune).await)
+    }
+}
+
+#[async_trait]
+impl ArchiveStore for LoseAnswers<'_> {
+    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
+        self.store.find_runs(query).await
+    }
+
+    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
+        self.store.find_calls(query).await
+    }
+
+    async fn load_turns(&self, run: &RunId, first: u32, last: u32) -> Result<RunRecords, StoreError> {
+        self.store.load_turns(run, first, last).await
+    }
+
+    async fn delete_run(&self, deletion: &RunDeletion) -> Result<DeletedRun, StoreError> {
+        self.answered(self.store.delete_run(deletion).await)
     }
 }

@@ -1,7 +1,7 @@
 //! The model's blobs.
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, RunId, Timestamp};
+use ua_core::{BlobId, BlobRef, RunId, Timestamp};
 
 use super::MemStore;
 use super::model::Model;
@@ -57,6 +57,11 @@ impl Model {
     /// Notes that `run` refers to these blobs.
     pub(super) fn refer<'b>(&mut self, run: &RunId, blobs: impl IntoIterator<Item = &'b BlobRef>) {
         self.blob_refs.extend(blobs.into_iter().map(|blob| (run.clone(), blob.blob_id.clone())));
+    }
+
+    /// Removes blobs altogether.
+    pub(super) fn remove_blobs(&mut self, goes: impl Fn(&BlobId) -> bool) {
+        self.blobs.retain(|stored| !goes(&stored.blob.blob_id));
     }
 
     fn blob_uses(&self) -> Vec<BlobUse> {

@@ -10,6 +10,9 @@ use crate::rules;
 
 impl Model {
     pub(super) fn check_new_run(&self, run: &RunRecord) -> Result<(), StoreError> {
+        if self.deleted.contains(&run.run_id) {
+            return Err(StoreError::Exists { row: RowRef::new("deleted_runs", &run.run_id) });
+        }
         if self.runs.iter().any(|other| other.run_id == run.run_id) {
             return Err(StoreError::Exists { row: RowRef::new("runs", &run.run_id) });
         }

@@ -3,6 +3,7 @@
 //! It is the reference that the conformance suite compares other stores with, and what tests of other crates run on.
 //! A write looks rows up, applies a rule and stores what the rule returns; nothing is stored before everything is checked.
 
+mod archive;
 mod blobs;
 mod ledger;
 mod lineage;

@@ -30,6 +30,7 @@ pub(super) struct Model {
     pub(super) requests: Vec<(RunId, RequestRecord)>,
     pub(super) blobs: Vec<StoredBlob>,
     pub(super) blob_refs: BTreeSet<(RunId, BlobId)>,
+    pub(super) deleted: BTreeSet<RunId>,
 }
 
 /// Replaces the row that `is_it` finds, or appends `row`.

@@ -9,6 +9,7 @@
 
 mod blob;
 mod call;
+mod deletion;
 mod fork;
 mod overrides;
 mod question;
@@ -27,6 +28,7 @@ pub use call::{
     owned_call, receipt_interpreted, replay_noted,
 };
 pub(crate) use call::{counts_as_effect, holds_key};
+pub use deletion::run_deleted;
 pub use fork::{ForkContext, check_again, is_beside, is_effect_elsewhere, key_is_inherited, run_forked, shared_parts};
 pub use overrides::override_made;
 pub use question::{question_answered, question_closed, question_for_call, question_raised};

@@ -1,0 +1,174 @@
+//! `ua runs delete`: let go of runs and their workspaces.
+//!
+//! The database first, then the folder: a kill in between leaves a folder that belongs to no run, which does no harm and which
+//! `ua doctor` names. The folder is removed below the workspace root only, without following links out of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use ua_core::Trace;
+use ua_runner::{RunLock, owner_stamp};
+use ua_store::{ArchiveStore as _, RunDeletion, RunQuery, RunStore as _, Store};
+
+use crate::args::DeleteArgs;
+use crate::crash_points::Seams;
+use crate::error::{CliError, OK, STORAGE};
+use crate::find;
+use crate::home::Home;
+use crate::output::{print, print_json, tell};
+use crate::view::{RunDeleted, RunsDeleted};
+
+pub(crate) async fn run(home: &Home, args: &DeleteArgs) -> Result<u8, CliError> {
+    // Looked up without touching anything first, so that a typing error deletes nothing.
+    let look = home.open_read_only()?;
+    let mut wanted = Vec::new();
+    for name in &args.runs {
+        let run = find::run(&look, name).await?;
+        refuse(home, &run.run_id, run.status, args.force)?;
+        if !wanted.contains(&run.run_id) {
+            wanted.push(run.run_id);
+        }
+    }
+    if let Some(span) = args.older_than {
+        let before = ua_core::system::env().now().minus(span);
+        let query = RunQuery { limit: u32::MAX, ..RunQuery::default() };
+        let all = look.find_runs(&query).await.map_err(|e| CliError::store("look for old runs", &e))?;
+        let old = all.into_iter().filter(|run| run.status.is_terminal() && run.updated_at < before);
+        for run in old {
+            if !wanted.contains(&run.run_id) {
+                wanted.push(run.run_id);
+            }
+        }
+    }
+    let mut deleted = Vec::new();
+    for id in &wanted {
+        let run = look.run(id).await.map_err(|e| CliError::store("read the run", &e))?;
+        deleted.push(RunDeleted {
+            run_id: run.run_id,
+            status: run.status,
+            workspace_dir: run.workspace_dir,
+            workspace_removed: false,
+            kept_for: Vec::new(),
+        });
+    }
+    crate::home::close(look);
+    let mut left = 0;
+    if !args.dry_run && !deleted.is_empty() {
+        let store = Arc::new(home.open()?);
+        let port = Seams::open().store(store.clone());
+        for run in &mut deleted {
+            left += u32::from(!delete(home, port.as_ref(), run, args).await?);
+        }
+        drop(port);
+        if let Some(store) = Arc::into_inner(store) {
+            crate::home::close(store);
+        }
+    }
+    if crate::terminal::is_json() {
+        print_json(&RunsDeleted { dry_run: args.dry_run, deleted })?;
+    } else {
+        print(&in_words(&deleted, args))?;
+    }
+    Ok(if left == 0 { OK } else { STORAGE })
+}
+
+fn refuse(home: &Home, id: &ua_core::RunId, status: ua_core::RunStatus, force: bool) -> Result<(), CliError> {
+    if RunLock::is_held(&home.locks(), id) {
+        return Err(CliError::usage(format!("a process drives run {id}; nothing was deleted"))
+            .hint(format!("`ua runs cancel {id}` ends it")));
+    }
+    if status.is_terminal() || force {
+        return Ok(());
+    }
+    Err(CliError::usage(format!("run {id} is {status}, not finished; nothing was deleted"))
+        .hint("`ua resume` goes on with it; --force deletes it nevertheless, with what it still waits for"))
+}
+
+/// Deletes one run; `false` when its folder could not be removed.
+async fn delete(home: &Home, store: &dyn Store, run: &mut RunDeleted, args: &DeleteArgs) -> Result<bool, CliError> {
+    let env = ua_core::system::env();
+    // Whoever wants to drive it meanwhile is refused, and whoever drives it refuses us.
+    let lock = RunLock::take(&home.locks(), &run.run_id, &owner_stamp(Trace::new(&env)))?;
+    let deletion = RunDeletion { run_id: run.run_id.clone(), force: args.force, at: env.now() };
+    let outcome = store.delete_run(&deletion).await.map_err(|e| CliError::store("delete the run", &e))?;
+    run.kept_for = outcome.kept_for;
+    crate::restart::write(home, store).await;
+    std::fs::remove_file(home.locks().join(format!("{}.run", run.run_id))).ok();
+    drop(lock);
+    if args.keep_files {
+        return Ok(true);
+    }
+    match remove_workspace(home.root(), Path::new(&outcome.workspace_dir)) {
+        Ok(()) => run.workspace_removed = true,
+        Err(why) => tell(&format!(
+            "the run is deleted, but its folder {} is not: {}; remove it by hand",
+            crate::output::plain(&run.workspace_dir),
+            crate::output::plain(&why)
+        )),
+    }
+    Ok(run.workspace_removed)
+}
+
+/// Removes a folder below `root`. One that is gone already is fine.
+fn remove_workspace(root: &Path, folder: &Path) -> Result<(), String> {
+    let inside = folder.strip_prefix(root).ok().filter(|path| {
+        path.components().next().is_some()
+            && path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
+    });
+    let Some(inside) = inside else { return Err(format!("it is not below {}", root.display())) };
+    let said = |error: std::io::Error| error.to_string();
+    let area = Dir::open_ambient_dir(root, ambient_authority()).map_err(said)?;
+    match area.symlink_metadata(inside) {
+        Ok(found) if found.is_dir() => area.remove_dir_all(inside).map_err(said),
+        Ok(_) => Err("it is no folder but a link or a file".to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(said(error)),
+    }
+}
+
+fn in_words(deleted: &[RunDeleted], args: &DeleteArgs) -> String {
+    let mut out = String::new();
+    for run in deleted {
+        let files = match (args.dry_run, args.keep_files, run.workspace_removed) {
+            (_, true, _) => "its workspace stays",
+            (true, false, _) => "with its workspace",
+            (false, false, true) => "and its workspace",
+            (false, false, false) => "its workspace could not be removed",
+        };
+        out.push_str(&format!("  {} ({}), {files}\n", run.run_id, run.status));
+        if !run.kept_for.is_empty() {
+            let names: Vec<&str> = run.kept_for.iter().map(ua_core::RunId::as_str).collect();
+            out.push_str(&format!("    what it did outside is remembered for {}\n", names.join(", ")));
+        }
+    }
+    let verb = if args.dry_run { "would delete" } else { "deleted" };
+    out.push_str(&format!("{verb} {} run(s)\n", deleted.len()));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_real_folder_below_the_root_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        let outside = place.path().join("outside");
+        for folder in [root.join("session_1/deep"), outside.clone()] {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("file"), "x").unwrap();
+        }
+        std::os::unix::fs::symlink(&outside, root.join("link")).unwrap();
+        std::os::unix::fs::symlink(&outside, root.join("session_1/out")).unwrap();
+        for wrong in [root.clone(), outside.clone(), root.join("../outside"), root.join("link"), place.path().into()] {
+            assert!(remove_workspace(&root, &wrong).is_err(), "{}", wrong.display());
+        }
+        remove_workspace(&root, &root.join("session_1")).unwrap();
+        assert!(!root.join("session_1").exists());
+        assert!(outside.join("file").exists());
+        remove_workspace(&root, &root.join("session_1")).unwrap();
+    }
+}

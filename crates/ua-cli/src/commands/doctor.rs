@@ -1,0 +1,101 @@
+//! `ua doctor`: is everything there that a job needs, and what to do about what is not. It starts tool servers and stops them again;
+//! nothing is sent to a model provider, and no key is printed.
+
+mod machine;
+mod setup;
+
+use std::path::Path;
+
+use crate::args::DoctorArgs;
+use crate::config;
+use crate::error::CliError;
+use crate::error::{FAILED, OK};
+use crate::home::Home;
+use crate::output::{plain, print, print_json, print_table};
+use crate::terminal::{out_has_color, paint, status_color};
+use crate::view::{DoctorFinding, DoctorReport, Level, ToolRow};
+
+/// What was found so far.
+#[derive(Debug, Default)]
+struct Findings {
+    all: Vec<DoctorFinding>,
+}
+
+impl Findings {
+    fn ok(&mut self, check: &str, detail: impl Into<String>) {
+        self.add(check, Level::Ok, detail.into(), None);
+    }
+
+    fn warn(&mut self, check: &str, detail: impl Into<String>, fix: impl Into<String>) {
+        self.add(check, Level::Warn, detail.into(), Some(fix.into()));
+    }
+
+    fn fail(&mut self, check: &str, detail: impl Into<String>, fix: impl Into<String>) {
+        self.add(check, Level::Fail, detail.into(), Some(fix.into()));
+    }
+
+    /// A refusal of something that a job would be refused for as well.
+    fn refused(&mut self, check: &str, error: &CliError) {
+        let fix = error.hint_text().unwrap_or("see the message").to_owned();
+        self.add(check, Level::Fail, error.to_string(), Some(fix));
+    }
+
+    fn add(&mut self, check: &str, level: Level, detail: String, fix: Option<String>) {
+        self.all.push(DoctorFinding { check: check.to_owned(), level, detail, fix });
+    }
+}
+
+pub(crate) async fn run(home: &Home, root: Option<&Path>, args: &DoctorArgs) -> Result<u8, CliError> {
+    let mut findings = Findings::default();
+    setup::configuration(&mut findings);
+    let job = setup::job(args, &mut findings);
+    setup::model(job.as_ref(), &mut findings);
+    setup::tools_of_ours(&mut findings);
+    let tools = setup::servers(job.as_ref(), args, &mut findings).await;
+    machine::database(home, &mut findings).await;
+    machine::disk(home, &mut findings);
+    machine::clock(home, &mut findings).await;
+    machine::left_behind(home, &mut findings).await;
+    let ok = findings.all.iter().all(|finding| finding.level != Level::Fail);
+    let report = DoctorReport { ok, findings: findings.all, tools, settings: config::rows(root, None) };
+    if crate::terminal::is_json() {
+        print_json(&report)?;
+    } else {
+        show(&report)?;
+    }
+    Ok(if ok { OK } else { FAILED })
+}
+
+fn show(report: &DoctorReport) -> Result<(), CliError> {
+    super::config::print_settings(&report.settings)?;
+    if !report.tools.is_empty() {
+        print("\n")?;
+        let cells = |tool: &ToolRow| {
+            let text = |field: &str| tool.policy[field].as_str().unwrap_or_default().to_owned();
+            vec![tool.name.clone(), text("class"), crate::output::line(&text("reason"), 80)]
+        };
+        print_table(&["TOOL", "CLASS", "WHY"], report.tools.iter().map(cells).collect())?;
+    }
+    let mut out = String::from("\n");
+    for finding in &report.findings {
+        let word = match finding.level {
+            Level::Ok => "ok",
+            Level::Warn => "warn",
+            Level::Fail => "fail",
+        };
+        let shown = status_color(word).map_or_else(|| word.to_owned(), |color| paint(word, color, out_has_color()));
+        let gap = " ".repeat(5 - word.len());
+        out.push_str(&format!("{shown}{gap}{}: {}\n", finding.check, plain(&finding.detail)));
+        if let Some(fix) = &finding.fix {
+            out.push_str(&format!("     fix: {}\n", plain(fix)));
+        }
+    }
+    let count = |level: Level| report.findings.iter().filter(|finding| finding.level == level).count();
+    out.push_str(&format!(
+        "\n{} ok, {} warning(s), {} failure(s)\n",
+        count(Level::Ok),
+        count(Level::Warn),
+        count(Level::Fail)
+    ));
+    print(&out)
+}

@@ -1,0 +1,182 @@
+//! What a job runs on: database, disk, clock, and what dead processes left behind.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ua_core::{RunStatus, Timestamp};
+use ua_mcp::LockDir;
+use ua_runner::RunLock;
+use ua_store::{ArchiveStore as _, RunHead, RunQuery};
+use ua_store_sqlite::{Suitability, filesystem_of};
+
+use super::Findings;
+use crate::error::chain;
+use crate::home::Home;
+
+/// Below so much free space a job is refused by its disk soon.
+const LITTLE: u64 = 1 << 30;
+/// Below so much it hardly starts.
+const TOO_LITTLE: u64 = 50 << 20;
+/// 2025-01-01: a clock before that is not set.
+const LONG_AGO: Timestamp = Timestamp::from_millis(1_735_689_600_000);
+/// A clock may be so much behind what it said before.
+const JITTER: std::time::Duration = std::time::Duration::from_mins(1);
+
+/// The nearest folder that is there.
+fn existing(path: &Path) -> &Path {
+    path.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"))
+}
+
+async fn heads(home: &Home) -> Vec<RunHead> {
+    if !home.database().exists() {
+        return Vec::new();
+    }
+    let Ok(store) = home.open_read_only() else { return Vec::new() };
+    store.find_runs(&RunQuery { limit: u32::MAX, ..RunQuery::default() }).await.unwrap_or_default()
+}
+
+pub(super) async fn database(home: &Home, findings: &mut Findings) {
+    let folder = existing(home.database().parent().unwrap_or(home.root()));
+    match filesystem_of(folder) {
+        Ok((name, Suitability::Fine)) => findings.ok("file system", format!("{} is on {name}", folder.display())),
+        Ok((name, Suitability::Volatile)) => findings.warn(
+            "file system",
+            format!("{} is on {name}, which forgets everything when the machine stops", folder.display()),
+            "put the workspace root on a disk with --root, or root in the user's config.toml",
+        ),
+        Ok((name, Suitability::Unsafe)) => findings.fail(
+            "file system",
+            format!("{} is on {name}, where SQLite's locks and syncs cannot be relied on", folder.display()),
+            "put the database on a local disk with UA_RUNTIME_DB_PATH, or the workspace root with --root",
+        ),
+        Err(error) => findings.fail("file system", chain(&error), "make the folder readable"),
+    }
+    if !home.database().exists() {
+        findings.ok("database", format!("none yet at {}; the first job makes it", home.database().display()));
+        return;
+    }
+    let examined = match home.open_read_only() {
+        Ok(store) => store.examine().await.map_err(|error| chain(&error)),
+        Err(error) => Err(error.to_string()),
+    };
+    match examined {
+        Err(why) => findings.fail(
+            "database",
+            why,
+            "`ua db migrate` brings an older one up to date; a damaged one is replaced by `ua db restore COPY`",
+        ),
+        Ok(health) if !health.findings.is_empty() => findings.fail(
+            "database",
+            health.findings.join("; "),
+            "keep a copy of it, then `ua db restore COPY` with the newest copy that `ua db backup` made",
+        ),
+        Ok(health) => {
+            findings.ok(
+                "database",
+                format!(
+                    "whole, schema {}, journal {}, SQLite {}, {} bytes",
+                    health.schema, health.journal_mode, health.sqlite_version, health.bytes
+                ),
+            );
+            if !health.forgotten.is_empty() {
+                findings.fail(
+                    "effects.log",
+                    format!(
+                        "it knows {} attempt(s) that the database does not: it went back in time",
+                        health.forgotten.len()
+                    ),
+                    "restore a newer copy; or look what became of them with `ua db check`, then `ua db accept RUN`",
+                );
+            }
+        }
+    }
+}
+
+pub(super) fn disk(home: &Home, findings: &mut Findings) {
+    let folder = existing(home.root());
+    match rustix::fs::statvfs(folder) {
+        Err(error) => {
+            findings.fail("disk", format!("cannot look at {}: {error}", folder.display()), "make the folder readable");
+        }
+        Ok(stat) => {
+            let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+            let detail = format!("{} MiB free for {}", free >> 20, home.root().display());
+            let fix = "make room: `ua runs delete --older-than 30d`, `ua db prune`; or choose another --root";
+            if free < TOO_LITTLE {
+                findings.fail("disk", detail, fix);
+            } else if free < LITTLE {
+                findings.warn("disk", detail, fix);
+            } else {
+                findings.ok("disk", detail);
+            }
+        }
+    }
+    let writable = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
+    if writable.is_err() {
+        findings.fail("root", format!("{} is not writable", folder.display()), "choose another folder with --root");
+    }
+}
+
+pub(super) async fn clock(home: &Home, findings: &mut Findings) {
+    let now = ua_core::system::env().now();
+    let newest = heads(home).await.into_iter().map(|run| run.updated_at).max();
+    let fix =
+        "set the clock, for example with a time service; instants order what happened, and horizons are counted by it";
+    if now < LONG_AGO {
+        findings.fail("clock", format!("it says {now}"), fix);
+    } else if let Some(newest) = newest.filter(|newest| newest.since(now) > JITTER) {
+        findings.fail("clock", format!("it says {now}, and a run was last written to at {newest}"), fix);
+    } else {
+        findings.ok("clock", format!("{now}"));
+    }
+}
+
+/// Runs whose process died, tool servers that may have outlived it, and workspaces of no run.
+pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
+    let runs = heads(home).await;
+    let locks = home.locks();
+    let crashed: Vec<&RunHead> =
+        runs.iter().filter(|run| run.status == RunStatus::Running && !RunLock::is_held(&locks, &run.run_id)).collect();
+    for run in &crashed {
+        findings.warn(
+            "dead owner",
+            format!("the process that drove run {} is gone", run.run_id),
+            format!("`ua resume {}` goes on where it was", run.run_id),
+        );
+    }
+    let left = runs.iter().filter(|run| !RunLock::is_held(&locks, &run.run_id));
+    let mut servers = 0;
+    if locks.is_dir() {
+        for run in left {
+            let dir = LockDir::new(&locks, run.run_id.clone(), ua_core::system::env());
+            let orphans = dir.map(|dir| dir.orphans()).unwrap_or_default();
+            if !orphans.is_empty() && !run.status.is_terminal() {
+                let names: BTreeSet<&str> = orphans.iter().map(|(server, _)| server.as_str()).collect();
+                findings.warn(
+                    "tool locks",
+                    format!("run {} left locks of {}", run.run_id, names.into_iter().collect::<Vec<_>>().join(", ")),
+                    format!("`ua resume {}` ends what is left of them before anything is sent", run.run_id),
+                );
+                servers += 1;
+            }
+        }
+    }
+    if crashed.is_empty() && servers == 0 {
+        findings.ok("locks", "no process died with a run in hand");
+    }
+    let known: BTreeSet<&str> = runs.iter().map(|run| run.workspace_dir.as_str()).collect();
+    let entries = std::fs::read_dir(home.root()).into_iter().flatten().flatten();
+    let stray: Vec<String> = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir())
+        .map(|entry| entry.path().display().to_string())
+        .filter(|path| !known.contains(path.as_str()))
+        .collect();
+    if !stray.is_empty() {
+        let shown = stray.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        findings.warn(
+            "workspaces",
+            format!("{} folder(s) belong to no run: {shown}", stray.len()),
+            "remove them if nothing in them is needed; they are what deleted runs or another database left",
+        );
+    }
+}

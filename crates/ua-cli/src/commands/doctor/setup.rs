@@ -1,0 +1,222 @@
+//! What a job is set up with: configuration, model, prices, tool servers.
+
+use ua_core::{RunId, RunSpec};
+use ua_gateway::ToolTransport as _;
+
+use super::Findings;
+use crate::args::{DoctorArgs, LaunchArgs};
+use crate::compose::{self, Launch};
+use crate::error::chain;
+use crate::view::ToolRow;
+use crate::{config, pricing};
+
+/// A job file that was looked at.
+pub(super) struct Job {
+    spec: RunSpec,
+    launch: Launch,
+}
+
+pub(super) fn configuration(findings: &mut Findings) {
+    if let Err(error) = config::check() {
+        findings.refused("configuration", &error);
+        return;
+    }
+    for note in config::notes() {
+        findings.warn("configuration", note, "make it yours with chown, or move it away");
+    }
+    let files = config::files();
+    let detail = if files.is_empty() {
+        "no file; defaults, environment and flags".to_owned()
+    } else {
+        files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+    };
+    findings.ok("configuration", detail);
+}
+
+/// Reads the job that is named, and finds what it would be refused for.
+pub(super) fn job(args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
+    let file = args.job.as_ref()?;
+    let launch_args = LaunchArgs { mcp_config: args.mcp_config.clone(), ..LaunchArgs::default() };
+    let read = super::super::job::read_job(file)
+        .and_then(|spec| Launch::new(file, &spec, &launch_args).map(|launch| Job { spec, launch }));
+    match read {
+        Err(error) => {
+            findings.refused("job", &error);
+            None
+        }
+        Ok(job) => {
+            match job.launch.check(&job.spec) {
+                Ok(()) => findings.ok("job", format!("{} would start", file.display())),
+                Err(error) => findings.refused("job", &error),
+            }
+            Some(job)
+        }
+    }
+}
+
+/// The provider's key, and the price of the model.
+pub(super) fn model(job: Option<&Job>, findings: &mut Findings) {
+    let (provider, model) = match job {
+        Some(job) => job.launch.model(),
+        None => Launch::default_model(),
+    };
+    let key = crate::env::var("ANTHROPIC_API_KEY").is_some();
+    match (provider.as_str(), key) {
+        ("anthropic", true) => findings.ok("model", format!("a key for {provider} is set; model {model}")),
+        ("anthropic", false) => findings.fail(
+            "model",
+            format!("there is no key for the provider {provider}"),
+            "set ANTHROPIC_API_KEY, or providers.anthropic.api_key in the user's config.toml; offline, use the provider `scripted`",
+        ),
+        _ => findings.ok("model", format!("{provider} {model} needs no key that is known here")),
+    }
+    let file = match job {
+        Some(job) => Ok(job.launch.pricing.clone()),
+        None => pricing::file(None),
+    };
+    match file.and_then(|file| Ok((pricing::table(file.as_deref())?, file))) {
+        Err(error) => findings.refused("prices", &error),
+        Ok((table, file)) => match (table.price(&provider, &model), file) {
+            (Some(_), Some(file)) => {
+                findings.ok("prices", format!("{} has a price for {model}", file.display()));
+            }
+            _ if provider == "scripted" => findings.ok("prices", "a scripted model costs nothing"),
+            (_, file) => findings.warn(
+                "prices",
+                format!(
+                    "nobody knows what {model} of {provider} costs, so costs are unknown and a max_cost is refused"
+                ),
+                format!(
+                    "write [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens into {}",
+                    file.map_or_else(
+                        || "pricing.toml beside the user's config.toml".to_owned(),
+                        |f| f.display().to_string()
+                    )
+                ),
+            ),
+        },
+    }
+}
+
+/// What our own tools work with.
+pub(super) fn tools_of_ours(findings: &mut Findings) {
+    if cfg!(all(feature = "toolserver", feature = "pdf")) {
+        findings.ok("pdf", "render_pdf is built in");
+    } else if cfg!(feature = "toolserver") {
+        findings.warn("pdf", "this build has no render_pdf", "build with the feature `pdf`");
+    } else {
+        findings.warn("tools", "this build has no tool server of its own", "build with the feature `toolserver`");
+        return;
+    }
+    let has = |name: &str| crate::env::var(name).is_some();
+    if !has("UA_MAIL") {
+        findings.ok("email", "send_email writes to a Maildir; set UA_MAIL (tools.mail) for a mail server");
+    } else if !has("UA_MAIL_FROM") {
+        findings.fail("email", "a mail server is set and no sender", "set UA_MAIL_FROM (tools.mail_from)");
+    } else if has("UA_MAIL_PROBE") || has("UA_MAIL_API_KEY") {
+        findings.ok("email", "a mail service and a way to ask it are set");
+    } else {
+        findings.warn(
+            "email",
+            "bare SMTP takes no key and cannot be asked: a call that was cut off waits for a person",
+            "set UA_MAIL_PROBE if the server's sent mail can be searched; docs/guide/tools.md says how",
+        );
+    }
+    let objects = crate::env::var("UA_OBJECTS");
+    let needs_key = objects.as_ref().is_some_and(|objects| objects.starts_with("s3:"));
+    if needs_key && !(has("AWS_ACCESS_KEY_ID") && has("AWS_SECRET_ACCESS_KEY")) {
+        findings.fail(
+            "upload",
+            "an object store is set and no key for it",
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        );
+    } else {
+        let place = if objects.is_some() { "the configured place" } else { "a folder of the workspace root" };
+        findings.ok("upload", format!("upload puts files into {place}"));
+    }
+}
+
+/// Starts each tool server by itself, so that one that is broken does not hide the others, and lists its tools.
+pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut Findings) -> Vec<ToolRow> {
+    let mut rows = Vec::new();
+    let folder = match tempfile::tempdir() {
+        Ok(folder) => folder,
+        Err(error) => {
+            findings.fail(
+                "tools",
+                format!("cannot make a folder to look from: {error}"),
+                "make room in the folder of temporary files",
+            );
+            return rows;
+        }
+    };
+    let classifier = match job {
+        Some(job) => job.launch.classifier(),
+        None => compose::classifier_of_user(&[]),
+    };
+    let classifier = match classifier {
+        Ok(classifier) => classifier,
+        Err(error) => {
+            findings.refused("policies", &error);
+            return rows;
+        }
+    };
+    let mut servers = Vec::new();
+    if cfg!(feature = "toolserver") && job.is_none_or(|job| job.spec.tools.builtin) {
+        let launch = Launch::for_inspection(folder.path().to_path_buf());
+        let workspace = folder.path().join("workspace");
+        let made = std::fs::create_dir(&workspace);
+        match compose::builtin_server(folder.path(), &workspace, &launch, true) {
+            Ok(server) if made.is_ok() => servers.push(server),
+            Ok(_) => {
+                findings.fail("server ua", "cannot make a folder for it", "make room in the folder of temporary files");
+            }
+            Err(error) => findings.refused("server ua", &error),
+        }
+    }
+    let configured = match job {
+        Some(job) => job.launch.configured_servers(&job.spec),
+        None => compose::mcp_servers(compose::mcp_config_file(args.mcp_config.as_deref()).as_deref()),
+    };
+    match configured {
+        Ok(more) => servers.extend(more),
+        Err(error) => findings.refused("tool servers", &error),
+    }
+    let env = ua_core::system::env();
+    for server in servers {
+        let check = format!("server {}", server.name);
+        let started = compose::transport(vec![server], &folder.path().join("locks"), RunId::new(&env), None, &env);
+        let transport = match started {
+            Ok(transport) => transport,
+            Err(error) => {
+                findings.refused(&check, &error);
+                continue;
+            }
+        };
+        match transport.list().await {
+            Ok(specs) => {
+                let unknown = specs
+                    .iter()
+                    .filter(|spec| classifier.classify(spec, None).class_source == ua_core::ClassSource::Default)
+                    .count();
+                rows.extend(specs.iter().map(|spec| super::super::tools::row(spec, &classifier.classify(spec, None))));
+                if unknown == 0 {
+                    findings.ok(&check, format!("started, {} tool(s)", specs.len()));
+                } else {
+                    findings.warn(
+                        &check,
+                        format!("started, {} tool(s), of which nothing is known about {unknown}", specs.len()),
+                        "say in a policy what they do; `ua tools explain NAME` shows what is known, docs/guide/policies.md how",
+                    );
+                }
+            }
+            Err(error) => findings.fail(
+                &check,
+                chain(&error),
+                "correct its command, arguments, environment or address in the MCP configuration",
+            ),
+        }
+        transport.shutdown().await;
+    }
+    rows
+}

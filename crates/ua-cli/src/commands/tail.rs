@@ -1,0 +1,270 @@
+//! `ua runs tail`: what happens in a run, seen from the database.
+//!
+//! A look compares what is stored with what was shown and tells the difference, so that it works beside the process that drives the
+//! run and afterwards alike. Only the turns that can still change are read again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ua_core::{CallStatus, Costs, QuestionId, RunStatus, RunStop};
+use ua_runner::RunLock;
+use ua_store::{ArchiveStore as _, CallRecord, RequestRecord, RequestStatus, RunRecord, RunRecords, RunStore as _};
+
+use crate::args::TailArgs;
+use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING};
+use crate::find;
+use crate::home::Home;
+use crate::live::{Live, Standing};
+use crate::output::{json_line, line, print_on};
+use crate::progress;
+use crate::view::TailEvent;
+
+/// How often the database is looked at.
+const POLL: Duration = Duration::from_millis(300);
+
+/// So many looks in a row must find nobody at work before the run counts as left alone: one is taken before its process holds it.
+const PATIENCE: u32 = 5;
+
+pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, CliError> {
+    let store = home.open_read_only()?;
+    let found = find::run(&store, &args.run).await?;
+    let env = ua_core::system::env();
+    let follow = !args.no_follow;
+    let mut tail = Tail::from((found.turn_index + 1).saturating_sub(args.turns));
+    let live = (follow && crate::terminal::can_draw() && !crate::terminal::is_json()).then(Live::start);
+    // What was used in all is counted from everything once; after that only what can still change is read.
+    let whole = store.load(&found.run_id).await.map_err(|e| CliError::store("look at the run", &e))?;
+    let mut is_read = show(&tail.take(&whole))?;
+    let mut run = whole.run;
+    let mut alone = 0;
+    while follow && is_read && alone < PATIENCE && is_open(run.status) {
+        env.clock.sleep(POLL).await;
+        // Asked before the database: what its process wrote last is there once it is gone.
+        let is_held = RunLock::is_held(&home.locks(), &run.run_id);
+        let records = store.load_turns(&run.run_id, tail.first, u32::MAX).await;
+        let records = records.map_err(|e| CliError::store("look at the run", &e))?;
+        is_read = show(&tail.take(&records))?;
+        if let Some(live) = &live {
+            live.stands(&tail.standing(&records));
+        }
+        run = records.run;
+        alone = if is_held { 0 } else { alone + 1 };
+    }
+    drop(live);
+    if is_read {
+        show(&[end(&run, is_open(run.status) && alone >= PATIENCE)])?;
+    }
+    Ok(if follow { exit_code(&run) } else { OK })
+}
+
+/// Whether more may come without anybody doing something.
+fn is_open(status: RunStatus) -> bool {
+    matches!(status, RunStatus::Queued | RunStatus::Running)
+}
+
+/// Writes events; `false` when nobody reads any more.
+fn show(events: &[TailEvent]) -> Result<bool, CliError> {
+    for event in events {
+        let text = if crate::terminal::is_json() {
+            json_line(event)?
+        } else {
+            format!("{} {}", clock_of(event), line(&event.text, 400))
+        };
+        if !crate::terminal::around_live(|| print_on(&format!("{text}\n")))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// `HH:MM:SS` of an instant.
+fn clock_of(event: &TailEvent) -> String {
+    let at = event.at.to_string();
+    at.get(11..19).unwrap_or(&at).to_owned()
+}
+
+fn exit_code(run: &RunRecord) -> u8 {
+    match run.status {
+        RunStatus::Succeeded => OK,
+        RunStatus::Failed | RunStatus::Cancelled => FAILED,
+        RunStatus::Stopped => match run.stop_reason {
+            Some(RunStop::Interrupt) => INTERRUPTED,
+            Some(RunStop::Provider) => PROVIDER,
+            Some(RunStop::Budget | RunStop::Fingerprint | RunStop::ToolServer) | None => WAITING,
+        },
+        RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman => WAITING,
+    }
+}
+
+/// What was shown so far.
+#[derive(Debug, Default)]
+struct Tail {
+    /// The first turn that can still bring something new.
+    first: u32,
+    /// What happened before this turn is not shown.
+    from: u32,
+    requests: BTreeMap<u64, RequestRecord>,
+    recorded: BTreeSet<u32>,
+    committed: BTreeSet<u32>,
+    calls: BTreeMap<String, (CallStatus, u32)>,
+    questions: BTreeSet<QuestionId>,
+}
+
+impl Tail {
+    /// Shows what happens from this turn on.
+    fn from(from: u32) -> Self {
+        Self { from, ..Self::default() }
+    }
+
+    /// What is new, in the order in which it happened.
+    fn take(&mut self, records: &RunRecords) -> Vec<TailEvent> {
+        let mut events = Vec::new();
+        for request in &records.requests {
+            let before = self.requests.insert(request.request_id, request.clone()).map(|request| request.status);
+            if before.is_none() {
+                events.push((0, blank(records, request.reserved_at, "thinking", Some(request.turn))));
+                if let Some((_, event)) = events.last_mut() {
+                    event.text = format!("turn {} · thinking", request.turn);
+                }
+            }
+            if let Some(closed_at) = request.closed_at.filter(|_| before.is_none_or(|b| b == RequestStatus::Reserved)) {
+                let mut event = blank(records, closed_at, "request_charged", Some(request.turn));
+                let cost = request.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
+                event.status = Some(format!("{:?}", request.status).to_lowercase());
+                event.tokens = Some(request.usage.total());
+                event.text = format!(
+                    "turn {} · {}{cost}",
+                    request.turn,
+                    progress::charged_tokens(request.status, request.usage)
+                );
+                events.push((1, event));
+            }
+        }
+        for turn in &records.turns {
+            if self.recorded.insert(turn.turn) {
+                let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn).count();
+                let mut event = blank(records, turn.recorded_at, "turn_recorded", Some(turn.turn));
+                event.text = format!("turn {} · {calls} call(s) planned", turn.turn);
+                events.push((2, event));
+            }
+        }
+        for call in &records.calls {
+            self.take_call(records, call, &mut events);
+        }
+        for question in &records.questions {
+            if self.questions.insert(question.question_id.clone()) {
+                let mut event = blank(records, question.created_at, "question", None);
+                event.question_id = Some(question.question_id.to_string());
+                event.tool_call_id = question.call_id.as_ref().map(ToString::to_string);
+                event.text = format!("held · {}", line(&question.text, 200));
+                events.push((5, event));
+            }
+        }
+        for turn in &records.turns {
+            if let Some(committed_at) = turn.committed_at
+                && self.committed.insert(turn.turn)
+            {
+                let mut event = blank(records, committed_at, "turn_committed", Some(turn.turn));
+                event.text = format!("turn {} · committed", turn.turn);
+                events.push((6, event));
+            }
+        }
+        // Everything before the last committed turn is as it stays.
+        self.first = self.first.max(records.run.turn_index);
+        events.sort_by_key(|(rank, event)| (event.at, *rank));
+        let is_wanted = |event: &TailEvent| event.turn.is_none_or(|turn| turn >= self.from);
+        events.into_iter().map(|(_, event)| event).filter(is_wanted).collect()
+    }
+
+    /// Where the run stands, for a live display.
+    fn standing(&self, records: &RunRecords) -> Standing {
+        let mut costs = Costs::default();
+        self.requests.values().filter_map(|request| request.cost).for_each(|cost| costs.add(cost));
+        let running = records.calls.iter().filter(|call| call.status == CallStatus::Running);
+        let is_thinking = self.requests.values().next_back().is_some_and(|last| last.status == RequestStatus::Reserved);
+        Standing {
+            turn: records.run.turn_index + 1,
+            doing: if is_thinking { "thinking".to_owned() } else { records.run.status.to_string() },
+            calls: running.map(|call| (call.call_id.to_string(), line(&call.name.tool, 40))).collect(),
+            tool_calls: u32::try_from(self.calls.len()).unwrap_or(u32::MAX),
+            tokens: self.requests.values().map(|request| request.usage.total()).sum(),
+            costs,
+            budgets: records.budgets(),
+            held: Duration::from_millis(records.run.held_millis),
+        }
+    }
+
+    fn take_call(&mut self, records: &RunRecords, call: &CallRecord, events: &mut Vec<(u8, TailEvent)>) {
+        let now = (call.status, call.attempt);
+        let before = self.calls.insert(call.call_id.to_string(), now);
+        if before == Some(now) {
+            return;
+        }
+        let attempt = records.attempts.iter().rfind(|attempt| attempt.call_id == call.call_id);
+        let was_sent = before.is_none_or(|(_, attempt)| attempt < call.attempt);
+        let about = |at, event, text: String| {
+            let mut event = blank(records, at, event, Some(call.position.turn));
+            event.tool_call_id = Some(call.call_id.to_string());
+            event.tool = Some(call.name.raw.clone());
+            event.status = Some(call.status.to_string());
+            event.attempt = Some(call.attempt);
+            event.text = format!("{} · {} {text}", progress::place(call), line(&call.name.tool, 60));
+            event
+        };
+        if let Some(attempt) = attempt.filter(|_| was_sent) {
+            let again = if attempt.attempt > 1 { format!(" (attempt {})", attempt.attempt) } else { String::new() };
+            let mut event =
+                about(attempt.started_at, "call_sending", format!("{}{again}", line(&call.arguments.to_string(), 90)));
+            event.status = Some(CallStatus::Running.to_string());
+            events.push((3, event));
+        }
+        if !matches!(call.status, CallStatus::Prepared | CallStatus::Running) {
+            let took = attempt.and_then(|attempt| Some(attempt.ended_at?.since(attempt.started_at)));
+            let took = took.map_or_else(String::new, |took| format!(" in {}", progress::seconds(took)));
+            events.push((4, about(call.updated_at, "call_settled", format!("{}{took}", progress::outcome(call)))));
+        }
+    }
+}
+
+/// The last line: where the run stands. `is_alone`: it is not at its end, and nobody drives it.
+fn end(run: &RunRecord, is_alone: bool) -> TailEvent {
+    let text = match (is_alone, run.status) {
+        (true, RunStatus::Running) => format!("crashed: no process drives it; `ua resume {}` goes on", run.run_id),
+        (true, _) => format!("{}: no process drives it; `ua resume {}` starts it", run.status, run.run_id),
+        (false, _) => format!("run {} {}", run.run_id, super::summary::headline(run)),
+    };
+    TailEvent {
+        at: run.updated_at,
+        event: "run",
+        run_id: run.run_id.clone(),
+        turn: None,
+        tool_call_id: None,
+        tool: None,
+        status: Some(if is_alone && run.status == RunStatus::Running {
+            "crashed".to_owned()
+        } else {
+            run.status.to_string()
+        }),
+        attempt: None,
+        question_id: None,
+        tokens: None,
+        text,
+    }
+}
+
+/// An event that has no more than its place.
+fn blank(records: &RunRecords, at: ua_core::Timestamp, event: &'static str, turn: Option<u32>) -> TailEvent {
+    TailEvent {
+        at,
+        event,
+        run_id: records.run.run_id.clone(),
+        turn,
+        tool_call_id: None,
+        tool: None,
+        status: None,
+        attempt: None,
+        question_id: None,
+        tokens: None,
+        text: String::new(),
+    }
+}

@@ -1,0 +1,107 @@
+//! `ua turns`: one turn, from the request's digest to what its calls brought back.
+
+use ua_store::{ArchiveStore as _, CallRecord, RunRecords, TurnRecord};
+
+use crate::args::TurnsCommand;
+use crate::error::{CliError, OK};
+use crate::find;
+use crate::home::Home;
+use crate::output::{line, print, print_json};
+use crate::view::{CallRow, TurnCall, TurnShown};
+
+pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, CliError> {
+    let TurnsCommand::Show { run, turn } = command;
+    let store = home.open_read_only()?;
+    let run = find::run(&store, &run).await?;
+    let load = async |first: u32, last: u32| {
+        store.load_turns(&run.run_id, first, last).await.map_err(|e| CliError::store("read the turn", &e))
+    };
+    // The newest one may be open: recorded, and not committed yet.
+    let (first, last) = turn.map_or((run.turn_index.max(1), run.turn_index + 1), |turn| (turn, turn));
+    let records = load(first, last).await?;
+    let Some(found) = records.turns.last() else {
+        let what = turn.map_or_else(|| "no turn yet".to_owned(), |turn| format!("no turn {turn}"));
+        return Err(CliError::usage(format!("run {} has {what}", run.run_id))
+            .hint(format!("its newest committed turn is {}", run.turn_index)));
+    };
+    let shown = shown(&records, found);
+    if crate::terminal::is_json() {
+        print_json(&shown)?;
+    } else {
+        print(&in_words(&shown))?;
+    }
+    Ok(OK)
+}
+
+/// What the model reads of a call's answer.
+fn result_of(records: &RunRecords, call: &CallRecord) -> Option<String> {
+    let settlement = records.receipt(&call.call_id)?.settlement.as_ref()?;
+    settlement.content.as_ref().map(|content| content.text.to_string())
+}
+
+fn shown(records: &RunRecords, turn: &TurnRecord) -> TurnShown {
+    let reply = records
+        .messages
+        .iter()
+        .find(|message| message.turn == turn.turn && message.message.role.as_str() == "assistant");
+    let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn);
+    TurnShown {
+        run_id: turn.run_id.to_string(),
+        turn: turn.turn,
+        step_id: turn.step_id.to_string(),
+        phase: records.steps.iter().find(|step| step.step_id == turn.step_id).map(|step| step.phase.clone()),
+        request_sha256: turn.request_sha256.to_hex(),
+        model: turn.reply.model.clone(),
+        stop_reason: turn.reply.stop_reason.as_str().to_owned(),
+        response_id: turn.reply.response_id.clone(),
+        reply: reply.map(|reply| reply.message.text()).unwrap_or_default(),
+        calls: calls.map(|call| TurnCall { result: result_of(records, call), call: CallRow::of(call) }).collect(),
+        requests: records.requests.iter().filter(|request| request.turn == turn.turn).cloned().collect(),
+        recorded_at: turn.recorded_at,
+        committed_at: turn.committed_at,
+    }
+}
+
+fn in_words(turn: &TurnShown) -> String {
+    let committed = turn.committed_at.map_or_else(|| "not committed yet".to_owned(), |at| at.to_string());
+    let mut out = format!(
+        "turn {} of run {}\n\nRequest        sha256 {}\nModel          {} ({})\nRecorded       {}\nCommitted      {committed}\n",
+        turn.turn,
+        turn.run_id,
+        turn.request_sha256,
+        line(&turn.model, 60),
+        line(&turn.stop_reason, 40),
+        turn.recorded_at,
+    );
+    for request in &turn.requests {
+        let usage = request.usage;
+        let cost = request.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
+        out.push_str(&format!(
+            "Charged        request {}: {} in, {} out{cost} ({})\n",
+            request.request_id,
+            usage.total() - usage.output_tokens,
+            usage.output_tokens,
+            format!("{:?}", request.status).to_lowercase()
+        ));
+    }
+    if !turn.reply.trim().is_empty() {
+        out.push_str(&format!("\nReply\n{}\n", super::summary::indented(&turn.reply)));
+    }
+    for TurnCall { call, result } in &turn.calls {
+        out.push_str(&format!(
+            "\nCall {} · {} · {} · {}\n  arguments    {}\n",
+            call.ordinal,
+            line(&call.raw_tool_name, 80),
+            call.status,
+            call.tool_call_id,
+            line(&call.arguments.to_string(), 400),
+        ));
+        if let Some(result) = result {
+            out.push_str(&format!("  result       {}\n", line(result, 400)));
+        }
+        if let Some(detail) = &call.error_detail {
+            out.push_str(&format!("  error        {}\n", line(detail, 400)));
+        }
+    }
+    out
+}

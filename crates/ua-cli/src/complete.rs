@@ -1,0 +1,101 @@
+//! Completion while one types: run, call and question ids of the database.
+//!
+//! It reads without writing, never makes a database, and says nothing when something is wrong: a shell is no place for errors.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use clap::CommandFactory as _;
+use clap_complete::engine::CompletionCandidate;
+use clap_complete::env::CompleteEnv;
+use ua_store::{ArchiveStore as _, CallQuery, LedgerStore as _, RunQuery, RunStore as _};
+use ua_store_sqlite::SqliteStore;
+
+use crate::home::Home;
+use crate::output::line;
+
+/// What the completion script sets for `ua` to complete instead of working.
+pub(crate) const VARIABLE: &str = "UA_COMPLETE";
+
+/// At most so many candidates: more than anybody reads.
+const LIMIT: u32 = 200;
+
+/// Answers a completion script, if one asks. Returns whether one did.
+pub(crate) fn answered() -> bool {
+    let args = std::env::args_os();
+    let folder = std::env::current_dir().ok();
+    let completion = CompleteEnv::with_factory(crate::Cli::command).var(VARIABLE);
+    completion.try_complete(args, folder.as_deref()).unwrap_or(true)
+}
+
+/// Runs by the beginning of their id.
+pub(crate) fn runs(current: &OsStr) -> Vec<CompletionCandidate> {
+    from_database(current, async |store, prefix| {
+        let query = RunQuery { prefix: prefix.to_owned(), limit: LIMIT, ..RunQuery::default() };
+        let found = store.find_runs(&query).await.ok()?;
+        let mut candidates: Vec<(String, String)> = found
+            .into_iter()
+            .map(|run| (run.run_id.to_string(), format!("{} · {}", run.status, line(&run.objective, 60))))
+            .collect();
+        if "last".starts_with(prefix) {
+            candidates.insert(0, ("last".to_owned(), "the newest run".to_owned()));
+        }
+        Some(candidates)
+    })
+}
+
+/// Calls by the beginning of their id.
+pub(crate) fn calls(current: &OsStr) -> Vec<CompletionCandidate> {
+    from_database(current, async |store, prefix| {
+        let query = CallQuery { prefix: prefix.to_owned(), limit: LIMIT };
+        let found = store.find_calls(&query).await.ok()?.into_iter();
+        Some(found.map(|call| (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status))).collect())
+    })
+}
+
+/// Calls whose outcome nobody knows.
+pub(crate) fn unknown_calls(current: &OsStr) -> Vec<CompletionCandidate> {
+    from_database(current, async |store, prefix| {
+        let found = store.unknown_calls().await.ok()?.into_iter();
+        let found = found.filter(|call| call.call_id.as_str().starts_with(prefix)).take(LIMIT as usize);
+        Some(found.map(|call| (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status))).collect())
+    })
+}
+
+/// Questions that wait for an answer.
+pub(crate) fn questions(current: &OsStr) -> Vec<CompletionCandidate> {
+    from_database(current, async |store, prefix| {
+        let found = store.open_questions(None).await.ok()?.into_iter();
+        let found = found.filter(|question| question.question_id.as_str().starts_with(prefix));
+        Some(found.map(|question| (question.question_id.to_string(), question.text)).collect())
+    })
+}
+
+fn from_database(
+    current: &OsStr,
+    look: impl AsyncFnOnce(&SqliteStore, &str) -> Option<Vec<(String, String)>>,
+) -> Vec<CompletionCandidate> {
+    let found = (|| {
+        let prefix = current.to_str()?;
+        let home = Home::new(root_on_the_line().as_deref()).ok()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().build().ok()?;
+        runtime.block_on(async {
+            let store = home.open_read_only().ok()?;
+            look(&store, prefix).await
+        })
+    })();
+    let candidates = found.unwrap_or_default().into_iter().enumerate();
+    candidates
+        .map(|(index, (id, help))| {
+            CompletionCandidate::new(id).help(Some(line(&help, 80).into())).display_order(Some(index))
+        })
+        .collect()
+}
+
+/// The value of `--root` on the line that is being completed.
+fn root_on_the_line() -> Option<PathBuf> {
+    let words: Vec<_> = std::env::args_os().skip_while(|word| word != "--").collect();
+    let after = words.iter().position(|word| word == "--root").and_then(|at| words.get(at + 1));
+    let joined = words.iter().find_map(|word| word.to_str()?.strip_prefix("--root="));
+    after.map(PathBuf::from).or_else(|| joined.map(PathBuf::from))
+}

@@ -1,0 +1,233 @@
+//! Every setting there is.
+
+/// What a setting takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Any text.
+    Text,
+    /// A path; a relative one starts at the file's folder, `~/` at home.
+    Path,
+    /// A list of paths.
+    Paths,
+    /// A whole number of seconds.
+    Seconds,
+    /// true or false.
+    Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A key, which is never shown.
+    Secret,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its key in a file.
+    pub(crate) key: &'static str,
+    /// Its variable in the environment.
+    pub(crate) variable: &'static str,
+    /// What it takes.
+    pub(crate) kind: Kind,
+    /// What it is for. The page of the guide has these words.
+    pub(crate) about: &'static str,
+    /// What holds when nobody says anything; `None` when nothing does.
+    pub(crate) default: Option<&'static str>,
+    /// Why the project's file may not set it; `None` when it may.
+    pub(crate) only_user: Option<&'static str>,
+}
+
+const RUNS_PROGRAMS: Option<&str> = Some("it decides which programs are run");
+const SENDS: Option<&str> = Some("it decides where things are sent");
+const KEY: Option<&str> = Some("it is a key");
+
+const fn setting(
+    key: &'static str,
+    variable: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    only_user: Option<&'static str>,
+    about: &'static str,
+) -> Setting {
+    Setting { key, variable, kind, about, default, only_user }
+}
+
+/// The list. A setting that is added here can be set in the files, is asked for by `env::var`, and is shown by `ua config show`.
+pub(crate) const SETTINGS: &[Setting] = &[
+    setting("root", "UA_ROOT", Kind::Path, Some("AGENT_RUN_WORKSPACES"), None, "Folder of all workspaces"),
+    setting(
+        "database",
+        "UA_RUNTIME_DB_PATH",
+        Kind::Path,
+        Some("<root>/runtime_state.db"),
+        None,
+        "The runtime database",
+    ),
+    setting(
+        "mcp_config",
+        "UA_MCP_CONFIG",
+        Kind::Path,
+        Some(".mcp.json if there is one"),
+        RUNS_PROGRAMS,
+        "File with an `mcpServers` object",
+    ),
+    setting(
+        "policies",
+        "UA_POLICY",
+        Kind::Paths,
+        None,
+        None,
+        "Policy files, the strongest first; in the environment separated by colons",
+    ),
+    setting(
+        "pricing",
+        "UA_PRICING",
+        Kind::Path,
+        Some("pricing.toml beside the user's config.toml, if there is one"),
+        None,
+        "File with what tokens cost",
+    ),
+    setting(
+        "allow_private_addresses",
+        "UA_ALLOW_PRIVATE_ADDRESSES",
+        Kind::Flag,
+        Some("false"),
+        Some("it opens the network of this machine to crawls"),
+        "Let crawls reach loopback and private addresses",
+    ),
+    setting(
+        "model.provider",
+        "UA_PROVIDER",
+        Kind::Text,
+        Some("anthropic"),
+        None,
+        "Model provider of a job that names none",
+    ),
+    setting(
+        "model.name",
+        "ANTHROPIC_MODEL",
+        Kind::Text,
+        Some("claude-sonnet-4-5"),
+        None,
+        "Model of a job that names none, for the provider `anthropic`",
+    ),
+    setting(
+        "model.timeout_seconds",
+        "UA_MODEL_TIMEOUT",
+        Kind::Seconds,
+        Some("300"),
+        None,
+        "How long a model may be silent, 1 to 86400",
+    ),
+    setting(
+        "providers.anthropic.api_key",
+        "ANTHROPIC_API_KEY",
+        Kind::Secret,
+        None,
+        KEY,
+        "Key for the provider `anthropic`",
+    ),
+    setting(
+        "providers.anthropic.base_url",
+        "ANTHROPIC_BASE_URL",
+        Kind::Text,
+        Some("https://api.anthropic.com"),
+        SENDS,
+        "Where the provider `anthropic` is",
+    ),
+    setting(
+        "output.color",
+        "UA_COLOR",
+        Kind::Word(&["auto", "always", "never"]),
+        Some("auto"),
+        None,
+        "Colours; NO_COLOR and CLICOLOR_FORCE count with auto",
+    ),
+    setting(
+        "output.progress",
+        "UA_PROGRESS",
+        Kind::Word(&["auto", "lines"]),
+        Some("auto"),
+        None,
+        "Progress: live on a terminal, or lines everywhere",
+    ),
+    setting(
+        "output.log",
+        "UA_LOG",
+        Kind::Text,
+        Some("warn"),
+        None,
+        "Diagnostics on standard error, for example debug or ua_mcp=trace",
+    ),
+    setting(
+        "alert.command",
+        "UA_ALERT_COMMAND",
+        Kind::Text,
+        None,
+        RUNS_PROGRAMS,
+        "Program that is run when a run starts to wait for a person",
+    ),
+    setting(
+        "alert.webhook",
+        "UA_ALERT_WEBHOOK",
+        Kind::Secret,
+        None,
+        SENDS,
+        "Address that is told when a run starts to wait for a person; it may hold a token",
+    ),
+    setting("alert.on", "UA_ALERT_ON", Kind::Text, Some("waiting"), None, "When to tell: waiting, or waiting,ended"),
+    setting(
+        "telemetry.otlp_endpoint",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        Kind::Text,
+        None,
+        SENDS,
+        "Where traces and metrics go by OTLP",
+    ),
+    setting("tools.mail", "UA_MAIL", Kind::Text, None, SENDS, "Mail server or mail API of `send_email`"),
+    setting("tools.mail_from", "UA_MAIL_FROM", Kind::Text, None, SENDS, "Sender of `send_email`"),
+    setting(
+        "tools.mail_ca_file",
+        "UA_MAIL_CA_FILE",
+        Kind::Path,
+        None,
+        SENDS,
+        "Certificate authority that may vouch for the mail server",
+    ),
+    setting(
+        "tools.outbox",
+        "UA_OUTBOX",
+        Kind::Path,
+        Some("<root>/outbox"),
+        SENDS,
+        "Maildir of `send_email` without a mail server",
+    ),
+    setting(
+        "tools.objects",
+        "UA_OBJECTS",
+        Kind::Text,
+        Some("<root>/objects"),
+        SENDS,
+        "Where `upload` puts files: file:// or s3://",
+    ),
+    setting("tools.s3_endpoint", "UA_S3_ENDPOINT", Kind::Text, None, SENDS, "Address of an S3-compatible store"),
+    setting("tools.s3_region", "UA_S3_REGION", Kind::Text, None, SENDS, "Its region"),
+    setting(
+        "tools.notifications",
+        "UA_NOTIFICATIONS",
+        Kind::Path,
+        Some("<root>/notifications"),
+        SENDS,
+        "Folder of `notify` without a webhook",
+    ),
+    setting(
+        "tools.notify_webhook",
+        "UA_NOTIFY_WEBHOOK",
+        Kind::Secret,
+        None,
+        SENDS,
+        "Address that `notify` posts to; it may hold a token",
+    ),
+    setting("tools.memory", "UA_MEMORY", Kind::Path, Some("<root>/agent_core.db"), SENDS, "File of the memory tools"),
+    setting("tools.search", "UA_SEARCH", Kind::Text, None, SENDS, "Search engine of `web_search`"),
+    setting("tools.search_api_key", "UA_SEARCH_API_KEY", Kind::Secret, None, KEY, "Its key"),
+];

@@ -1,0 +1,46 @@
+//! The help of every command, as a person reads it.
+
+use clap::{Command, CommandFactory as _};
+
+use crate::Cli;
+
+/// Every command below `command` that is shown, with the words that name it.
+fn commands(command: &Command, above: &str, found: &mut Vec<(String, Command)>) {
+    let name = if above.is_empty() { command.get_name().to_owned() } else { format!("{above} {}", command.get_name()) };
+    found.push((name.clone(), command.clone()));
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help") {
+        commands(inner, &name, found);
+    }
+}
+
+fn all() -> Vec<(String, Command)> {
+    let mut command = Cli::command();
+    command.build();
+    let mut found = Vec::new();
+    commands(&command, "", &mut found);
+    found
+}
+
+#[test]
+fn the_help_of_every_command() {
+    let mut page = String::new();
+    for (name, mut command) in all() {
+        let help = command.render_long_help().to_string();
+        page.push_str(&format!("===== {name} --help\n{}\n\n", help.trim_end()));
+    }
+    insta::assert_snapshot!("help", page);
+}
+
+#[test]
+fn every_command_that_does_something_has_an_example() {
+    for (name, command) in all() {
+        let does_something = command.get_subcommands().next().is_none() && name != "ua toolserver";
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(!does_something || after.contains("Examples:"), "{name} has no example");
+    }
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}

@@ -1,0 +1,266 @@
+//! Live progress on a terminal: what is done right now, how long it has taken, and how much of each budget is used, below the lines
+//! of what happened.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use ua_core::{Budgets, Costs, Money};
+use ua_gateway::Notice;
+use ua_runner::Signal;
+
+use crate::output::line;
+use crate::progress::clock;
+
+/// How often the spinner moves.
+const TICK: Duration = Duration::from_millis(120);
+/// How many cells a budget's bar has.
+const CELLS: u8 = 10;
+
+/// The display. It goes away when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Live {
+    all: MultiProgress,
+    doing: ProgressBar,
+    used: ProgressBar,
+    state: Mutex<State>,
+}
+
+/// Where a run stands that another process drives.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    /// The turn that is open or comes next.
+    pub(crate) turn: u32,
+    /// What is done.
+    pub(crate) doing: String,
+    /// Calls that are under way, by id.
+    pub(crate) calls: BTreeMap<String, String>,
+    /// Calls that were planned.
+    pub(crate) tool_calls: u32,
+    /// Tokens that were charged.
+    pub(crate) tokens: u64,
+    /// What they cost.
+    pub(crate) costs: Costs,
+    /// What it may use.
+    pub(crate) budgets: Budgets,
+    /// How long processes held it before the one that holds it now.
+    pub(crate) held: Duration,
+}
+
+/// What is shown.
+#[derive(Debug, Default)]
+struct State {
+    turn: u32,
+    doing: String,
+    /// Calls that are under way, by id.
+    calls: BTreeMap<String, String>,
+    tool_calls: u32,
+    tokens: u64,
+    cost: String,
+    /// The part of the money that is used, if there is a limit.
+    cost_part: Option<f64>,
+    max_tool_calls: Option<u32>,
+    max_tokens: Option<u64>,
+    max_minutes: Option<u64>,
+    /// How long processes held the run before this one took it.
+    held: Duration,
+}
+
+impl Live {
+    /// Starts a display on standard error, and has other lines written around it.
+    pub(crate) fn start() -> Self {
+        let all = MultiProgress::new();
+        let spinner = ProgressStyle::with_template("{spinner} {elapsed} · {wide_msg}");
+        let plain = ProgressStyle::with_template("  {wide_msg}");
+        let doing = all.add(ProgressBar::new_spinner());
+        let used = all.add(ProgressBar::new_spinner());
+        if let (Ok(spinner), Ok(plain)) = (spinner, plain) {
+            doing.set_style(spinner);
+            used.set_style(plain);
+        }
+        doing.enable_steady_tick(TICK);
+        crate::terminal::set_live(all.clone());
+        Self { all, doing, used, state: Mutex::default() }
+    }
+
+    /// Says what the run may use, and for how long it was held before.
+    pub(crate) fn limits(&self, budgets: &Budgets, held: Duration) {
+        let mut state = self.state();
+        state.max_tool_calls = Some(budgets.max_tool_calls);
+        state.max_tokens = budgets.max_tokens;
+        state.max_minutes = Some(budgets.max_wallclock_minutes);
+        state.held = held;
+        self.show(&state);
+    }
+
+    /// Shows what a run that this process drives is doing.
+    pub(crate) fn take(&self, signal: &Signal) {
+        let mut state = self.state();
+        state.take(signal);
+        self.show(&state);
+    }
+
+    /// Shows where a run stands that another process drives.
+    pub(crate) fn stands(&self, standing: &Standing) {
+        let mut state = self.state();
+        state.turn = standing.turn;
+        state.doing.clone_from(&standing.doing);
+        state.calls.clone_from(&standing.calls);
+        state.tool_calls = standing.tool_calls;
+        state.max_tool_calls = Some(standing.budgets.max_tool_calls);
+        state.charged(standing.tokens, &standing.costs, standing.budgets.max_tokens, standing.budgets.max_cost);
+        // How long its process holds it now is not in the database before it ends: what is shown is what is certain.
+        state.max_minutes = None;
+        state.held = standing.held;
+        self.show(&state);
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, state: &State) {
+        self.doing.set_message(state.doing_text());
+        self.used.set_message(state.used_text(self.doing.elapsed()));
+    }
+
+    /// Takes the display away; what is written next stands where it was.
+    pub(crate) fn finish(&self) {
+        crate::terminal::clear_live();
+        self.doing.finish_and_clear();
+        self.used.finish_and_clear();
+        // A terminal that went away has nothing to clear.
+        self.all.clear().ok();
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl State {
+    fn take(&mut self, signal: &Signal) {
+        match signal {
+            Signal::Thinking { turn } => {
+                self.turn = *turn;
+                "thinking".clone_into(&mut self.doing);
+            }
+            Signal::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
+            Signal::Retrying { .. } => "waiting for the model".clone_into(&mut self.doing),
+            Signal::Recorded { turn, tool_calls, max_tool_calls, .. } => {
+                self.turn = *turn;
+                self.tool_calls = *tool_calls;
+                self.max_tool_calls = *max_tool_calls;
+                "working".clone_into(&mut self.doing);
+            }
+            Signal::Charged { spent, max_tokens, max_cost, .. } => {
+                self.charged(spent.tokens, &spent.costs, *max_tokens, *max_cost);
+            }
+            Signal::Call(Notice::Sending { call }) => {
+                self.calls.insert(call.call_id.to_string(), line(&call.name.tool, 40));
+            }
+            Signal::Call(Notice::Settled { call } | Notice::Retrying { call, .. }) => {
+                self.calls.remove(call.call_id.as_str());
+            }
+            Signal::Call(Notice::Waiting { call, .. } | Notice::Probed { call, .. }) => {
+                self.doing = format!("in doubt about {}", line(&call.name.tool, 40));
+            }
+            Signal::Call(Notice::Held { .. }) => "waiting for a person".clone_into(&mut self.doing),
+            Signal::Resuming { turn_index, .. } => {
+                self.turn = *turn_index;
+                "resuming".clone_into(&mut self.doing);
+            }
+            Signal::Committed { .. }
+            | Signal::Guided { .. }
+            | Signal::Text { .. }
+            | Signal::Accepted { .. }
+            | Signal::NothingToAccept { .. } => {}
+        }
+    }
+
+    fn charged(&mut self, tokens: u64, costs: &Costs, max_tokens: Option<u64>, max_cost: Option<Money>) {
+        self.tokens = tokens;
+        self.max_tokens = max_tokens;
+        self.cost = if costs.is_empty() { String::new() } else { costs.to_string() };
+        let max_cost = max_cost.filter(|max| max.nanos() > 0);
+        self.cost_part = max_cost.map(|max| part(costs.of(max.currency()).nanos(), max.nanos()));
+        if let Some(max) = max_cost {
+            self.cost = format!("{} of {max}", if costs.is_empty() { "0".to_owned() } else { costs.to_string() });
+        }
+    }
+
+    /// What is done right now.
+    fn doing_text(&self) -> String {
+        let mut names: Vec<&str> = self.calls.values().map(String::as_str).collect();
+        names.dedup();
+        let doing = if names.is_empty() { self.doing.clone() } else { names.join(", ") };
+        if self.turn == 0 { "starting".to_owned() } else { format!("turn {} · {doing}", self.turn) }
+    }
+
+    /// What was used of each budget.
+    fn used_text(&self, elapsed: Duration) -> String {
+        let mut parts = Vec::new();
+        parts.push(match self.max_tool_calls {
+            Some(max) => format!("calls {} {}/{max}", bar(part(self.tool_calls, max)), self.tool_calls),
+            None => format!("calls {}", self.tool_calls),
+        });
+        parts.push(match self.max_tokens {
+            Some(max) => format!("tokens {} {}/{max}", bar(part(self.tokens, max)), self.tokens),
+            None => format!("tokens {}", self.tokens),
+        });
+        match self.cost_part {
+            Some(used) => parts.push(format!("cost {} {}", bar(used), self.cost)),
+            None if !self.cost.is_empty() => parts.push(format!("cost {}", self.cost)),
+            None => {}
+        }
+        let held = self.held + elapsed;
+        if let Some(minutes) = self.max_minutes {
+            let used = part(held.as_secs(), minutes.saturating_mul(60));
+            parts.push(format!("time {} {}/{minutes} min", bar(used), clock(held)));
+        }
+        parts.join(" · ")
+    }
+}
+
+/// How much of `max` is used.
+#[expect(clippy::cast_precision_loss, reason = "ten cells need no precision")]
+fn part(used: impl TryInto<u128>, max: impl TryInto<u128>) -> f64 {
+    let (used, max) = (used.try_into().unwrap_or(0), max.try_into().unwrap_or(0));
+    if max == 0 { 1.0 } else { used as f64 / max as f64 }
+}
+
+/// A bar of ten cells.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and ten")]
+fn bar(used: f64) -> String {
+    let full = ((used.clamp(0.0, 1.0) * f64::from(CELLS)).round() as u8).min(CELLS);
+    format!("[{}{}]", "█".repeat(full.into()), "░".repeat((CELLS - full).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_are_bars() {
+        assert_eq!(bar(part(0_u32, 250_u32)), "[░░░░░░░░░░]");
+        assert_eq!(bar(part(125_u32, 250_u32)), "[█████░░░░░]");
+        assert_eq!(bar(part(300_u64, 250_u64)), "[██████████]");
+        let state = State {
+            turn: 3,
+            doing: "thinking".to_owned(),
+            tool_calls: 5,
+            max_tool_calls: Some(10),
+            tokens: 1200,
+            max_minutes: Some(90),
+            ..State::default()
+        };
+        assert_eq!(state.doing_text(), "turn 3 · thinking");
+        assert_eq!(
+            state.used_text(Duration::from_mins(9)),
+            "calls [█████░░░░░] 5/10 · tokens 1200 · time [█░░░░░░░░░] 09:00/90 min"
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! The schemas of what commands write with `--json`, and the page of the guide made of them.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::Value;
+
+use crate::view;
+
+/// What a command writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// One object.
+    One,
+    /// One array of objects.
+    Many,
+    /// One object a line, as they come.
+    Lines,
+}
+
+/// The schema of one command.
+pub(crate) struct Entry {
+    /// The command, without `ua`.
+    pub(crate) command: &'static str,
+    /// What it writes.
+    pub(crate) shape: Shape,
+    item: fn(&mut SchemaGenerator) -> Schema,
+}
+
+const fn entry<T: JsonSchema>(command: &'static str, shape: Shape) -> Entry {
+    Entry { command, shape, item: root::<T> }
+}
+
+fn root<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.root_schema_for::<T>()
+}
+
+/// Every command that writes JSON.
+pub(crate) const ENTRIES: &[Entry] = &[
+    entry::<view::RunEnded>("job", Shape::One),
+    entry::<view::RunEnded>("resume", Shape::One),
+    entry::<view::RunEnded>("fork", Shape::One),
+    entry::<view::RunRow>("runs list", Shape::Many),
+    entry::<view::RunShown<'static>>("runs show", Shape::One),
+    entry::<view::TailEvent>("runs tail", Shape::Lines),
+    entry::<view::Row>("runs diff", Shape::One),
+    entry::<view::Row>("runs export", Shape::One),
+    entry::<view::RunCancelled>("runs cancel", Shape::One),
+    entry::<view::RunsDeleted>("runs delete", Shape::One),
+    entry::<view::CallRow>("calls list", Shape::Many),
+    entry::<view::CallShown>("calls show", Shape::One),
+    entry::<view::CallProbed>("calls probe", Shape::One),
+    entry::<view::Answered>("calls resolve", Shape::One),
+    entry::<view::Row>("questions", Shape::Many),
+    entry::<view::Answered>("answer", Shape::One),
+    entry::<view::TurnShown>("turns show", Shape::One),
+    entry::<view::ToolRow>("tools list", Shape::Many),
+    entry::<view::Row>("tools explain", Shape::Many),
+    entry::<view::AuditRow>("tools audit", Shape::Many),
+    entry::<view::ConfigShown>("config show", Shape::One),
+    entry::<view::DoctorReport>("doctor", Shape::One),
+    entry::<view::DbChecked>("db check", Shape::One),
+    entry::<view::DbMigrated>("db migrate", Shape::One),
+    entry::<view::DbCopied>("db backup", Shape::One),
+    entry::<view::DbRestored>("db restore", Shape::One),
+    entry::<view::DbAccepted>("db accept", Shape::One),
+    entry::<view::DbPruned>("db prune", Shape::One),
+    entry::<view::ErrorShown>("error", Shape::One),
+];
+
+impl Entry {
+    /// The schema of one object.
+    pub(crate) fn item(&self) -> Value {
+        // What is written, not what is read.
+        let settings =
+            SchemaSettings::draft2020_12().for_serialize().with(|settings| settings.inline_subschemas = true);
+        (self.item)(&mut settings.into_generator()).to_value()
+    }
+
+    /// The schema of everything that is written; of a line, where it is lines.
+    pub(crate) fn schema(&self) -> Value {
+        let item = self.item();
+        match self.shape {
+            Shape::One | Shape::Lines => item,
+            Shape::Many => serde_json::json!({
+                "$schema": item["$schema"], "title": self.command, "type": "array", "items": item,
+            }),
+        }
+    }
+
+    /// The command, in words that are no command for errors.
+    #[cfg(test)]
+    fn title(&self) -> String {
+        if self.command == "error" { "Errors".to_owned() } else { format!("`ua {} --json`", self.command) }
+    }
+}
+
+/// The entry of a command.
+pub(crate) fn find(command: &str) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.command == command)
+}
+
+/// The page of the guide.
+#[cfg(test)]
+pub(crate) fn page() -> String {
+    let mut out = String::from(
+        "# JSON for machines\n\n\
+         Every command takes `--json`. Standard output is then JSON and nothing else; what is meant for a person goes to standard error, \
+         where errors are JSON too.\n\
+         `ua schema COMMAND` prints the JSON Schema of what is described here. Fields are added, never renamed or removed: ignore those \
+         you do not know.\n\n\
+         Instants are RFC 3339 text in UTC. Text that a model, a tool or a file gave is as it was, with control characters escaped as \
+         JSON escapes them. A *row* is a record of the runtime database as it is stored; its fields carry the names of the columns \
+         of the tables, and [database.md](database.md) says more about them.\n\n\
+         This page is made from the program's types; a test fails when they differ (`UPDATE_PAGES=1 cargo test -p ua-cli the_page` makes it anew).\n",
+    );
+    for entry in ENTRIES {
+        let what = match entry.shape {
+            Shape::One if entry.command == "error" => "One object on a line of standard error.",
+            Shape::One => "One object.",
+            Shape::Many => "An array of objects.",
+            Shape::Lines => "One object a line, as things happen.",
+        };
+        let item = entry.item();
+        let about = item["description"].as_str().unwrap_or_default();
+        out.push_str(&format!("\n## {}\n\n{what} {about}\n", entry.title()));
+        fields(&mut out, &item);
+        nested(&mut out, &item);
+    }
+    out
+}
+
+/// The fields of an object as a table.
+#[cfg(test)]
+fn fields(out: &mut String, schema: &Value) {
+    let Some(properties) = schema["properties"].as_object().filter(|fields| !fields.is_empty()) else {
+        out.push_str("\nA row.\n");
+        return;
+    };
+    out.push_str("\n| field | type | meaning |\n|---|---|---|\n");
+    for (name, field) in properties {
+        let about = field["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+        out.push_str(&format!("| `{name}` | {} | {about} |\n", kind(field)));
+    }
+}
+
+/// The objects inside, each as a table of its own.
+#[cfg(test)]
+fn nested(out: &mut String, schema: &Value) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let inner = if field["items"].is_object() { &field["items"] } else { field };
+        if inner["properties"].as_object().is_some_and(|fields| !fields.is_empty()) {
+            out.push_str(&format!("\n`{name}`:\n"));
+            fields(out, inner);
+        }
+    }
+}
+
+#[cfg(test)]
+fn kind(field: &Value) -> String {
+    let types: Vec<&str> = match &field["type"] {
+        Value::String(one) => vec![one],
+        Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+    };
+    let is_optional = types.contains(&"null");
+    let words: Vec<String> = types
+        .iter()
+        .filter(|word| **word != "null")
+        .map(|word| match *word {
+            "array" => match field["items"]["type"].as_str() {
+                Some("object") => "array of objects".to_owned(),
+                Some(inner) => format!("array of {inner}s"),
+                None => "array".to_owned(),
+            },
+            other => other.to_owned(),
+        })
+        .collect();
+    let text = if words.is_empty() {
+        if field["oneOf"].is_array() || field["enum"].is_array() { "string".to_owned() } else { "any".to_owned() }
+    } else {
+        words.join(" or ")
+    };
+    if is_optional { format!("{text} or null") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_page_of_the_guide_is_what_the_program_writes() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/json.md");
+        if crate::env::var("UPDATE_PAGES").is_some() {
+            std::fs::write(&path, page()).unwrap();
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(found == page(), "docs/guide/json.md is out of date: UPDATE_PAGES=1 cargo test -p ua-cli the_page");
+    }
+
+    #[test]
+    fn every_field_is_described() {
+        for entry in ENTRIES {
+            for (name, field) in entry.item()["properties"].as_object().into_iter().flatten() {
+                let about = field["description"].as_str().unwrap_or_default();
+                assert!(!about.is_empty(), "`ua {}`: {name} is not described", entry.command);
+            }
+        }
+    }
+}

@@ -1,0 +1,700 @@
+//! What commands write for machines. These types are the promise: `docs/guide/json.md` and `ua schema` are made from them.
+//!
+//! Fields are added, never renamed or removed. Where a row of the runtime database is shown as it is stored, its type here is
+//! [`Row`]: its fields are those of the tables of Durable Jobs v1 spec §5.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use ua_core::{RunStatus, RunStop, Timestamp};
+use ua_runner::UsageSummary;
+use ua_store::{
+    AttemptRecord, CallRecord, CheckpointRecord, Choice, EventRecord, LineageRecords, MessageRecord, OverrideRecord,
+    QuestionRecord, ReceiptRecord, RequestRecord, RunHead, RunRecord, RunRecords, StepRecord, TurnRecord,
+};
+
+/// A stored row, as it is.
+pub(crate) type Row = Map<String, Value>;
+
+/// A run in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunRow {
+    /// Its id.
+    #[schemars(with = "String")]
+    pub(crate) run_id: ua_core::RunId,
+    /// queued, running, waiting_for_human, stopped, succeeded, failed or cancelled.
+    #[schemars(with = "String")]
+    pub(crate) status: RunStatus,
+    /// The same as a person is told it: `crashed` for a running run without a process, `stopped` with its reason.
+    pub(crate) shown_status: String,
+    /// Why it is stopped: budget, interrupt, provider, fingerprint or tool_server.
+    #[schemars(with = "Option<String>")]
+    pub(crate) stop_reason: Option<RunStop>,
+    /// A sentence about the status.
+    pub(crate) status_detail: Option<String>,
+    /// When it was submitted, RFC 3339.
+    #[schemars(with = "String")]
+    pub(crate) created_at: Timestamp,
+    /// When its row last changed.
+    #[schemars(with = "String")]
+    pub(crate) updated_at: Timestamp,
+    /// Committed turns.
+    pub(crate) turn_index: u32,
+    /// What it is for.
+    pub(crate) objective: String,
+    /// Its folder.
+    pub(crate) workspace_dir: String,
+    /// Its job file.
+    pub(crate) job_path: Option<String>,
+    /// The name of the intended execution.
+    pub(crate) job_key: Option<String>,
+    /// The run it was forked from or started by.
+    #[schemars(with = "Option<String>")]
+    pub(crate) parent_run_id: Option<ua_core::RunId>,
+}
+
+impl RunRow {
+    pub(crate) fn of(run: RunHead, shown_status: String) -> Self {
+        Self {
+            run_id: run.run_id,
+            status: run.status,
+            shown_status,
+            stop_reason: run.stop_reason,
+            status_detail: run.status_detail,
+            created_at: run.created_at,
+            updated_at: run.updated_at,
+            turn_index: run.turn_index,
+            objective: run.objective,
+            workspace_dir: run.workspace_dir,
+            job_path: run.job_path,
+            job_key: run.job_key,
+            parent_run_id: run.parent_run_id,
+        }
+    }
+}
+
+/// What requests to models took.
+#[derive(Debug, JsonSchema)]
+#[expect(dead_code, reason = "it describes what `UsageSummary` writes")]
+pub(crate) struct UsageShown {
+    /// How many requests were charged in which way: actual, baseline, zero, reserved.
+    requests: Map<String, Value>,
+    /// The tokens charged: input_tokens, output_tokens, cache_read_tokens, cache_write_tokens.
+    tokens: Map<String, Value>,
+    /// Their sum.
+    total_tokens: u64,
+    /// What those with a known price cost, one amount per currency.
+    cost: Value,
+    /// Requests whose price nobody knew.
+    unpriced_requests: u32,
+    /// Requests that used more than was reserved.
+    overruns: u32,
+    /// Estimated input tokens of the requests that the provider counted.
+    estimated_input_tokens: u64,
+    /// The same as counted.
+    counted_input_tokens: u64,
+    /// The same by provider and model.
+    models: Vec<Row>,
+}
+
+/// A run with everything that is stored about it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunShown<'a> {
+    /// The run.
+    #[schemars(with = "Row")]
+    pub(crate) run: &'a RunRecord,
+    /// Its steps.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) steps: &'a [StepRecord],
+    /// Its turns.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) turns: &'a [TurnRecord],
+    /// Its history.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) messages: &'a [MessageRecord],
+    /// Its calls, by position.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) calls: &'a [CallRecord],
+    /// Their attempts.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) attempts: &'a [AttemptRecord],
+    /// Their receipts.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) receipts: &'a [ReceiptRecord],
+    /// Its questions, oldest first.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) questions: &'a [QuestionRecord],
+    /// What a person changed about it, oldest first.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) overrides: &'a [OverrideRecord],
+    /// Its checkpoints, oldest first.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) checkpoints: &'a [CheckpointRecord],
+    /// Its requests to models.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) requests: &'a [RequestRecord],
+    /// What these took.
+    #[schemars(with = "UsageShown")]
+    pub(crate) usage: UsageSummary,
+    /// What it has from others of its lineage: shared turns, and effects that were had elsewhere.
+    #[schemars(with = "Row")]
+    pub(crate) lineage: &'a LineageRecords,
+    /// Its forks and sub-agents.
+    #[schemars(with = "Vec<String>")]
+    pub(crate) children: Vec<ua_core::RunId>,
+}
+
+impl<'a> RunShown<'a> {
+    pub(crate) fn of(records: &'a RunRecords, children: Vec<ua_core::RunId>) -> Self {
+        Self {
+            lineage: &records.lineage,
+            children,
+            run: &records.run,
+            steps: &records.steps,
+            turns: &records.turns,
+            messages: &records.messages,
+            calls: &records.calls,
+            attempts: &records.attempts,
+            receipts: &records.receipts,
+            questions: &records.questions,
+            overrides: &records.overrides,
+            checkpoints: &records.checkpoints,
+            requests: &records.requests,
+            usage: UsageSummary::of(records),
+        }
+    }
+}
+
+/// How a process's work on a run ended.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunEnded {
+    /// The run.
+    #[schemars(with = "String")]
+    pub(crate) run_id: ua_core::RunId,
+    /// Where it stands now.
+    #[schemars(with = "String")]
+    pub(crate) status: RunStatus,
+    /// Why it is stopped.
+    #[schemars(with = "Option<String>")]
+    pub(crate) stop_reason: Option<RunStop>,
+    /// A sentence about the status.
+    pub(crate) status_detail: Option<String>,
+    /// The model's last words.
+    pub(crate) final_output: Option<String>,
+    /// The main artifact.
+    pub(crate) final_artifact: Option<PathBuf>,
+    /// Its folder.
+    pub(crate) workspace_dir: String,
+    /// The completion report as JSON, in that folder.
+    pub(crate) completion_file: PathBuf,
+    /// Questions that wait for an answer.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) questions: Vec<QuestionRecord>,
+    /// What its requests took, over all processes.
+    #[schemars(with = "UsageShown")]
+    pub(crate) usage: UsageSummary,
+    /// Committed turns, those shared with a parent included.
+    pub(crate) turn_index: u32,
+    /// The first run of its lineage.
+    #[schemars(with = "String")]
+    pub(crate) root_run_id: ua_core::RunId,
+    /// The run it was forked from or started by.
+    #[schemars(with = "Option<String>")]
+    pub(crate) parent_run_id: Option<ua_core::RunId>,
+    /// Of `ua fork`: the last shared turn, the changes to the job, and what became of the parent's files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fork: Option<Value>,
+}
+
+/// One thing that happened in a run; one line each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct TailEvent {
+    /// When, RFC 3339.
+    #[schemars(with = "String")]
+    pub(crate) at: Timestamp,
+    /// thinking, request_charged, turn_recorded, call_sending, call_settled, turn_committed, question, or run (the last line).
+    pub(crate) event: &'static str,
+    /// The run.
+    #[schemars(with = "String")]
+    pub(crate) run_id: ua_core::RunId,
+    /// The turn it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) turn: Option<u32>,
+    /// The call it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tool_call_id: Option<String>,
+    /// Its tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tool: Option<String>,
+    /// Of a call its status, of a request how it was charged, of the run where it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<String>,
+    /// Which attempt of the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) attempt: Option<u32>,
+    /// The question that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) question_id: Option<String>,
+    /// Tokens that were charged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tokens: Option<u64>,
+    /// What a person reads.
+    pub(crate) text: String,
+}
+
+/// Runs that were let go of, or would be.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunsDeleted {
+    /// Whether nothing was done.
+    pub(crate) dry_run: bool,
+    /// The runs.
+    pub(crate) deleted: Vec<RunDeleted>,
+}
+
+/// A run that was let go of, or would be.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunDeleted {
+    /// The run.
+    #[schemars(with = "String")]
+    pub(crate) run_id: ua_core::RunId,
+    /// Where it stood.
+    #[schemars(with = "String")]
+    pub(crate) status: RunStatus,
+    /// Its folder.
+    pub(crate) workspace_dir: String,
+    /// Whether the folder is gone.
+    pub(crate) workspace_removed: bool,
+    /// Runs of its lineage for which the database keeps what it did.
+    #[schemars(with = "Vec<String>")]
+    pub(crate) kept_for: Vec<ua_core::RunId>,
+}
+
+/// A run that was asked to end.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunCancelled {
+    /// The run.
+    #[schemars(with = "String")]
+    pub(crate) run_id: ua_core::RunId,
+    /// Whether a process drives it, and ends it by itself.
+    pub(crate) is_driven: bool,
+}
+
+/// A tool call.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CallRow {
+    /// Its id.
+    pub(crate) tool_call_id: String,
+    /// Its run.
+    pub(crate) run_id: String,
+    /// Its step.
+    pub(crate) step_id: String,
+    /// Its turn.
+    pub(crate) turn: u32,
+    /// Its place in the turn, from 1.
+    pub(crate) ordinal: u32,
+    /// The tool's name, bare.
+    pub(crate) tool_name: String,
+    /// As the model sent it.
+    pub(crate) raw_tool_name: String,
+    /// Its server.
+    pub(crate) tool_server: String,
+    /// local, mcp, composio or claude_code.
+    pub(crate) tool_namespace: Value,
+    /// external, memory, local or read_only.
+    pub(crate) side_effect_class: Value,
+    /// prepared, running, succeeded, failed, unknown or cancelled.
+    pub(crate) status: String,
+    /// Of a failed one: definite (it did not happen) or reported.
+    pub(crate) failure_kind: Value,
+    /// How it was settled, if not by its own receipt.
+    pub(crate) resolution: Value,
+    /// Its last attempt; 0 when it was never sent.
+    pub(crate) attempt: u32,
+    /// As the model gave them.
+    pub(crate) arguments: Value,
+    /// Their digest.
+    pub(crate) normalized_args_hash: Value,
+    /// Its key; empty until it is sent.
+    pub(crate) idempotency_key: Value,
+    /// What its effect is, whatever the wording.
+    pub(crate) side_effect_scope: Value,
+    /// What is done when its outcome is not known: redo, redo_keyed, probe, hold or continue.
+    pub(crate) replay_policy: Value,
+    /// What a resume did with it.
+    pub(crate) replay_status: Value,
+    /// The rule that decided about it.
+    pub(crate) policy_rule_id: String,
+    /// Where that rule comes from.
+    pub(crate) class_source: Value,
+    /// The call whose receipt answers it.
+    pub(crate) deduplicated_from: Value,
+    /// The other side's name for what happened.
+    pub(crate) external_correlation_id: Option<String>,
+    /// A short code of its failure.
+    pub(crate) error_code: Option<String>,
+    /// Its failure in words.
+    pub(crate) error_detail: Option<String>,
+    /// When it was planned.
+    #[schemars(with = "String")]
+    pub(crate) created_at: Timestamp,
+    /// When it last changed.
+    #[schemars(with = "String")]
+    pub(crate) updated_at: Timestamp,
+}
+
+impl CallRow {
+    pub(crate) fn of(call: &CallRecord) -> Self {
+        let json = serde_json::to_value::<Value>;
+        let json = |value: Result<Value, serde_json::Error>| value.and_then(json).unwrap_or_default();
+        Self {
+            tool_call_id: call.call_id.to_string(),
+            run_id: call.run_id.to_string(),
+            step_id: call.step_id.to_string(),
+            turn: call.position.turn,
+            ordinal: call.position.ordinal,
+            tool_name: call.name.tool.clone(),
+            raw_tool_name: call.name.raw.clone(),
+            tool_server: call.name.server.clone(),
+            tool_namespace: json(serde_json::to_value(call.name.namespace)),
+            side_effect_class: json(serde_json::to_value(call.policy.class)),
+            status: call.status.column().to_owned(),
+            failure_kind: json(serde_json::to_value(call.status.failure_kind())),
+            resolution: json(serde_json::to_value(call.resolution)),
+            attempt: call.attempt,
+            arguments: call.arguments.clone(),
+            normalized_args_hash: json(serde_json::to_value(call.args_hash)),
+            idempotency_key: json(serde_json::to_value(&call.idempotency_key)),
+            side_effect_scope: json(serde_json::to_value(&call.scope)),
+            replay_policy: json(serde_json::to_value(call.policy.on_unknown)),
+            replay_status: json(serde_json::to_value(call.replay_status)),
+            policy_rule_id: call.policy.rule_id.clone(),
+            class_source: json(serde_json::to_value(call.policy.class_source)),
+            deduplicated_from: json(serde_json::to_value(&call.deduplicated_from)),
+            external_correlation_id: call.external_correlation_id.clone(),
+            error_code: call.error_code.clone(),
+            error_detail: call.error_detail.clone(),
+            created_at: call.created_at,
+            updated_at: call.updated_at,
+        }
+    }
+}
+
+/// A tool call with everything about it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CallShown {
+    /// The call.
+    #[serde(flatten)]
+    pub(crate) call: CallRow,
+    /// What was decided about it.
+    pub(crate) policy: Value,
+    /// Its attempts, oldest first.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) attempts: Vec<AttemptRecord>,
+    /// Its newest receipt.
+    #[schemars(with = "Option<Row>")]
+    pub(crate) receipt: Option<ReceiptRecord>,
+    /// Its changes, oldest first.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) events: Vec<EventRecord>,
+}
+
+/// What a probe said about a call.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CallProbed {
+    /// The call.
+    pub(crate) tool_call_id: String,
+    /// The tool that was asked.
+    pub(crate) probe: Value,
+    /// found, absent or unclear.
+    pub(crate) finding: &'static str,
+    /// The same as a clause.
+    pub(crate) why: String,
+    /// When it was asked.
+    #[schemars(with = "String")]
+    pub(crate) asked_at: Timestamp,
+    /// From when on absence counts.
+    #[schemars(with = "Option<String>")]
+    pub(crate) absent_counts_from: Option<Timestamp>,
+    /// Whether it amounts to an answer.
+    pub(crate) counts: bool,
+    /// What was found.
+    pub(crate) item: Value,
+    /// The answer it was made, if --apply was given.
+    #[schemars(with = "Option<String>")]
+    pub(crate) applied: Option<Choice>,
+}
+
+/// An answer that was stored.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Answered {
+    /// The question.
+    pub(crate) question_id: String,
+    /// Its run.
+    pub(crate) run_id: String,
+    /// The answer.
+    #[schemars(with = "String")]
+    pub(crate) choice: Choice,
+}
+
+/// A call of a turn, with what it brought back.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TurnCall {
+    /// The call.
+    #[serde(flatten)]
+    pub(crate) call: CallRow,
+    /// What the model reads of its answer; a large one is a reference, which `ua calls show CALL --full` fills in.
+    pub(crate) result: Option<String>,
+}
+
+/// A turn.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TurnShown {
+    /// Its run.
+    pub(crate) run_id: String,
+    /// Its number.
+    pub(crate) turn: u32,
+    /// Its step.
+    pub(crate) step_id: String,
+    /// The step's phase.
+    pub(crate) phase: Option<String>,
+    /// Digest of the request it answers.
+    pub(crate) request_sha256: String,
+    /// The model that answered.
+    pub(crate) model: String,
+    /// Why the reply ended.
+    pub(crate) stop_reason: String,
+    /// The provider's name of the reply.
+    pub(crate) response_id: Option<String>,
+    /// What the model said.
+    pub(crate) reply: String,
+    /// What it asked for, and what came of it.
+    pub(crate) calls: Vec<TurnCall>,
+    /// The requests for this turn, with their charges.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) requests: Vec<RequestRecord>,
+    /// When the reply was recorded.
+    #[schemars(with = "String")]
+    pub(crate) recorded_at: Timestamp,
+    /// When the results were committed.
+    #[schemars(with = "Option<String>")]
+    pub(crate) committed_at: Option<Timestamp>,
+}
+
+/// A tool that is offered.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ToolRow {
+    /// Its name, as the model sees it.
+    pub(crate) name: String,
+    /// Its server.
+    pub(crate) server: String,
+    /// In the server's words.
+    pub(crate) description: String,
+    /// Digest of its definition.
+    pub(crate) digest: Value,
+    /// What was decided about it.
+    pub(crate) policy: Value,
+}
+
+/// A tool of a past run that nothing was known about.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct AuditRow {
+    /// Its name, as the model saw it.
+    pub(crate) name: String,
+    /// Its server.
+    pub(crate) server: String,
+    /// The run that met it first.
+    pub(crate) run_id: String,
+    /// When.
+    pub(crate) at: String,
+    /// Its class then.
+    pub(crate) class: String,
+    /// Why.
+    pub(crate) reason: String,
+    /// Its class by the policies of now.
+    pub(crate) class_now: String,
+    /// Whether a policy, its name or its server says something about it now.
+    pub(crate) is_known: bool,
+    /// A rule to begin with, for a policy file.
+    pub(crate) suggestion: String,
+}
+
+/// A setting and where it comes from.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct SettingRow {
+    /// Its key in a configuration file.
+    pub(crate) key: &'static str,
+    /// The environment variable that sets it, too.
+    pub(crate) variable: &'static str,
+    /// Its value; `set` for a secret that is there.
+    pub(crate) value: Option<String>,
+    /// flag, environment, the file with its line, or default.
+    pub(crate) source: String,
+    /// What it is for.
+    pub(crate) about: &'static str,
+}
+
+/// The configuration.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ConfigShown {
+    /// The files that were read, the weakest first.
+    pub(crate) files: Vec<PathBuf>,
+    /// Every setting.
+    pub(crate) settings: Vec<SettingRow>,
+}
+
+/// How something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Level {
+    /// As it should be.
+    Ok,
+    /// Worth knowing.
+    Warn,
+    /// A job would not start, or not be safe.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct DoctorFinding {
+    /// What was looked at.
+    pub(crate) check: String,
+    /// How it is.
+    pub(crate) level: Level,
+    /// In words.
+    pub(crate) detail: String,
+    /// What to do about it.
+    pub(crate) fix: Option<String>,
+}
+
+/// A check-up.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DoctorReport {
+    /// Whether nothing fails.
+    pub(crate) ok: bool,
+    /// What was looked at.
+    pub(crate) findings: Vec<DoctorFinding>,
+    /// The tools of the servers that were started.
+    pub(crate) tools: Vec<ToolRow>,
+    /// The configuration.
+    pub(crate) settings: Vec<SettingRow>,
+}
+
+/// What `ua db migrate` did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DbMigrated {
+    /// The database.
+    pub(crate) path: PathBuf,
+    /// Its schema now.
+    pub(crate) schema: i64,
+}
+
+/// What `ua db backup` made.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DbCopied {
+    /// The copy.
+    pub(crate) file: PathBuf,
+    /// Its size.
+    pub(crate) bytes: u64,
+}
+
+/// What `ua db restore` put in place.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DbRestored {
+    /// The database.
+    pub(crate) path: PathBuf,
+    /// Where what was there before is kept.
+    pub(crate) kept: Option<PathBuf>,
+    /// What was sent after the copy was made.
+    pub(crate) forgotten: Vec<Value>,
+}
+
+/// What `ua db accept` accepted.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DbAccepted {
+    /// The run.
+    pub(crate) run_id: String,
+    /// The attempts that the database does not know.
+    pub(crate) accepted: Vec<Value>,
+}
+
+/// How the database is.
+#[derive(Debug, JsonSchema)]
+#[expect(dead_code, reason = "it describes what `ua db check` writes")]
+pub(crate) struct DbChecked {
+    /// Where it is.
+    path: String,
+    /// Tells it from every other database.
+    db_uuid: String,
+    /// Its schema.
+    schema: i64,
+    /// The SQLite library that reads it.
+    sqlite_version: String,
+    /// How it is journaled.
+    journal_mode: String,
+    /// Its size, without its log.
+    bytes: u64,
+    /// What is wrong with it.
+    findings: Vec<String>,
+    /// Lines of effects.log.
+    mirror_lines: u64,
+    /// Those of another database, or cut ones.
+    mirror_foreign_lines: u64,
+    /// Attempts that effects.log knows and the database does not.
+    forgotten: Vec<Row>,
+    /// Whether nothing is wrong.
+    ok: bool,
+    /// With --invariants: how many runs were checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checked_runs: Option<u64>,
+    /// With --invariants: what does not hold: run_id, invariant, row, why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    violations: Option<Vec<Row>>,
+}
+
+/// What a prune let go of.
+#[derive(Debug, JsonSchema)]
+#[expect(dead_code, reason = "it describes what `ua db prune` writes")]
+pub(crate) struct DbPruned {
+    /// Whether nothing was done.
+    dry_run: bool,
+    /// What was not used since then goes.
+    used_before: Option<String>,
+    /// The most bytes that stay.
+    max_bytes: Option<u64>,
+    /// What went: blob_id, size_bytes.
+    freed: Vec<Row>,
+    /// Its bytes.
+    freed_bytes: u64,
+    /// How many stay.
+    kept: u64,
+    /// Their bytes.
+    kept_bytes: u64,
+    /// How many of those belong to runs that are not finished.
+    live: u64,
+    /// Their bytes.
+    live_bytes: u64,
+}
+
+/// An error, on standard error.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ErrorShown {
+    /// What went wrong.
+    pub(crate) error: ErrorBody,
+}
+
+/// What went wrong.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ErrorBody {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// What happened.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) hint: Option<String>,
+    /// More about some failures: `kind`, and what it is about, such as `run_id`.
+    #[serde(flatten)]
+    pub(crate) detail: Row,
+}

@@ -1,0 +1,258 @@
+//! Looking back at runs and calls, and letting go of a run.
+
+use async_trait::async_trait;
+use rusqlite::{Row, named_params, params};
+use ua_core::{RunId, RunStatus, Timestamp};
+use ua_store::{
+    ArchiveStore, CallQuery, CallRecord, DeletedRun, Durability, RunDeletion, RunHead, RunQuery, RunRecords,
+    StoreError, rules,
+};
+
+use crate::column::{Columns, text};
+use crate::db::Db;
+use crate::error::DbError;
+use crate::ledger_rows::call_record;
+use crate::store::SqliteStore;
+
+type Found<T> = Result<T, DbError>;
+
+/// Sorts behind every character of an id, so that `prefix..prefix + this` is the range of ids that begin with a prefix.
+const BEHIND: char = '\u{7f}';
+
+/// Only columns of `runs`, and not its long ones: of the contract nothing but the objective is taken out.
+const FIND_RUNS: &str = "SELECT run_id, created_at, updated_at, status, stop_reason, status_detail, \
+    run_spec_json ->> '$.objective' AS objective, job_path, job_key, workspace_dir, parent_run_id, turn_index FROM runs \
+    WHERE run_id >= :from AND run_id < :to AND created_at >= :since AND instr(:statuses, ',' || status || ',') > 0 \
+    AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = runs.run_id) \
+    ORDER BY created_at DESC, seq DESC LIMIT :limit";
+
+const FIND_CALLS: &str = "SELECT * FROM tool_calls WHERE tool_call_id >= ?1 AND tool_call_id < ?2 \
+    AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = tool_calls.run_id) \
+    ORDER BY created_at DESC, run_id DESC, turn DESC, ordinal DESC LIMIT ?3";
+
+fn range(prefix: &str) -> (String, String) {
+    (prefix.to_owned(), format!("{prefix}{BEHIND}"))
+}
+
+fn run_head(row: &Row<'_>) -> Found<RunHead> {
+    let column = Columns::new(row, "runs", "run_id");
+    Ok(RunHead {
+        run_id: column.parsed("run_id")?,
+        created_at: column.at("created_at")?,
+        updated_at: column.at("updated_at")?,
+        status: column.parsed("status")?,
+        stop_reason: column.opt_parsed("stop_reason")?,
+        status_detail: column.get("status_detail")?,
+        objective: column.get("objective")?,
+        job_path: column.get("job_path")?,
+        job_key: column.get("job_key")?,
+        workspace_dir: column.get("workspace_dir")?,
+        parent_run_id: column.opt_parsed("parent_run_id")?,
+        turn_index: column.int("turn_index")?,
+    })
+}
+
+impl Db<'_> {
+    fn find_runs(&self, query: &RunQuery) -> Found<Vec<RunHead>> {
+        let (from, to) = range(&query.prefix);
+        let all = [
+            RunStatus::Queued,
+            RunStatus::Running,
+            RunStatus::WaitingForHuman,
+            RunStatus::Stopped,
+            RunStatus::Succeeded,
+            RunStatus::Failed,
+            RunStatus::Cancelled,
+        ];
+        let wanted = if query.statuses.is_empty() { &all[..] } else { &query.statuses[..] };
+        let statuses: Vec<String> = wanted.iter().map(|status| format!(",{status},")).collect();
+        let parameters = named_params! {
+            ":from": from,
+            ":to": to,
+            ":since": query.since.as_ref().map(text).unwrap_or_default(),
+            ":statuses": statuses.concat(),
+            ":limit": query.limit,
+        };
+        self.rows(FIND_RUNS, parameters, run_head)
+    }
+
+    /// Whether a run of this name was deleted.
+    pub(crate) fn is_deleted(&self, run: &RunId) -> Found<bool> {
+        let found =
+            self.row("SELECT 1 FROM deleted_runs WHERE run_id = ?1", [run.as_str()], |row| Ok(row.get::<_, i64>(0)?))?;
+        Ok(found.is_some())
+    }
+
+    fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) -> Found<()> {
+        let sql = "INSERT INTO deleted_runs (run_id, root_run_id, deleted_at) VALUES (?1, ?2, ?3)";
+        self.connection.prepare_cached(sql)?.execute(params![run.as_str(), root.as_str(), text(&at)])?;
+        Ok(())
+    }
+
+    fn ids(&self, sql: &str, parameters: impl rusqlite::Params) -> Found<Vec<RunId>> {
+        self.rows(sql, parameters, |row| Columns::new(row, "runs", "run_id").parsed("run_id"))
+    }
+
+    /// Removes every row of the lineage of `root`, and the blobs that no other run refers to. Tables are found by the column that says
+    /// whose their rows are, so that a table that a later schema adds is not forgotten.
+    fn remove_lineage(&self, root: &RunId) -> Found<()> {
+        // Runs and their steps refer to each other, so references are checked when the transaction ends.
+        self.connection.pragma_update(None, "defer_foreign_keys", true)?;
+        let runs = "SELECT run_id FROM runs WHERE root_run_id = ?1";
+        let sql = "SELECT m.name AS name, (SELECT group_concat(c.name) FROM pragma_table_info(m.name) c) AS columns \
+                   FROM sqlite_schema m WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' \
+                   AND m.name NOT IN ('runs', 'deleted_runs', 'tool_calls', 'questions', 'blobs')";
+        let tables = self.rows(sql, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        let delete = |sql: String| -> Found<()> {
+            self.connection.execute(&sql, [root.as_str()])?;
+            Ok(())
+        };
+        // What only they refer to is found before the references go.
+        let blobs: Vec<String> = self.rows(
+            &format!(
+                "SELECT blob_id FROM blob_refs GROUP BY blob_id HAVING sum(run_id NOT IN ({runs})) = 0 AND ?1 IS NOT NULL"
+            ),
+            [root.as_str()],
+            |row| Ok(row.get(0)?),
+        )?;
+        for (table, columns) in &tables {
+            let owner = |column: &str| columns.split(',').any(|name| name == column);
+            if owner("run_id") {
+                delete(format!("DELETE FROM {table} WHERE run_id IN ({runs})"))?;
+            } else if owner("tool_call_id") {
+                let calls = format!("SELECT tool_call_id FROM tool_calls WHERE run_id IN ({runs})");
+                delete(format!("DELETE FROM {table} WHERE tool_call_id IN ({calls})"))?;
+            } else if owner("question_id") {
+                let questions = format!("SELECT question_id FROM questions WHERE run_id IN ({runs})");
+                delete(format!("DELETE FROM {table} WHERE question_id IN ({questions})"))?;
+            }
+        }
+        delete(format!("DELETE FROM questions WHERE run_id IN ({runs})"))?;
+        delete(format!("DELETE FROM tool_calls WHERE run_id IN ({runs})"))?;
+        delete("DELETE FROM runs WHERE root_run_id = ?1".to_owned())?;
+        for blob in blobs {
+            self.connection.prepare_cached("DELETE FROM blobs WHERE blob_id = ?1")?.execute([blob])?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ArchiveStore for SqliteStore {
+    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
+        let query = query.clone();
+        self.read(move |db| db.find_runs(&query)).await
+    }
+
+    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
+        let query = query.clone();
+        self.read(move |db| {
+            let (from, to) = range(&query.prefix);
+            db.rows(FIND_CALLS, params![from, to, query.limit], call_record)
+        })
+        .await
+    }
+
+    async fn load_turns(&self, run: &RunId, first: u32, last: u32) -> Result<RunRecords, StoreError> {
+        let id = run.clone();
+        self.read(move |db| {
+            let turns = params![id.as_str(), first, last];
+            let calls = "SELECT tool_call_id FROM tool_calls WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3";
+            let of_calls = |table: &str, order: &str| {
+                format!("SELECT * FROM {table} WHERE tool_call_id IN ({calls}) ORDER BY {order}")
+            };
+            Ok(RunRecords {
+                run: db.run(&id)?,
+                steps: db.steps_of(&id)?,
+                turns: db.rows(
+                    "SELECT * FROM turns WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY turn",
+                    turns,
+                    crate::run_rows::turn_record,
+                )?,
+                messages: db.rows(
+                    "SELECT * FROM messages WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY seq",
+                    turns,
+                    crate::run_rows::message_record,
+                )?,
+                calls: db.rows(
+                    "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY turn, ordinal",
+                    turns,
+                    call_record,
+                )?,
+                attempts: db.rows(
+                    &of_calls("tool_attempts", "tool_call_id, attempt"),
+                    turns,
+                    crate::ledger_rows::attempt_record,
+                )?,
+                receipts: db.rows(
+                    &of_calls("tool_receipts", "tool_call_id, receipt_seq"),
+                    turns,
+                    crate::ledger_rows::receipt_record,
+                )?,
+                questions: db.questions_of(&id)?,
+                overrides: db.overrides_of(&id)?,
+                checkpoints: Vec::new(),
+                requests: db.rows(
+                    "SELECT * FROM usage WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY request_id",
+                    turns,
+                    crate::run_rows::request_record,
+                )?,
+                lineage: ua_store::LineageRecords::default(),
+            })
+        })
+        .await
+    }
+
+    async fn delete_run(&self, deletion: &RunDeletion) -> Result<DeletedRun, StoreError> {
+        let deletion = deletion.clone();
+        self.write(Durability::Synced, move |db| {
+            let run = db.run(&deletion.run_id)?;
+            let root = run.root_run_id.clone();
+            let members = "SELECT run_id FROM runs WHERE root_run_id = ?1 ORDER BY created_at DESC, seq DESC";
+            let members = db.ids(members, [root.as_str()])?;
+            let deleted = "SELECT run_id FROM deleted_runs WHERE root_run_id = ?1";
+            let deleted = db.ids(deleted, [root.as_str()])?;
+            let (run, outcome) = rules::run_deleted(run, &members, &deleted, &deletion)?;
+            db.note_deleted(&run.run_id, &root, deletion.at)?;
+            db.update_run(&run)?;
+            if outcome.kept_for.is_empty() {
+                db.remove_lineage(&root)?;
+            }
+            Ok(outcome)
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    /// What SQLite does for a query, one line a step.
+    fn plan(connection: &Connection, sql: &str) -> Vec<String> {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let count = statement.parameter_count();
+        let rows = statement.query_map(rusqlite::params_from_iter(vec!["1"; count]), |row| row.get(3)).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[tokio::test]
+    async fn lists_and_completions_read_no_history() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runtime_state.db");
+        let store = SqliteStore::open(crate::SqliteConfig::new(&path)).unwrap();
+        let connection = Connection::open(&path).unwrap();
+        for sql in [FIND_RUNS, FIND_CALLS] {
+            let steps = plan(&connection, sql);
+            let tables = ["messages", "turns", "tool_receipts", "checkpoints", "tool_call_events"];
+            assert!(!steps.iter().any(|step| tables.iter().any(|table| step.contains(table))), "{steps:?}");
+            assert!(!steps.iter().any(|step| step.starts_with("SCAN d")), "{steps:?}");
+        }
+        // A prefix of a call is looked up in its index, not looked for.
+        let calls = plan(&connection, FIND_CALLS).join("\n");
+        assert!(calls.contains("SEARCH tool_calls USING INDEX"), "{calls}");
+        drop(store);
+    }
+}

@@ -1,0 +1,119 @@
+//! Looking back: runs and calls as a person finds them, a few turns of a long run, and letting go of a run.
+//!
+//! What lists and completions read is read without histories, so that a database of many long runs stays quick to look into.
+
+use async_trait::async_trait;
+use ua_core::{RunId, RunStatus, RunStop, Timestamp};
+
+use crate::error::StoreError;
+use crate::record::{CallRecord, RunRecord, RunRecords};
+
+/// Which runs are looked for. Deleted runs are never found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunQuery {
+    /// Those whose id begins so.
+    pub prefix: String,
+    /// Those that stand so; empty for all.
+    pub statuses: Vec<RunStatus>,
+    /// Those submitted at this instant or later.
+    pub since: Option<Timestamp>,
+    /// At most so many, the newest ones.
+    pub limit: u32,
+}
+
+/// A run as a list shows it: without its contract, its prompt and its history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunHead {
+    /// Its id.
+    pub run_id: RunId,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// When its row last changed.
+    pub updated_at: Timestamp,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// Why it is `stopped`.
+    pub stop_reason: Option<RunStop>,
+    /// A sentence about the status.
+    pub status_detail: Option<String>,
+    /// What it is for.
+    pub objective: String,
+    /// Where the job file was.
+    pub job_path: Option<String>,
+    /// The name of the intended execution.
+    pub job_key: Option<String>,
+    /// The run's folder, absolute.
+    pub workspace_dir: String,
+    /// The run it was forked from or started by.
+    pub parent_run_id: Option<RunId>,
+    /// Number of committed turns.
+    pub turn_index: u32,
+}
+
+impl From<RunRecord> for RunHead {
+    fn from(run: RunRecord) -> Self {
+        Self {
+            run_id: run.run_id,
+            created_at: run.created_at,
+            updated_at: run.updated_at,
+            status: run.status,
+            stop_reason: run.stop_reason,
+            status_detail: run.status_detail,
+            objective: run.spec.objective,
+            job_path: run.job_path,
+            job_key: run.job_key,
+            workspace_dir: run.workspace_dir,
+            parent_run_id: run.parent_run_id,
+            turn_index: run.turn_index,
+        }
+    }
+}
+
+/// Which calls are looked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallQuery {
+    /// Those whose id begins so.
+    pub prefix: String,
+    /// At most so many, the newest ones.
+    pub limit: u32,
+}
+
+/// A wish to let go of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunDeletion {
+    /// Which run.
+    pub run_id: RunId,
+    /// Also one that is not finished; it is cancelled by that. The caller holds the run's lock.
+    pub force: bool,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What became of a run that was let go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedRun {
+    /// The run's folder, which is the caller's to remove.
+    pub workspace_dir: String,
+    /// Runs of its lineage that are still there. While there are any, its rows stay: what it did outside must not be done again by
+    /// them, and a fork shares its history.
+    pub kept_for: Vec<RunId>,
+}
+
+/// Runs as one looks back at them.
+#[async_trait]
+pub trait ArchiveStore: Send + Sync {
+    /// The runs that are looked for, newest first.
+    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError>;
+
+    /// The calls that are looked for, newest first; those of deleted runs are not found.
+    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// A run with its turns `first` to `last` and what belongs to them. Steps, questions and overrides are there whole, checkpoints
+    /// and what it has from its lineage are left out.
+    async fn load_turns(&self, run: &RunId, first: u32, last: u32) -> Result<RunRecords, StoreError>;
+
+    /// Lets go of a run (synced): it is not found any more, and its name stays taken. Its rows go with the last run of its lineage,
+    /// and so do large texts that no other run refers to. A run that is not terminal is refused with `Conflict` unless forced. A run
+    /// that was deleted is `NotFound`.
+    async fn delete_run(&self, deletion: &RunDeletion) -> Result<DeletedRun, StoreError>;
+}

@@ -1,0 +1,288 @@
+//! The command line one looks into runs with: lists, turns, the tail of a run, deletion, completion, and what commands have in common.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use ua_e2e::{TestEnv, until};
+
+use super::env;
+
+fn post(text: &str) -> Value {
+    json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}]})
+}
+
+/// Runs a job with one comment under this name.
+fn commented(env: &TestEnv, run: &str) {
+    let fields = json!({"tools": {"builtin": false}});
+    let job = env.named_job(run, &fields, &json!([post("hello"), {"text": "Posted."}]));
+    env.run(&["job", &job, "--run-id", run]).code(0);
+}
+
+#[test]
+fn a_run_is_named_by_its_beginning_or_last() {
+    let env = env().with_forum();
+    for run in ["report-1", "report-12", "other"] {
+        commented(&env, run);
+    }
+    env.run(&["runs", "show", "last"]).code(0).shows(&["run other"]);
+    env.run(&["runs", "show", "oth"]).code(0).shows(&["run other"]);
+    // A whole id wins over those that only begin with it.
+    env.run(&["runs", "show", "report-1"]).code(0).shows(&["run report-1\n"]);
+    env.run(&["runs", "show", "report"]).refused(2, &["beginning of 2 runs", "report-12, report-1", "ua runs list"]);
+    env.run(&["runs", "show", "nobody"]).refused(2, &["there is no run `nobody`"]);
+    env.run(&["runs", "show", "%"]).refused(2, &["there is no run `%`"]);
+}
+
+#[test]
+fn runs_are_listed_by_status_and_age() {
+    let env = env().with_forum();
+    commented(&env, "done");
+    let job = env.named_job("killed", &json!({"tools": {"builtin": false}}), &json!([post("x"), {"text": "Done."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "killed"]);
+    let ids = |args: &[&str]| {
+        let listed = env.run(&[&["runs", "list", "--json"], args].concat()).code(0).json();
+        listed.as_array().unwrap().iter().map(|run| run["run_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&[]), ["killed", "done"]);
+    assert_eq!(ids(&["--status", "crashed"]), ["killed"]);
+    assert_eq!(ids(&["--status", "running"]), [""; 0]);
+    assert_eq!(ids(&["--status", "succeeded", "--status", "crashed"]), ["killed", "done"]);
+    assert_eq!(ids(&["--status", "waiting"]), [""; 0]);
+    assert_eq!(ids(&["--since", "1h", "--limit", "1"]), ["killed"]);
+    env.run(&["runs", "list", "--status", "failed"]).code(0).says(&["no such runs"]);
+    env.run(&["runs", "list", "--since", "soon"]).code(2).says(&["is no time"]);
+}
+
+#[test]
+fn a_turn_is_shown_with_its_reply_and_what_its_calls_brought() {
+    let env = env().with_forum();
+    commented(&env, "r");
+    let first = env.run(&["turns", "show", "r", "1"]).code(0);
+    first.shows(&[
+        "turn 1 of run r",
+        "Request        sha256 ",
+        "mcp__forum__post_comment",
+        "arguments    {\"text\":\"hello\"}",
+        "posted",
+    ]);
+    env.run(&["turns", "show", "last"]).code(0).shows(&["turn 2 of run r", "Reply\n  Posted."]);
+    let shown = env.run(&["turns", "show", "r", "1", "--json"]).code(0).json();
+    assert_eq!((&shown["turn"], &shown["calls"][0]["tool_name"]), (&json!(1), &json!("post_comment")));
+    assert_eq!(shown["request_sha256"], env.value("SELECT request_sha256 FROM turns WHERE turn = 1"));
+    assert!(shown["calls"][0]["result"].as_str().unwrap().contains("posted"));
+    assert_eq!(shown["requests"].as_array().unwrap().len(), 1);
+    env.run(&["turns", "show", "r", "9"]).refused(2, &["has no turn 9", "newest committed turn is 2"]);
+}
+
+#[test]
+fn the_tail_of_a_finished_run_is_what_happened_and_how_it_ended() {
+    let env = env().with_forum();
+    commented(&env, "r");
+    let lines = |output: &str| output.lines().map(|line| line[9..].to_owned()).collect::<Vec<_>>();
+    let tail = env.run(&["runs", "tail", "r"]).code(0);
+    insta::with_settings!({filters => vec![(r"in \d+\.\d s", "in [TIME]"), (r"\d+ tokens in", "[N] tokens in")]}, {
+        insta::assert_snapshot!("tail_of_a_finished_run", lines(&tail.stdout).join("\n"));
+    });
+    // The last turn only, for a machine.
+    let output = env.run(&["runs", "tail", "r", "--no-follow", "--turns", "1", "--json"]).code(0);
+    let events: Vec<Value> = output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names, ["thinking", "request_charged", "turn_recorded", "turn_committed", "run"]);
+    assert_eq!(events.last().unwrap()["status"], "succeeded");
+}
+
+#[test]
+fn a_run_is_watched_while_another_process_drives_it() {
+    let env = env().with_forum();
+    let input = json!({"text": "x", "until": env.arg("go")});
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": input}]}, {"text": "Gone."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    let driver = env.start(&["job", &job, "--run-id", "r"]);
+    until("the call to run", || env.try_rows("SELECT 1 FROM tool_calls WHERE status = 'running'") == ["1"]);
+    let tail = env.start(&["runs", "tail", "r"]);
+    until("the tail to show the call", || tail.stdout().contains("post_comment"));
+    assert!(!tail.stdout().contains("succeeded"), "{}", tail.stdout());
+    // A run that is driven is not deleted, and a look does not keep its process from working.
+    env.run(&["runs", "delete", "r", "--force"]).refused(2, &["a process drives run r", "ua runs cancel r"]);
+    env.write("go", "");
+    driver.wait().code(0);
+    let output = tail.wait().code(0);
+    output.shows(&["post_comment ok in", "turn 2 · thinking", "run r succeeded"]);
+}
+
+#[test]
+fn the_tail_of_a_run_that_nobody_drives_says_so_and_ends() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("x"), {"text": "Done."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["runs", "tail", "r"])
+        .code(75)
+        .shows(&["post_comment", "crashed: no process drives it; `ua resume r` goes on"]);
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["runs", "tail", "r"]).code(75).shows(&["held · ", "waiting for a person"]);
+}
+
+#[test]
+fn a_finished_run_is_deleted_with_its_workspace() {
+    let env = env().with_forum();
+    commented(&env, "a");
+    commented(&env, "b");
+    let workspace = env.value("SELECT workspace_dir FROM runs WHERE run_id = 'a'");
+    env.run(&["runs", "delete", "a", "--dry-run"])
+        .code(0)
+        .shows(&["a (succeeded), with its workspace", "would delete 1 run(s)"]);
+    assert!(Path::new(&workspace).is_dir());
+    let deleted = env.run(&["runs", "delete", "a", "--json"]).code(0).json();
+    assert_eq!(
+        (&deleted["deleted"][0]["run_id"], &deleted["deleted"][0]["workspace_removed"]),
+        (&json!("a"), &json!(true))
+    );
+    assert!(!Path::new(&workspace).exists());
+    env.run(&["runs", "show", "a"]).refused(2, &["there is no run `a`"]);
+    for table in ["runs", "run_steps", "turns", "messages", "tool_calls", "usage", "checkpoints"] {
+        assert_eq!(env.value(&format!("SELECT count(DISTINCT run_id) FROM {table}")), "1", "{table}");
+    }
+    // What it sent is in effects.log; that is no sign that the database went back in time.
+    env.run(&["db", "check", "--invariants"]).code(0);
+    // Its name stays taken.
+    let job = env.arg("work/a.json");
+    env.run(&["job", &job, "--run-id", "a"]).refused(2, &["`a`", "was deleted", "--run-id"]);
+    env.run(&["runs", "delete", "a"]).refused(2, &["there is no run `a`"]);
+    // Old ones go without being named, and their files can stay.
+    env.run(&["runs", "delete", "--older-than", "1h"]).code(0).shows(&["deleted 0 run(s)"]);
+    let workspace = env.workspace();
+    env.run(&["runs", "delete", "--older-than", "0s", "--keep-files"])
+        .code(0)
+        .shows(&["b (succeeded), its workspace stays"]);
+    assert!(workspace.is_dir());
+    assert_eq!(env.run(&["runs", "list", "--json"]).code(0).json(), json!([]));
+}
+
+#[test]
+fn a_run_that_is_not_finished_is_deleted_by_force_only() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("x"), {"text": "Done."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["runs", "delete", "r"]).refused(2, &["run r is running, not finished", "--force"]);
+    env.run(&["runs", "delete", "--older-than", "0s"]).code(0).shows(&["deleted 0 run(s)"]);
+    env.run(&["runs", "delete", "r", "--force"]).code(0).shows(&["deleted 1 run(s)"]);
+    env.run(&["resume", "r"]).refused(2, &["there is no run `r`"]);
+    assert_eq!(env.run(&["questions", "--json"]).code(0).json(), json!([]));
+    env.run_bare(&["runs", "delete"]).code(2).says(&["ua runs delete --older-than 30d --dry-run"]);
+}
+
+#[test]
+fn a_deletion_that_is_killed_is_done_or_not_begun() {
+    let env = env().with_forum();
+    commented(&env, "a");
+    let workspace = env.workspace();
+    env.run_killed_at("before:store.delete_run", &["runs", "delete", "a"]);
+    env.run(&["runs", "show", "a"]).code(0);
+    assert!(workspace.is_dir());
+    env.run_killed_at("after:store.delete_run", &["runs", "delete", "a"]);
+    env.run(&["runs", "show", "a"]).refused(2, &["there is no run `a`"]);
+    env.run(&["db", "check", "--invariants"]).code(0);
+    // What is left is a folder of no run, and somebody says so.
+    assert!(workspace.is_dir());
+    env.run(&["doctor"]).shows(&["warn workspaces: 1 folder(s) belong to no run", &workspace.display().to_string()]);
+}
+
+#[test]
+fn tools_that_nothing_is_known_about_are_noted_with_a_rule_to_begin_with() {
+    let env = env();
+    env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--with", "frobnicate"])}));
+    env.run(&["tools", "audit"]).code(0).says(&["no run met a tool"]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Nothing to do."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    env.run(&["job", &job, "--run-id", "s"]).code(0);
+    let audit = env.run(&["tools", "audit"]).code(0);
+    audit.shows(&["mcp__forum__frobnicate", "external", "[[rule]]", "name = \"frobnicate\"", "on_unknown = \"hold\""]);
+    let rows = env.run(&["tools", "audit", "--json"]).code(0).json();
+    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
+    assert_eq!((&rows[0]["run_id"], &rows[0]["is_known"]), (&json!("r"), &json!(false)));
+    // The rule that is suggested is one.
+    let policy = env.write("work/policy.toml", rows[0]["suggestion"].as_str().unwrap());
+    let rows = env.run(&["tools", "audit", "--policy", &policy, "--json"]).code(0).json();
+    assert_eq!(rows[0]["is_known"], true);
+}
+
+#[test]
+fn completion_knows_runs_calls_and_questions_and_is_silent_without_a_database() {
+    let env = env().with_forum();
+    let complete = |words: &[&str]| {
+        let mut all = vec!["--", "ua"];
+        all.extend(words);
+        let index = (words.len()).to_string();
+        let completing = [("UA_COMPLETE", "bash"), ("_CLAP_COMPLETE_INDEX", index.as_str()), ("_CLAP_IFS", "\n")];
+        let output = env.start_bare_with(&completing, &all).wait().code(0);
+        assert_eq!(output.stderr, "", "{words:?}");
+        // Flags fit everywhere; what is asked about are values.
+        output.stdout.lines().filter(|line| !line.starts_with('-')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let root = env.root().display().to_string();
+    assert_eq!(complete(&["--root", &root, "runs", "show", "run"]), [""; 0]);
+    assert!(!env.root().exists(), "a completion makes no database");
+    assert_eq!(complete(&["runs", "ta"]), ["tail"]);
+
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("x"), {"text": "Done."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "report"]);
+    env.run(&["resume", "report"]).code(75);
+    assert_eq!(complete(&["--root", &root, "runs", "show", ""]), ["last", "report"]);
+    assert_eq!(complete(&["--root", &root, "resume", "re"]), ["report"]);
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    assert_eq!(complete(&["--root", &root, "calls", "resolve", "call"]), std::slice::from_ref(&call));
+    assert_eq!(complete(&["--root", &root, "calls", "show", &call[..8]]), [call]);
+    let question = env.value("SELECT question_id FROM questions");
+    assert_eq!(complete(&["--root", &root, "answer", "q"]), [question]);
+    // A database that cannot be read completes nothing, and says nothing.
+    std::fs::write(env.database_path(), "no database").unwrap();
+    assert_eq!(complete(&["--root", &root, "runs", "show", "re"]), [""; 0]);
+}
+
+#[test]
+fn every_shell_gets_a_script() {
+    let env = env();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        env.run_bare(&["completions", shell]).code(0).shows(&["UA_COMPLETE", "ua"]);
+        let script = env.run_bare(&["completions", shell, "--static"]).code(0);
+        script.shows(&["tail", "delete", "doctor", "no-follow"]);
+    }
+    env.run_bare(&["completions", "tcsh"]).code(2);
+    for (name, args) in [("static", &["completions", "bash", "--static"][..]), ("asking", &["completions", "bash"])] {
+        let script = env.write(&format!("work/{name}.bash"), env.run_bare(args).stdout);
+        let read = std::process::Command::new("bash").arg("-n").arg(script).status().unwrap();
+        assert!(read.success(), "{name}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let env = env().with_forum();
+    for run in ["a", "b", "c"] {
+        commented(&env, run);
+    }
+    for command in ["runs list --json", "runs show a --json", "calls list", "runs tail a", "--help"] {
+        let output = env.run_by_bash(&format!("\"$@\" {command} | head -n 1 >&2; exit ${{PIPESTATUS[0]}}"));
+        assert!(!output.stderr.contains("error"), "{command}: {}", output.shown());
+        output.code(0);
+    }
+}
+
+#[test]
+fn errors_are_json_where_everything_is() {
+    let env = env().with_forum();
+    commented(&env, "r");
+    let body = |args: &[&str], code: i32| {
+        let output = env.run(args).code(code);
+        assert_eq!(output.stdout, "", "{args:?}");
+        serde_json::from_str::<Value>(output.stderr.trim()).unwrap_or_else(|e| panic!("{e}: {}", output.shown()))
+    };
+    let error = body(&["runs", "show", "nobody", "--json"], 2);
+    assert_eq!(error["error"]["code"], 2);
+    assert!(error["error"]["message"].as_str().unwrap().contains("nobody"));
+    assert!(error["error"]["hint"].as_str().unwrap().contains("ua runs list"));
+    let error = body(&["runs", "shwo", "--json"], 2);
+    assert!(error["error"]["message"].as_str().unwrap().contains("shwo"), "{error}");
+    let error = body(&["job", "nothing.json", "--json"], 2);
+    assert!(error["error"]["message"].as_str().unwrap().contains("nothing.json"));
+}

@@ -1,0 +1,98 @@
+//! Configuration in layers: which file says what, who wins, and what a project may not say.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+fn setting(env: &TestEnv, key: &str, args: &[&str]) -> (Value, String) {
+    let shown = env.run_bare(&[&["config", "show", "--json"], args].concat()).code(0).json();
+    let row = shown["settings"].as_array().unwrap().iter().find(|row| row["key"] == key).unwrap().clone();
+    (row["value"].clone(), row["source"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn later_layers_win_and_each_value_names_its_source() {
+    let env = env();
+    assert_eq!(setting(&env, "root", &[]), (json!("AGENT_RUN_WORKSPACES"), "default".to_owned()));
+    let user = env.write("home/.config/ua/config.toml", "root = \"runs\"\n\n[model]\nname = \"users\"\n");
+    let (root, source) = setting(&env, "root", &[]);
+    assert_eq!((root, source), (json!(env.arg("home/.config/ua/runs")), format!("{user}:1")));
+    let project = env.write("work/ua.toml", "root = \"here\"\n");
+    let (root, source) = setting(&env, "root", &[]);
+    assert_eq!((root, source), (json!(env.arg("work/here")), format!("{project}:1")));
+    assert_eq!(setting(&env, "model.name", &[]), (json!("users"), format!("{user}:4")));
+    assert_eq!(setting(&env, "root", &["--root", "flag"]), (json!("flag"), "flag".to_owned()));
+    let env = env.with_env("UA_ROOT", "/by/environment");
+    assert_eq!(setting(&env, "root", &[]), (json!("/by/environment"), "environment (UA_ROOT)".to_owned()));
+    env.run_bare(&["config", "show"]).code(0).shows(&["SETTING", "model.name", "users", &user, &project]);
+}
+
+#[test]
+fn a_job_runs_where_the_project_says() {
+    let env = env();
+    env.write("work/ua.toml", "root = \"kept\"\n[model]\nprovider = \"scripted\"\n");
+    let job =
+        env.write("work/plain.json", json!({"objective": "x", "model": {"script": "plain.script.json"}}).to_string());
+    env.write("work/plain.script.json", json!({"turns": [{"text": "Done."}]}).to_string());
+    env.run_bare(&["job", &job, "--run-id", "r"]).code(0);
+    assert!(env.path("work/kept/runtime_state.db").is_file());
+    env.run_bare(&["runs", "list"]).code(0).shows(&["r ", "succeeded"]);
+    // Also from a folder below.
+    std::fs::create_dir_all(env.path("work/deep/er")).unwrap();
+    env.run_by_bash("cd deep/er && \"$1\" runs show last").code(0).shows(&["run r"]);
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_named_with_its_line() {
+    let env = env();
+    env.write("work/ua.toml", "[model]\nnmae = \"x\"\n");
+    env.run(&["runs", "list"])
+        .refused(2, &["ua.toml:2: there is no setting `model.nmae`", "did you mean `model.name`?"]);
+    env.write("work/ua.toml", "[output]\ncolor = \"red\"\n");
+    env.run(&["runs", "list"]).refused(2, &["ua.toml:2: `output.color` takes one of auto, always, never"]);
+    env.write("work/ua.toml", "root = ");
+    env.run(&["runs", "list"]).refused(2, &["ua.toml:1:", "TOML"]);
+    // Foreign text in a file does not drive the terminal either.
+    env.write("work/ua.toml", "\"\\u001b[2Jx\" = 1\n");
+    let output = env.run(&["runs", "list"]).code(2);
+    assert!(!output.stderr.contains('\u{1b}'), "{}", output.shown());
+    // Nobody is kept from looking what is wrong.
+    env.run(&["doctor"]).code(1).shows(&["fail configuration"]);
+    env.run_bare(&["completions", "bash"]).code(0);
+}
+
+#[test]
+fn a_project_may_not_decide_what_runs_or_where_things_go() {
+    let env = env();
+    for (line, why) in [
+        ("mcp_config = \"servers.json\"", "which programs are run"),
+        ("alert.command = \"./evil\"", "which programs are run"),
+        ("providers.anthropic.base_url = \"http://127.0.0.1:9\"", "where things are sent"),
+        ("providers.anthropic.api_key = \"k\"", "it is a key"),
+        ("allow_private_addresses = true", "network of this machine"),
+    ] {
+        env.write("work/ua.toml", line);
+        env.run(&["runs", "list"]).refused(2, &["a project may not set", why, "config.toml"]);
+    }
+}
+
+#[test]
+fn a_key_in_the_users_file_is_used_and_never_shown() {
+    let env = env();
+    let file = env.write("home/.config/ua/config.toml", "[providers.anthropic]\napi_key = \"very-secret\"\n");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    env.run(&["runs", "list"]).refused(2, &["holds a key and others can read it", "chmod 600"]);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(setting(&env, "providers.anthropic.api_key", &[]), (json!("set"), format!("{file}:2")));
+    let output = env.run(&["doctor"]);
+    output.code(0).shows(&["a key for anthropic is set"]);
+    for args in [&["doctor"][..], &["doctor", "--json"], &["config", "show"]] {
+        let output = env.run(args);
+        assert!(!output.shown().contains("very-secret"), "{args:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! `ua doctor`: what it looks at, what it finds, and that each finding says what to do.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+fn finding(report: &Value, check: &str) -> Value {
+    let all = report["findings"].as_array().unwrap();
+    all.iter()
+        .find(|finding| finding["check"] == check)
+        .unwrap_or_else(|| panic!("nothing about {check}: {report}"))
+        .clone()
+}
+
+fn level(env: &TestEnv, code: i32, check: &str) -> (String, Value) {
+    let report = env.run(&["doctor", "--json"]).code(code).json();
+    assert_eq!(report["ok"], code == 0);
+    let finding = finding(&report, check);
+    (finding["level"].as_str().unwrap().to_owned(), finding)
+}
+
+#[test]
+fn a_place_where_jobs_can_run_is_well() {
+    let env = env().with_env("ANTHROPIC_API_KEY", "very-secret").with_forum();
+    let output = env.run(&["doctor"]).code(0);
+    output.shows(&[
+        "SETTING",
+        "mcp__forum__post_comment",
+        "ok   model: a key for anthropic is set",
+        "ok   server forum: started, 2 tool(s)",
+        "ok   server ua: started",
+        "ok   database: none yet",
+        "ok   pdf: render_pdf is built in",
+        "0 failure(s)",
+    ]);
+    assert!(!env.root().exists(), "looking leaves nothing behind");
+    let report = env.run(&["doctor", "--json"]).code(0).json();
+    let tool = report["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "mcp__forum__get_page").unwrap();
+    assert_eq!((&tool["policy"]["class"], tool["policy"]["reason"].is_string()), (&json!("read_only"), true));
+    for check in ["disk", "clock", "file system", "locks", "email", "upload", "prices"] {
+        assert_ne!(finding(&report, check)["level"], "fail", "{check}");
+    }
+}
+
+#[test]
+fn each_failure_says_what_to_do() {
+    let env = env();
+    let (is, about) = level(&env, 1, "model");
+    assert_eq!((is.as_str(), about["fix"].as_str().unwrap().contains("ANTHROPIC_API_KEY")), ("fail", true));
+    let env = env.with_env("ANTHROPIC_API_KEY", "k");
+    env.mcp_config(
+        "work/.mcp.json",
+        &json!({
+            "broken": {"command": "/nothing/here", "args": []},
+            "forum": env.forum_entry(&["--with", "frobnicate"]),
+        }),
+    );
+    let report = env.run(&["doctor", "--json"]).code(1).json();
+    assert_eq!(finding(&report, "server broken")["level"], "fail");
+    // One that is broken does not hide the others, and what nothing is known about is a warning.
+    assert_eq!(finding(&report, "server forum")["level"], "warn");
+    for finding in report["findings"].as_array().unwrap() {
+        assert_eq!(finding["level"] == "ok", finding["fix"].is_null(), "{finding}");
+    }
+    env.mcp_config("work/.mcp.json", &json!({}));
+    std::fs::create_dir_all(env.root()).unwrap();
+    std::fs::write(env.database_path(), "this is no database, and long enough to be looked at as one").unwrap();
+    let (is, about) = level(&env, 1, "database");
+    assert_eq!((is.as_str(), about["fix"].as_str().unwrap().contains("ua db restore")), ("fail", true));
+}
+
+#[test]
+fn what_a_dead_process_left_behind_is_named() {
+    let env = env().with_forum().with_env("ANTHROPIC_API_KEY", "k");
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    std::fs::create_dir_all(env.root().join("session_of_nobody")).unwrap();
+    let report = env.run(&["doctor", "--json"]).code(0).json();
+    let owner = finding(&report, "dead owner");
+    assert_eq!(
+        (&owner["level"], owner["fix"].as_str().unwrap()),
+        (&json!("warn"), "`ua resume r` goes on where it was")
+    );
+    assert!(finding(&report, "workspaces")["detail"].as_str().unwrap().contains("session_of_nobody"));
+    assert!(finding(&report, "database")["detail"].as_str().unwrap().contains("journal wal"));
+}
+
+#[test]
+fn a_job_is_looked_at_before_it_is_run() {
+    let env = env();
+    let fine = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["doctor", "--job", &fine]).code(0).shows(&["ok   job:", "would start", "a scripted model costs nothing"]);
+    let wrong = env.write("work/wrong.json", json!({"objective": "x", "tools": {"servers": ["nobody"]}}).to_string());
+    env.run(&["doctor", "--job", &wrong]).code(1).shows(&["fail job:", "fix: "]);
+    assert!(!env.root().exists());
+}

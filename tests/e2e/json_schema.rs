@@ -1,0 +1,117 @@
+//! What commands write for machines is what `ua schema` says, to the last field.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use serde_json::{Value, json};
+
+use super::env;
+
+/// A field that is not described may not be there.
+fn close(schema: &mut Value) {
+    if let Some(object) = schema.as_object_mut() {
+        if object.get("properties").is_some_and(|fields| fields.as_object().is_some_and(|fields| !fields.is_empty())) {
+            object.entry("additionalProperties").or_insert(Value::Bool(false));
+        }
+        object.values_mut().for_each(close);
+    } else if let Some(items) = schema.as_array_mut() {
+        items.iter_mut().for_each(close);
+    }
+}
+
+#[track_caller]
+fn agrees(schema: &Value, found: &Value, what: &str) {
+    let mut schema = schema.clone();
+    close(&mut schema);
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let wrong: Vec<String> =
+        validator.iter_errors(found).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(wrong.is_empty(), "{what}: {wrong:#?}\n{found:#}");
+}
+
+#[test]
+fn every_command_writes_what_its_schema_says() {
+    let env = env().with_forum();
+    let schema = |command: &str| {
+        let mut args = vec!["schema"];
+        args.extend(command.split(' '));
+        env.run_bare(&args).code(0).json()
+    };
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]});
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__get_page", "input": {"text": "page"}}]}, post, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    agrees(&schema("resume"), &env.run(&["resume", "r", "--json"]).code(75).json(), "resume");
+    let call = env.value("SELECT tool_call_id FROM tool_calls WHERE status = 'unknown'");
+    let backup = env.arg("copy.db");
+
+    let mut checked = vec!["resume".to_owned(), "error".to_owned()];
+    let mut check = |command: &str, args: &[&str], code: i32| {
+        let words: Vec<&str> = command.split(' ').collect();
+        let output = env.run(&[&words[..], args, &["--json"]].concat()).code(code);
+        let found = output.json();
+        assert!(!found.is_array() || found != json!([]), "{command} shows nothing to compare");
+        agrees(&schema(command), &found, command);
+        checked.push(command.to_owned());
+    };
+    check("runs list", &[], 0);
+    check("runs show", &["r"], 0);
+    check("calls list", &[], 0);
+    check("calls show", &[&call], 0);
+    check("questions", &[], 0);
+    check("turns show", &["r", "1"], 0);
+    check("tools list", &[], 0);
+    check("tools explain", &["post_comment"], 0);
+    check("config show", &[], 0);
+    check("doctor", &[], 1);
+    check("db check", &["--invariants"], 0);
+    check("db migrate", &[], 0);
+    check("db backup", &[&backup], 0);
+    check("db accept", &["r"], 0);
+    check("db prune", &["--dry-run"], 0);
+    check("runs cancel", &["r"], 0);
+    check("calls resolve", &[&call, "--skip"], 0);
+    check("runs delete", &["r", "--dry-run", "--force"], 0);
+    check("db restore", &[&backup], 0);
+    let question = env.value("SELECT question_id FROM questions");
+    check("answer", &[&question, "skip"], 0);
+    let second = env.named_job("second", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    check("job", &[&second], 0);
+    check("fork", &["second", "--at-turn", "0"], 0);
+    check("runs diff", &["second", "last"], 0);
+    check("runs export", &["second"], 0);
+
+    let tail = env.run(&["runs", "tail", "r", "--no-follow", "--json"]).code(0);
+    let lines = schema("runs tail");
+    assert!(tail.stdout.lines().count() > 3, "{}", tail.shown());
+    for line in tail.stdout.lines() {
+        agrees(&lines, &serde_json::from_str(line).unwrap(), "runs tail");
+    }
+    let error = env.run(&["runs", "show", "nobody", "--json"]).code(2);
+    agrees(&schema("error"), &serde_json::from_str(error.stderr.trim()).unwrap(), "error");
+
+    // Every command that has a schema was compared, but for two that other tests run: they need a probe, or an unknown tool.
+    checked.push("runs tail".to_owned());
+    let named = env.run_bare(&["schema", "--json"]).code(0).json();
+    let missing: Vec<&str> = named
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .filter(|name| !checked.iter().any(|done| done == name))
+        .collect();
+    assert_eq!(missing, ["calls probe", "tools audit"]);
+    env.run_bare(&["schema", "nothing"]).refused(2, &["no schema for `nothing`", "ua schema"]);
+}
+
+#[test]
+fn rows_of_an_audit_are_as_their_schema_says() {
+    let env = env();
+    env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--with", "frobnicate"])}));
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["job", &job]).code(0);
+    let schema = env.run_bare(&["schema", "tools", "audit"]).code(0).json();
+    let found = env.run(&["tools", "audit", "--json"]).code(0).json();
+    assert_eq!(found.as_array().unwrap().len(), 1);
+    agrees(&schema, &found, "tools audit");
+}
