@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use ua_e2e::{TestEnv, until};
+use ua_e2e::until;
 use ua_testkit::workspace_root;
 
 use super::env;
@@ -133,11 +133,6 @@ fn every_budget_that_stops_a_run_says_how_to_go_on() {
     }
 }
 
-/// Seconds of the one run.
-fn held(env: &TestEnv) -> f64 {
-    env.value("SELECT held_millis FROM runs").parse::<f64>().unwrap() / 1000.0
-}
-
 #[test]
 fn the_time_of_a_killed_process_counts_to_the_second() {
     let env = env();
@@ -149,7 +144,7 @@ fn the_time_of_a_killed_process_counts_to_the_second() {
     until("the run is held for a while", || env.try_rows(seen) == ["1"]);
     process.signal(Signal::KILL);
     process.wait().killed();
-    assert_eq!(held(&env), 0.0, "nothing was committed yet");
+    assert_eq!(env.value("SELECT held_millis FROM runs"), "0", "nothing was committed yet");
     until("some time passes", || {
         env.try_rows("SELECT 1 FROM runs WHERE (julianday('now') - julianday(seen_at)) * 86400 > 3") == ["1"]
     });
@@ -157,7 +152,7 @@ fn the_time_of_a_killed_process_counts_to_the_second() {
     // At least what the first process said, and the sleep of the second; not the time in between.
     let all =
         env.value("SELECT (julianday(updated_at) - julianday(created_at)) * 86400 FROM runs").parse::<f64>().unwrap();
-    let held = held(&env);
+    let held = env.value("SELECT held_millis FROM runs").parse::<f64>().unwrap() / 1000.0;
     assert!((6.4..=all - 1.0).contains(&held), "{held} of {all}");
 }
 
