@@ -277,6 +277,10 @@ Examples:
         json: bool,
     },
     /// Compare two runs: their jobs, the turns behind those they share, files, usage and cost
+    #[command(after_help = "\
+Examples:
+  ua runs diff last run_019
+  ua runs diff monthly-2026-10 monthly-2026-11 --all")]
     Diff {
         /// A run id, the beginning of one, or `last`
         a: String,
