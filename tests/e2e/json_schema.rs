@@ -69,8 +69,8 @@ fn every_command_writes_what_its_schema_says() {
     check("db backup", &[&backup], 0);
     check("db accept", &["r"], 0);
     check("db prune", &["--dry-run"], 0);
-    check("runs cancel", &["r"], 0);
     check("calls resolve", &[&call, "--skip"], 0);
+    check("runs cancel", &["r"], 0);
     check("runs delete", &["r", "--dry-run", "--force"], 0);
     check("db restore", &[&backup], 0);
     let question = env.value("SELECT question_id FROM questions");

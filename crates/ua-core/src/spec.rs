@@ -654,6 +654,7 @@ mod tests {
             "expected_outputs": ["a"], "budgets": budgets}]);
         full["model"] = serde_json::json!({"provider": "scripted", "name": "m", "script": "s", "max_output_tokens": 1, "temperature_milli": 1, "system_prompt": "s"});
         full["tools"]["servers"] = serde_json::json!([]);
+        full["constraints"]["on_scope_conflict"] = "refuse".into();
         full["constraints"]["allowed_recipients"] = serde_json::json!(["@example.test"]);
         full["escalation"]["ask_human_before"] = serde_json::json!(["email.*"]);
         full["escalation"]["ask_user"] = true.into();

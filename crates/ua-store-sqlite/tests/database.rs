@@ -152,7 +152,7 @@ fn a_database_of_another_program_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_database_of_the_first_schema_is_brought_up_to_date() {
+async fn a_database_of_the_schema_before_is_brought_up_to_date() {
     let place = place();
     let store = open(&place.path);
     let scene = Scene::begin(&store, "run_1").await;
@@ -161,7 +161,7 @@ async fn a_database_of_the_first_schema_is_brought_up_to_date() {
     store.close().unwrap();
     // What later schemas added is taken back.
     let raw = rusqlite::Connection::open(&place.path).unwrap();
-    raw.execute_batch("DROP TABLE deleted_runs; DELETE FROM refinery_schema_history WHERE version = 7").unwrap();
+    raw.execute_batch("DROP TABLE deleted_runs; DELETE FROM refinery_schema_history WHERE version = 4").unwrap();
     drop(raw);
     let why = refusal(SqliteStore::open_read_only(&place.path));
     assert!(why.contains("older than this program's"), "{why}");
