@@ -1,5 +1,7 @@
 //! What an agent remembers: each change once across kills, and there for the next job.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use ua_e2e::TestEnv;

@@ -107,17 +107,15 @@ pub(crate) fn put_into(changes: &[BudgetChange], spec: &mut RunSpec) -> Result<(
     let unreadable = |e: serde_json::Error| CliError::usage(format!("cannot change the budgets: {e}"));
     for change in changes {
         change.check(spec)?;
-        match spec.phases.iter_mut().find(|phase| Some(&phase.name) == change.phase.as_ref()) {
-            Some(phase) => {
-                let mut fields = serde_json::to_value(&phase.budgets).map_err(unreadable)?;
-                fields[change.budget] = change.over(&fields)?;
-                phase.budgets = serde_json::from_value(fields).map_err(unreadable)?;
-            }
-            None => {
-                let mut fields = serde_json::to_value(&spec.budgets).map_err(unreadable)?;
-                fields[change.budget] = change.over(&fields)?;
-                spec.budgets = serde_json::from_value(fields).map_err(unreadable)?;
-            }
+        let of_phase = spec.phases.iter_mut().find(|phase| Some(&phase.name) == change.phase.as_ref());
+        if let Some(phase) = of_phase {
+            let mut fields = serde_json::to_value(&phase.budgets).map_err(unreadable)?;
+            fields[change.budget] = change.over(&fields)?;
+            phase.budgets = serde_json::from_value(fields).map_err(unreadable)?;
+        } else {
+            let mut fields = serde_json::to_value(&spec.budgets).map_err(unreadable)?;
+            fields[change.budget] = change.over(&fields)?;
+            spec.budgets = serde_json::from_value(fields).map_err(unreadable)?;
         }
     }
     Ok(())

@@ -217,7 +217,7 @@ pub(crate) fn made_up_keys(policy: &CallPolicy, schema: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_core::{Block, RunSpec, ToolAnnotations};
+    use ua_core::{Block, ToolAnnotations};
 
     use super::*;
 

@@ -1,7 +1,5 @@
 //! A database that did not keep since when a run is held learns it, and what is in it stays.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
-
 use rusqlite::Connection;
 use ua_store::RunStore as _;
 use ua_store::conformance::samples::{self, at};

@@ -97,7 +97,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         }
         Err(error) => return Err(CliError::store("store the run", &error)),
     };
-    execute::execute(home, store, run, &launch, how).await
+    Box::pin(execute::execute(home, store, run, &launch, how)).await
 }
 
 /// The name of a run is good for one run for ever: keys and locks are made of it.

@@ -85,7 +85,7 @@ pub(crate) async fn resume(
     launch.accept = changes.accept;
     launch.budgets = changes.budgets;
     launch.check(&run.spec)?;
-    execute::execute(home, store, run, &launch, how).await
+    Box::pin(execute::execute(home, store, run, &launch, how)).await
 }
 
 /// Applies what was answered about calls that a finished run had gone on without, if a process died before it could.

@@ -138,7 +138,8 @@ impl Run {
 
     async fn invoke(&self, tool: &str, arguments: Value, policy: CallPolicy) -> Outcome {
         let generation = self.transport.ready("fake").await.unwrap();
-        self.transport.invoke(&self.permit(tool, arguments, policy, &generation).await).await
+        let permit = Box::pin(self.permit(tool, arguments, policy, &generation)).await;
+        self.transport.invoke(&permit).await
     }
 
     fn path(&self, name: &str) -> String {

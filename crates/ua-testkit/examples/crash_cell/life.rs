@@ -120,7 +120,7 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(Arc::new(model) as Arc<dyn LlmProvider>, plan));
 
     let this = Life { options, job: &job, folder: &folder, env, run: run.clone() };
-    let ended = drive_run(&this, store, transport, llm).await;
+    let ended = Box::pin(drive_run(&this, store, transport, llm)).await;
     if let Some(after) = successor.compare().await? {
         state::write(&folder, "replaced.json", &after)?;
         return Ok(ExitCode::from(REPLACED));
