@@ -77,9 +77,9 @@ fn every_command_writes_what_its_schema_says() {
     check("answer", &[&question, "skip"], 0);
     let second = env.named_job("second", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
     check("job", &[&second], 0);
-    check("fork", &["second", "--at-turn", "0"], 0);
-    check("runs diff", &["second", "last"], 0);
-    check("runs export", &["second"], 0);
+    check("fork", &["last", "--at-turn", "0"], 0);
+    check("runs diff", &["r", "last"], 0);
+    check("runs export", &["last"], 0);
 
     let tail = env.run(&["runs", "tail", "r", "--no-follow", "--json"]).code(0);
     let lines = schema("runs tail");
