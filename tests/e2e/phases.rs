@@ -99,6 +99,35 @@ fn steps_that_are_used_up_stop_the_run_before_the_next_phase() {
 }
 
 #[test]
+fn a_fork_goes_on_in_the_phase_that_its_history_ends_in() {
+    let env = env();
+    let phases = json!([
+        {"name": "one", "instructions": "Write."},
+        {"name": "two", "instructions": "Send.", "budgets": {"max_tool_calls": 1}},
+    ]);
+    let turns = json!([note(1), {"text": "Written."}, tool("send_email", &mail()), note(2), {"text": "Done."}]);
+    let job = env.job(&json!({"phases": phases, "stop_conditions": ["email_sent_once"]}), &turns);
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    let steps = |run: &str| {
+        env.rows(&format!(
+            "SELECT step_index, phase, status, first_turn, last_turn FROM run_steps WHERE run_id = '{run}'"
+        ))
+    };
+    let told =
+        |run: &str| env.value(&format!("SELECT count(*) FROM messages WHERE origin = 'phase' AND run_id = '{run}'"));
+    assert_eq!((steps("r").len(), told("r").as_str()), (2, "2"));
+
+    // In the second phase, with its budget from zero; what the first one was told is shared.
+    env.run(&["fork", "r", "--run-id", "late"]).code(0);
+    assert_eq!((steps("late"), told("late").as_str()), (vec!["1 two succeeded 4 5".to_owned()], "0"));
+    // In the first phase; the second is entered anew, and the mail of the parent is its mail.
+    env.run(&["fork", "r", "--at-turn", "1", "--run-id", "early", "--phase", "two", "--max-tool-calls", "+1"]).code(0);
+    let both = ["1 one succeeded 2 2".to_owned(), "2 two succeeded 3 5".to_owned()];
+    assert_eq!((steps("early"), told("early").as_str()), (both.to_vec(), "1"));
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+}
+
+#[test]
 fn unknown_fields_of_a_phase_are_refused_with_the_nearest_name() {
     let env = env();
     let phases = json!([{"name": "one", "instruction": "Write."}]);
