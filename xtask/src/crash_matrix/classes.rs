@@ -42,6 +42,13 @@ pub(crate) struct Class {
 
 const KEYED: &str = "side_effect_class = \"external\"\non_unknown = \"redo_keyed\"\n";
 
+/// The server whose tools are only reached as actions of its composite tool `run_many`.
+const BATCH: &str = "batch";
+
+/// How `run_many` is laid out.
+const COMPOSITE: &str = "[[rule]]\nid = \"batch\"\nserver = \"batch\"\nname = \"run_many\"\nside_effect_class = \"external\"\n\
+                         composite = { list = \"calls\", name = \"tool\", arguments = \"input\" }\n";
+
 /// What was done shows after 150 ms (`crash_cell`'s observer), so absence counts after 300 ms.
 const PROBED: &str = r#"side_effect_class = "external"
 on_unknown = "probe"
@@ -55,7 +62,7 @@ settle = "200ms"
 "#;
 
 /// Every class. A new one is a new row.
-pub(crate) const CLASSES: [Class; 12] = [
+pub(crate) const CLASSES: [Class; 13] = [
     Class {
         name: "read-only",
         server: "ext",
@@ -202,6 +209,20 @@ pub(crate) const CLASSES: [Class; 12] = [
         always_asked: 0,
         guarantee: Guarantee::Asked,
     },
+    // One of two actions of a composite tool; it is sent alone, with its key among its arguments.
+    Class {
+        name: "action of a composite tool",
+        server: BATCH,
+        tool: "create_page",
+        effect: "keyed",
+        key: Some("argument:client_token"),
+        rule: "key_channel = { argument = \"client_token\" }\neffect_kind = \"page.create\"",
+        arguments: r#"{"title": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::ExactlyOnce,
+    },
     Class {
         name: "near-duplicate",
         server: "ext",
@@ -249,7 +270,8 @@ impl Class {
         };
         let tail =
             format!("[[rule]]\nid = \"tail\"\nserver = \"ext\"\nname = \"{TAIL}\"\n{KEYED}key_channel = \"meta\"\n");
-        let look = "[[rule]]\nid = \"look\"\nserver = \"ext\"\nname = \"look\"\nside_effect_class = \"read_only\"\n";
+        let look = "[[rule]]\nid = \"look\"\nname = \"look\"\nside_effect_class = \"read_only\"\n";
+        let batch = if self.server == BATCH { COMPOSITE } else { "" };
         json!({
             "subject": self.tool,
             "tools": [
@@ -257,8 +279,9 @@ impl Class {
                 {"server": "ext", "name": TAIL, "effect": "keyed", "key": "meta"},
                 {"server": "ext", "name": "look", "effect": "read"},
                 {"server": "ext", "name": "list_tickets", "effect": "listing"},
+                {"server": BATCH, "name": "run_many", "effect": "batch"},
             ],
-            "policy": format!("{rule}{tail}{look}"),
+            "policy": format!("{rule}{tail}{look}{batch}"),
             "script": self.script(),
         })
     }
@@ -269,7 +292,14 @@ impl Class {
         let subject = format!("mcp__{}__{}", self.server, self.tool);
         let look = call("mcp__ext__look", r#"{"at": "what life {{life}} wants to see"}"#);
         let tail = call(&format!("mcp__ext__{TAIL}"), r#"{"text": "told in life {{life}}, request {{request}}"}"#);
-        let first = format!("{look}, {}, {tail}", call(&subject, self.arguments));
+        let asked = if self.server == BATCH {
+            let action = |tool: &str, input: &str| format!(r#"{{"tool": "{tool}", "input": {input}}}"#);
+            let actions = [action("look", r#"{"at": "the batch"}"#), action(self.tool, self.arguments)].join(", ");
+            call("mcp__batch__run_many", &format!(r#"{{"calls": [{actions}]}}"#))
+        } else {
+            call(&subject, self.arguments)
+        };
+        let first = format!("{look}, {asked}, {tail}");
         let second = self.again.map_or(look, |again| call(&subject, again));
         format!(
             r#"{{"turns": [{{"text": "Life {{{{life}}}}, request {{{{request}}}}.", "tools": [{first}]}}, {{"tools": [{second}]}}, {{"text": "Done."}}]}}"#

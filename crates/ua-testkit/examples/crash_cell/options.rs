@@ -78,6 +78,8 @@ pub(crate) enum Effect {
     Keyed,
     /// Something, each time.
     Opaque,
+    /// What the one action in its `calls` does.
+    Batch,
 }
 
 impl Tool {

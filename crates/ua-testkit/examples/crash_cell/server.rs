@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
 use serde_json::{Value, json};
 
-use crate::options::{Effect, Options, Outcome, Tool};
+use crate::options::{Effect, Job, Options, Outcome, Tool};
 
 /// How long a server that lost its runner goes on with what it was told. A fence ends it at once.
 const ORPHAN_TAKES: Duration = Duration::from_millis(1_500);
@@ -25,9 +25,16 @@ pub(crate) fn serve(options: &Options) -> Outcome<()> {
     writeln!(output, "ready")?;
     output.flush()?;
     for line in std::io::stdin().lock().lines() {
-        let request: Value = serde_json::from_str(&line?)?;
-        let name = request["tool"].as_str().unwrap_or_default();
-        let tool = job.tools.iter().find(|tool| tool.name == name).ok_or_else(|| format!("no tool {name}"))?;
+        let mut request: Value = serde_json::from_str(&line?)?;
+        let mut tool = named(&job, request["tool"].as_str().unwrap_or_default())?;
+        if tool.effect == Effect::Batch {
+            let [action] = request["arguments"]["calls"].as_array().map(Vec::as_slice).unwrap_or_default() else {
+                return Err("a batch of other than one action was sent".into());
+            };
+            let action = action.clone();
+            tool = named(&job, action["tool"].as_str().unwrap_or_default())?;
+            request["arguments"] = action["input"].clone();
+        }
         let is_subject = tool.name == job.subject;
         if is_subject {
             die_or_kill(options, "received")?;
@@ -43,6 +50,10 @@ pub(crate) fn serve(options: &Options) -> Outcome<()> {
     Ok(())
 }
 
+fn named<'j>(job: &'j Job, name: &str) -> Outcome<&'j Tool> {
+    job.tools.iter().find(|tool| tool.name == name).ok_or_else(|| format!("no tool {name}").into())
+}
+
 /// Does the call: files are this server's own business, everything else is the observer's.
 fn act(options: &Options, tool: &Tool, request: &Value) -> Outcome<String> {
     if tool.effect == Effect::Replace {
@@ -56,7 +67,7 @@ fn act(options: &Options, tool: &Tool, request: &Value) -> Outcome<String> {
         Effect::Listing => "listing",
         Effect::Replace => "replace",
         Effect::Keyed => "keyed",
-        Effect::Opaque => "opaque",
+        Effect::Opaque | Effect::Batch => "opaque",
     };
     let key = key_of(tool, request);
     if tool.effect == Effect::Keyed && key.is_none() {
