@@ -145,8 +145,6 @@ async fn life(
         crate::budgets::apply(port.as_ref(), &records, &launch.budgets, env).await?;
     }
     let overrides = port.overrides(&run.run_id).await.map_err(|e| CliError::store("read the run's budgets", &e))?;
-    // Beside the drive, and not through its seams: it is no step of the run.
-    let alive = tokio::spawn(say_alive(store.clone(), lease.clone(), env.clone()));
     crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
     if !how.quiet {
         crate::output::tell(&format!("to resume: {}", restart::resume_command(home, &run)));
@@ -157,6 +155,8 @@ async fn life(
     if let Some(live) = &live {
         live.limits(&budgets_of(&port, &run).await?, std::time::Duration::from_millis(run.held_millis));
     }
+    // Beside the drive, and not through its seams: it is no step of the run.
+    let alive = tokio::spawn(say_alive(store.clone(), lease.clone(), env.clone()));
     let mut is_driven = false;
     let driven = match transport.fence_earlier().await {
         Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, env, &detail).await,
@@ -188,6 +188,8 @@ async fn life(
                     Err(error) => {
                         // The tools and the policies do not fit together: nothing was sent, and a resume may find them mended.
                         transport.shutdown().await;
+                        alive.abort();
+                        let _cancelled = alive.await;
                         let parked = park_for_tool_server(port.as_ref(), &lease, env, &error.to_string()).await;
                         return Err(parked.err().map_or(error, CliError::from));
                     }
