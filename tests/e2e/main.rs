@@ -22,6 +22,7 @@ mod interrupt;
 mod job;
 mod json_schema;
 mod library;
+mod looks;
 mod memory;
 mod model;
 mod near_duplicates;
