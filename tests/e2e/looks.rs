@@ -1,7 +1,5 @@
 //! What each command that looks at something prints, word for word.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
-
 use serde_json::json;
 use ua_e2e::TestEnv;
 
