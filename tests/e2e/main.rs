@@ -31,6 +31,7 @@ mod phases;
 mod probe;
 mod resume;
 mod same_receipts;
+mod secrets;
 mod sources;
 mod telemetry;
 mod terminal;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Budgets, Component, Env, RunSpec, ToolNamespace, ToolSpec, Trace};
-use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
+use ua_core::{Budgets, Component, Env, Redactor, RunSpec, ToolNamespace, ToolSpec, Trace};
+use ua_gateway::{Catalog, Redacting, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_llm::{AnthropicConfig, AnthropicProvider, LlmProvider, Script, ScriptedProvider};
 use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand};
@@ -409,6 +409,35 @@ pub(crate) fn servers_of(home: &Home, run: &RunRecord, launch: &Launch) -> Resul
     Ok(servers)
 }
 
+/// What tools may not bring into what is stored: keys that this process was given, and those that its tool servers are.
+pub(crate) fn redactor(home: &Home, run: &RunRecord, launch: &Launch) -> Result<Redactor, CliError> {
+    let own = KEYS.iter().chain(&MAIL_CREDENTIALS).chain(&S3_CREDENTIALS).chain(&SEARCH_CREDENTIALS);
+    let own = own.filter(|name| !PUBLIC.contains(*name));
+    let mut secrets: Vec<(String, String)> =
+        own.filter_map(|name| Some(((*name).to_owned(), crate::env::var(name)?))).collect();
+    for server in servers_of(home, run, launch)? {
+        match server.reach {
+            Reach::Stdio { env, .. } => secrets.extend(env.into_iter().filter(|(name, value)| is_secret(name, value))),
+            Reach::Http { headers, .. } => {
+                let secret = headers.into_iter().filter(|(name, value)| is_secret(name, value));
+                // `Bearer …` and its like: the word that counts is the last one.
+                secrets.extend(secret.filter_map(|(name, value)| {
+                    let last = value.split_whitespace().next_back()?.to_owned();
+                    Some((format!("{} of {}", name, server.name), last))
+                }));
+            }
+        }
+    }
+    Ok(Redactor::new(secrets))
+}
+
+/// Whether the value of a variable or header is a secret, by its name. A path is none.
+fn is_secret(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let says_so = ["key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie"];
+    says_so.iter().any(|word| name.contains(word)) && !value.starts_with(['/', '.'])
+}
+
 /// A transport for `servers`, whose locks lie in `locks`.
 pub(crate) fn transport(
     servers: Vec<ServerSpec>,
@@ -430,6 +459,11 @@ pub(crate) fn transport(
 fn own_program() -> Result<PathBuf, CliError> {
     std::env::current_exe().map_err(|e| CliError::new(1, format!("cannot find this program's own file: {e}")))
 }
+
+/// Keys of this process itself.
+const KEYS: [&str; 2] = ["ANTHROPIC_API_KEY", "UA_TOOLSERVER_TOKEN"];
+/// Halves of credentials that are no secret.
+const PUBLIC: [&str; 2] = ["UA_MAIL_USER", "AWS_ACCESS_KEY_ID"];
 
 /// What our own tool server signs in to a mail server with, and no other server sees.
 const MAIL_CREDENTIALS: [&str; 3] = ["UA_MAIL_USER", "UA_MAIL_PASSWORD", "UA_MAIL_API_KEY"];
@@ -550,6 +584,8 @@ pub(crate) struct Wiring<'a> {
     pub(crate) lease: RunLease,
     pub(crate) trace: Trace,
     pub(crate) transport: Arc<dyn ToolTransport>,
+    /// What must not be kept of what tools answer.
+    pub(crate) redactor: Redactor,
     pub(crate) specs: Vec<ToolSpec>,
     pub(crate) watcher: Watcher,
     pub(crate) workspace: Workspace,
@@ -562,8 +598,22 @@ pub(crate) struct Wiring<'a> {
 
 /// Puts the ports together.
 pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError> {
-    let Wiring { run, launch, store, lease, trace, transport, specs, watcher, workspace, env, stop, budgets, seams } =
-        wiring;
+    let Wiring {
+        run,
+        launch,
+        store,
+        lease,
+        trace,
+        transport,
+        redactor,
+        specs,
+        watcher,
+        workspace,
+        env,
+        stop,
+        budgets,
+        seams,
+    } = wiring;
     let spec = &run.spec;
     let classifier = Arc::new(launch.classifier()?);
     let rules = Rules::of(spec).map_err(CliError::usage)?;
@@ -575,6 +625,7 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         max_retries: budgets.max_retries_per_tool_call,
         max_effects: effect_limits(spec),
     };
+    let transport = Arc::new(Redacting::new(transport, redactor));
     let transport = seams.transport(Arc::new(WithAskUser::new(transport, store.clone())));
     let llm = seams.llm(launch.provider(&env)?);
     let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace)

@@ -29,6 +29,7 @@ mod phase;
 mod policy;
 mod price;
 mod probe;
+mod redact;
 mod reply;
 mod spec;
 mod status;
@@ -60,6 +61,7 @@ pub use price::{PriceError, PriceTable, TokenPrice};
 pub use probe::{
     AbsentRule, FieldIs, FoundRule, Marker, MarkerForm, ProbePolicy, TemplateError, Values, template_uses,
 };
+pub use redact::Redactor;
 pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,

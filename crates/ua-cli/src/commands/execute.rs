@@ -151,6 +151,7 @@ async fn life(
     }
 
     let transport = compose::tool_servers(home, &run, launch, env)?;
+    let redactor = compose::redactor(home, &run, launch)?;
     let live = (!how.quiet && crate::terminal::can_draw()).then(|| Arc::new(Live::start()));
     if let Some(live) = &live {
         live.limits(&budgets_of(&port, &run).await?, std::time::Duration::from_millis(run.held_millis));
@@ -175,6 +176,7 @@ async fn life(
                     lease: lease.clone(),
                     trace,
                     transport: transport.clone(),
+                    redactor: redactor.clone(),
                     specs,
                     watcher: progress::watcher(workspace.clone(), env.clone(), how.quiet, live.clone()),
                     workspace: workspace.clone(),

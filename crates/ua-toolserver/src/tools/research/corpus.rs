@@ -29,7 +29,7 @@ const MAX_CORPUS_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::tools) struct Arguments {
-    /// Names the folder tasks/<name>/ that the corpus goes into: letters, digits, `-` and `_`.
+    /// Names the folder `tasks/NAME/` that the corpus goes into: letters, digits, `-` and `_`.
     #[serde(default = "default_task")]
     #[schemars(length(min = 1, max = 64))]
     task_name: String,

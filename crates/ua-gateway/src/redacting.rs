@@ -1,0 +1,53 @@
+//! Another transport, whose answers come without secrets.
+//!
+//! Context Storage & Durability §4: answers are stored raw, before they are interpreted. So secrets are taken out here, at the seam:
+//! behind it they would be in the database, in blobs, in files for people, and in the next request to a model. Invariant: nothing that
+//! this transport returns contains a value that the redactor knows. Proved by: the test below, and the e2e test `secrets`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ua_core::{Outcome, Redactor, ToolSpec};
+use ua_ledger::{Enquiry, Permit};
+
+use crate::transport::{Fence, ToolTransport, TransportError};
+
+/// A transport behind a redactor.
+pub struct Redacting {
+    inner: Arc<dyn ToolTransport>,
+    redactor: Redactor,
+}
+
+impl Redacting {
+    /// Takes what `redactor` knows out of everything that `inner` answers.
+    pub fn new(inner: Arc<dyn ToolTransport>, redactor: Redactor) -> Self {
+        Self { inner, redactor }
+    }
+}
+
+#[async_trait]
+impl ToolTransport for Redacting {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        self.inner.list().await
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        self.inner.ready(server).await
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        self.redactor.outcome(self.inner.invoke(permit).await)
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        self.redactor.outcome(self.inner.ask(enquiry).await)
+    }
+
+    async fn fence_earlier(&self) -> Fence {
+        self.inner.fence_earlier().await
+    }
+
+    async fn fence(&self, server: &str, generation: &str) -> Fence {
+        self.inner.fence(server, generation).await
+    }
+}

@@ -1,0 +1,62 @@
+//! Secrets that a tool brings along are kept nowhere.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::env;
+
+const CANARY: &str = "sk-canary-5f1d7e20c4";
+
+/// Every file below `folder` that contains the canary.
+fn found_below(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found_below(&path, found);
+        } else if fs::read(&path).unwrap().windows(CANARY.len()).any(|bytes| bytes == CANARY.as_bytes()) {
+            found.push(path.display().to_string());
+        }
+    }
+}
+
+#[test]
+fn what_a_tool_answers_is_kept_without_secrets() {
+    let env = env().with_env("ANTHROPIC_API_KEY", CANARY);
+    let file = env.write("work/leaked.txt", format!("the key is {CANARY}, so keep it to yourself"));
+    let clean = "the key is [secret ANTHROPIC_API_KEY], so keep it to yourself";
+    let turns = json!([
+        {"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["cat", file]}}]},
+        // What the model is sent is clean, too.
+        {"text": "Read.", "expect": {"contains": [clean]}},
+    ]);
+    let job = env.job(&json!({"tools": {"run_command": true}}), &turns);
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    let out = env.root().join("exported").display().to_string();
+    env.run(&["runs", "export", "r", "--out", &out, "--all-files", "--include-blobs"]).code(0);
+    assert!(fs::read_to_string(env.workspace().join("transcript.md")).unwrap().contains(clean));
+    let mut found = Vec::new();
+    found_below(&env.root(), &mut found);
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
+fn secrets_of_a_tool_servers_configuration_count_by_the_names_of_their_variables() {
+    let env = env();
+    let file = env.write("work/leaked.txt", format!("token {CANARY}"));
+    let mut entry = env.forum_entry(&[]);
+    entry["env"]["FORUM_TOKEN"] = json!(CANARY);
+    env.mcp_config("work/.mcp.json", &json!({"forum": entry}));
+    let turns = json!([
+        {"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["cat", file]}}]},
+        {"text": "Read.", "expect": {"contains": ["token [secret FORUM_TOKEN]"]}},
+    ]);
+    let job = env.job(&json!({"tools": {"run_command": true}}), &turns);
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    let mut found = Vec::new();
+    found_below(&env.root(), &mut found);
+    assert_eq!(found, [""; 0]);
+}
