@@ -10,6 +10,9 @@ use std::process::{Command, Output};
 use anyhow::{Context as _, ensure};
 use ua_testkit::workspace_root;
 
+/// Among the words of a test: its package has programs that the test starts.
+const EXAMPLES: &str = "--examples";
+
 /// The patch of a bug, from the root of the repository.
 pub(crate) fn file_of(number: &str) -> String {
     format!("xtask/mutants/{number}.patch")
@@ -45,9 +48,18 @@ pub(crate) fn run(number: &str, words: &[&str], test: &str) -> anyhow::Result<Op
 
 fn cargo_test(tree: &Path, target: &Path, words: &[&str], test: &str) -> anyhow::Result<Output> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.arg("test").args(words).arg(test).current_dir(tree).env("CARGO_TARGET_DIR", target);
-    command.output().context("run cargo test")
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&cargo);
+        command.args(words).current_dir(tree).env("CARGO_TARGET_DIR", target);
+        command.output().with_context(|| format!("run cargo {}", words.join(" ")))
+    };
+    let (examples, words): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| **word == EXAMPLES);
+    if let ([_], [package, name, ..]) = (examples.as_slice(), words.as_slice()) {
+        // Programs that the test starts. Without them it fails whatever the patch does.
+        let built = run(&["build", package, name, EXAMPLES])?;
+        ensure!(built.status.success(), "build the examples: {}", String::from_utf8_lossy(&built.stderr));
+    }
+    run(&[&["test"], words.as_slice(), &[test]].concat())
 }
 
 /// Where cargo builds: two levels above this program.
