@@ -15,6 +15,7 @@ mod reliability;
 mod serve;
 mod sim;
 mod storage;
+mod third_party;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,6 +53,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Writes or checks the generated parts of docs/reliability.md and docs/mutants.md
     Reliability(reliability::Options),
+    /// Installs programs that others made, which some tests use where they are installed
+    ThirdParty(third_party::Options),
     /// Measures what a turn costs
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Task::Sim(options) => sim::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Reliability(options) => reliability::run(&options),
+        Task::ThirdParty(options) => third_party::run(&options),
         Task::Bench(bench) => bench::run(&bench),
         Task::OpaqueServer { log, answer_after } => {
             let answer_after = std::time::Duration::from_millis(answer_after);

@@ -29,6 +29,7 @@ mod seams;
 mod servers;
 pub mod sim;
 mod store_fault;
+mod third_party;
 mod world;
 
 pub use broken::{
@@ -47,4 +48,5 @@ pub use servers::{
     SmtpSinkConfig, TlsIdentity, Webhook, WebhookConfig, serve_site,
 };
 pub use store_fault::StoreFault;
+pub use third_party::ThirdParty;
 pub use world::{Delivery, Honours, Loss, World, foreign_tool, own_tool};

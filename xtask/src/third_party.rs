@@ -1,0 +1,85 @@
+//! `cargo xtask third-party`: the agents, servers and mock providers of others that some tests run against.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use ua_testkit::ThirdParty;
+
+/// Node.js itself comes first: several packages refuse an older one, and npm then picks an older package in silence.
+const NODE: &str = "node@24";
+
+/// npm's packages, each with the version that the tests were written against.
+const NPM: [&str; 6] = [
+    "@anthropic-ai/claude-code@2.1.329",
+    "@copilotkit/aimock@1.43.0",
+    "@modelcontextprotocol/conformance@0.1.16",
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@modelcontextprotocol/server-memory@2026.8.31",
+];
+
+/// Python's packages.
+const PYTHON: [&str; 2] = ["mcp-server-fetch==2026.10.24", "mcp-server-time==2026.10.19"];
+
+/// Which of them, and where to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The folder to install into; tests look into the one of `UA_THIRD_PARTY`
+    #[arg(long, value_name = "DIR", env = "UA_THIRD_PARTY")]
+    into: Option<PathBuf>,
+    /// Lists the packages and installs nothing
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if options.list {
+        for package in [NODE].iter().chain(&NPM).chain(&PYTHON) {
+            println!("{package}");
+        }
+        return Ok(());
+    }
+    let into = ThirdParty::at(options.into.clone());
+    install_npm(&into)?;
+    install_python(&into)?;
+    println!("installed below {}", into.root.display());
+    Ok(())
+}
+
+fn install_npm(into: &ThirdParty) -> anyhow::Result<()> {
+    let folder = into.npm();
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let manifest = folder.join("package.json");
+    if !manifest.exists() {
+        std::fs::write(&manifest, "{\"private\": true}\n")?;
+    }
+    println!("npm: {NODE}");
+    npm(&folder, into, &[NODE])?;
+    println!("npm: {}", NPM.join(" "));
+    npm(&folder, into, &NPM)
+}
+
+fn npm(folder: &Path, into: &ThirdParty, packages: &[&str]) -> anyhow::Result<()> {
+    let inherited = std::env::var_os("PATH").unwrap_or_default();
+    let path = into.path().into_iter().chain(std::env::split_paths(&inherited));
+    let mut command = Command::new("npm");
+    command.args(["install", "--no-audit", "--no-fund", "--loglevel=error", "--save-exact"]).args(packages);
+    said_yes(command.current_dir(folder).env("PATH", std::env::join_paths(path)?))
+}
+
+fn install_python(into: &ThirdParty) -> anyhow::Result<()> {
+    let folder = into.python();
+    if !folder.join("bin/pip").exists() {
+        said_yes(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    }
+    println!("pip: {}", PYTHON.join(" "));
+    said_yes(Command::new(folder.join("bin/pip")).args(["install", "--quiet"]).args(PYTHON))
+}
+
+fn said_yes(command: &mut Command) -> anyhow::Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| format!("cannot run {name}"))?;
+    ensure!(status.success(), "{name} ended with {status}");
+    Ok(())
+}
