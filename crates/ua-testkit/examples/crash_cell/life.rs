@@ -104,7 +104,7 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     {
         return Ok(ExitCode::from(NOTHING_TO_FORK));
     }
-    let successor = Successor::new(sqlite.clone(), run.clone(), env.clone());
+    let successor = Successor::new(sqlite.clone(), run.clone(), env.clone(), &job.tools);
     let plan = Arc::new(Plans(points(options, &servers, &successor)?));
     let seam = Seam::new(sqlite.clone() as Arc<dyn Store>, plan.clone());
     let store: Arc<dyn Store> = Arc::new(match broken.and_then(BrokenRule::writes) {

@@ -1,5 +1,6 @@
 //! Another owner that takes the run over while this life goes on: from then on this life may write nothing and send nothing.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +12,7 @@ use ua_store::{RunRecords, RunStore as _};
 use ua_store_sqlite::SqliteStore;
 use ua_testkit::{Crossing, Plan};
 
-use crate::options::Outcome;
+use crate::options::{Effect, Outcome, Tool};
 
 /// The other owner.
 pub(crate) struct Successor {
@@ -20,13 +21,20 @@ pub(crate) struct Successor {
     env: Env,
     /// What was stored when it had the run.
     taken: Mutex<Option<RunRecords>>,
-    /// Calls that were sent after that.
+    /// The tools that change nothing.
+    reads: BTreeSet<String>,
+    /// Calls with an effect that were sent after that.
     sent: AtomicU64,
+    /// Reads that were sent after that: one that had already looked at the lease when the run was taken is not called back.
+    sent_reads: AtomicU64,
 }
 
 impl Successor {
-    pub(crate) fn new(store: Arc<SqliteStore>, run: RunId, env: Env) -> Arc<Self> {
-        Arc::new(Self { store, run, env, taken: Mutex::default(), sent: AtomicU64::new(0) })
+    pub(crate) fn new(store: Arc<SqliteStore>, run: RunId, env: Env, tools: &[Tool]) -> Arc<Self> {
+        let reads = tools.iter().filter(|tool| matches!(tool.effect, Effect::Read | Effect::Listing));
+        let reads = reads.map(|tool| tool.name.clone()).collect();
+        let (taken, sent, sent_reads) = (Mutex::default(), AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { store, run, env, taken, reads, sent, sent_reads })
     }
 
     /// Takes the run, in a thread of its own: the caller stands in the middle of a crossing.
@@ -56,7 +64,8 @@ impl Successor {
     pub(crate) async fn compare(&self) -> Outcome<Option<Value>> {
         let Some(before) = self.taken() else { return Ok(None) };
         let after = self.store.load(&self.run).await?;
-        Ok(Some(json!({"wrote": before != after, "sent": self.sent.load(Ordering::SeqCst)})))
+        let (sent, reads) = (self.sent.load(Ordering::SeqCst), self.sent_reads.load(Ordering::SeqCst));
+        Ok(Some(json!({"wrote": before != after, "sent": sent, "sent_reads": reads})))
     }
 }
 
@@ -64,7 +73,8 @@ impl Successor {
 impl Plan for Successor {
     async fn before(&self, crossing: &Crossing) {
         if crossing.name == "tool.invoke" && self.taken().is_some() {
-            self.sent.fetch_add(1, Ordering::SeqCst);
+            let is_read = crossing.tool.as_ref().is_some_and(|tool| self.reads.contains(tool));
+            if is_read { &self.sent_reads } else { &self.sent }.fetch_add(1, Ordering::SeqCst);
         }
     }
 
