@@ -9,6 +9,8 @@ mod bench;
 mod crash_loop;
 mod crash_matrix;
 mod mutants;
+#[cfg(test)]
+mod named_tests;
 mod patched;
 mod random;
 mod reliability;

@@ -118,7 +118,9 @@ fn after_it_was_replaced(replaced: &Value) -> Option<String> {
     let count = |what: &str| replaced[what].as_u64().unwrap_or(0);
     let (wrote, sent, reads) = (replaced["wrote"] == true, count("sent"), count("sent_reads"));
     (wrote || sent > 0 || reads > READS_BESIDE).then(|| {
-        format!("an owner that was replaced went on: wrote {wrote}, sent {sent} call(s) with an effect and {reads} read(s)")
+        format!(
+            "an owner that was replaced went on: wrote {wrote}, sent {sent} call(s) with an effect and {reads} read(s)"
+        )
     })
 }
 
