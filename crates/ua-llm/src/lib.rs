@@ -35,6 +35,7 @@ mod anthropic;
 mod error;
 mod estimate;
 mod history;
+mod http;
 mod provider;
 mod request;
 mod script;
