@@ -127,7 +127,7 @@ impl HttpClient {
         let response = request.send().await.map_err(|error| self.not_answered(error))?;
         tracing::info!(http.response.status_code = signed(response.status().as_u16()), "ua.model.answering");
         if response.status() != StatusCode::OK {
-            return Err(self.refused(response, model).await);
+            return Err(self.refused(response, model, &assembler).await);
         }
         check_content_type(&response)?;
         read_reply(limited(self.bytes(response), REPLY_LIMIT), model, assembler, observer).await
@@ -156,8 +156,8 @@ impl HttpClient {
         LlmError::Cut { text_bytes: 0, source: Some(error.into()) }
     }
 
-    /// Reads an error answer. Its body may be cut: the status alone decides what it means.
-    async fn refused(&self, response: Response, model: &str) -> LlmError {
+    /// Reads an error answer. Its body may be cut: the status alone decides what it means, unless the wire knows better.
+    async fn refused(&self, response: Response, model: &str, assembler: &impl Assemble) -> LlmError {
         let status = response.status().as_u16();
         let retry_after = response
             .headers()
@@ -173,7 +173,8 @@ impl HttpClient {
                 break;
             }
         }
-        reject::by_status(status, retry_after, &String::from_utf8_lossy(&body), model)
+        let body = String::from_utf8_lossy(&body);
+        assembler.refused(status, &body, reject::by_status(status, retry_after, &body, model))
     }
 }
 

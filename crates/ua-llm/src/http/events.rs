@@ -62,6 +62,12 @@ pub(crate) trait Assemble: Send {
 
     /// Sorts an error that the provider reported inside the stream.
     fn reported(&self, kind: &str, message: String, model: &str) -> LlmError;
+
+    /// Looks into the answer to a refused request for what its status alone, of which `error` was made, does not say.
+    fn refused(&self, status: u16, body: &str, error: LlmError) -> LlmError {
+        let _ = (status, body);
+        error
+    }
 }
 
 /// Lets `limit` bytes through; a reply that goes on beyond them is a fault, not a full memory.

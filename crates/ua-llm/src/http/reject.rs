@@ -72,6 +72,7 @@ mod tests {
             LlmError::Setup { .. } | LlmError::Unreachable { .. } | LlmError::Timeout { .. } | LlmError::Cut { .. } => {
                 "no answer"
             }
+            LlmError::SessionForgotten { .. } => "forgotten",
         };
         let cases = [
             (204, "protocol"),
