@@ -43,6 +43,7 @@ mod request;
 mod script;
 mod scripted;
 mod session;
+mod tool_ids;
 mod tool_name;
 
 pub use anthropic::{AnthropicConfig, AnthropicProvider};
@@ -55,6 +56,7 @@ pub use request::{ModelRequest, ToolOffer};
 pub use script::{Expectation, Script, ScriptError, ScriptTool, ScriptTurn};
 pub use scripted::ScriptedProvider;
 pub use session::{KeptReply, KnownPrefix};
+pub use tool_ids::tell_tool_uses_apart;
 
 /// The name of the Anthropic provider, which also marks the opaque blocks that only it understands.
 pub const ANTHROPIC: &str = "anthropic";

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ua_llm::{ESTIMATOR, LlmError, ModelRequest, estimate_input_tokens};
+use ua_llm::{ESTIMATOR, LlmError, ModelRequest, estimate_input_tokens, tell_tool_uses_apart};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus};
 
 use super::{Driver, Reserved, with_causes};
@@ -73,7 +73,10 @@ impl Driver<'_> {
             let answer = self.complete(reserved, span.clone()).await?;
             spans::answered(&span, answer.as_ref());
             match answer {
-                Some(Ok(reply)) => return Ok(Event::Thought(Ok(Box::new(reply)))),
+                Some(Ok(mut reply)) => {
+                    tell_tool_uses_apart(&mut reply, self.history.messages());
+                    return Ok(Event::Thought(Ok(Box::new(reply))));
+                }
                 Some(Err(LlmError::SessionForgotten { response_id, message })) if reserved.known.is_some() => {
                     let (request, estimate) = (reserved.request.clone(), reserved.estimate);
                     self.close_request(turn, RequestEnd::Refused).await?;
