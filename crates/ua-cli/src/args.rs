@@ -154,10 +154,10 @@ pub struct JobArgs {
 /// How a run is started.
 #[derive(Debug, Args, Default)]
 pub struct LaunchArgs {
-    /// Model provider: anthropic or scripted [default: the job's, else anthropic]
+    /// Model provider: anthropic, openai or scripted [default: the job's, else anthropic]
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
-    /// The provider's name of the model [default: the job's, else ANTHROPIC_MODEL]
+    /// The provider's name of the model [default: the job's, else ANTHROPIC_MODEL or OPENAI_MODEL]
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// File with an `mcpServers` object [default: .mcp.json if there is one]

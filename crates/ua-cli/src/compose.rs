@@ -66,6 +66,9 @@ pub(crate) struct Launch {
     /// What the model is told first of all when the job says nothing. Kept, so that a newer program goes on with the old words.
     #[serde(default)]
     system: Option<String>,
+    /// Whether the provider may keep the conversation.
+    #[serde(default)]
+    provider_sessions: bool,
 }
 
 impl Launch {
@@ -74,9 +77,17 @@ impl Launch {
         let job_dir = job_dir(job)?;
         let provider = args.provider.clone().or_else(|| spec.model.provider.clone());
         let provider = provider.or_else(|| crate::env::var("UA_PROVIDER")).unwrap_or_else(|| "anthropic".to_owned());
-        let from_env = || crate::env::var("ANTHROPIC_MODEL").filter(|_| provider == "anthropic");
+        let from_env = || match provider.as_str() {
+            "anthropic" => crate::env::var("ANTHROPIC_MODEL"),
+            "openai" => crate::env::var("OPENAI_MODEL"),
+            _ => None,
+        };
         let model = args.model.clone().or_else(|| spec.model.name.clone()).or_else(from_env);
-        let default_model = if provider == "scripted" { "scripted" } else { DEFAULT_MODEL };
+        let default_model = match provider.as_str() {
+            "scripted" => "scripted",
+            "openai" => crate::openai::DEFAULT_MODEL,
+            _ => DEFAULT_MODEL,
+        };
         let mcp_config = mcp_config_file(args.mcp_config.as_deref());
         let mut policies = Vec::new();
         for file in &args.policy {
@@ -96,6 +107,7 @@ impl Launch {
             accept: Vec::new(),
             budgets: Vec::new(),
             system: Some(SYSTEM_PROMPT.to_owned()),
+            provider_sessions: crate::openai::wants_sessions(spec),
             provider,
         })
     }
@@ -137,6 +149,9 @@ impl Launch {
         }
         if spec.model.script != before.model.script {
             launch.script = spec.model.script.as_ref().map(|script| launch.job_dir.join(script));
+        }
+        if spec.settings.provider_sessions != before.settings.provider_sessions {
+            launch.provider_sessions = crate::openai::wants_sessions(spec);
         }
         if spec.policies != before.policies {
             // The job's own come last; those of the command line stay in front of them.
@@ -200,6 +215,7 @@ impl Launch {
                 })?;
                 Ok(Arc::new(provider))
             }
+            "openai" => crate::openai::provider(self.provider_sessions, env),
             "scripted" => {
                 let Some(file) = &self.script else {
                     return Err(CliError::usage("the provider `scripted` needs a script")
@@ -214,7 +230,7 @@ impl Launch {
                 Ok(Arc::new(ScriptedProvider::new(script)))
             }
             other => {
-                Err(CliError::usage(format!("unknown model provider `{other}`")).hint("use `anthropic` or `scripted`"))
+                Err(CliError::usage(format!("unknown model provider `{other}`")).hint("use `anthropic`, `openai` or `scripted`"))
             }
         }
     }
@@ -260,7 +276,7 @@ impl Launch {
 }
 
 /// The longest silence of a model, from its text in seconds.
-fn idle_timeout(seconds: &str) -> Result<Duration, CliError> {
+pub(crate) fn idle_timeout(seconds: &str) -> Result<Duration, CliError> {
     let read = seconds.trim().parse().ok().filter(|seconds| (1..=86_400_u64).contains(seconds));
     read.map(Duration::from_secs).ok_or_else(|| {
         CliError::usage(format!("cannot use UA_MODEL_TIMEOUT={seconds}"))
@@ -553,8 +569,12 @@ impl Launch {
     /// Provider and model of a job that names none.
     pub(crate) fn default_model() -> (String, String) {
         let provider = crate::env::var("UA_PROVIDER").unwrap_or_else(|| "anthropic".to_owned());
-        let named = crate::env::var("ANTHROPIC_MODEL").filter(|_| provider == "anthropic");
-        let default = if provider == "scripted" { "scripted" } else { DEFAULT_MODEL };
+        let (variable, default) = match provider.as_str() {
+            "scripted" => (None, "scripted"),
+            "openai" => (Some("OPENAI_MODEL"), crate::openai::DEFAULT_MODEL),
+            _ => (Some("ANTHROPIC_MODEL"), DEFAULT_MODEL),
+        };
+        let named = variable.and_then(crate::env::var);
         (provider, named.unwrap_or_else(|| default.to_owned()))
     }
 
@@ -572,6 +592,7 @@ impl Launch {
             accept: Vec::new(),
             budgets: Vec::new(),
             system: None,
+            provider_sessions: false,
         }
     }
 }

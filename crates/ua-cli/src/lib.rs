@@ -23,6 +23,7 @@ mod error;
 mod find;
 mod home;
 mod live;
+mod openai;
 mod output;
 mod pricing;
 mod progress;

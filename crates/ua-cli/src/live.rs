@@ -177,6 +177,7 @@ impl State {
             | Signal::Guided { .. }
             | Signal::Text { .. }
             | Signal::Accepted { .. }
+            | Signal::SessionForgotten { .. }
             | Signal::NothingToAccept { .. } => {}
         }
     }

@@ -70,6 +70,9 @@ impl Progress {
             }
             Signal::PhaseEntered { phase, number, of } => Some(format!("phase {number}/{of} · {phase}")),
             Signal::Thinking { turn } => Some(format!("turn {turn} · thinking")),
+            Signal::SessionForgotten { turn, .. } => {
+                Some(format!("turn {turn} · the provider has forgotten the conversation, sending the whole history"))
+            }
             Signal::Retrying { attempt, why, wait_millis } => {
                 let wait = seconds(Duration::from_millis(*wait_millis));
                 Some(format!("model · attempt {attempt} failed ({}), again in {wait}", line(why, 120)))
@@ -187,6 +190,9 @@ fn event_for(signal: &Signal) -> Option<Value> {
             json!({"event": "phase_entered", "phase": phase, "number": number, "of": of})
         }
         Signal::Thinking { turn } => json!({"event": "thinking", "turn": turn}),
+        Signal::SessionForgotten { turn, response_id } => {
+            json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
+        }
         Signal::Retrying { attempt, why, wait_millis } => {
             json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis})
         }

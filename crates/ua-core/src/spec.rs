@@ -328,6 +328,10 @@ pub struct Settings {
     pub degraded_replay: bool,
     /// Every tool that does harm when repeated has to take an idempotency key; a job with one that cannot does not start.
     pub enforce_idempotency: bool,
+    /// Let a provider that can do so keep the conversation, and send it only what is new. The user's configuration decides when
+    /// absent. The run's own history stays the truth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_sessions: Option<bool>,
 }
 
 impl Default for Settings {
@@ -337,6 +341,7 @@ impl Default for Settings {
             history_max_tokens: 128_000,
             degraded_replay: false,
             enforce_idempotency: false,
+            provider_sessions: None,
         }
     }
 }
@@ -552,6 +557,7 @@ const FIELDS: &Known = &Known(&[
             ("history_max_tokens", None),
             ("degraded_replay", None),
             ("enforce_idempotency", None),
+            ("provider_sessions", None),
         ])),
     ),
     ("policies", None),

@@ -40,6 +40,14 @@ pub enum LlmError {
         /// The provider's words.
         message: String,
     },
+    /// The provider does not know the reply any more that the request was to continue from. The whole history does not need it.
+    #[error("continue from the reply {response_id}, which the model provider has forgotten: {message}")]
+    SessionForgotten {
+        /// The reply.
+        response_id: String,
+        /// The provider's words.
+        message: String,
+    },
     /// Too many requests or tokens for the account's limits (HTTP 429).
     #[error("get a reply within the account's rate limit: {message}{}", asks_to_wait(*.retry_after))]
     RateLimited {
@@ -115,6 +123,7 @@ impl LlmError {
             | Self::Server { .. }
             | Self::Unreachable { .. }
             | Self::Timeout { .. }
+            | Self::SessionForgotten { .. }
             | Self::Cut { .. } => FailureClass::Transient,
             Self::InvalidRequest { .. } | Self::Protocol { .. } => FailureClass::Permanent,
             Self::Setup { .. } | Self::Unauthorized { .. } | Self::NotFound { .. } => FailureClass::Operator,
@@ -133,6 +142,7 @@ impl LlmError {
             Self::Unauthorized { .. }
             | Self::InvalidRequest { .. }
             | Self::NotFound { .. }
+            | Self::SessionForgotten { .. }
             | Self::RateLimited { .. }
             | Self::Overloaded { .. }
             | Self::Server { .. }
@@ -149,6 +159,7 @@ impl LlmError {
             Self::Unauthorized { .. }
                 | Self::InvalidRequest { .. }
                 | Self::NotFound { .. }
+                | Self::SessionForgotten { .. }
                 | Self::RateLimited { .. }
                 | Self::Overloaded { .. }
         )
@@ -164,6 +175,7 @@ impl LlmError {
             | Self::Unauthorized { .. }
             | Self::InvalidRequest { .. }
             | Self::NotFound { .. }
+            | Self::SessionForgotten { .. }
             | Self::Unreachable { .. }
             | Self::Timeout { .. }
             | Self::Cut { .. }
@@ -177,6 +189,7 @@ impl LlmError {
             Self::Unauthorized { message: text, .. }
             | Self::InvalidRequest { message: text, .. }
             | Self::NotFound { message: text, .. }
+            | Self::SessionForgotten { message: text, .. }
             | Self::RateLimited { message: text, .. }
             | Self::Overloaded { message: text, .. }
             | Self::Server { message: text, .. }
@@ -202,7 +215,7 @@ impl LlmError {
             }
             Self::Timeout { .. } | Self::Cut { .. } => Some("resume the run; nothing of the unfinished reply was used"),
             Self::Protocol { .. } => Some("check that ANTHROPIC_BASE_URL is an Anthropic Messages endpoint"),
-            Self::InvalidRequest { .. } => None,
+            Self::InvalidRequest { .. } | Self::SessionForgotten { .. } => None,
         }
     }
 }

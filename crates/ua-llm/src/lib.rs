@@ -1,4 +1,5 @@
-//! One model call: the provider port, a client of the Anthropic Messages API, and a provider that follows a script.
+//! One model call: the provider port, clients of the Anthropic Messages API and the OpenAI Responses API, and a
+//! provider that follows a script.
 //!
 //! A [`LlmProvider`] turns a [`ModelRequest`] into one whole [`ModelTurn`](ua_core::ModelTurn) or an [`LlmError`].
 //! A reply that was cut is never a turn: tool uses count only when the provider said that the message ended.
@@ -35,19 +36,30 @@ mod anthropic;
 mod error;
 mod estimate;
 mod history;
+mod http;
+mod openai;
 mod provider;
 mod request;
 mod script;
 mod scripted;
+mod session;
+mod tool_ids;
+mod tool_name;
 
 pub use anthropic::{AnthropicConfig, AnthropicProvider};
 pub use error::LlmError;
 pub use estimate::{ESTIMATOR, estimate_input_tokens};
 pub use history::check_history;
+pub use openai::{OpenAiConfig, OpenAiProvider};
 pub use provider::{LlmProvider, Silent, StreamObserver};
 pub use request::{ModelRequest, ToolOffer};
 pub use script::{Expectation, Script, ScriptError, ScriptTool, ScriptTurn};
 pub use scripted::ScriptedProvider;
+pub use session::{KeptReply, KnownPrefix};
+pub use tool_ids::tell_tool_uses_apart;
 
 /// The name of the Anthropic provider, which also marks the opaque blocks that only it understands.
 pub const ANTHROPIC: &str = "anthropic";
+
+/// The name of the OpenAI provider (Responses API), which also marks the opaque blocks that only it understands.
+pub const OPENAI: &str = "openai";

@@ -5,13 +5,14 @@ use ua_core::ModelTurn;
 
 use crate::error::LlmError;
 use crate::request::ModelRequest;
+use crate::session::KnownPrefix;
 
 /// A source of model replies.
 ///
 /// Dropping the future of [`complete`](Self::complete) abandons the request; the provider may bill it all the same.
 #[async_trait]
 pub trait LlmProvider: Send + Sync {
-    /// The provider's name: `anthropic`, `scripted`.
+    /// The provider's name: `anthropic`, `openai`, `scripted`.
     fn name(&self) -> &str;
 
     /// Makes one request for one reply and returns it whole, or not at all.
@@ -19,6 +20,27 @@ pub trait LlmProvider: Send + Sync {
     /// Nothing is repeated in here, because each request may be billed: the error says whether this one left us, whether
     /// another may bring what it did not, and how long the provider asks to wait before.
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError>;
+
+    /// Whether the provider keeps its replies, so that a later request may continue from one.
+    fn keeps_replies(&self) -> bool {
+        false
+    }
+
+    /// The same request, of which the provider knows `known` already. What is estimated and charged is the whole of it: a
+    /// provider bills what it remembers. One that keeps nothing is sent everything.
+    ///
+    /// # Errors
+    /// [`LlmError::SessionForgotten`] when the provider does not know the reply any more; besides, as
+    /// [`complete`](Self::complete).
+    async fn complete_from(
+        &self,
+        known: &KnownPrefix,
+        request: &ModelRequest,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let _ = known;
+        self.complete(request, observer).await
+    }
 }
 
 /// Who watches a reply arrive. Every method does nothing unless it is overridden.

@@ -275,6 +275,8 @@ impl Story {
             cost: None,
             reserved_at: now,
             closed_at: Some(now),
+            response_id: None,
+            continued_from: None,
         });
         self.records.turns.push(TurnRecord {
             run_id,

@@ -5,6 +5,7 @@ mod changes;
 mod conclude;
 mod phase;
 mod results;
+mod session;
 mod think;
 mod turn;
 
@@ -18,9 +19,10 @@ use ua_core::{
     Timestamp,
 };
 use ua_gateway::{StopSignal, ToolGateway};
-use ua_llm::{LlmProvider, ModelRequest};
+use ua_llm::{KnownPrefix, LlmProvider, ModelRequest};
 use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store};
 
+use self::session::Session;
 use crate::budget::Estimate;
 use crate::error::RunError;
 use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
@@ -230,6 +232,8 @@ fn run_end(status: RunStatus, detail: Option<String>, held_millis: u64, at: Time
 /// A request that is reserved and not charged yet.
 struct Reserved {
     request: ModelRequest,
+    /// What of it the provider knows already.
+    known: Option<KnownPrefix>,
     id: RequestId,
     estimate: Estimate,
 }
@@ -250,6 +254,7 @@ struct Driver<'a> {
     open_reply: Option<Message>,
     in_flight: Vec<InFlight>,
     request: Option<Reserved>,
+    session: Session,
     counted_from: Timestamp,
     marked_effects_of: u32,
     last_call: Option<CallId>,
@@ -280,6 +285,7 @@ impl<'a> Driver<'a> {
             open_reply: None,
             in_flight,
             request: None,
+            session: Session::default(),
             counted_from: acquired_at,
             marked_effects_of: 0,
             last_call: None,
@@ -296,6 +302,7 @@ impl<'a> Driver<'a> {
     /// Makes what is stored this process's own state.
     fn take_over(&mut self, records: RunRecords) {
         let committed = records.run.turn_index;
+        self.session = Session::of(&records);
         self.last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
         let (history, open): (Vec<_>, Vec<_>) = records.messages.into_iter().partition(|m| m.turn <= committed);
         self.history = MeasuredHistory::new(estimate_tokens);

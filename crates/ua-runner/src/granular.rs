@@ -106,7 +106,7 @@ impl GranularStep {
     /// A step with the defaults of the PRD: 20 turns, 128,000 tokens of history, blobs over 20,000 bytes, no enforcement;
     /// further limits are those of a job.
     pub fn new(name: impl Into<String>, agent: Agent, input: impl Into<Value>) -> Self {
-        let Settings { blob_threshold_bytes, history_max_tokens, degraded_replay, enforce_idempotency } =
+        let Settings { blob_threshold_bytes, history_max_tokens, degraded_replay, enforce_idempotency, .. } =
             Settings::default();
         Self {
             name: name.into(),

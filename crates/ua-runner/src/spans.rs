@@ -193,6 +193,11 @@ pub(crate) fn charged(turn: u32, provider: &str, model: &str, status: RequestSta
     );
 }
 
+/// The provider does not know the conversation any more.
+pub(crate) fn session_forgotten(turn: u32, response_id: &str) {
+    tracing::info!(turn = signed(turn), response_id, "ua.session.forgotten");
+}
+
 /// The model is asked again after a wait.
 pub(crate) fn retrying(attempt: u32, wait_millis: u64) {
     tracing::info!(attempt = signed(attempt), seconds = seconds(wait_millis), "ua.request.retrying");

@@ -53,6 +53,13 @@ pub enum Signal {
         /// Milliseconds until the next.
         wait_millis: u64,
     },
+    /// The provider does not know the conversation any more; the whole history is sent.
+    SessionForgotten {
+        /// The turn asked for.
+        turn: u32,
+        /// The reply that was to be continued from.
+        response_id: String,
+    },
     /// A request was charged.
     Charged {
         /// The turn it asked for.

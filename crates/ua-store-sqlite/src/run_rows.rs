@@ -325,9 +325,9 @@ impl Db<'_> {
 
     pub(crate) fn insert_request(&self, run: &RunId, request: &RequestRecord) -> Found<()> {
         let sql = "INSERT INTO usage (run_id, request_id, turn, request_sha256, provider, model, estimator, estimated_tokens, \
-                   reserved_output_tokens, price_json, status, reserved_at) \
+                   reserved_output_tokens, price_json, status, reserved_at, continued_from) \
                    VALUES (:run, :id, :turn, :sha256, :provider, :model, :estimator, :estimate, :output, :price, :status, \
-                   :reserved)";
+                   :reserved, :continued_from)";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":run": run.as_str(),
             ":id": int(request.request_id),
@@ -341,6 +341,7 @@ impl Db<'_> {
             ":price": opt_json(request.price.as_ref())?,
             ":status": word(&request.status)?,
             ":reserved": text(&request.reserved_at),
+            ":continued_from": request.continued_from,
         })?;
         Ok(())
     }
@@ -348,7 +349,7 @@ impl Db<'_> {
     pub(crate) fn update_request(&self, run: &RunId, request: &RequestRecord) -> Found<()> {
         let sql = "UPDATE usage SET status = :status, input_tokens = :input, output_tokens = :output, \
                    cache_read_tokens = :read, cache_write_tokens = :write, cost_nanos = :cost, currency = :currency, \
-                   closed_at = :closed, network_attempted = :attempted WHERE run_id = :run AND request_id = :id";
+                   closed_at = :closed, network_attempted = :attempted, response_id = :response WHERE run_id = :run AND request_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":run": run.as_str(),
             ":id": int(request.request_id),
@@ -361,6 +362,7 @@ impl Db<'_> {
             ":currency": opt_text(request.cost.map(Money::currency).as_ref()),
             ":closed": opt_text(request.closed_at.as_ref()),
             ":attempted": request.network_attempted,
+            ":response": request.response_id,
         })?;
         Ok(())
     }
@@ -572,6 +574,8 @@ pub(crate) fn request_record(row: &Row<'_>) -> Found<RequestRecord> {
         cost,
         reserved_at: column.at("reserved_at")?,
         closed_at: column.opt_at("closed_at")?,
+        response_id: column.get("response_id")?,
+        continued_from: column.get("continued_from")?,
     })
 }
 

@@ -206,6 +206,18 @@ impl RunStore for SqliteStore {
         .await
     }
 
+    async fn note_response(&self, lease: &RunLease, request: RequestId, response_id: &str) -> Result<(), StoreError> {
+        let (lease, response_id) = (lease.clone(), response_id.to_owned());
+        self.write(Relaxed, move |db| {
+            db.leased_run(&lease)?;
+            let stored = db.request(&lease.run_id, request)?;
+            let stored = stored.ok_or_else(|| not_found("usage", format!("{}/{request}", lease.run_id)))?;
+            let named = rules::response_named(&lease.run_id, &stored, &response_id)?;
+            named.map_or(Ok(()), |named| db.update_request(&lease.run_id, &named))
+        })
+        .await
+    }
+
     async fn close_request(
         &self,
         lease: &RunLease,

@@ -108,6 +108,8 @@ pub struct RequestReservation {
     pub estimated_tokens: u64,
     /// The most output tokens that were allowed; held while the request is under way.
     pub reserved_output_tokens: u64,
+    /// The reply that it continues from; `None` when it carries the whole history.
+    pub continued_from: Option<String>,
     /// When.
     pub at: Timestamp,
 }

@@ -512,6 +512,13 @@ pub struct RequestRecord {
     pub reserved_at: Timestamp,
     /// When it was settled.
     pub closed_at: Option<Timestamp>,
+    /// The provider's name of the reply, as the first event of its stream said. Tentative until a turn is recorded with it; `None`
+    /// when the reply never began, or the provider keeps none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_id: Option<String>,
+    /// The reply that it continued from; `None` when it carried the whole history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continued_from: Option<String>,
 }
 
 impl RequestRecord {

@@ -77,6 +77,10 @@ pub trait RunStore: Send + Sync {
     async fn reserve_request(&self, lease: &RunLease, reservation: RequestReservation)
     -> Result<RequestId, StoreError>;
 
+    /// Notes the provider's name of a reply that has begun: tentative, until a turn is recorded with it. A request that is not
+    /// `reserved` is left as it is; a second name is a `Conflict`.
+    async fn note_response(&self, lease: &RunLease, request: RequestId, response_id: &str) -> Result<(), StoreError>;
+
     /// Charges a request that brought no turn. A request that is not `reserved` is left as it is.
     async fn close_request(
         &self,

@@ -146,6 +146,7 @@ impl Bench {
             model: "bench".to_owned(),
             price: None,
             estimator: "none".to_owned(),
+            continued_from: None,
             estimated_tokens: 1_000,
             reserved_output_tokens: 1_000,
             at: self.env.now(),

@@ -1,9 +1,11 @@
-//! A model server that follows a script: a real HTTP server on 127.0.0.1 that speaks the Anthropic Messages API, checks
-//! what it is sent as strictly as the API does, and fails when it is told to.
+//! A model server that follows a script: a real HTTP server on 127.0.0.1 that speaks the Anthropic Messages API and the
+//! OpenAI Responses API, checks what it is sent as strictly as they do, and fails when it is told to.
 //!
 //! Its reading and writing of the wire format is its own, not `ua-llm`'s, so that a mistake on one side shows.
 
 mod fault;
+mod responses;
+mod responses_route;
 mod wire;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -59,6 +61,8 @@ pub struct RequestRecord {
     pub status: u16,
     /// The fault that was played, if any.
     pub fault: Option<FaultKind>,
+    /// The reply that it continued from, where an API has that.
+    pub continued_from: Option<String>,
     /// What a whole reply said it cost; `None` for a reply that was cut, refused or never came.
     pub usage: Option<Usage>,
 }
@@ -100,6 +104,16 @@ impl ModelServer {
         self.log().into_iter().filter_map(|record| record.usage).collect()
     }
 
+    /// Forgets every conversation that was kept.
+    pub fn forget_replies(&self) {
+        self.shared.seen().kept.clear();
+    }
+
+    /// The names of the replies that are kept.
+    pub fn kept_replies(&self) -> Vec<String> {
+        self.shared.seen().kept.keys().cloned().collect()
+    }
+
     /// The body of the latest request that was JSON.
     pub fn last_request(&self) -> Option<Value> {
         self.shared.seen().last_request.clone()
@@ -123,6 +137,7 @@ pub async fn serve_forever(listener: TcpListener, config: ModelServerConfig) -> 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) -> std::io::Result<()> {
     let router = Router::new()
         .route("/v1/messages", post(answer))
+        .route("/v1/responses", post(responses_route::answer))
         .route("/__log", get(log))
         .layer(DefaultBodyLimit::disable())
         .with_state(shared);
@@ -140,6 +155,8 @@ struct Seen {
     count: u64,
     log: Vec<RequestRecord>,
     last_request: Option<Value>,
+    /// Conversations that may be continued from.
+    kept: responses::Kept,
 }
 
 impl Shared {
@@ -165,6 +182,7 @@ impl Shared {
             turn: 0,
             status: 0,
             fault: fault.clone(),
+            continued_from: None,
             usage: None,
         };
         seen.log.push(record);
@@ -240,15 +258,19 @@ pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) message: String,
     pub(crate) retry_after: Option<String>,
+    /// The Responses API's code of the error.
+    pub(crate) code: Option<&'static str>,
+    /// The field that it is about, as the Responses API names it.
+    pub(crate) param: Option<&'static str>,
 }
 
 impl Refusal {
     pub(crate) fn new(status: u16, message: &str) -> Self {
-        Self { status, message: message.to_owned(), retry_after: None }
+        Self { status, message: message.to_owned(), retry_after: None, code: None, param: None }
     }
 
     fn invalid(message: String) -> Self {
-        Self { status: 400, message, retry_after: None }
+        Self::new(400, &message)
     }
 
     fn response(self, number: u64) -> Response {
@@ -268,9 +290,13 @@ impl Refusal {
 
 /// Streams a reply's events, and stops as `pace` says.
 fn stream(turn: &ModelTurn, pace: &Pace) -> Response {
-    let clock = ua_core::system::env().clock;
     let mut frames = wire::events(turn);
-    let ending = pace.cut(&mut frames);
+    let ending = pace.cut(&mut frames, wire::error_frame);
+    stream_frames(frames, ending, pace)
+}
+
+fn stream_frames(frames: Vec<String>, ending: Ending, pace: &Pace) -> Response {
+    let clock = ua_core::system::env().clock;
     let delay = pace.delay;
     let steps = frames.into_iter().map(Some).chain([None]);
     let body = futures_util::stream::unfold(steps, move |mut steps| {
@@ -288,6 +314,7 @@ fn stream(turn: &ModelTurn, pace: &Pace) -> Response {
                     tokio::task::yield_now().await;
                     Some((Err(std::io::Error::from(std::io::ErrorKind::ConnectionAborted)), steps))
                 }
+                None if ending == Ending::Never => std::future::pending().await,
                 None => None,
             }
         }

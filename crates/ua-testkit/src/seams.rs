@@ -9,7 +9,7 @@ use ua_core::{
     ToolName, ToolSpec,
 };
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
-use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
+use ua_llm::{KnownPrefix, LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     ArchiveStore, AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallQuery, CallRecord, DeletedRun,
     Durability, EventRecord, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion,
@@ -167,6 +167,19 @@ impl LlmProvider for Seam<dyn LlmProvider> {
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         self.cross("model.complete", None, self.inner.complete(request, observer)).await
     }
+
+    fn keeps_replies(&self) -> bool {
+        self.inner.keeps_replies()
+    }
+
+    async fn complete_from(
+        &self,
+        known: &KnownPrefix,
+        request: &ModelRequest,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        self.cross("model.complete", None, self.inner.complete_from(known, request, observer)).await
+    }
 }
 
 #[async_trait]
@@ -259,6 +272,10 @@ impl RunStore for Seam<dyn Store> {
     ) -> Result<(), StoreError> {
         self.cross("store.close_request", None, self.inner.close_request(&self.held(lease).await, request, end, at))
             .await
+    }
+    async fn note_response(&self, lease: &RunLease, request: RequestId, response_id: &str) -> Result<(), StoreError> {
+        let lease = self.held(lease).await;
+        self.cross("store.note_response", None, self.inner.note_response(&lease, request, response_id)).await
     }
     async fn close_lost_requests(&self, lease: &RunLease, at: Timestamp) -> Result<u32, StoreError> {
         self.cross("store.close_lost_requests", None, self.inner.close_lost_requests(&self.held(lease).await, at)).await

@@ -10,28 +10,8 @@ use serde_json::{Map, Value};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
 use crate::ANTHROPIC;
-
-/// What one event brought.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Progress {
-    /// Nothing to show.
-    Nothing,
-    /// The response's id.
-    Session(String),
-    /// A piece of text.
-    Text(String),
-    /// The message is whole.
-    Whole(ModelTurn),
-}
-
-/// Why a stream cannot be read on.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Fault {
-    /// The provider reported an error inside the stream.
-    Reported { kind: String, message: String },
-    /// The events make no sense.
-    Nonsense(String),
-}
+use crate::error::LlmError;
+use crate::http::events::{Assemble, Fault, Progress};
 
 /// The part of a reply that has arrived.
 #[derive(Debug, Default)]
@@ -141,9 +121,8 @@ struct WireUsage {
     cache_creation_input_tokens: Option<u64>,
 }
 
-impl Assembler {
-    /// Takes the next event's JSON.
-    pub(crate) fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
+impl Assemble for Assembler {
+    fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
         let event =
             serde_json::from_str(data).map_err(|e| Fault::Nonsense(format!("an event is not readable: {e}")))?;
         match event {
@@ -167,11 +146,16 @@ impl Assembler {
         }
     }
 
-    /// Bytes of text that have arrived.
-    pub(crate) fn text_bytes(&self) -> usize {
+    fn text_bytes(&self) -> usize {
         self.text_bytes
     }
 
+    fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
+        by_type(kind, message, model)
+    }
+}
+
+impl Assembler {
     fn start(&mut self, message: MessageHead) -> Result<Progress, Fault> {
         if self.started.is_some() {
             return Err(Fault::Nonsense("a second message starts inside the first".to_owned()));
@@ -249,6 +233,21 @@ impl WireUsage {
             cache_read_tokens: self.cache_read_input_tokens.unwrap_or(0),
             cache_write_tokens: self.cache_creation_input_tokens.unwrap_or(0),
         })
+    }
+}
+
+/// Sorts an error that came inside a stream, by the type that the provider gave it.
+fn by_type(kind: &str, message: String, model: &str) -> LlmError {
+    match kind {
+        "authentication_error" => LlmError::Unauthorized { status: 401, message },
+        "billing_error" => LlmError::Unauthorized { status: 402, message },
+        "permission_error" => LlmError::Unauthorized { status: 403, message },
+        "not_found_error" => LlmError::NotFound { model: model.to_owned(), message },
+        "invalid_request_error" => LlmError::InvalidRequest { status: 400, message },
+        "request_too_large" => LlmError::InvalidRequest { status: 413, message },
+        "rate_limit_error" => LlmError::RateLimited { retry_after: None, message },
+        "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
+        _ => LlmError::Server { status: None, retry_after: None, message: format!("{kind}: {message}") },
     }
 }
 

@@ -100,6 +100,7 @@ impl Run {
             model: "m".into(),
             price: None,
             estimator: "e/1".into(),
+            continued_from: None,
             estimated_tokens: 1,
             reserved_output_tokens: 1,
             at,

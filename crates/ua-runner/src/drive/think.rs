@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use tracing::Instrument as _;
-use ua_llm::{ESTIMATOR, LlmError, ModelRequest, StreamObserver, estimate_input_tokens};
+use ua_llm::{ESTIMATOR, LlmError, ModelRequest, estimate_input_tokens, tell_tool_uses_apart};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus};
 
 use super::{Driver, Reserved, with_causes};
@@ -14,7 +13,7 @@ use crate::budget::{Estimate, Spent};
 use crate::error::RunError;
 use crate::machine::{Event, ThinkFailure};
 use crate::spans;
-use crate::watch::{Signal, Watcher};
+use crate::watch::Signal;
 
 /// How often a wait looks whether somebody asked to cancel the run.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -22,25 +21,33 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 impl Driver<'_> {
     /// Reserves a composed request, if it fits the budget.
     pub(super) async fn reserve_composed(&mut self, turn: u32, request: ModelRequest) -> Result<Event, RunError> {
-        let provider = self.ports.llm.name().to_owned();
+        let provider = self.ports.llm.name();
         let estimate = Estimate {
             input_tokens: estimate_input_tokens(&request),
             output_tokens: request.max_output_tokens.into(),
-            price: self.settings.prices.price(&provider, &request.model),
+            price: self.settings.prices.price(provider, &request.model),
         };
         if let Err(detail) = self.machine.admit(&estimate) {
             spans::over_budget(turn, &detail);
             return Ok(Event::OverBudget { detail });
         }
+        self.reserve_fitting(turn, request, estimate).await?;
+        Ok(Event::Reserved(estimate))
+    }
+
+    /// Reserves a request that fits the budget.
+    async fn reserve_fitting(&mut self, turn: u32, request: ModelRequest, estimate: Estimate) -> Result<(), RunError> {
+        let known = self.known_of(&request);
         let reservation = RequestReservation {
             turn,
             request_sha256: request.sha256(),
-            provider,
+            provider: self.ports.llm.name().to_owned(),
             model: request.model.clone(),
             price: estimate.price,
             estimator: ESTIMATOR.to_owned(),
             estimated_tokens: estimate.input_tokens,
             reserved_output_tokens: estimate.output_tokens,
+            continued_from: known.as_ref().map(|known| known.response_id.clone()),
             at: self.ports.env.now(),
         };
         let id = self
@@ -49,8 +56,8 @@ impl Driver<'_> {
             .reserve_request(&self.ports.lease, reservation)
             .await
             .map_err(RunError::at("reserve a request to the model"))?;
-        self.request = Some(Reserved { request, id, estimate });
-        Ok(Event::Reserved(estimate))
+        self.request = Some(Reserved { request, known, id, estimate });
+        Ok(())
     }
 
     /// Sends the reserved request, once.
@@ -59,28 +66,36 @@ impl Driver<'_> {
             self.close_request(turn, RequestEnd::Zero).await?;
             return Ok(Event::ThinkingInterrupted { left_us: false });
         }
-        let Some(Reserved { request, .. }) = &self.request else {
-            unreachable!("the machine asks to think only after a reservation")
-        };
         (self.ports.watcher)(Signal::Thinking { turn });
-        let observer = Observer { watcher: self.ports.watcher.clone() };
-        let span = spans::chat(self.ports.llm.name(), request);
-        let answer = tokio::select! {
-            biased;
-            answer = self.ports.llm.complete(request, &observer).instrument(span.clone()) => Some(answer),
-            () = self.ports.stop.stopping() => None,
-        };
-        spans::answered(&span, answer.as_ref());
-        match answer {
-            Some(Ok(reply)) => Ok(Event::Thought(Ok(Box::new(reply)))),
-            Some(Err(error)) => {
-                let failure = failure(&error, self.ports.env.entropy.next_u64());
-                self.close_request(turn, failure.end).await?;
-                Ok(Event::Thought(Err(failure)))
-            }
-            None => {
-                self.close_request(turn, RequestEnd::Baseline).await?;
-                Ok(Event::ThinkingInterrupted { left_us: true })
+        loop {
+            let Some(reserved) = &self.request else { unreachable!("a request is reserved until it is charged") };
+            let span = spans::chat(self.ports.llm.name(), &reserved.request);
+            let answer = self.complete(reserved, span.clone()).await?;
+            spans::answered(&span, answer.as_ref());
+            match answer {
+                Some(Ok(mut reply)) => {
+                    tell_tool_uses_apart(&mut reply, self.history.messages());
+                    return Ok(Event::Thought(Ok(Box::new(reply))));
+                }
+                Some(Err(LlmError::SessionForgotten { response_id, message })) if reserved.known.is_some() => {
+                    let (request, estimate) = (reserved.request.clone(), reserved.estimate);
+                    self.close_request(turn, RequestEnd::Refused).await?;
+                    self.forget_session(turn, &response_id, &message);
+                    if self.ports.stop.is_stopping() {
+                        return Ok(Event::ThinkingInterrupted { left_us: false });
+                    }
+                    // It fits the budget as it did: what was refused cost nothing.
+                    self.reserve_fitting(turn, request, estimate).await?;
+                }
+                Some(Err(error)) => {
+                    let failure = failure(&error, self.ports.env.entropy.next_u64());
+                    self.close_request(turn, failure.end).await?;
+                    return Ok(Event::Thought(Err(failure)));
+                }
+                None => {
+                    self.close_request(turn, RequestEnd::Baseline).await?;
+                    return Ok(Event::ThinkingInterrupted { left_us: true });
+                }
             }
         }
     }
@@ -160,15 +175,5 @@ fn failure(error: &LlmError, random: u64) -> ThinkFailure {
         credentials_refused: matches!(error, LlmError::Unauthorized { status: 401 | 403, .. }),
         retry_after: error.retry_after(),
         random,
-    }
-}
-
-struct Observer {
-    watcher: Watcher,
-}
-
-impl StreamObserver for Observer {
-    fn text(&self, delta: &str) {
-        (self.watcher)(Signal::Text { delta: delta.to_owned() });
     }
 }

@@ -41,12 +41,14 @@ impl Driver<'_> {
         };
         let calls = self.ports.gateway.plan(&reply, turn);
         let message = reply.clone().into_message();
+        let request_sha256 = reserved.request.sha256();
+        self.session.recorded(&reply, request_sha256);
         let end = reply.usage.map_or(RequestEnd::Baseline, RequestEnd::Actual);
         let draft = TurnDraft {
             turn,
             step_id: self.pinned.step_id.clone(),
             request_id: reserved.id,
-            request_sha256: reserved.request.sha256(),
+            request_sha256,
             reply,
             calls,
             at: self.ports.env.now(),
@@ -171,6 +173,7 @@ impl Driver<'_> {
         self.run = self.commit_once(commit).await?;
         spans::committed(turn, held_millis);
         self.counted_from = now;
+        self.session.committed();
         self.history.extend(self.open_reply.take());
         self.last_seq += messages.len() as u64;
         // As the store keeps them, so that a request reads the same in a later process.

@@ -15,7 +15,9 @@ mod loop_contract;
 mod near_duplicates;
 mod phases;
 mod pinned_setup;
+mod same_ids;
 mod scenario;
+mod sessions;
 mod unknown;
 
 use scenario::{Answers, Scenario};

@@ -70,6 +70,8 @@ pub(crate) struct Scenario {
     job: serde_json::Value,
     store: Arc<MemStore>,
     llm: Arc<Billed>,
+    /// Another model to ask instead.
+    provider: Option<Arc<dyn LlmProvider>>,
     pub(crate) env: Env,
     pub(crate) stop: StopSignal,
     policy: Option<String>,
@@ -108,6 +110,7 @@ impl Scenario {
             world: Arc::new(world),
             store: Arc::new(MemStore::default()),
             llm: Arc::new(Billed::new(ScriptedProvider::new(Script::parse(script).unwrap()))),
+            provider: None,
             env,
             stop: StopSignal::default(),
             job: serde_json::from_str(job).unwrap(),
@@ -118,6 +121,12 @@ impl Scenario {
         }
     }
 
+    /// The same scenario with another model.
+    pub(crate) fn asking(mut self, provider: Arc<dyn LlmProvider>) -> Self {
+        self.provider = Some(provider);
+        self
+    }
+
     /// Another job for a run that was not started.
     pub(crate) fn set_job(&mut self, job: serde_json::Value) {
         self.job = job;
@@ -125,7 +134,19 @@ impl Scenario {
 
     /// The scenario of a fork of this run at its last committed turn, in the same world; `None` while there is no run.
     pub(crate) async fn forked(&self, id: &str) -> Option<Self> {
-        let mut plan = ForkPlan::new(self.store.as_ref(), &self.run_id, None, None).await.ok()?;
+        let plan = ForkPlan::new(self.store.as_ref(), &self.run_id, None, None).await.ok()?;
+        Some(self.carried_out(plan, id).await)
+    }
+
+    /// The scenario of a fork at a turn, with another job.
+    pub(crate) async fn forked_with(&self, id: &str, at_turn: u32, change: impl FnOnce(&mut RunSpec)) -> Self {
+        let mut spec = self.records().await.run.spec;
+        change(&mut spec);
+        let plan = ForkPlan::new(self.store.as_ref(), &self.run_id, Some(at_turn), Some(spec)).await.unwrap();
+        self.carried_out(plan, id).await
+    }
+
+    async fn carried_out(&self, mut plan: ForkPlan, id: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let run_id = RunId::parse(id).unwrap();
         let place = ForkPlace {
@@ -137,10 +158,11 @@ impl Scenario {
             entrypoint: "library".to_owned(),
         };
         plan.carry_out(self.store.as_ref(), place, &self.env).await.unwrap();
-        Some(Self {
+        Self {
             world: self.world.clone(),
             store: self.store.clone(),
             llm: self.llm.clone(),
+            provider: self.provider.clone(),
             env: self.env.clone(),
             stop: StopSignal::default(),
             job: self.job.clone(),
@@ -148,7 +170,7 @@ impl Scenario {
             run_id,
             folder,
             model: self.model,
-        })
+        }
     }
 
     /// Resumes until the run is finished; a person looks outside before each answer.
@@ -331,7 +353,7 @@ impl Scenario {
         let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
         let ports = Ports {
             store,
-            llm: Arc::new(Seam::new(self.llm.clone() as Arc<dyn LlmProvider>, plan)),
+            llm: Arc::new(Seam::new(self.provider.clone().unwrap_or_else(|| self.llm.clone()), plan)),
             gateway,
             lease,
             workspace,

@@ -34,6 +34,7 @@ async fn the_defaults_are_those_of_the_prd() {
         history_max_tokens: 128_000,
         degraded_replay: false,
         enforce_idempotency: false,
+        provider_sessions: None,
     };
     assert_eq!((spec.settings, spec.objective.as_str()), (expected, "Restock."));
 }

@@ -119,6 +119,10 @@ impl RunStore for LoseAnswers<'_> {
         self.answered(self.store.reserve_request(lease, reservation).await)
     }
 
+    async fn note_response(&self, lease: &RunLease, request: RequestId, response_id: &str) -> Result<(), StoreError> {
+        self.answered(self.store.note_response(lease, request, response_id).await)
+    }
+
     async fn close_request(
         &self,
         lease: &RunLease,

@@ -49,6 +49,7 @@ pub async fn a_repeated_write_changes_nothing(store: &dyn Store) {
     twice!(lossy, records(), lossy.reserve_request(&lease, samples::reservation(1)));
     twice!(lossy, records(), lossy.close_lost_requests(&lease, at(3)));
     let request = lossy.reserve_request(&lease, samples::reservation(1)).await.unwrap();
+    twice!(lossy, records(), lossy.note_response(&lease, request, "resp_1"));
     let calls = || (1..=5).map(|n| samples::planned_email(&format!("call_{n}"), 1, n)).collect();
     twice!(lossy, records(), lossy.record_turn(&lease, samples::draft(step, 1, request, calls())));
 

@@ -88,6 +88,7 @@ macro_rules! conformance_tests {
             turns::a_request_is_charged_once,
             turns::a_request_costs_what_its_price_said,
             turns::what_the_provider_says_is_charged_whatever_was_estimated,
+            turns::a_reply_has_one_name_from_its_first_event_on,
             turns::requests_of_a_dead_process_are_charged_as_estimated,
             turns::notes_wait_for_the_open_turn,
             turns::steps_are_numbered_and_end_once,

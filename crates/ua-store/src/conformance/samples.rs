@@ -142,6 +142,7 @@ pub fn reservation(turn: u32) -> RequestReservation {
         estimator: "four-bytes".to_owned(),
         estimated_tokens: 1_200,
         reserved_output_tokens: 500,
+        continued_from: None,
         at: at(3),
     }
 }

@@ -239,6 +239,27 @@ pub async fn what_the_provider_says_is_charged_whatever_was_estimated(store: &dy
     }
 }
 
+/// The name that a reply's first event tells is kept with its request, whatever becomes of the reply; the run has it only once a
+/// turn with it is committed.
+pub async fn a_reply_has_one_name_from_its_first_event_on(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let lost = crate::RequestReservation { continued_from: Some("resp_0".to_owned()), ..samples::reservation(1) };
+    let request = store.reserve_request(&scene.lease, lost).await.unwrap();
+    store.note_response(&scene.lease, request, "resp_1").await.unwrap();
+    store.note_response(&scene.lease, request, "resp_1").await.unwrap();
+    refused(store.note_response(&scene.lease, request, "resp_2").await, "its reply is resp_1");
+    let named = scene.records().await.requests.pop().unwrap();
+    assert_eq!((named.response_id.as_deref(), named.continued_from.as_deref()), (Some("resp_1"), Some("resp_0")));
+    assert_eq!((named.status, scene.records().await.run.provider_session_id), (RequestStatus::Reserved, None));
+    store.close_request(&scene.lease, request, RequestEnd::Baseline, at(4)).await.unwrap();
+    let closed = scene.records().await.requests.pop().unwrap();
+    assert_eq!((closed.status, closed.response_id.as_deref()), (RequestStatus::Baseline, Some("resp_1")));
+    // A request that has ended is left as it is.
+    store.note_response(&scene.lease, request, "resp_2").await.unwrap();
+    assert_eq!(scene.records().await.requests.pop().unwrap(), closed);
+    assert!(matches!(store.note_response(&scene.lease, 9, "resp_2").await, Err(crate::StoreError::NotFound { .. })));
+}
+
 /// What was reserved and never answered is charged as estimated, once.
 pub async fn requests_of_a_dead_process_are_charged_as_estimated(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;

@@ -217,6 +217,17 @@ impl RunStore for MemStore {
         Ok(request_id)
     }
 
+    async fn note_response(&self, lease: &RunLease, request: RequestId, response_id: &str) -> Result<(), StoreError> {
+        let mut model = self.model();
+        model.leased_run(lease)?;
+        let stored = model.request(&lease.run_id, request);
+        let stored = stored.ok_or_else(|| rules::not_found("usage", format!("{}/{request}", lease.run_id)))?;
+        if let Some(named) = rules::response_named(&lease.run_id, &stored, response_id)? {
+            model.put_request(&lease.run_id, named);
+        }
+        Ok(())
+    }
+
     async fn close_request(
         &self,
         lease: &RunLease,

@@ -1,6 +1,6 @@
 //! Runs, their steps, their checkpoints and their requests to models.
 
-use ua_core::{RunStatus, StepStatus, Timestamp, Usage};
+use ua_core::{RunId, RunStatus, StepStatus, Timestamp, Usage};
 
 use super::{conflict, not_found};
 use crate::commit::{NewCheckpoint, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd};
@@ -243,9 +243,28 @@ pub fn request_reserved(
         cost: None,
         reserved_at: reservation.at,
         closed_at: None,
+        response_id: None,
+        continued_from: reservation.continued_from,
     };
     let repeated = last.filter(|last| RequestRecord { request_id: last.request_id, ..request.clone() } == *last);
     Ok(repeated.unwrap_or(request))
+}
+
+/// The request, whose reply has begun under this name; `None` when that is known already, or the request has ended.
+pub fn response_named(
+    run: &RunId,
+    request: &RequestRecord,
+    response_id: &str,
+) -> Result<Option<RequestRecord>, StoreError> {
+    match &request.response_id {
+        _ if request.status != RequestStatus::Reserved => Ok(None),
+        Some(known) if known == response_id => Ok(None),
+        Some(known) => {
+            let row = format!("{run}/{}", request.request_id);
+            Err(conflict("usage", row, format!("its reply is {known}, not {response_id}")))
+        }
+        None => Ok(Some(RequestRecord { response_id: Some(response_id.to_owned()), ..request.clone() })),
+    }
 }
 
 /// The request, charged at the price it was reserved with; `None` when it was charged before and therefore stays as it is.

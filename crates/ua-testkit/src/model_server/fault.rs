@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::{Refusal, wire};
+use super::Refusal;
 
 /// A failure at one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +60,11 @@ pub enum FaultKind {
     },
     /// There is never an answer.
     Hang,
+    /// The reply begins with so many events, and then nothing more ever comes.
+    HangAfter {
+        /// How many.
+        events: usize,
+    },
 }
 
 /// What is done instead of answering well.
@@ -84,6 +88,7 @@ enum Damage {
     Half,
     NoStop,
     Error(String),
+    Hang(usize),
 }
 
 /// How the body of a stream ends.
@@ -91,6 +96,7 @@ enum Damage {
 pub(super) enum Ending {
     Clean,
     Abort,
+    Never,
 }
 
 impl FaultKind {
@@ -113,6 +119,7 @@ impl FaultKind {
             Self::CutMidStream => damaged(Damage::Half),
             Self::EndWithoutStop => damaged(Damage::NoStop),
             Self::ErrorMidStream { error_type } => damaged(Damage::Error(error_type)),
+            Self::HangAfter { events } => damaged(Damage::Hang(events)),
             Self::Slow { delay_ms } => {
                 Plan::Stream(Pace { delay: Duration::from_millis(delay_ms), damage: Damage::None })
             }
@@ -122,8 +129,8 @@ impl FaultKind {
 }
 
 impl Pace {
-    /// Takes away what the damage takes away.
-    pub(super) fn cut(&self, frames: &mut Vec<String>) -> Ending {
+    /// Takes away what the damage takes away. `error_frame` is how this API reports an error of a type.
+    pub(super) fn cut(&self, frames: &mut Vec<String>, error_frame: impl Fn(&str) -> String) -> Ending {
         match &self.damage {
             Damage::None => return Ending::Clean,
             Damage::NoEvents => frames.clear(),
@@ -134,16 +141,21 @@ impl Pace {
             }
             Damage::Error(error_type) => {
                 frames.truncate(behind_first_delta(frames));
-                let error =
-                    json!({"type": "error", "error": {"type": error_type, "message": "the server was told to say so"}});
-                frames.push(wire::frame("error", &error));
+                frames.push(error_frame(error_type));
                 return Ending::Clean;
+            }
+            Damage::Hang(events) => {
+                frames.truncate(*events);
+                return Ending::Never;
             }
         }
         Ending::Abort
     }
 }
 
+/// Events that bring a piece of text or input.
+const DELTAS: [&str; 3] = ["content_block_delta", "output_text.delta", "arguments.delta"];
+
 fn behind_first_delta(frames: &[String]) -> usize {
-    frames.iter().position(|frame| frame.contains("content_block_delta")).map_or(frames.len() / 2, |first| first + 1)
+    frames.iter().position(|frame| DELTAS.iter().any(|delta| frame.contains(delta))).map_or(frames.len() / 2, |first| first + 1)
 }

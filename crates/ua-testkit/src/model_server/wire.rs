@@ -220,6 +220,12 @@ pub(super) fn events(turn: &ModelTurn) -> Vec<String> {
     frames
 }
 
+/// An error in the middle of a stream.
+pub(super) fn error_frame(error_type: &str) -> String {
+    let error = json!({"type": error_type, "message": "the server was told to say so"});
+    frame("error", &json!({"type": "error", "error": error}))
+}
+
 /// One event in the form of Server-Sent Events.
 pub(super) fn frame(event: &str, data: &Value) -> String {
     format!("event: {event}\ndata: {data}\n\n")
@@ -286,7 +292,7 @@ fn input_text(input: &Value) -> String {
 }
 
 /// Cuts `text` into pieces of a few characters.
-fn pieces(text: &str) -> impl Iterator<Item = String> {
+pub(super) fn pieces(text: &str) -> impl Iterator<Item = String> {
     const SIZE: usize = 24;
     let characters: Vec<char> = text.chars().collect();
     characters.chunks(SIZE).map(|piece| piece.iter().collect()).collect::<Vec<String>>().into_iter()

@@ -68,6 +68,14 @@ pub(super) fn model(job: Option<&Job>, findings: &mut Findings) {
             format!("there is no key for the provider {provider}"),
             "set ANTHROPIC_API_KEY, or providers.anthropic.api_key in the user's config.toml; offline, use the provider `scripted`",
         ),
+        ("openai", _) if crate::env::var("OPENAI_API_KEY").is_some() => {
+            findings.ok("model", format!("a key for {provider} is set; model {model}"));
+        }
+        ("openai", _) => findings.fail(
+            "model",
+            format!("there is no key for the provider {provider}"),
+            "set OPENAI_API_KEY, or providers.openai.api_key in the user's config.toml",
+        ),
         _ => findings.ok("model", format!("{provider} {model} needs no key that is known here")),
     }
     let file = match job {

@@ -22,21 +22,6 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
     }
 }
 
-/// Sorts an error that came inside a stream, by the type that the provider gave it.
-pub(crate) fn by_type(kind: &str, message: String, model: &str) -> LlmError {
-    match kind {
-        "authentication_error" => LlmError::Unauthorized { status: 401, message },
-        "billing_error" => LlmError::Unauthorized { status: 402, message },
-        "permission_error" => LlmError::Unauthorized { status: 403, message },
-        "not_found_error" => LlmError::NotFound { model: model.to_owned(), message },
-        "invalid_request_error" => LlmError::InvalidRequest { status: 400, message },
-        "request_too_large" => LlmError::InvalidRequest { status: 413, message },
-        "rate_limit_error" => LlmError::RateLimited { retry_after: None, message },
-        "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
-        _ => LlmError::Server { status: None, retry_after: None, message: format!("{kind}: {message}") },
-    }
-}
-
 #[derive(Deserialize)]
 struct ErrorBody {
     error: ErrorDetail,
@@ -87,6 +72,7 @@ mod tests {
             LlmError::Setup { .. } | LlmError::Unreachable { .. } | LlmError::Timeout { .. } | LlmError::Cut { .. } => {
                 "no answer"
             }
+            LlmError::SessionForgotten { .. } => "forgotten",
         };
         let cases = [
             (204, "protocol"),

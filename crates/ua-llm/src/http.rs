@@ -1,0 +1,210 @@
+//! What every wire needs of HTTP: one request, one streamed reply, and nothing repeated.
+//!
+//! The client follows no redirect and repeats nothing, so what the observer counts is what the provider may bill. A wire adds its
+//! endpoint, its headers and an [`Assemble`] that makes a reply of its events.
+//!
+//! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
+
+pub(crate) mod address;
+pub(crate) mod events;
+pub(crate) mod reject;
+
+use std::error::Error as _;
+use std::io::Cursor;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, StatusCode, Url};
+use secrecy::{ExposeSecret as _, SecretString};
+use ua_core::{Env, ModelTurn, signed};
+
+use self::events::{Assemble, Bytes, ReadFault, limited, read_reply};
+use crate::error::LlmError;
+use crate::provider::StreamObserver;
+
+/// Bytes of a reply, far beyond the longest that a model writes.
+const REPLY_LIMIT: usize = 64 << 20;
+/// Bytes of an error answer that are read.
+const ERROR_LIMIT: usize = 64 << 10;
+
+/// How a wire is reached.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    /// Where requests go.
+    pub(crate) endpoint: Url,
+    /// The key, if the server wants one.
+    pub(crate) key: Option<Key>,
+    /// What every request says besides the key.
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    /// The longest wait for a connection.
+    pub(crate) connect_timeout: Duration,
+    /// The longest silence: before the first byte, and between two pieces of a stream.
+    pub(crate) idle_timeout: Duration,
+}
+
+/// A key and the header that it goes in.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) header: HeaderName,
+    /// What stands in front of it: `Bearer `, or nothing.
+    pub(crate) scheme: &'static str,
+    pub(crate) secret: SecretString,
+}
+
+/// A client of one endpoint.
+#[derive(Debug)]
+pub(crate) struct HttpClient {
+    client: Client,
+    endpoint: Url,
+    headers: HeaderMap,
+    secret: Option<SecretString>,
+    idle_timeout: Duration,
+    env: Env,
+}
+
+impl HttpClient {
+    /// Prepares a client; nothing is sent yet. The system's proxy settings are honoured, except towards this machine.
+    pub(crate) fn new(reach: Reach, env: Env) -> Result<Self, LlmError> {
+        let setup = |why: String| LlmError::Setup { why };
+        let mut headers: HeaderMap = reach.headers.into_iter().collect();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(key) = &reach.key {
+            headers.insert(key.header.clone(), key.value().map_err(setup)?);
+        }
+        let mut builder = Client::builder()
+            .user_agent(concat!("ua/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(reach.connect_timeout)
+            .read_timeout(reach.idle_timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never());
+        if address::is_this_machine(&reach.endpoint) {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| setup(error.to_string()))?;
+        Ok(Self {
+            client,
+            endpoint: reach.endpoint,
+            headers,
+            secret: reach.key.map(|key| key.secret),
+            idle_timeout: reach.idle_timeout,
+            env,
+        })
+    }
+
+    /// Where requests go.
+    #[cfg(test)]
+    pub(crate) fn endpoint(&self) -> &Url {
+        &self.endpoint
+    }
+
+    /// One HTTP request and its reply, which `assembler` makes of the stream's events.
+    pub(crate) async fn complete(
+        &self,
+        body: String,
+        model: &str,
+        assembler: impl Assemble,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let answer = self.send(body, model, assembler, observer).await;
+        // A server may echo what it was sent.
+        match &self.secret {
+            Some(secret) => answer.map_err(|error| error.without(secret.expose_secret().trim())),
+            None => answer,
+        }
+    }
+
+    async fn send(
+        &self,
+        body: String,
+        model: &str,
+        assembler: impl Assemble,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone()).body(body);
+        observer.sent();
+        let response = request.send().await.map_err(|error| self.not_answered(error))?;
+        tracing::info!(http.response.status_code = signed(response.status().as_u16()), "ua.model.answering");
+        if response.status() != StatusCode::OK {
+            return Err(self.refused(response, model, &assembler).await);
+        }
+        check_content_type(&response)?;
+        read_reply(limited(self.bytes(response), REPLY_LIMIT), model, assembler, observer).await
+    }
+
+    fn bytes(&self, response: Response) -> Bytes {
+        let idle = self.idle_timeout;
+        Box::pin(response.bytes_stream().map(move |piece| match piece {
+            Ok(piece) => Ok(Cursor::new(piece.into())),
+            Err(error) if error.is_timeout() => Err(ReadFault::Silent(idle)),
+            Err(error) => Err(ReadFault::Broken(error.without_url().into())),
+        }))
+    }
+
+    fn not_answered(&self, error: reqwest::Error) -> LlmError {
+        let error = error.without_url();
+        if error.is_builder() {
+            return LlmError::Setup { why: innermost(&error) };
+        }
+        if error.is_connect() {
+            return LlmError::Unreachable { host: address::authority(&self.endpoint), source: error.into() };
+        }
+        if error.is_timeout() {
+            return LlmError::Timeout { idle: self.idle_timeout };
+        }
+        LlmError::Cut { text_bytes: 0, source: Some(error.into()) }
+    }
+
+    /// Reads an error answer. Its body may be cut: the status alone decides what it means, unless the wire knows better.
+    async fn refused(&self, response: Response, model: &str, assembler: &impl Assemble) -> LlmError {
+        let status = response.status().as_u16();
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|header| header.to_str().ok())
+            .and_then(|header| reject::retry_after(header, self.env.now()));
+        let mut body = Vec::new();
+        let mut pieces = self.bytes(response);
+        while let Some(Ok(piece)) = pieces.next().await {
+            body.extend_from_slice(piece.get_ref());
+            if body.len() > ERROR_LIMIT {
+                body.truncate(ERROR_LIMIT);
+                break;
+            }
+        }
+        let body = String::from_utf8_lossy(&body);
+        assembler.refused(status, &body, reject::by_status(status, retry_after, &body, model))
+    }
+}
+
+impl Key {
+    fn value(&self) -> Result<HeaderValue, String> {
+        let secret = self.secret.expose_secret().trim();
+        if secret.is_empty() {
+            return Err("the API key is empty".to_owned());
+        }
+        let mut value = HeaderValue::from_str(&format!("{}{secret}", self.scheme))
+            .map_err(|_| "the API key has characters that no HTTP header may have".to_owned())?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+fn check_content_type(response: &Response) -> Result<(), LlmError> {
+    let stated = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if stated.trim_start().to_ascii_lowercase().starts_with("text/event-stream") {
+        return Ok(());
+    }
+    Err(LlmError::Protocol { why: format!("its content type is {stated:?} instead of an event stream") })
+}
+
+fn innermost(error: &reqwest::Error) -> String {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = error.source();
+    let mut text = error.to_string();
+    while let Some(cause) = source {
+        text = cause.to_string();
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,98 @@
+//! Where a wire's endpoint is.
+
+use reqwest::Url;
+
+/// The endpoint `/v1/LEAF` of `base`; a `/v1` at the end of the base is not doubled.
+pub(crate) fn endpoint_in_v1(base: &str, leaf: &str) -> Result<Url, String> {
+    let base = trimmed(base);
+    let base = base.strip_suffix("/v1").unwrap_or(base);
+    read(&format!("{base}/v1/{leaf}"))
+}
+
+/// The endpoint `LEAF` below `base`, as clients of OpenAI's API join them; a base without any path gets `/v1` first.
+pub(crate) fn endpoint_below(base: &str, leaf: &str) -> Result<Url, String> {
+    let base = trimmed(base);
+    let is_bare = read(base)?.path() == "/";
+    read(&if is_bare { format!("{base}/v1/{leaf}") } else { format!("{base}/{leaf}") })
+}
+
+fn trimmed(base: &str) -> &str {
+    base.trim().trim_end_matches('/')
+}
+
+fn read(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("the base URL is no URL: {error}"))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        scheme => Err(format!("the base URL has the scheme {scheme}, which is neither http nor https")),
+    }
+}
+
+/// Refuses to send what a run holds in clear text to another machine.
+pub(crate) fn check_is_private(url: &Url) -> Result<(), String> {
+    if url.scheme() == "https" || is_this_machine(url) {
+        return Ok(());
+    }
+    Err(format!(
+        "the base URL reaches {} by http, where everybody on the way can read the key and the history: use https, \
+         or a tunnel that ends on this machine",
+        authority(url)
+    ))
+}
+
+pub(crate) fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Host and port; what else a URL may hold (a password, a query) does not belong into messages.
+pub(crate) fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_base_url_may_end_in_a_slash_or_in_v1() {
+        for base in ["https://host/p", "https://host/p/", "https://host/p/v1", " https://host/p/v1/ "] {
+            assert_eq!(endpoint_in_v1(base, "messages").unwrap().as_str(), "https://host/p/v1/messages");
+        }
+    }
+
+    #[test]
+    fn an_openai_base_is_joined_as_its_clients_do_and_a_bare_host_gets_v1() {
+        for (base, expected) in [
+            ("https://api.openai.com/v1", "https://api.openai.com/v1/x"),
+            ("https://openrouter.ai/api/v1/", "https://openrouter.ai/api/v1/x"),
+            ("https://host/v1beta/openai/", "https://host/v1beta/openai/x"),
+            ("http://localhost:11434", "http://localhost:11434/v1/x"),
+            ("http://127.0.0.1:8080/", "http://127.0.0.1:8080/v1/x"),
+        ] {
+            assert_eq!(endpoint_below(base, "x").unwrap().as_str(), expected, "{base}");
+        }
+    }
+
+    #[test]
+    fn a_base_url_that_cannot_be_called_is_told() {
+        for base in ["", "api.anthropic.com", "ftp://host"] {
+            assert!(endpoint_in_v1(base, "x").is_err() && endpoint_below(base, "x").is_err(), "{base:?}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_called_around_the_proxy() {
+        let near = |text: &str| is_this_machine(&Url::parse(text).unwrap());
+        assert!(near("http://127.0.0.1:80") && near("http://[::1]:80") && near("http://localhost"));
+        assert!(!near("http://127.0.0.1.example.com") && !near("https://api.anthropic.com"));
+    }
+
+    #[test]
+    fn clear_text_goes_to_this_machine_only() {
+        let private = |text: &str| check_is_private(&Url::parse(text).unwrap()).is_ok();
+        assert!(private("http://localhost:8080") && private("https://host"));
+        assert!(!private("http://host") && !private("http://192.168.1.2:8080"));
+    }
+}

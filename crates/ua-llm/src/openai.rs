@@ -1,0 +1,157 @@
+//! The client of the OpenAI Responses API.
+//!
+//! One completion is one HTTP request, and nothing of it is repeated. With [`OpenAiConfig::keep_replies`] the provider keeps its
+//! replies, and a request continues from one (`previous_response_id`); without, every request is complete in itself and nothing is
+//! kept. A conversation object is never used: others could change it, and then a run would not know what its model knows.
+//!
+//! Granular Execution PRD §5 (network attempts), Durable runner, current state §9 (provider session continuity).
+
+mod assembler;
+mod reject;
+mod wire;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::AUTHORIZATION;
+use secrecy::SecretString;
+use ua_core::{Block, Env, ModelTurn};
+
+use self::assembler::Assembler;
+use crate::OPENAI;
+use crate::error::LlmError;
+use crate::http::{HttpClient, Key, Reach, address};
+use crate::provider::{LlmProvider, StreamObserver};
+use crate::request::ModelRequest;
+use crate::session::KnownPrefix;
+use crate::tool_name;
+
+/// How to reach the API.
+#[derive(Debug, Clone)]
+pub struct OpenAiConfig {
+    /// Where the API is: `https://api.openai.com/v1`. `/responses` is appended; a host without a path gets `/v1` first. Reached by
+    /// https, unless it is on this machine.
+    pub base_url: String,
+    /// The API key.
+    pub api_key: SecretString,
+    /// The longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// The longest silence: before the first byte, and between two pieces of a stream.
+    pub idle_timeout: Duration,
+    /// Whether the provider keeps its replies (`store`), so that a request may continue from one instead of carrying everything.
+    pub keep_replies: bool,
+}
+
+impl OpenAiConfig {
+    /// The public API with the given key, 10 s to connect and 300 s of silence at most; nothing is kept there.
+    pub fn new(api_key: SecretString) -> Self {
+        Self {
+            base_url: "https://api.openai.com/v1".to_owned(),
+            api_key,
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_mins(5),
+            keep_replies: false,
+        }
+    }
+}
+
+/// Models behind the OpenAI Responses API.
+#[derive(Debug)]
+pub struct OpenAiProvider {
+    http: HttpClient,
+    keep_replies: bool,
+}
+
+impl OpenAiProvider {
+    /// Prepares a client; nothing is sent yet. The system's proxy settings are honoured, except towards this machine.
+    ///
+    /// # Errors
+    /// [`LlmError::Setup`] when the key or the base URL cannot be used.
+    pub fn new(config: OpenAiConfig, env: Env) -> Result<Self, LlmError> {
+        let setup = |why: String| LlmError::Setup { why };
+        let endpoint = address::endpoint_below(&config.base_url, "responses").map_err(setup)?;
+        address::check_is_private(&endpoint).map_err(setup)?;
+        let reach = Reach {
+            endpoint,
+            key: Some(Key { header: AUTHORIZATION, scheme: "Bearer ", secret: config.api_key }),
+            headers: Vec::new(),
+            connect_timeout: config.connect_timeout,
+            idle_timeout: config.idle_timeout,
+        };
+        Ok(Self { http: HttpClient::new(reach, env)?, keep_replies: config.keep_replies })
+    }
+
+    async fn ask(
+        &self,
+        known: Option<&KnownPrefix>,
+        request: &ModelRequest,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let body = wire::encode_request(request, known, self.keep_replies).to_string();
+        let assembler = Assembler::after(known.cloned());
+        let mut turn = self.http.complete(body, &request.model, assembler, observer).await?;
+        for block in &mut turn.blocks {
+            if let Block::ToolUse(tool_use) = block {
+                tool_use.name = tool_name::whole(std::mem::take(&mut tool_use.name), request);
+            }
+        }
+        Ok(turn)
+    }
+}
+
+#[async_trait]
+impl LlmProvider for OpenAiProvider {
+    fn name(&self) -> &str {
+        OPENAI
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        self.ask(None, request, observer).await
+    }
+
+    fn keeps_replies(&self) -> bool {
+        self.keep_replies
+    }
+
+    async fn complete_from(
+        &self,
+        known: &KnownPrefix,
+        request: &ModelRequest,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        self.ask(Some(known).filter(|_| self.keep_replies), request, observer).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_url(base_url: &str) -> Result<OpenAiProvider, LlmError> {
+        let config = OpenAiConfig {
+            base_url: base_url.to_owned(),
+            ..OpenAiConfig::new(SecretString::from("sk-secret".to_owned()))
+        };
+        OpenAiProvider::new(config, Env::simulated(1))
+    }
+
+    #[test]
+    fn the_endpoint_is_below_the_base_url() {
+        for base in ["https://host/v1", "https://host/v1/", "https://host"] {
+            assert_eq!(with_url(base).unwrap().http.endpoint().as_str(), "https://host/v1/responses");
+        }
+    }
+
+    #[test]
+    fn clear_text_is_sent_to_this_machine_only() {
+        assert!(with_url("http://127.0.0.1:1/v1").is_ok());
+        let error = with_url("http://models.example.com/v1").unwrap_err();
+        assert!(matches!(&error, LlmError::Setup { why } if why.contains("https")), "{error}");
+        assert!(!format!("{error} {error:?}").contains("sk-secret"));
+    }
+
+    #[test]
+    fn the_provider_does_not_show_its_key() {
+        assert!(!format!("{:?}", with_url("https://host").unwrap()).contains("sk-secret"));
+    }
+}

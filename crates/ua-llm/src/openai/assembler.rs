@@ -1,0 +1,405 @@
+//! From the typed events of a stream to one whole reply. Pure: it is fed the JSON of one event after the other.
+//!
+//! A reply exists only after `response.completed` or `response.incomplete`. Events and item types that this build does not know
+//! are tolerated, since the API adds new ones; an order of events that cannot be read is not.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
+
+use super::reject;
+use crate::OPENAI;
+use crate::error::LlmError;
+use crate::http::events::{Assemble, Fault, Progress};
+use crate::session::KnownPrefix;
+
+/// The part of a reply that has arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    is_started: bool,
+    items: BTreeMap<u64, Partial>,
+    text_bytes: usize,
+    /// What the request continued from.
+    known: Option<KnownPrefix>,
+}
+
+#[derive(Debug)]
+struct Partial {
+    /// The item as it stands; whole once it is done.
+    value: Value,
+    /// The arguments of a call, as far as they have arrived.
+    arguments: String,
+    is_done: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum Event {
+    #[serde(rename = "response.created")]
+    Created { response: Head },
+    #[serde(rename = "response.output_item.added")]
+    ItemAdded { output_index: u64, item: Value },
+    #[serde(rename = "response.output_item.done")]
+    ItemDone { output_index: u64, item: Value },
+    #[serde(rename = "response.output_text.delta", alias = "response.refusal.delta")]
+    TextDelta { delta: String },
+    #[serde(rename = "response.function_call_arguments.delta")]
+    ArgumentsDelta { output_index: u64, delta: String },
+    #[serde(rename = "response.function_call_arguments.done")]
+    ArgumentsDone { output_index: u64, arguments: String },
+    #[serde(rename = "response.completed")]
+    Completed { response: Head },
+    #[serde(rename = "response.incomplete")]
+    Incomplete { response: Head },
+    #[serde(rename = "response.failed")]
+    Failed { response: Head },
+    #[serde(rename = "error")]
+    Error(Reported),
+    #[serde(other)]
+    Unknown,
+}
+
+/// A response, as it stands in an event.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    output: Vec<Value>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+    #[serde(default)]
+    error: Option<Reported>,
+    #[serde(default)]
+    incomplete_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    #[serde(default)]
+    reason: String,
+}
+
+/// An error; at the top of an event, or one level deeper as older servers have it.
+#[derive(Deserialize, Default)]
+struct Reported {
+    #[serde(default)]
+    code: Option<String>,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    error: Option<Box<Reported>>,
+}
+
+#[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "these are the API's names")]
+struct WireUsage {
+    input_tokens: u64,
+    output_tokens: u64,
+    #[serde(default)]
+    input_tokens_details: Option<InputDetails>,
+}
+
+#[derive(Deserialize)]
+struct InputDetails {
+    #[serde(default)]
+    cached_tokens: u64,
+}
+
+impl Assemble for Assembler {
+    fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
+        let event =
+            serde_json::from_str(data).map_err(|e| Fault::Nonsense(format!("an event is not readable: {e}")))?;
+        match event {
+            Event::Created { response } => self.start(response),
+            Event::ItemAdded { output_index, item } => self.open(output_index, item),
+            Event::ItemDone { output_index, item } => {
+                // Some servers announce an item only when it is whole.
+                self.items.insert(output_index, Partial { value: item, arguments: String::new(), is_done: true });
+                Ok(Progress::Nothing)
+            }
+            Event::TextDelta { delta } => {
+                self.text_bytes += delta.len();
+                Ok(Progress::Text(delta))
+            }
+            Event::ArgumentsDelta { output_index, delta } => {
+                self.partial(output_index)?.arguments.push_str(&delta);
+                Ok(Progress::Nothing)
+            }
+            Event::ArgumentsDone { output_index, arguments } => {
+                self.partial(output_index)?.arguments = arguments;
+                Ok(Progress::Nothing)
+            }
+            Event::Completed { response } => self.finish(response, true).map(Progress::Whole),
+            Event::Incomplete { response } => self.finish(response, false).map(Progress::Whole),
+            Event::Failed { response } => Err(response.error.unwrap_or_default().into_fault()),
+            Event::Error(error) => Err(error.into_fault()),
+            Event::Unknown => Ok(Progress::Nothing),
+        }
+    }
+
+    fn text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
+    fn reported(&self, kind: &str, message: String, _model: &str) -> LlmError {
+        reject::by_code(kind, message, self.known.as_ref())
+    }
+
+    fn refused(&self, status: u16, body: &str, error: LlmError) -> LlmError {
+        reject::refine(error, status, body, self.known.as_ref())
+    }
+}
+
+impl Assembler {
+    /// Reads the reply to a request that continued from `known`.
+    pub(crate) fn after(known: Option<KnownPrefix>) -> Self {
+        Self { known, ..Self::default() }
+    }
+
+    fn start(&mut self, response: Head) -> Result<Progress, Fault> {
+        if std::mem::replace(&mut self.is_started, true) {
+            return Err(Fault::Nonsense("a second response starts inside the first".to_owned()));
+        }
+        Ok(response.id.filter(|id| !id.is_empty()).map_or(Progress::Nothing, Progress::Session))
+    }
+
+    fn open(&mut self, index: u64, value: Value) -> Result<Progress, Fault> {
+        if !self.is_started {
+            return Err(Fault::Nonsense("an item starts before the response does".to_owned()));
+        }
+        let partial = Partial { value, arguments: String::new(), is_done: false };
+        if self.items.insert(index, partial).is_some() {
+            return Err(Fault::Nonsense(format!("item {index} starts twice")));
+        }
+        Ok(Progress::Nothing)
+    }
+
+    fn partial(&mut self, index: u64) -> Result<&mut Partial, Fault> {
+        let partial =
+            self.items.get_mut(&index).ok_or_else(|| Fault::Nonsense(format!("item {index} never started")))?;
+        if partial.is_done {
+            return Err(Fault::Nonsense(format!("item {index} goes on after its end")));
+        }
+        Ok(partial)
+    }
+
+    fn finish(&mut self, response: Head, is_completed: bool) -> Result<ModelTurn, Fault> {
+        if !self.is_started {
+            return Err(Fault::Nonsense("the response ends before it started".to_owned()));
+        }
+        let items = std::mem::take(&mut self.items);
+        if is_completed && items.values().any(|item| !item.is_done) {
+            return Err(Fault::Nonsense("the response is completed inside an item".to_owned()));
+        }
+        let mut blocks = Vec::new();
+        let mut is_refused = false;
+        if items.is_empty() {
+            // A server that sends no events of items has them all at the end.
+            response.output.into_iter().for_each(|item| is_refused |= push_blocks(item, "", &mut blocks));
+        } else {
+            for Partial { value, arguments, .. } in items.into_values() {
+                is_refused |= push_blocks(value, &arguments, &mut blocks);
+            }
+        }
+        let asks = blocks.iter().any(|block| matches!(block, Block::ToolUse(_)));
+        let stop_reason = match response.incomplete_details.map(|details| details.reason) {
+            _ if is_completed && is_refused => StopReason::Refusal,
+            _ if is_completed && asks => StopReason::ToolUse,
+            _ if is_completed => StopReason::EndTurn,
+            Some(reason) if reason == "content_filter" => StopReason::Refusal,
+            Some(_) | None => StopReason::MaxTokens,
+        };
+        let usage = response.usage.map(|usage| {
+            let cached = usage.input_tokens_details.map_or(0, |details| details.cached_tokens).min(usage.input_tokens);
+            Usage {
+                input_tokens: usage.input_tokens - cached,
+                // Tokens of thoughts are among them.
+                output_tokens: usage.output_tokens,
+                cache_read_tokens: cached,
+                cache_write_tokens: 0,
+            }
+        });
+        Ok(ModelTurn { blocks, stop_reason, usage, model: response.model, response_id: response.id })
+    }
+}
+
+impl Reported {
+    fn into_fault(self) -> Fault {
+        let inner = self.error.map(|inner| *inner).unwrap_or_default();
+        let message = self.message.or(inner.message).unwrap_or_else(|| "no explanation was given".to_owned());
+        Fault::Reported { kind: self.code.or(inner.code).unwrap_or_default(), message }
+    }
+}
+
+/// Appends what an item says; true when it says that the model refuses.
+fn push_blocks(mut item: Value, streamed_arguments: &str, blocks: &mut Vec<Block>) -> bool {
+    match item["type"].as_str() {
+        Some("message") => {
+            let mut is_refused = false;
+            for part in item["content"].as_array().into_iter().flatten() {
+                let refusal = part["refusal"].as_str();
+                is_refused |= refusal.is_some();
+                if let Some(text) = part["text"].as_str().or(refusal).filter(|text| !text.is_empty()) {
+                    blocks.push(Block::text(text));
+                }
+            }
+            is_refused
+        }
+        Some("function_call") => {
+            let text = |field: &str| item[field].as_str().unwrap_or_default().to_owned();
+            let arguments = Some(text("arguments")).filter(|whole| !whole.is_empty());
+            let arguments = arguments.unwrap_or_else(|| streamed_arguments.to_owned());
+            let id = Some(text("call_id")).filter(|id| !id.is_empty()).unwrap_or_else(|| text("id"));
+            blocks.push(Block::ToolUse(ToolUse { id, name: text("name"), input: read_arguments(arguments) }));
+            false
+        }
+        Some(_) | None => {
+            blocks.push(Block::Opaque { provider: OPENAI.to_owned(), value: item.take() });
+            false
+        }
+    }
+}
+
+/// The arguments, parsed; their text when they are not JSON of one meaning, so that the gateway can refuse them.
+fn read_arguments(text: String) -> Value {
+    if text.trim().is_empty() {
+        return Value::Object(serde_json::Map::new());
+    }
+    parse_strict(&text).unwrap_or(Value::String(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn created() -> Value {
+        json!({"type": "response.created", "response": {"id": "resp_1", "status": "in_progress", "model": "gpt-x"}})
+    }
+
+    fn done(index: u64, item: Value) -> Value {
+        json!({"type": "response.output_item.done", "output_index": index, "item": item})
+    }
+
+    fn added(index: u64, item: Value) -> Value {
+        json!({"type": "response.output_item.added", "output_index": index, "item": item})
+    }
+
+    fn completed(usage: Value) -> Value {
+        json!({"type": "response.completed", "response": {"id": "resp_1", "model": "gpt-x", "usage": usage}})
+    }
+
+    fn feed_all(events: &[Value]) -> Result<Progress, Fault> {
+        let mut assembler = Assembler::default();
+        let mut last = Progress::Nothing;
+        for event in events {
+            last = assembler.feed(&event.to_string())?;
+        }
+        Ok(last)
+    }
+
+    fn whole(events: &[Value]) -> ModelTurn {
+        match feed_all(events) {
+            Ok(Progress::Whole(turn)) => turn,
+            other => panic!("no whole reply: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn thoughts_text_and_parallel_calls_are_read_whole() {
+        let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA=="});
+        let message = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Two."}]});
+        let call = |id: &str, arguments: &str| json!({"type": "function_call", "id": "fc", "call_id": id, "name": "t", "arguments": arguments});
+        let turn = whole(&[
+            created(),
+            json!({"type": "response.in_progress", "response": {}}),
+            added(0, json!({"type": "reasoning", "id": "rs_1", "summary": []})),
+            done(0, thought.clone()),
+            added(1, json!({"type": "message", "content": []})),
+            json!({"type": "response.output_text.delta", "output_index": 1, "delta": "Two."}),
+            done(1, message),
+            added(2, call("a", "")),
+            json!({"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "{\"x\":"}),
+            json!({"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "1}"}),
+            json!({"type": "response.function_call_arguments.done", "output_index": 2, "arguments": "{\"x\":1}"}),
+            done(2, call("a", "{\"x\":1}")),
+            done(3, call("b", "")),
+            completed(json!({"input_tokens": 10, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 7,
+                             "output_tokens_details": {"reasoning_tokens": 5}, "total_tokens": 17})),
+        ]);
+        let tool_use = |id: &str, input| Block::ToolUse(ToolUse { id: id.into(), name: "t".into(), input });
+        let expected = ModelTurn {
+            blocks: vec![
+                Block::Opaque { provider: "openai".into(), value: thought },
+                Block::text("Two."),
+                tool_use("a", json!({"x": 1})),
+                tool_use("b", json!({})),
+            ],
+            stop_reason: StopReason::ToolUse,
+            usage: Some(Usage { input_tokens: 6, output_tokens: 7, cache_read_tokens: 4, cache_write_tokens: 0 }),
+            model: "gpt-x".into(),
+            response_id: Some("resp_1".into()),
+        };
+        assert_eq!(turn, expected);
+    }
+
+    #[test]
+    fn the_end_says_why_it_ended() {
+        let refusal = json!({"type": "message", "content": [{"type": "refusal", "refusal": "No."}]});
+        let turn = whole(&[created(), done(0, refusal), completed(Value::Null)]);
+        assert_eq!((turn.stop_reason, turn.text().as_str(), turn.usage), (StopReason::Refusal, "No.", None));
+        let cut = |reason: &str| {
+            let response = json!({"id": "resp_1", "incomplete_details": {"reason": reason}});
+            whole(&[created(), json!({"type": "response.incomplete", "response": response})]).stop_reason
+        };
+        assert_eq!(cut("max_output_tokens"), StopReason::MaxTokens);
+        assert_eq!(cut("content_filter"), StopReason::Refusal);
+    }
+
+    #[test]
+    fn a_cut_call_keeps_what_arrived_of_its_arguments() {
+        let call = json!({"type": "function_call", "call_id": "a", "name": "t", "arguments": ""});
+        let turn = whole(&[
+            created(),
+            added(0, call),
+            json!({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{\"x\":"}),
+            json!({"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}}),
+        ]);
+        assert_eq!(turn.stop_reason, StopReason::MaxTokens);
+        assert_eq!(turn.tool_uses().next().unwrap().input, json!("{\"x\":"));
+    }
+
+    #[test]
+    fn failures_are_reported_with_their_code_wherever_they_stand() {
+        let failed = json!({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "oops"}}});
+        let flat = json!({"type": "error", "code": "server_error", "message": "oops", "param": null});
+        let nested = json!({"type": "error", "error": {"type": "x", "code": "server_error", "message": "oops"}});
+        for event in [failed, flat, nested] {
+            let expected = Fault::Reported { kind: "server_error".into(), message: "oops".into() };
+            assert_eq!(feed_all(&[created(), event]), Err(expected));
+        }
+    }
+
+    #[test]
+    fn an_order_that_cannot_be_read_is_refused_and_news_are_not() {
+        let item = json!({"type": "message", "content": []});
+        for events in [
+            vec![added(0, item.clone())],
+            vec![created(), created()],
+            vec![created(), added(0, item.clone()), added(0, item.clone())],
+            vec![created(), added(0, item.clone()), completed(Value::Null)],
+            vec![completed(Value::Null)],
+            vec![created(), json!({"type": "response.function_call_arguments.delta", "output_index": 4, "delta": ""})],
+            vec![json!("no event")],
+        ] {
+            assert!(matches!(feed_all(&events), Err(Fault::Nonsense(_))), "{events:?}");
+        }
+        assert_eq!(feed_all(&[created(), json!({"type": "response.something.new"})]), Ok(Progress::Nothing));
+    }
+}

@@ -1,0 +1,112 @@
+//! From an error of the Responses API to the error a caller sees.
+
+use serde::Deserialize;
+
+use crate::error::LlmError;
+use crate::session::KnownPrefix;
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: ErrorDetail,
+}
+
+#[derive(Deserialize)]
+struct ErrorDetail {
+    #[serde(default)]
+    code: Option<String>,
+    #[serde(default)]
+    param: Option<String>,
+    #[serde(default)]
+    message: String,
+}
+
+/// Looks whether a client error of the API means something that its status alone does not say; `error` otherwise.
+pub(crate) fn refine(error: LlmError, status: u16, body: &str, known: Option<&KnownPrefix>) -> LlmError {
+    let Ok(ErrorBody { error: detail }) = serde_json::from_str::<ErrorBody>(body) else { return error };
+    let code = detail.code.as_deref().unwrap_or_default();
+    match status {
+        // Whatever is wrong with the name of the reply, the whole history does not need it.
+        400 | 404 | 410 | 422 if is_forgotten(code, detail.param.as_deref(), &detail.message) => match known {
+            Some(known) => forgotten(known, detail.message),
+            None => error,
+        },
+        429 if code == "insufficient_quota" => LlmError::Unauthorized { status, message: detail.message },
+        _ => error,
+    }
+}
+
+/// Sorts an error inside a stream.
+pub(crate) fn by_code(code: &str, message: String, known: Option<&KnownPrefix>) -> LlmError {
+    match (code, known) {
+        (_, Some(known)) if is_forgotten(code, None, &message) => forgotten(known, message),
+        ("rate_limit_exceeded", _) => LlmError::RateLimited { retry_after: None, message },
+        ("insufficient_quota", _) => LlmError::Unauthorized { status: 429, message },
+        ("server_is_overloaded" | "slow_down" | "overloaded_error", _) => {
+            LlmError::Overloaded { retry_after: None, message }
+        }
+        ("invalid_prompt" | "context_length_exceeded" | "invalid_request_error" | "invalid_image", _) => {
+            LlmError::InvalidRequest { status: 400, message }
+        }
+        _ => LlmError::Server { status: None, retry_after: None, message },
+    }
+}
+
+fn is_forgotten(code: &str, param: Option<&str>, message: &str) -> bool {
+    let says_so = || message.contains("Previous response") && message.contains("not found");
+    code == "previous_response_not_found" || param == Some("previous_response_id") || says_so()
+}
+
+fn forgotten(known: &KnownPrefix, message: String) -> LlmError {
+    LlmError::SessionForgotten { response_id: known.response_id.clone(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> KnownPrefix {
+        KnownPrefix { response_id: "resp_1".into(), messages: 2 }
+    }
+
+    fn other() -> LlmError {
+        LlmError::InvalidRequest { status: 400, message: "as the status says".into() }
+    }
+
+    #[test]
+    fn a_reply_that_the_provider_does_not_know_any_more_is_told_from_other_refusals() {
+        let bodies = [
+            r#"{"error": {"message": "Previous response with id 'resp_1' not found.", "param": "previous_response_id", "code": "previous_response_not_found"}}"#,
+            r#"{"error": {"message": "Invalid 'previous_response_id': 'msg_1'.", "param": "previous_response_id", "code": "invalid_value"}}"#,
+            r#"{"error": {"message": "Previous response with id 'resp_1' not found."}}"#,
+        ];
+        for body in bodies {
+            for status in [400, 404] {
+                let error = refine(other(), status, body, Some(&known()));
+                assert!(matches!(&error, LlmError::SessionForgotten { response_id, .. } if response_id == "resp_1"));
+                assert!(error.left_us() && error.was_refused(), "it costs nothing");
+            }
+            assert!(matches!(refine(other(), 400, body, None), LlmError::InvalidRequest { .. }), "nothing was named");
+            assert!(matches!(refine(other(), 500, body, Some(&known())), LlmError::InvalidRequest { .. }));
+        }
+        let unrelated = r#"{"error": {"message": "No tool output found for function call a.", "param": "input"}}"#;
+        assert!(matches!(refine(other(), 400, unrelated, Some(&known())), LlmError::InvalidRequest { .. }));
+        assert!(matches!(refine(other(), 400, "<html>", Some(&known())), LlmError::InvalidRequest { .. }));
+    }
+
+    #[test]
+    fn an_account_that_cannot_pay_is_not_asked_to_wait() {
+        let body = r#"{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}"#;
+        let limited = LlmError::RateLimited { retry_after: None, message: String::new() };
+        assert!(!refine(limited, 429, body, None).may_retry());
+        assert!(!by_code("insufficient_quota", String::new(), None).may_retry());
+    }
+
+    #[test]
+    fn errors_inside_a_stream_are_sorted_like_those_before_it() {
+        let of = |code: &str| by_code(code, "m".into(), Some(&known()));
+        assert!(matches!(of("previous_response_not_found"), LlmError::SessionForgotten { .. }));
+        assert!(matches!(of("rate_limit_exceeded"), LlmError::RateLimited { .. }));
+        assert!(matches!(of("server_error"), LlmError::Server { status: None, .. }));
+        assert!(matches!(of("context_length_exceeded"), LlmError::InvalidRequest { .. }));
+    }
+}

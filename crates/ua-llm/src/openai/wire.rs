@@ -1,0 +1,240 @@
+//! A request in the words of the Responses API.
+
+use serde_json::{Value, json};
+use ua_core::{Block, Message, Role};
+
+use crate::OPENAI;
+use crate::request::ModelRequest;
+use crate::session::KnownPrefix;
+use crate::tool_name::short;
+
+/// The fewest output tokens that the API lets a request allow.
+const LEAST_OUTPUT: u32 = 16;
+
+/// Builds the body of `POST /v1/responses`: the whole history, or, with `known`, what came after the reply that it names. With
+/// `store`, the provider keeps the reply so that it can be continued from.
+pub(crate) fn encode_request(request: &ModelRequest, known: Option<&KnownPrefix>, store: bool) -> Value {
+    let first = known.map_or(0, |known| known.messages);
+    let mut body = json!({
+        "model": request.model,
+        "input": encode_messages(request.messages.get(first..).unwrap_or_default()),
+        "max_output_tokens": request.max_output_tokens.max(LEAST_OUTPUT),
+        "store": store,
+        "stream": true,
+    });
+    if let Some(known) = known {
+        body["previous_response_id"] = json!(known.response_id);
+    }
+    // Both hold for one request only: a reply that is continued from does not bring them along.
+    if !request.system.trim().is_empty() {
+        body["instructions"] = json!(request.system);
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request
+            .tools
+            .iter()
+            .map(|tool| {
+                json!({"type": "function", "name": short(&tool.name), "description": tool.description,
+                       "parameters": tool.input_schema, "strict": false})
+            })
+            .collect();
+        body["parallel_tool_calls"] = json!(true);
+    }
+    if let Some(milli) = request.temperature_milli {
+        body["temperature"] = json!(f64::from(milli) / 1000.0);
+    }
+    if reasons(&request.model) {
+        body["include"] = json!(["reasoning.encrypted_content"]);
+    }
+    body
+}
+
+/// Whether the model thinks before it speaks. Others refuse a request that asks for what they thought.
+fn reasons(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let name = name.strip_prefix("ft:").unwrap_or(name);
+    if name.contains("-chat") {
+        return false;
+    }
+    let is_o = name.strip_prefix('o').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    is_o || name.contains("codex") || ["gpt-5", "gpt-6", "gpt-oss"].iter().any(|family| name.starts_with(family))
+}
+
+/// The history as the API wants it. Of a user's neighbours, the results come first, right behind the calls that they answer.
+fn encode_messages(messages: &[Message]) -> Vec<Value> {
+    messages
+        .chunk_by(|a, b| a.role == b.role)
+        .flat_map(|speech| {
+            let blocks = speech.iter().flat_map(|message| &message.blocks);
+            match speech[0].role {
+                Role::User => encode_user(blocks),
+                Role::Assistant => encode_assistant(blocks),
+            }
+        })
+        .collect()
+}
+
+fn encode_user<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
+    let (mut items, mut said) = (Vec::new(), Vec::new());
+    for block in blocks {
+        match block {
+            Block::Text { text } if !text.trim().is_empty() => said.push(json!({"type": "input_text", "text": text})),
+            Block::ToolResult { tool_use_id, content, is_error } => {
+                let output = if *is_error { format!("Error: {}", content.as_str()) } else { content.to_string() };
+                items.push(json!({"type": "function_call_output", "call_id": tool_use_id, "output": output}));
+            }
+            Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => {}
+        }
+    }
+    if !said.is_empty() {
+        items.push(json!({"type": "message", "role": "user", "content": said}));
+    }
+    items
+}
+
+fn encode_assistant<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
+    let mut items: Vec<Value> = blocks.filter_map(encode_said).collect();
+    // The API refuses thoughts that nothing follows, as those of a reply that was cut while it thought.
+    while items.last().is_some_and(is_reasoning) {
+        items.pop();
+    }
+    items
+}
+
+fn encode_said(block: &Block) -> Option<Value> {
+    match block {
+        Block::Text { text } if text.trim().is_empty() => None,
+        Block::Text { text } => {
+            Some(json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}))
+        }
+        Block::ToolUse(tool_use) => Some(json!({
+            "type": "function_call",
+            "call_id": tool_use.id,
+            "name": short(&tool_use.name),
+            "arguments": crate::anthropic::wire::wire_input(&tool_use.input).to_string(),
+        })),
+        // Without its content a thought is a reference to something that the provider may not have kept.
+        Block::Opaque { provider, value } => {
+            let is_whole = !is_reasoning(value) || value["encrypted_content"].is_string();
+            (provider == OPENAI && is_whole).then(|| value.clone())
+        }
+        Block::ToolResult { .. } => None,
+    }
+}
+
+fn is_reasoning(item: &Value) -> bool {
+    item["type"] == "reasoning"
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Origin, ToolUse};
+
+    use super::*;
+    use crate::request::ToolOffer;
+
+    fn request(messages: Vec<Message>) -> ModelRequest {
+        ModelRequest {
+            model: "gpt-4.1".into(),
+            system: String::new(),
+            messages,
+            tools: vec![],
+            max_output_tokens: 100,
+            temperature_milli: None,
+        }
+    }
+
+    fn assistant(blocks: Vec<Block>) -> Message {
+        Message { role: Role::Assistant, origin: Origin::Model, blocks }
+    }
+
+    fn call(id: &str, input: Value) -> Block {
+        Block::ToolUse(ToolUse { id: id.into(), name: "t".into(), input })
+    }
+
+    fn result(id: &str, content: &str, is_error: bool) -> Message {
+        let block = Block::ToolResult { tool_use_id: id.into(), content: content.into(), is_error };
+        Message { role: Role::User, origin: Origin::Tools, blocks: vec![block] }
+    }
+
+    fn history() -> Vec<Message> {
+        vec![
+            Message::user(Origin::Prompt, "go"),
+            Message::user(Origin::Guidance, "  \n"),
+            assistant(vec![Block::text("Looking."), call("a", json!({"x": 1})), call("b", json!("{\"x\": "))]),
+            Message::user(Origin::Resume, "you were interrupted"),
+            result("a", "done", false),
+            result("b", "not JSON", true),
+        ]
+    }
+
+    fn new_items() -> [Value; 3] {
+        [
+            json!({"type": "function_call_output", "call_id": "a", "output": "done"}),
+            json!({"type": "function_call_output", "call_id": "b", "output": "Error: not JSON"}),
+            json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "you were interrupted"}]}),
+        ]
+    }
+
+    #[test]
+    fn a_history_becomes_items_with_results_right_behind_their_calls() {
+        let mut expected = vec![
+            json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}),
+            json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Looking."}]}),
+            json!({"type": "function_call", "call_id": "a", "name": "t", "arguments": "{\"x\":1}"}),
+            json!({"type": "function_call", "call_id": "b", "name": "t", "arguments": "{\"unreadable_input\":\"{\\\"x\\\": \"}"}),
+        ];
+        expected.extend(new_items());
+        assert_eq!(
+            encode_request(&request(history()), None, false),
+            json!({"model": "gpt-4.1", "input": expected, "max_output_tokens": 100, "store": false, "stream": true})
+        );
+    }
+
+    #[test]
+    fn only_what_is_new_follows_a_reply_that_the_provider_kept() {
+        let mut asked = request(history());
+        asked.system = "be brief".into();
+        asked.tools =
+            vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }];
+        let known = KnownPrefix { response_id: "resp_1".into(), messages: 3 };
+        let body = encode_request(&asked, Some(&known), true);
+        assert_eq!(body["input"], json!(new_items()));
+        assert_eq!((&body["previous_response_id"], &body["store"]), (&json!("resp_1"), &json!(true)));
+        // These are not kept with a reply.
+        assert_eq!(body["instructions"], "be brief");
+        assert_eq!(
+            body["tools"],
+            json!([{"type": "function", "name": "t", "description": "d", "parameters": {"type": "object"}, "strict": false}])
+        );
+    }
+
+    #[test]
+    fn thoughts_go_back_unchanged_unless_they_are_foreign_or_only_a_reference_or_followed_by_nothing() {
+        let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA=="});
+        let own = |value: &Value| Block::Opaque { provider: "openai".into(), value: value.clone() };
+        let reference = json!({"type": "reasoning", "id": "rs_2", "summary": []});
+        let foreign = Block::Opaque { provider: "anthropic".into(), value: json!({"type": "thinking"}) };
+        let messages = vec![
+            Message::user(Origin::Prompt, "go"),
+            assistant(vec![own(&thought), own(&reference), foreign, Block::text("hi")]),
+            Message::user(Origin::Guidance, "more"),
+            assistant(vec![Block::text(" "), own(&thought)]),
+            Message::user(Origin::Guidance, "on"),
+        ];
+        let body = encode_request(&request(messages), None, false);
+        let said = |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
+        let hi = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]});
+        assert_eq!(body["input"], json!([said("go"), thought, hi, said("more"), said("on")]));
+    }
+
+    #[test]
+    fn only_models_that_think_are_asked_for_their_thoughts() {
+        for model in ["gpt-5", "gpt-5.1-codex", "o3-mini", "o4-mini", "openai/gpt-oss-120b", "codex-mini-latest"] {
+            assert!(reasons(model), "{model}");
+        }
+        for model in ["gpt-4.1", "gpt-4o-mini", "gpt-5-chat-latest", "scripted", "omni-moderation-latest"] {
+            assert!(!reasons(model), "{model}");
+        }
+    }
+}
