@@ -32,6 +32,7 @@ mod probe;
 mod resume;
 mod same_receipts;
 mod secrets;
+mod sessions;
 mod sources;
 mod telemetry;
 mod terminal;

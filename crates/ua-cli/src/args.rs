@@ -157,7 +157,7 @@ pub struct LaunchArgs {
     /// Model provider: anthropic, openai or scripted [default: the job's, else anthropic]
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
-    /// The provider's name of the model [default: the job's, else ANTHROPIC_MODEL or OPENAI_MODEL]
+    /// The provider's name of the model [default: the job's, else the configured one]
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// File with an `mcpServers` object [default: .mcp.json if there is one]
