@@ -189,19 +189,25 @@ impl LlmError {
     /// What a person can try, for the line below the message.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Unauthorized { .. } => {
-                Some("check that ANTHROPIC_API_KEY is a valid key of an account in good standing")
-            }
-            Self::NotFound { .. } => Some("check the model's name, and ANTHROPIC_BASE_URL if it is set"),
-            Self::Setup { .. } => Some("check ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL"),
+            Self::Unauthorized { .. } => Some(
+                "check that the provider's key (ANTHROPIC_API_KEY, OPENAI_API_KEY) is valid and its account in good standing",
+            ),
+            Self::NotFound { .. } => Some(
+                "check the model's name, and the provider's base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) if it is set",
+            ),
+            Self::Setup { .. } => Some(
+                "check the provider's key and base URL (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL; OPENAI_API_KEY, OPENAI_BASE_URL)",
+            ),
             Self::Unreachable { .. } => {
-                Some("check the network, the proxy and ANTHROPIC_BASE_URL; the run can be resumed")
+                Some("check the network, the proxy and the provider's base URL; the run can be resumed")
             }
             Self::RateLimited { .. } | Self::Overloaded { .. } | Self::Server { .. } => {
                 Some("wait a while, then resume the run")
             }
             Self::Timeout { .. } | Self::Cut { .. } => Some("resume the run; nothing of the unfinished reply was used"),
-            Self::Protocol { .. } => Some("check that ANTHROPIC_BASE_URL is an Anthropic Messages endpoint"),
+            Self::Protocol { .. } => Some(
+                "check that the base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) is an endpoint of the provider's API",
+            ),
             Self::InvalidRequest { .. } => None,
         }
     }

@@ -1,4 +1,5 @@
-//! One model call: the provider port, a client of the Anthropic Messages API, and a provider that follows a script.
+//! One model call: the provider port, clients of the Anthropic Messages API and of Chat Completions, and a provider that follows
+//! a script.
 //!
 //! A [`LlmProvider`] turns a [`ModelRequest`] into one whole [`ModelTurn`](ua_core::ModelTurn) or an [`LlmError`].
 //! A reply that was cut is never a turn: tool uses count only when the provider said that the message ended.
@@ -32,6 +33,7 @@
 //! ```
 
 mod anthropic;
+mod chat;
 mod error;
 mod estimate;
 mod history;
@@ -42,6 +44,7 @@ mod script;
 mod scripted;
 
 pub use anthropic::{AnthropicConfig, AnthropicProvider};
+pub use chat::{ChatConfig, ChatProvider};
 pub use error::LlmError;
 pub use estimate::{ESTIMATOR, estimate_input_tokens};
 pub use history::check_history;
@@ -52,3 +55,6 @@ pub use scripted::ScriptedProvider;
 
 /// The name of the Anthropic provider, which also marks the opaque blocks that only it understands.
 pub const ANTHROPIC: &str = "anthropic";
+
+/// The name of the provider that speaks Chat Completions, which also marks the opaque blocks that only it understands.
+pub const OPENAI_CHAT: &str = "openai-chat";

@@ -10,7 +10,6 @@ pub(crate) fn endpoint_in_v1(base: &str, leaf: &str) -> Result<Url, String> {
 }
 
 /// The endpoint `LEAF` below `base`, as clients of OpenAI's API join them; a base without any path gets `/v1` first.
-#[cfg_attr(not(test), expect(dead_code, reason = "the wires of OpenAI use it"))]
 pub(crate) fn endpoint_below(base: &str, leaf: &str) -> Result<Url, String> {
     let base = trimmed(base);
     let is_bare = read(base)?.path() == "/";
@@ -30,7 +29,6 @@ fn read(text: &str) -> Result<Url, String> {
 }
 
 /// Refuses to send what a run holds in clear text to another machine.
-#[cfg_attr(not(test), expect(dead_code, reason = "the wires of OpenAI use it"))]
 pub(crate) fn check_is_private(url: &Url) -> Result<(), String> {
     if url.scheme() == "https" || is_this_machine(url) {
         return Ok(());

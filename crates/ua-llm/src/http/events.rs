@@ -86,6 +86,7 @@ pub(crate) async fn read_reply(
     while let Some(event) = events.next().await {
         let event = event.map_err(|error| broken(error, assembler.text_bytes()))?;
         let Some(data) = event.data.filter(|data| !data.is_empty()) else { continue };
+        observer.event(&data);
         match assembler.feed(&data) {
             Ok(Progress::Nothing) => {}
             Ok(Progress::Session(id)) => observer.session(&id),

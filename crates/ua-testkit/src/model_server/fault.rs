@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::{Refusal, wire};
+use super::{Refusal, Wire};
 
 /// A failure at one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +46,26 @@ pub enum FaultKind {
     CutBeforeFirstEvent,
     /// The connection breaks in the middle of the reply, behind its first piece of text or input.
     CutMidStream,
-    /// The stream ends in good order, but `message_stop` is missing.
+    /// The stream ends in good order, but what says that the reply ended is missing.
     EndWithoutStop,
+    /// The connection breaks behind so many events.
+    CutAfter {
+        /// How many arrive.
+        events: usize,
+    },
+    /// The stream ends in good order behind so many events.
+    EndAfter {
+        /// How many arrive.
+        events: usize,
+    },
+    /// An event in the middle of the reply is no JSON.
+    MalformedEvent,
+    /// Every event comes twice.
+    DuplicateEvents,
+    /// The reply goes on and on, with nothing in it.
+    Endless,
+    /// A page with status 200 comes instead of events.
+    Page,
     /// The stream reports an error in the middle of the reply.
     ErrorMidStream {
         /// The error's type: `overloaded_error`, `api_error`, …
@@ -67,6 +84,8 @@ pub enum FaultKind {
 pub(super) enum Plan {
     Refuse(Refusal),
     Stream(Pace),
+    Page,
+    Endless,
 }
 
 /// How a reply is streamed.
@@ -84,6 +103,10 @@ enum Damage {
     Half,
     NoStop,
     Error(String),
+    CutAfter(usize),
+    EndAfter(usize),
+    Malformed,
+    Twice,
 }
 
 /// How the body of a stream ends.
@@ -113,6 +136,12 @@ impl FaultKind {
             Self::CutMidStream => damaged(Damage::Half),
             Self::EndWithoutStop => damaged(Damage::NoStop),
             Self::ErrorMidStream { error_type } => damaged(Damage::Error(error_type)),
+            Self::CutAfter { events } => damaged(Damage::CutAfter(events)),
+            Self::EndAfter { events } => damaged(Damage::EndAfter(events)),
+            Self::MalformedEvent => damaged(Damage::Malformed),
+            Self::DuplicateEvents => damaged(Damage::Twice),
+            Self::Endless => Plan::Endless,
+            Self::Page => Plan::Page,
             Self::Slow { delay_ms } => {
                 Plan::Stream(Pace { delay: Duration::from_millis(delay_ms), damage: Damage::None })
             }
@@ -121,29 +150,57 @@ impl FaultKind {
     }
 }
 
-impl Pace {
-    /// Takes away what the damage takes away.
-    pub(super) fn cut(&self, frames: &mut Vec<String>) -> Ending {
-        match &self.damage {
-            Damage::None => return Ending::Clean,
-            Damage::NoEvents => frames.clear(),
-            Damage::Half => frames.truncate(behind_first_delta(frames)),
-            Damage::NoStop => {
-                frames.pop();
-                return Ending::Clean;
-            }
-            Damage::Error(error_type) => {
-                frames.truncate(behind_first_delta(frames));
-                let error =
-                    json!({"type": "error", "error": {"type": error_type, "message": "the server was told to say so"}});
-                frames.push(wire::frame("error", &error));
-                return Ending::Clean;
-            }
-        }
-        Ending::Abort
-    }
+/// The events of a reply, each in the form of Server-Sent Events.
+#[derive(Debug)]
+pub(super) struct Frames {
+    pub(super) frames: Vec<String>,
+    /// The first that brings text or input.
+    pub(super) first_piece: usize,
+    /// The first without which the reply is not whole.
+    pub(super) end: usize,
 }
 
-fn behind_first_delta(frames: &[String]) -> usize {
-    frames.iter().position(|frame| frame.contains("content_block_delta")).map_or(frames.len() / 2, |first| first + 1)
+impl Pace {
+    /// Takes away what the damage takes away.
+    pub(super) fn cut(&self, wire: Wire, whole: Frames) -> (Vec<String>, Ending) {
+        let Frames { mut frames, first_piece, end } = whole;
+        let behind_first_piece = (first_piece + 1).min(frames.len());
+        let ending = match &self.damage {
+            Damage::None => Ending::Clean,
+            Damage::NoEvents => {
+                frames.clear();
+                Ending::Abort
+            }
+            Damage::Half => {
+                frames.truncate(behind_first_piece);
+                Ending::Abort
+            }
+            Damage::NoStop => {
+                frames.truncate(end);
+                Ending::Clean
+            }
+            Damage::Error(error_type) => {
+                frames.truncate(behind_first_piece);
+                frames.push(wire.error_frame(error_type));
+                Ending::Clean
+            }
+            Damage::CutAfter(events) => {
+                frames.truncate(*events);
+                Ending::Abort
+            }
+            Damage::EndAfter(events) => {
+                frames.truncate(*events);
+                Ending::Clean
+            }
+            Damage::Malformed => {
+                frames.insert(behind_first_piece, "data: {\"torn\": \n\n".to_owned());
+                Ending::Clean
+            }
+            Damage::Twice => {
+                frames = frames.into_iter().flat_map(|frame| [frame.clone(), frame]).collect();
+                Ending::Clean
+            }
+        };
+        (frames, ending)
+    }
 }
