@@ -23,6 +23,7 @@ use ua_core::{Env, ModelTurn};
 use self::assembler::Assembler;
 use crate::OPENAI_CHAT;
 use crate::error::LlmError;
+use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
@@ -112,6 +113,11 @@ impl LlmProvider for ChatProvider {
         let body = wire::encode_request(request, self.output_limit).to_string();
         self.http.complete(body, &request.model, Assembler::new(request), observer).await
     }
+}
+
+/// Reads a reply to `request` from the data of its events.
+pub(crate) fn decode_events(request: &ModelRequest, events: &[String]) -> Result<ModelTurn, LlmError> {
+    read_events(Assembler::new(request), events, &request.model)
 }
 
 #[cfg(test)]

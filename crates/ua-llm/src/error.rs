@@ -66,6 +66,12 @@ pub enum LlmError {
         /// The provider's words.
         message: String,
     },
+    /// The cassette that is played has no answer to this request; nothing was sent.
+    #[error("find the request in the cassette: {why}")]
+    NotRecorded {
+        /// Where the request differs from what was recorded.
+        why: String,
+    },
     /// No connection could be made; nothing was sent.
     #[error("reach the model provider at {host}")]
     Unreachable {
@@ -117,7 +123,9 @@ impl LlmError {
             | Self::Timeout { .. }
             | Self::Cut { .. } => FailureClass::Transient,
             Self::InvalidRequest { .. } | Self::Protocol { .. } => FailureClass::Permanent,
-            Self::Setup { .. } | Self::Unauthorized { .. } | Self::NotFound { .. } => FailureClass::Operator,
+            Self::Setup { .. } | Self::Unauthorized { .. } | Self::NotFound { .. } | Self::NotRecorded { .. } => {
+                FailureClass::Operator
+            }
         }
     }
 
@@ -129,7 +137,7 @@ impl LlmError {
     /// Whether a request may have reached the provider. An error status is an answer: it counts.
     pub fn left_us(&self) -> bool {
         match self {
-            Self::Setup { .. } | Self::Unreachable { .. } => false,
+            Self::Setup { .. } | Self::NotRecorded { .. } | Self::Unreachable { .. } => false,
             Self::Unauthorized { .. }
             | Self::InvalidRequest { .. }
             | Self::NotFound { .. }
@@ -164,6 +172,7 @@ impl LlmError {
             | Self::Unauthorized { .. }
             | Self::InvalidRequest { .. }
             | Self::NotFound { .. }
+            | Self::NotRecorded { .. }
             | Self::Unreachable { .. }
             | Self::Timeout { .. }
             | Self::Cut { .. }
@@ -181,7 +190,11 @@ impl LlmError {
             | Self::Overloaded { message: text, .. }
             | Self::Server { message: text, .. }
             | Self::Protocol { why: text } => *text = text.replace(secret, "[key]"),
-            Self::Setup { .. } | Self::Unreachable { .. } | Self::Timeout { .. } | Self::Cut { .. } => {}
+            Self::Setup { .. }
+            | Self::NotRecorded { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Cut { .. } => {}
         }
         self
     }
@@ -208,6 +221,9 @@ impl LlmError {
             Self::Protocol { .. } => Some(
                 "check that the base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) is an endpoint of the provider's API",
             ),
+            Self::NotRecorded { .. } => {
+                Some("play it with the job, the model and the tools it was recorded with, or record it again")
+            }
             Self::InvalidRequest { .. } => None,
         }
     }

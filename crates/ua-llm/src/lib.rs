@@ -1,5 +1,5 @@
-//! One model call: the provider port, clients of the Anthropic Messages API and of Chat Completions, and a provider that follows
-//! a script.
+//! One model call: the provider port, clients of the Anthropic Messages API and of Chat Completions, a provider that
+//! follows a script, and one that answers from recorded exchanges. What is known about models by name is here too.
 //!
 //! A [`LlmProvider`] turns a [`ModelRequest`] into one whole [`ModelTurn`](ua_core::ModelTurn) or an [`LlmError`].
 //! A reply that was cut is never a turn: tool uses count only when the provider said that the message ended.
@@ -33,21 +33,25 @@
 //! ```
 
 mod anthropic;
+mod cassette;
 mod chat;
 mod error;
 mod estimate;
 mod history;
 mod http;
+mod models;
 mod provider;
 mod request;
 mod script;
 mod scripted;
 
 pub use anthropic::{AnthropicConfig, AnthropicProvider};
+pub use cassette::{CassetteError, Places, RecordingProvider, ReplayProvider};
 pub use chat::{ChatConfig, ChatProvider};
 pub use error::LlmError;
 pub use estimate::{ESTIMATOR, estimate_input_tokens};
 pub use history::check_history;
+pub use models::{ModelFacts, ModelPrice, ModelTable, ModelsError};
 pub use provider::{LlmProvider, Silent, StreamObserver};
 pub use request::{ModelRequest, ToolOffer};
 pub use script::{Expectation, Script, ScriptError, ScriptTool, ScriptTurn};

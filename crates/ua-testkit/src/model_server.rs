@@ -32,7 +32,7 @@ pub use self::fault::{Fault, FaultKind};
 pub struct ModelServerConfig {
     /// What the model says.
     pub script: Script,
-    /// The one key that is accepted; any key is when absent, but there has to be one.
+    /// The one key that is accepted; any key is when absent, but there has to be one. Chat Completions then need none.
     pub api_key: Option<String>,
     /// When it fails, and how.
     pub faults: Vec<Fault>,
@@ -293,6 +293,8 @@ struct Reply {
 /// Reads a request and asks the script.
 fn reply(wire: Wire, shared: &Shared, number: u64, headers: &HeaderMap, body: &[u8]) -> Result<Reply, Refusal> {
     match (wire.key(headers), &shared.config.api_key) {
+        // As servers of Chat Completions on one's own machine do.
+        (None, None) if wire == Wire::Chat => {}
         (None, _) => return Err(Refusal::new(401, "x-api-key header is required")),
         (Some(key), Some(expected)) if key != expected => return Err(Refusal::new(401, "invalid x-api-key")),
         (Some(_), _) => {}

@@ -101,6 +101,21 @@ pub(crate) async fn read_reply(
     }
 }
 
+/// Reads a reply from the data of its events, as they were recorded.
+pub(crate) fn read_events(mut assembler: impl Assemble, events: &[String], model: &str) -> Result<ModelTurn, LlmError> {
+    for event in events {
+        match assembler.feed(event) {
+            Ok(Progress::Whole(turn)) => return Ok(turn),
+            Ok(Progress::Nothing | Progress::Session(_) | Progress::Text(_)) => {}
+            Err(fault) => return Err(told(fault, &assembler, model)),
+        }
+    }
+    match assembler.end() {
+        Some(end) => end.map_err(|fault| told(fault, &assembler, model)),
+        None => Err(LlmError::Cut { text_bytes: assembler.text_bytes(), source: None }),
+    }
+}
+
 fn told(fault: Fault, assembler: &impl Assemble, model: &str) -> LlmError {
     match fault {
         Fault::Reported { kind, message } => assembler.reported(&kind, message, model),

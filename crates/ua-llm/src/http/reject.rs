@@ -79,9 +79,11 @@ mod tests {
             LlmError::Server { .. } => "server",
             LlmError::InvalidRequest { .. } => "invalid",
             LlmError::Protocol { .. } => "protocol",
-            LlmError::Setup { .. } | LlmError::Unreachable { .. } | LlmError::Timeout { .. } | LlmError::Cut { .. } => {
-                "no answer"
-            }
+            LlmError::Setup { .. }
+            | LlmError::NotRecorded { .. }
+            | LlmError::Unreachable { .. }
+            | LlmError::Timeout { .. }
+            | LlmError::Cut { .. } => "no answer",
         };
         let cases = [
             (204, "protocol"),

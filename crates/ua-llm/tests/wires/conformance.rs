@@ -303,6 +303,14 @@ async fn a_history_in_which_a_call_has_no_result_or_two_is_refused() {
 }
 
 #[tokio::test]
+async fn a_server_of_ones_own_may_do_without_a_key() {
+    let server = ModelServer::start(ua_testkit::ModelServerConfig::new(rich_script())).await.unwrap();
+    let config = ChatConfig { base_url: server.base_url.clone(), ..ChatConfig::new(None) };
+    let provider: Arc<dyn LlmProvider> = Arc::new(ChatProvider::new(config, Env::simulated(1)).unwrap());
+    assert_eq!(ask(&provider, prompt()).await.unwrap().stop_reason, StopReason::ToolUse);
+}
+
+#[tokio::test]
 async fn a_wrong_key_is_refused_and_shown_nowhere() {
     for wire in WIRES {
         let config = ua_testkit::ModelServerConfig {
