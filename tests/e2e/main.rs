@@ -39,6 +39,7 @@ mod terminal;
 mod timeline;
 mod tool_server;
 mod usage;
+mod wires;
 
 use ua_e2e::TestEnv;
 

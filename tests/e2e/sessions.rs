@@ -131,7 +131,7 @@ fn a_provider_that_has_forgotten_is_sent_the_whole_history_and_it_is_said() {
     let env = world(&model);
     env.run_killed_at("after:store.commit_turn#2", &["job", &kept_job(&env), "--run-id", "r"]);
     model.forget_replies();
-    env.start_with(("UA_LOG", "warn"), &["resume", "r"]).wait().code(0).shows(&["has forgotten the conversation"]);
+    env.start_with(("UA_PROGRESS", "lines"), &["resume", "r"]).wait().code(0).says(&["has forgotten the conversation"]);
     assert_eq!((env.comments().len(), env.run_status().as_str()), (1, "succeeded"));
     let rows = env.rows("SELECT status, input_tokens > 0, continued_from IS NULL FROM usage WHERE turn = 3");
     assert_eq!(rows, ["zero 0 0", "actual 1 1"]);
