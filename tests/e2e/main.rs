@@ -32,12 +32,14 @@ mod probe;
 mod resume;
 mod same_receipts;
 mod secrets;
+mod sessions;
 mod sources;
 mod telemetry;
 mod terminal;
 mod timeline;
 mod tool_server;
 mod usage;
+mod wires;
 
 use ua_e2e::TestEnv;
 

@@ -74,7 +74,7 @@ fn left(env: &TestEnv, workspace: &Path) -> Left {
 }
 
 /// `text` with every run of exactly 32 hexadecimal digits, which is what ids are made of, taken out.
-fn without_ids(text: &str) -> String {
+pub(super) fn without_ids(text: &str) -> String {
     let mut clean = String::new();
     let mut digits = String::new();
     for c in text.chars().chain(['\n']) {

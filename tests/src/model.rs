@@ -59,6 +59,16 @@ impl Model {
         self.server.bill()
     }
 
+    /// Forgets every conversation that was kept.
+    pub fn forget_replies(&self) {
+        self.server.forget_replies();
+    }
+
+    /// The names of the replies that are kept.
+    pub fn kept_replies(&self) -> Vec<String> {
+        self.server.kept_replies()
+    }
+
     /// The latest request.
     pub fn last_request(&self) -> Value {
         self.server.last_request().unwrap_or_default()

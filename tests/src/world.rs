@@ -59,6 +59,12 @@ impl TestEnv {
         self.with_env("ANTHROPIC_BASE_URL", model.base_url()).with_env("ANTHROPIC_API_KEY", "a-key")
     }
 
+    /// The same world with a model server behind the Responses API, and a key for it.
+    #[must_use]
+    pub fn with_responses(self, model: &Model) -> Self {
+        self.with_env("OPENAI_BASE_URL", model.base_url()).with_env("OPENAI_API_KEY", "a-key")
+    }
+
     /// The same world with the tool server `forum` configured: `post_comment` is an effect that takes no key,
     /// `get_page` a read.
     #[must_use]

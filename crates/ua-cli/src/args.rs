@@ -9,9 +9,11 @@ use crate::complete;
 use crate::terminal::Color;
 
 mod look;
+mod models;
 mod runs;
 
 pub(crate) use look::{CompletionsArgs, ConfigCommand, DoctorArgs, SchemaArgs};
+pub(crate) use models::ModelsCommand;
 pub(crate) use runs::{DeleteArgs, ListArgs, StatusFilter, TailArgs, TurnsCommand};
 
 mod fork;
@@ -63,7 +65,8 @@ Examples:
   ua doctor                                     is everything there that a job needs?
 
 Exit codes: 0 succeeded · 1 failed · 2 usage · 69 model provider · 74 storage · 75 waiting or stopped · 130 interrupted
-Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, UA_MODEL_TIMEOUT, UA_PRICING,
+Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL,
+  UA_MODEL_TIMEOUT, UA_PRICING, UA_MODELS,
   UA_RUNTIME_DB_PATH, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, OTEL_EXPORTER_OTLP_ENDPOINT and its like;
   `ua config show` lists all, with the files that set them";
 
@@ -92,6 +95,9 @@ pub enum Command {
     /// Explain tools
     #[command(subcommand)]
     Tools(ToolsCommand),
+    /// Look at what is known about models: sizes and prices
+    #[command(subcommand)]
+    Models(ModelsCommand),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -154,7 +160,7 @@ pub struct JobArgs {
 /// How a run is started.
 #[derive(Debug, Args, Default)]
 pub struct LaunchArgs {
-    /// Model provider: anthropic, openai or scripted [default: the job's, else anthropic]
+    /// Model provider: anthropic, openai, openai-chat, scripted or replay [default: the job's, else anthropic]
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
     /// The provider's name of the model [default: the job's, else ANTHROPIC_MODEL or OPENAI_MODEL]
@@ -169,6 +175,12 @@ pub struct LaunchArgs {
     /// File with what tokens cost, TOML or JSON [default: UA_PRICING, else pricing.toml in the user's configuration]
     #[arg(long, value_name = "FILE")]
     pub pricing: Option<PathBuf>,
+    /// Cassette that `--provider replay` answers from: a file, or a folder of them [default: UA_CASSETTE]
+    #[arg(long, value_name = "PATH")]
+    pub cassette: Option<PathBuf>,
+    /// Keep every exchange with the model in this cassette; in a folder that exists, in a file of the run's name
+    #[arg(long, value_name = "PATH")]
+    pub record: Option<PathBuf>,
     /// Let crawls reach loopback and private addresses
     #[arg(long)]
     pub allow_private_addresses: bool,

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +11,7 @@ use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Budgets, Component, Env, Redactor, RunSpec, ToolNamespace, ToolSpec, Trace};
 use ua_gateway::{Catalog, Redacting, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
-use ua_llm::{AnthropicConfig, AnthropicProvider, LlmProvider, Script, ScriptedProvider};
+use ua_llm::{LlmProvider, ModelFacts, Places, Script, ScriptedProvider};
 use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand};
 use ua_runner::{PinSettings, Ports, RetryPolicy, RunSettings, Signal, Watcher, Workspace, effect_limits};
 use ua_store::{RunLease, RunRecord, Store};
@@ -20,15 +19,10 @@ use ua_store::{RunLease, RunRecord, Store};
 use crate::args::LaunchArgs;
 use crate::budgets::BudgetChange;
 use crate::crash_points::Seams;
-use crate::error::{CliError, PROVIDER, chain};
+use crate::error::{CliError, chain};
 use crate::home::Home;
-use crate::pricing;
-
-/// The model that is asked when nobody names one.
-const DEFAULT_MODEL: &str = "claude-sonnet-4-5";
-
-/// The most output tokens of one reply, unless the job says otherwise.
-const DEFAULT_MAX_OUTPUT_TOKENS: u32 = 8192;
+use crate::providers::{self, no_model};
+use crate::{models, pricing};
 
 /// The name of our own tool server.
 const BUILTIN: &str = "ua";
@@ -57,6 +51,15 @@ pub(crate) struct Launch {
     /// The price table, absolute.
     #[serde(default)]
     pub(crate) pricing: Option<PathBuf>,
+    /// The cassette that the provider `replay` answers from, absolute.
+    #[serde(default)]
+    cassette: Option<PathBuf>,
+    /// Where exchanges with the model are recorded, absolute.
+    #[serde(default)]
+    record: Option<PathBuf>,
+    /// What was known about the model when it was chosen. Kept, so that newer data changes nothing about the run.
+    #[serde(default)]
+    model_facts: Option<ModelFacts>,
     /// Changed components that a person accepts with this very command.
     #[serde(skip)]
     pub(crate) accept: Vec<Component>,
@@ -76,17 +79,14 @@ impl Launch {
     pub(crate) fn new(job: &Path, spec: &RunSpec, args: &LaunchArgs) -> Result<Self, CliError> {
         let job_dir = job_dir(job)?;
         let provider = args.provider.clone().or_else(|| spec.model.provider.clone());
-        let provider = provider.or_else(|| crate::env::var("UA_PROVIDER")).unwrap_or_else(|| "anthropic".to_owned());
-        let from_env = || match provider.as_str() {
-            "anthropic" => crate::env::var("ANTHROPIC_MODEL"),
-            "openai" => crate::env::var("OPENAI_MODEL"),
-            _ => None,
-        };
-        let model = args.model.clone().or_else(|| spec.model.name.clone()).or_else(from_env);
-        let default_model = match provider.as_str() {
-            "scripted" => "scripted",
-            "openai" => crate::openai::DEFAULT_MODEL,
-            _ => DEFAULT_MODEL,
+        let provider = provider.unwrap_or_else(providers::default_provider);
+        let cassette = providers::cassette_file(args.cassette.as_deref())?;
+        let model = match args.model.clone().or_else(|| spec.model.name.clone()) {
+            Some(model) => model,
+            None => match providers::default_model(&provider, cassette.as_deref())? {
+                Some(model) => model,
+                None => return Err(no_model(&provider)),
+            },
         };
         let mcp_config = mcp_config_file(args.mcp_config.as_deref());
         let mut policies = Vec::new();
@@ -96,7 +96,10 @@ impl Launch {
         policies.extend(spec.policies.iter().map(|file| job_dir.join(file)));
         policies.extend(configured_policies()?);
         Ok(Self {
-            model: model.unwrap_or_else(|| default_model.to_owned()),
+            model_facts: models::facts(&provider, &model)?,
+            model,
+            cassette,
+            record: args.record.as_deref().map(absolute).transpose()?,
             script: spec.model.script.as_ref().map(|script| job_dir.join(script)),
             mcp_config: mcp_config.as_deref().map(absolute).transpose()?,
             policies,
@@ -107,7 +110,7 @@ impl Launch {
             accept: Vec::new(),
             budgets: Vec::new(),
             system: Some(SYSTEM_PROMPT.to_owned()),
-            provider_sessions: crate::openai::wants_sessions(spec),
+            provider_sessions: providers::wants_sessions(spec),
             provider,
         })
     }
@@ -120,6 +123,15 @@ impl Launch {
         }
         if let Some(model) = &args.model {
             self.model.clone_from(model);
+        }
+        if args.provider.is_some() || args.model.is_some() {
+            self.model_facts = models::facts(&self.provider, &self.model)?;
+        }
+        if let Some(cassette) = &args.cassette {
+            self.cassette = Some(absolute(cassette)?);
+        }
+        if let Some(record) = &args.record {
+            self.record = Some(absolute(record)?);
         }
         if let Some(file) = &args.mcp_config {
             self.mcp_config = Some(absolute(file)?);
@@ -147,11 +159,14 @@ impl Launch {
         if let Some(model) = spec.model.name.as_ref().filter(|_| spec.model.name != before.model.name) {
             launch.model.clone_from(model);
         }
+        if spec.model != before.model {
+            launch.model_facts = models::facts(&launch.provider, &launch.model)?;
+        }
         if spec.model.script != before.model.script {
             launch.script = spec.model.script.as_ref().map(|script| launch.job_dir.join(script));
         }
         if spec.settings.provider_sessions != before.settings.provider_sessions {
-            launch.provider_sessions = crate::openai::wants_sessions(spec);
+            launch.provider_sessions = providers::wants_sessions(spec);
         }
         if spec.policies != before.policies {
             // The job's own come last; those of the command line stay in front of them.
@@ -180,7 +195,7 @@ impl Launch {
 
     /// Finds everything that can be known to be wrong before anything is stored or started.
     pub(crate) fn check(&self, spec: &RunSpec) -> Result<(), CliError> {
-        self.provider(&ua_core::system::env())?;
+        self.provider(&ua_core::system::env(), &Redactor::default(), &Places::default())?;
         pricing::check(self.pricing.as_deref(), &self.provider, &self.model, spec)?;
         self.classifier()?;
         Rules::of(spec)
@@ -194,28 +209,12 @@ impl Launch {
     }
 
     /// The model provider.
-    fn provider(&self, env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
+    fn provider(&self, env: &Env, redactor: &Redactor, places: &Places) -> Result<Arc<dyn LlmProvider>, CliError> {
         match self.provider.as_str() {
-            "anthropic" => {
-                let Some(key) = crate::env::var("ANTHROPIC_API_KEY") else {
-                    return Err(CliError::usage("there is no API key for the provider `anthropic`").hint(
-                        "set ANTHROPIC_API_KEY, or run a job offline with `\"model\": {\"provider\": \"scripted\", …}`",
-                    ));
-                };
-                let mut config = AnthropicConfig::new(key.into());
-                if let Some(base_url) = crate::env::var("ANTHROPIC_BASE_URL") {
-                    config.base_url = base_url;
-                }
-                if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
-                    config.idle_timeout = idle_timeout(&seconds)?;
-                }
-                let provider = AnthropicProvider::new(config, env.clone());
-                let provider = provider.map_err(|e| {
-                    CliError::new(PROVIDER, format!("cannot set up the provider `anthropic`: {}", chain(&e)))
-                })?;
-                Ok(Arc::new(provider))
-            }
-            "openai" => crate::openai::provider(self.provider_sessions, env),
+            "anthropic" => providers::anthropic(env),
+            "openai" => providers::openai(self.provider_sessions, env),
+            "openai-chat" => providers::openai_chat(env),
+            "replay" => providers::replay(self.cassette.as_deref(), redactor.clone(), places.clone()),
             "scripted" => {
                 let Some(file) = &self.script else {
                     return Err(CliError::usage("the provider `scripted` needs a script")
@@ -229,9 +228,33 @@ impl Launch {
                 })?;
                 Ok(Arc::new(ScriptedProvider::new(script)))
             }
-            other => {
-                Err(CliError::usage(format!("unknown model provider `{other}`")).hint("use `anthropic`, `openai` or `scripted`"))
-            }
+            other => Err(CliError::usage(format!("unknown model provider `{other}`"))
+                .hint("use `anthropic`, `openai`, `openai-chat`, `scripted` or `replay`")),
+        }
+    }
+
+    /// The provider of a run, whose exchanges are kept where a person asked for it.
+    fn kept(&self, run: &RunRecord, env: &Env, redactor: &Redactor) -> Result<Arc<dyn LlmProvider>, CliError> {
+        let places = providers::places_of(run, &self.job_dir);
+        let mut provider = self.provider(env, redactor, &places)?;
+        let in_workspace = crate::env::var("UA_KEEP_BODIES").is_some_and(|value| value == "1" || value == "true");
+        let files = [
+            self.record.as_ref().map(|path| providers::recording_file(path, run)),
+            in_workspace.then(|| Path::new(&run.workspace_dir).join("logs/model.jsonl")),
+        ];
+        for file in files.into_iter().flatten() {
+            provider = providers::recorded(provider, &file, redactor.clone(), places.clone())?;
+        }
+        Ok(provider)
+    }
+
+    /// Says once that nothing is known about the model.
+    pub(crate) fn tell_unknown_model(&self) {
+        if self.model_facts.is_none() && !matches!(self.provider.as_str(), "scripted" | "replay") {
+            let (provider, model) = (&self.provider, &self.model);
+            crate::output::tell(&crate::output::plain(&format!(
+                "note: nothing is known about the model {model} of {provider}; see `ua models show {model} --provider {provider}`"
+            )));
         }
     }
 
@@ -273,15 +296,6 @@ impl Launch {
         }
         Ok(servers.into_iter().filter(|server| wanted.contains(&server.name)).collect())
     }
-}
-
-/// The longest silence of a model, from its text in seconds.
-pub(crate) fn idle_timeout(seconds: &str) -> Result<Duration, CliError> {
-    let read = seconds.trim().parse().ok().filter(|seconds| (1..=86_400_u64).contains(seconds));
-    read.map(Duration::from_secs).ok_or_else(|| {
-        CliError::usage(format!("cannot use UA_MODEL_TIMEOUT={seconds}"))
-            .hint("write whole seconds, from 1 to 86400; without it a model may be silent for 300")
-    })
 }
 
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, CliError> {
@@ -477,7 +491,7 @@ fn own_program() -> Result<PathBuf, CliError> {
 }
 
 /// Keys of this process itself.
-const KEYS: [&str; 2] = ["ANTHROPIC_API_KEY", "UA_TOOLSERVER_TOKEN"];
+const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "UA_TOOLSERVER_TOKEN"];
 /// Halves of credentials that are no secret.
 const PUBLIC: [&str; 2] = ["UA_MAIL_USER", "AWS_ACCESS_KEY_ID"];
 
@@ -568,14 +582,10 @@ impl Launch {
 
     /// Provider and model of a job that names none.
     pub(crate) fn default_model() -> (String, String) {
-        let provider = crate::env::var("UA_PROVIDER").unwrap_or_else(|| "anthropic".to_owned());
-        let (variable, default) = match provider.as_str() {
-            "scripted" => (None, "scripted"),
-            "openai" => (Some("OPENAI_MODEL"), crate::openai::DEFAULT_MODEL),
-            _ => (Some("ANTHROPIC_MODEL"), DEFAULT_MODEL),
-        };
-        let named = variable.and_then(crate::env::var);
-        (provider, named.unwrap_or_else(|| default.to_owned()))
+        let provider = providers::default_provider();
+        let cassette = providers::cassette_file(None).ok().flatten();
+        let model = providers::default_model(&provider, cassette.as_deref()).ok().flatten();
+        (provider, model.unwrap_or_else(|| "(none is named)".to_owned()))
     }
 
     /// A launch that belongs to no job: for looking at tools.
@@ -589,6 +599,9 @@ impl Launch {
             job_dir: folder,
             allow_private_addresses: false,
             pricing: None,
+            cassette: None,
+            record: None,
+            model_facts: None,
             accept: Vec::new(),
             budgets: Vec::new(),
             system: None,
@@ -646,9 +659,9 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         max_retries: budgets.max_retries_per_tool_call,
         max_effects: effect_limits(spec),
     };
+    let llm = seams.llm(launch.kept(run, &env, &redactor)?);
     let transport = Arc::new(Redacting::new(transport, redactor));
     let transport = seams.transport(Arc::new(WithAskUser::new(transport, store.clone())));
-    let llm = seams.llm(launch.provider(&env)?);
     let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace)
         .with_people(PeopleRules::of(spec));
     let files = WorkspaceFiles::open(workspace.root())
@@ -662,6 +675,8 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         accepted_by: crate::env::var("USER").unwrap_or_else(|| "a person".to_owned()),
         ..PinSettings::of(spec, &prices)
     };
+    let max_output_tokens =
+        spec.model.max_output_tokens.unwrap_or_else(|| models::output_tokens(launch.model_facts.as_ref()));
     let settings = RunSettings {
         model: launch.model.clone(),
         system: spec
@@ -670,7 +685,8 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
             .clone()
             .or_else(|| launch.system.clone())
             .unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
-        max_output_tokens: spec.model.max_output_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
+        max_output_tokens,
+        history_tokens: launch.model_facts.as_ref().and_then(|facts| facts.history_tokens(max_output_tokens)),
         temperature_milli: spec.model.temperature_milli,
         prices,
         retry: RetryPolicy::default(),

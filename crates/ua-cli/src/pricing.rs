@@ -44,15 +44,27 @@ fn check_one(table: &PriceTable, file: Option<&Path>, provider: &str, model: &st
         (None, Some(file)) => refused(
             format!("the job has a max_cost, but {} has no price for `{model}` of `{provider}`", file.display()),
             format!(
-                "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens; nothing was started"
+                "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens{}; nothing was started",
+                said_to_cost(provider, model)
             ),
         ),
         (None, None) => refused(
             format!("the job has a max_cost, but nothing says what `{model}` of `{provider}` costs"),
             format!(
-                "name a price table with --pricing or UA_PRICING that has [providers.{provider}.\"{model}\"]; \
-                 nothing was started"
+                "name a price table with --pricing or UA_PRICING that has [providers.{provider}.\"{model}\"]{}; \
+                 nothing was started",
+                said_to_cost(provider, model)
             ),
         ),
     }
+}
+
+/// What the model was said to cost, for a person to check and to write down.
+fn said_to_cost(provider: &str, model: &str) -> String {
+    let table = crate::models::table().unwrap_or_default();
+    let price = table.find(provider, model).and_then(|facts| facts.price.as_ref());
+    price.map_or_else(String::new, |price| {
+        let day = table.prices_as_of().unwrap_or("an unknown day");
+        format!(" (on {day} it was said to be {} and {} dollars; check it)", price.input, price.output)
+    })
 }

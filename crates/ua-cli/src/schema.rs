@@ -55,6 +55,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::ToolRow>("tools list", Shape::Many),
     entry::<view::Row>("tools explain", Shape::Many),
     entry::<view::AuditRow>("tools audit", Shape::Many),
+    entry::<view::ModelRow>("models list", Shape::Many),
+    entry::<view::ModelShown>("models show", Shape::One),
     entry::<view::ConfigShown>("config show", Shape::One),
     entry::<view::DoctorReport>("doctor", Shape::One),
     entry::<view::DbChecked>("db check", Shape::One),

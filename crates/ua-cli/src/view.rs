@@ -535,6 +535,61 @@ pub(crate) struct SettingRow {
     pub(crate) about: &'static str,
 }
 
+/// A model that is known by name.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ModelRow {
+    /// The provider, or its kind: `openai` stands for `openai-chat` too.
+    pub(crate) provider: String,
+    /// The name; one that ends in `*` is a pattern.
+    pub(crate) name: String,
+    /// The most tokens of a request and its reply together.
+    pub(crate) context_tokens: Option<u64>,
+    /// The most tokens of one reply.
+    pub(crate) max_output_tokens: Option<u64>,
+    /// What it was said to cost.
+    pub(crate) price: Option<ModelPriceShown>,
+    /// Who says so: `shipped` with this version, or the `user`.
+    pub(crate) source: String,
+}
+
+/// What a model was said to cost, for reading: nothing is charged by it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ModelPriceShown {
+    /// US dollars per million tokens of input.
+    pub(crate) input: String,
+    /// The same for output.
+    pub(crate) output: String,
+    /// The same for input that is read from a cache.
+    pub(crate) cache_read: Option<String>,
+    /// The same for input that is written to a cache.
+    pub(crate) cache_write: Option<String>,
+    /// The day of the price; null for one that the user wrote.
+    pub(crate) as_of: Option<String>,
+}
+
+/// What a run with a model would work with.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ModelShown {
+    /// The provider.
+    pub(crate) provider: String,
+    /// The model.
+    pub(crate) model: String,
+    /// Whether anything is known about it.
+    pub(crate) known: bool,
+    /// The most tokens of a request and its reply together.
+    pub(crate) context_tokens: Option<u64>,
+    /// The most tokens that the model writes in one reply.
+    pub(crate) max_output_tokens: Option<u64>,
+    /// The longest reply of a job that does not say.
+    pub(crate) reply_tokens: u64,
+    /// The most tokens of history of a job that does not say.
+    pub(crate) history_tokens: u64,
+    /// What it was said to cost.
+    pub(crate) price: Option<ModelPriceShown>,
+    /// Whether the user's price table has it, so that runs know their cost.
+    pub(crate) charged: bool,
+}
+
 /// The configuration.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ConfigShown {

@@ -19,6 +19,7 @@ use ua_core::{Env, ModelTurn};
 use self::assembler::Assembler;
 use crate::ANTHROPIC;
 use crate::error::LlmError;
+use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
@@ -87,6 +88,11 @@ impl LlmProvider for AnthropicProvider {
         let body = wire::encode_request(request, self.cache_prompt).to_string();
         self.http.complete(body, &request.model, Assembler::default(), observer).await
     }
+}
+
+/// Reads a reply to `request` from the data of its events.
+pub(crate) fn decode_events(request: &ModelRequest, events: &[String]) -> Result<ModelTurn, LlmError> {
+    read_events(Assembler::default(), events, &request.model)
 }
 
 #[cfg(test)]

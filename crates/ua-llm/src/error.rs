@@ -74,6 +74,12 @@ pub enum LlmError {
         /// The provider's words.
         message: String,
     },
+    /// The cassette that is played has no answer to this request; nothing was sent.
+    #[error("find the request in the cassette: {why}")]
+    NotRecorded {
+        /// Where the request differs from what was recorded.
+        why: String,
+    },
     /// No connection could be made; nothing was sent.
     #[error("reach the model provider at {host}")]
     Unreachable {
@@ -126,7 +132,9 @@ impl LlmError {
             | Self::SessionForgotten { .. }
             | Self::Cut { .. } => FailureClass::Transient,
             Self::InvalidRequest { .. } | Self::Protocol { .. } => FailureClass::Permanent,
-            Self::Setup { .. } | Self::Unauthorized { .. } | Self::NotFound { .. } => FailureClass::Operator,
+            Self::Setup { .. } | Self::Unauthorized { .. } | Self::NotFound { .. } | Self::NotRecorded { .. } => {
+                FailureClass::Operator
+            }
         }
     }
 
@@ -138,7 +146,7 @@ impl LlmError {
     /// Whether a request may have reached the provider. An error status is an answer: it counts.
     pub fn left_us(&self) -> bool {
         match self {
-            Self::Setup { .. } | Self::Unreachable { .. } => false,
+            Self::Setup { .. } | Self::NotRecorded { .. } | Self::Unreachable { .. } => false,
             Self::Unauthorized { .. }
             | Self::InvalidRequest { .. }
             | Self::NotFound { .. }
@@ -176,6 +184,7 @@ impl LlmError {
             | Self::InvalidRequest { .. }
             | Self::NotFound { .. }
             | Self::SessionForgotten { .. }
+            | Self::NotRecorded { .. }
             | Self::Unreachable { .. }
             | Self::Timeout { .. }
             | Self::Cut { .. }
@@ -194,7 +203,11 @@ impl LlmError {
             | Self::Overloaded { message: text, .. }
             | Self::Server { message: text, .. }
             | Self::Protocol { why: text } => *text = text.replace(secret, "[key]"),
-            Self::Setup { .. } | Self::Unreachable { .. } | Self::Timeout { .. } | Self::Cut { .. } => {}
+            Self::Setup { .. }
+            | Self::NotRecorded { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Cut { .. } => {}
         }
         self
     }
@@ -202,19 +215,28 @@ impl LlmError {
     /// What a person can try, for the line below the message.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Unauthorized { .. } => {
-                Some("check that ANTHROPIC_API_KEY is a valid key of an account in good standing")
-            }
-            Self::NotFound { .. } => Some("check the model's name, and ANTHROPIC_BASE_URL if it is set"),
-            Self::Setup { .. } => Some("check ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL"),
+            Self::Unauthorized { .. } => Some(
+                "check that the provider's key (ANTHROPIC_API_KEY, OPENAI_API_KEY) is valid and its account in good standing",
+            ),
+            Self::NotFound { .. } => Some(
+                "check the model's name, and the provider's base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) if it is set",
+            ),
+            Self::Setup { .. } => Some(
+                "check the provider's key and base URL (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL; OPENAI_API_KEY, OPENAI_BASE_URL)",
+            ),
             Self::Unreachable { .. } => {
-                Some("check the network, the proxy and ANTHROPIC_BASE_URL; the run can be resumed")
+                Some("check the network, the proxy and the provider's base URL; the run can be resumed")
             }
             Self::RateLimited { .. } | Self::Overloaded { .. } | Self::Server { .. } => {
                 Some("wait a while, then resume the run")
             }
             Self::Timeout { .. } | Self::Cut { .. } => Some("resume the run; nothing of the unfinished reply was used"),
-            Self::Protocol { .. } => Some("check that ANTHROPIC_BASE_URL is an Anthropic Messages endpoint"),
+            Self::Protocol { .. } => Some(
+                "check that the base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) is an endpoint of the provider's API",
+            ),
+            Self::NotRecorded { .. } => {
+                Some("play it with the job, the model and the tools it was recorded with, or record it again")
+            }
             Self::InvalidRequest { .. } | Self::SessionForgotten { .. } => None,
         }
     }

@@ -122,6 +122,7 @@ impl HttpClient {
         assembler: impl Assemble,
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
+        observer.body(&body);
         let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone()).body(body);
         observer.sent();
         let response = request.send().await.map_err(|error| self.not_answered(error))?;

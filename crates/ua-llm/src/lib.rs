@@ -1,5 +1,5 @@
-//! One model call: the provider port, clients of the Anthropic Messages API and the OpenAI Responses API, and a
-//! provider that follows a script.
+//! One model call: the provider port, clients of the Anthropic Messages API, of the OpenAI Responses API and of Chat Completions, a
+//! provider that follows a script, and one that answers from recorded exchanges. What is known about models by name is here too.
 //!
 //! A [`LlmProvider`] turns a [`ModelRequest`] into one whole [`ModelTurn`](ua_core::ModelTurn) or an [`LlmError`].
 //! A reply that was cut is never a turn: tool uses count only when the provider said that the message ended.
@@ -33,10 +33,13 @@
 //! ```
 
 mod anthropic;
+mod cassette;
+mod chat;
 mod error;
 mod estimate;
 mod history;
 mod http;
+mod models;
 mod openai;
 mod provider;
 mod request;
@@ -44,12 +47,14 @@ mod script;
 mod scripted;
 mod session;
 mod tool_ids;
-mod tool_name;
 
 pub use anthropic::{AnthropicConfig, AnthropicProvider};
+pub use cassette::{CassetteError, Places, RecordingProvider, ReplayProvider};
+pub use chat::{ChatConfig, ChatProvider};
 pub use error::LlmError;
 pub use estimate::{ESTIMATOR, estimate_input_tokens};
 pub use history::check_history;
+pub use models::{ModelFacts, ModelPrice, ModelTable, ModelsError};
 pub use openai::{OpenAiConfig, OpenAiProvider};
 pub use provider::{LlmProvider, Silent, StreamObserver};
 pub use request::{ModelRequest, ToolOffer};
@@ -63,3 +68,6 @@ pub const ANTHROPIC: &str = "anthropic";
 
 /// The name of the OpenAI provider (Responses API), which also marks the opaque blocks that only it understands.
 pub const OPENAI: &str = "openai";
+
+/// The name of the provider that speaks Chat Completions, which also marks the opaque blocks that only it understands.
+pub const OPENAI_CHAT: &str = "openai-chat";

@@ -19,12 +19,13 @@ use ua_core::{Block, Env, ModelTurn};
 
 use self::assembler::Assembler;
 use crate::OPENAI;
+use crate::chat::names::{offered_name, shortened};
 use crate::error::LlmError;
+use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
-use crate::tool_name;
 
 /// How to reach the API.
 #[derive(Debug, Clone)]
@@ -89,14 +90,26 @@ impl OpenAiProvider {
     ) -> Result<ModelTurn, LlmError> {
         let body = wire::encode_request(request, known, self.keep_replies).to_string();
         let assembler = Assembler::after(known.cloned());
-        let mut turn = self.http.complete(body, &request.model, assembler, observer).await?;
-        for block in &mut turn.blocks {
-            if let Block::ToolUse(tool_use) = block {
-                tool_use.name = tool_name::whole(std::mem::take(&mut tool_use.name), request);
-            }
-        }
-        Ok(turn)
+        let turn = self.http.complete(body, &request.model, assembler, observer).await?;
+        Ok(with_own_names(turn, request))
     }
+}
+
+/// The reply with the tools' own names in the place of those that were shortened.
+fn with_own_names(mut turn: ModelTurn, request: &ModelRequest) -> ModelTurn {
+    let shortened = shortened(request);
+    for block in &mut turn.blocks {
+        if let Block::ToolUse(tool_use) = block {
+            tool_use.name = offered_name(std::mem::take(&mut tool_use.name), &shortened);
+        }
+    }
+    turn
+}
+
+/// Reads a reply to `request` from the data of its events.
+pub(crate) fn decode_events(request: &ModelRequest, events: &[String]) -> Result<ModelTurn, LlmError> {
+    let turn = read_events(Assembler::default(), events, &request.model)?;
+    Ok(with_own_names(turn, request))
 }
 
 #[async_trait]

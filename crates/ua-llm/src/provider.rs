@@ -12,7 +12,7 @@ use crate::session::KnownPrefix;
 /// Dropping the future of [`complete`](Self::complete) abandons the request; the provider may bill it all the same.
 #[async_trait]
 pub trait LlmProvider: Send + Sync {
-    /// The provider's name: `anthropic`, `openai`, `scripted`.
+    /// The provider's name: `anthropic`, `openai`, `openai-chat`, `scripted`.
     fn name(&self) -> &str;
 
     /// Makes one request for one reply and returns it whole, or not at all.
@@ -54,6 +54,14 @@ pub trait StreamObserver: Send + Sync {
     /// A piece of text arrived; it is part of no reply until [`LlmProvider::complete`] returns one.
     fn text(&self, delta: &str) {
         let _ = delta;
+    }
+    /// The request as it goes over the wire, without headers; called before [`sent`](Self::sent).
+    fn body(&self, body: &str) {
+        let _ = body;
+    }
+    /// The data of an event of the reply's stream, as it came, before it is read.
+    fn event(&self, data: &str) {
+        let _ = data;
     }
 }
 

@@ -9,6 +9,7 @@ use ua_core::{BlobRef, Block, Message, OnUnknown, SideEffectClass, Timestamp, To
 use ua_llm::check_history;
 use ua_store::{Blob, CallRecord, RunRecord, Store};
 
+use crate::drive::RunSettings;
 use crate::error::RunError;
 
 /// Makes the messages of the next request of `run`.
@@ -19,13 +20,17 @@ use crate::error::RunError;
 pub(crate) async fn compose(
     history: &MeasuredHistory,
     run: &RunRecord,
-    system: &str,
+    settings: &RunSettings,
     store: &dyn Store,
 ) -> Result<Vec<Message>, RunError> {
-    let max_tokens = run.spec.settings.history_max_tokens;
-    let view = history.view(Window { max_tokens, system_tokens: (system.len() as u64).div_ceil(4) });
+    let wanted = run.spec.settings.history_max_tokens;
+    let max_tokens = settings.history_tokens.map_or(wanted, |most| most.min(wanted));
+    let view = history.view(Window { max_tokens, system_tokens: (settings.system.len() as u64).div_ceil(4) });
     if !view.fits {
-        tracing::warn!(max_tokens, "the job and the newest messages alone are over `settings.history_max_tokens`");
+        tracing::warn!(
+            max_tokens,
+            "the job and the newest messages alone are over `settings.history_max_tokens`, or over what the model takes"
+        );
     }
     let mut messages: Vec<Message> = view.messages().cloned().collect();
     check_history(&messages).map_err(|why| RunError::History { why })?;

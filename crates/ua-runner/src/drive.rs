@@ -63,6 +63,9 @@ pub struct RunSettings {
     pub system: String,
     /// The most output tokens of one reply.
     pub max_output_tokens: u32,
+    /// The most tokens of history that the model takes beside its reply, if that is known. The contract's
+    /// `settings.history_max_tokens` counts when it is less.
+    pub history_tokens: Option<u64>,
     /// Sampling temperature, in thousandths.
     pub temperature_milli: Option<u32>,
     /// What tokens cost.

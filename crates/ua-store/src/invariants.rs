@@ -9,6 +9,7 @@
 //! on purpose, and the crash lanes, which find none broken.
 
 mod lineage;
+mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -60,6 +61,7 @@ pub fn check(records: &RunRecords, events: &[EventRecord]) -> Vec<Violation> {
     lineage::shared(&mut found, records);
     checkpoints(&mut found, records);
     requests(&mut found, records);
+    sessions::continued(&mut found, records);
     end(&mut found, records);
     found.0
 }

@@ -1,8 +1,9 @@
-//! A model server that follows a script: a real HTTP server on 127.0.0.1 that speaks the Anthropic Messages API and the
-//! OpenAI Responses API, checks what it is sent as strictly as they do, and fails when it is told to.
+//! A model server that follows a script: a real HTTP server on 127.0.0.1 that speaks the Anthropic Messages API, the OpenAI
+//! Responses API and Chat Completions, checks what it is sent as strictly as the APIs do, and fails when it is told to.
 //!
 //! Its reading and writing of the wire format is its own, not `ua-llm`'s, so that a mistake on one side shows.
 
+mod chat;
 mod fault;
 mod responses;
 mod responses_route;
@@ -25,7 +26,7 @@ use tokio::task::JoinHandle;
 use ua_core::{ModelTurn, Sha256, Usage, sha256};
 use ua_llm::Script;
 
-use self::fault::{Ending, Pace};
+use self::fault::{Ending, Frames, Pace};
 pub use self::fault::{Fault, FaultKind};
 
 /// What a [`ModelServer`] does.
@@ -33,7 +34,7 @@ pub use self::fault::{Fault, FaultKind};
 pub struct ModelServerConfig {
     /// What the model says.
     pub script: Script,
-    /// The one key that is accepted; any key is when absent, but there has to be one.
+    /// The one key that is accepted; any key is when absent, but there has to be one. Chat Completions then need none.
     pub api_key: Option<String>,
     /// When it fails, and how.
     pub faults: Vec<Fault>,
@@ -136,8 +137,9 @@ pub async fn serve_forever(listener: TcpListener, config: ModelServerConfig) -> 
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) -> std::io::Result<()> {
     let router = Router::new()
-        .route("/v1/messages", post(answer))
+        .route("/v1/messages", post(answer_messages))
         .route("/v1/responses", post(responses_route::answer))
+        .route("/v1/chat/completions", post(answer_chat))
         .route("/__log", get(log))
         .layer(DefaultBodyLimit::disable())
         .with_state(shared);
@@ -201,21 +203,98 @@ async fn log(State(shared): State<Arc<Shared>>) -> Json<Value> {
     Json(json!({"requests": seen.count, "log": seen.log}))
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+/// The wire that a request came over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wire {
+    /// The Anthropic Messages API.
+    Messages,
+    /// Chat Completions.
+    Chat,
+}
+
+impl Wire {
+    /// The key that a request shows.
+    fn key(self, headers: &HeaderMap) -> Option<&str> {
+        let header = |name: &str| headers.get(name).and_then(|key| key.to_str().ok()).filter(|key| !key.is_empty());
+        match self {
+            Self::Messages => header("x-api-key"),
+            Self::Chat => header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
+        }
+    }
+
+    fn decode(self, body: &Value) -> Result<wire::Request, String> {
+        match self {
+            Self::Messages => wire::decode(body),
+            Self::Chat => chat::decode(body),
+        }
+    }
+
+    fn message(self, turn: &ModelTurn) -> Value {
+        match self {
+            Self::Messages => wire::message(turn),
+            Self::Chat => chat::message(turn),
+        }
+    }
+
+    fn events(self, turn: &ModelTurn, with_usage: bool) -> Frames {
+        match self {
+            Self::Messages => wire::events(turn),
+            Self::Chat => chat::events(turn, with_usage),
+        }
+    }
+
+    /// An error inside a stream.
+    fn error_frame(self, error_type: &str) -> String {
+        let message = "the server was told to say so";
+        match self {
+            Self::Messages => {
+                wire::frame("error", &json!({"type": "error", "error": {"type": error_type, "message": message}}))
+            }
+            Self::Chat => chat::frame(&chat::error(error_type, message)),
+        }
+    }
+
+    /// The body of an error answer.
+    fn error_body(self, status: u16, message: &str, number: u64) -> Value {
+        match self {
+            Self::Messages => json!({
+                "type": "error",
+                "error": {"type": wire::error_type(status), "message": message},
+                "request_id": format!("req_scripted_{number}"),
+            }),
+            Self::Chat => chat::error(chat::error_type(status), &format!("{message} (request req_scripted_{number})")),
+        }
+    }
+}
+
+async fn answer_messages(state: State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    answer(Wire::Messages, state, headers, body).await
+}
+
+async fn answer_chat(state: State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    answer(Wire::Chat, state, headers, body).await
+}
+
+async fn answer(wire: Wire, State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
     let (number, fault) = shared.arrive(&body);
     if matches!(fault, Some(FaultKind::Hang)) {
         std::future::pending::<()>().await;
     }
     let is_whole = fault.as_ref().is_none_or(FaultKind::leaves_the_reply_whole);
-    let response = match reply(&shared, number, &headers, &body) {
-        Err(refusal) => refusal.response(number),
-        Ok(Reply { turn, streamed }) => {
+    let response = match reply(wire, &shared, number, &headers, &body) {
+        Err(refusal) => refusal.response(wire, number),
+        Ok(Reply { turn, streamed, with_usage }) => {
             shared.note(number, |record| record.usage = is_whole.then(|| turn.usage.unwrap_or_default()));
+            let events = || wire.events(&turn, with_usage);
             match fault.map(FaultKind::plan) {
-                Some(fault::Plan::Refuse(refusal)) => refusal.response(number),
-                Some(fault::Plan::Stream(pace)) => stream(&turn, &pace),
-                None if streamed => stream(&turn, &Pace::default()),
-                None => Json(wire::message(&turn)).into_response(),
+                Some(fault::Plan::Refuse(refusal)) => refusal.response(wire, number),
+                Some(fault::Plan::Stream(pace)) => stream(wire, events(), &pace),
+                Some(fault::Plan::Page) => {
+                    ([(header::CONTENT_TYPE, "text/html")], "<html>sign in</html>").into_response()
+                }
+                Some(fault::Plan::Endless) => endless(),
+                None if streamed => stream(wire, events(), &Pace::default()),
+                None => Json(wire.message(&turn)).into_response(),
             }
         }
     };
@@ -226,22 +305,24 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
 struct Reply {
     turn: ModelTurn,
     streamed: bool,
+    with_usage: bool,
 }
 
 /// Reads a request and asks the script.
-fn reply(shared: &Shared, number: u64, headers: &HeaderMap, body: &[u8]) -> Result<Reply, Refusal> {
-    let key = headers.get("x-api-key").and_then(|key| key.to_str().ok()).filter(|key| !key.is_empty());
-    match (key, &shared.config.api_key) {
+fn reply(wire: Wire, shared: &Shared, number: u64, headers: &HeaderMap, body: &[u8]) -> Result<Reply, Refusal> {
+    match (wire.key(headers), &shared.config.api_key) {
+        // As servers of Chat Completions on one's own machine do.
+        (None, None) if wire == Wire::Chat => {}
         (None, _) => return Err(Refusal::new(401, "x-api-key header is required")),
         (Some(key), Some(expected)) if key != expected => return Err(Refusal::new(401, "invalid x-api-key")),
         (Some(_), _) => {}
     }
-    if !headers.contains_key("anthropic-version") {
+    if wire == Wire::Messages && !headers.contains_key("anthropic-version") {
         return Err(Refusal::invalid("anthropic-version: header is required".to_owned()));
     }
     let body: Value = serde_json::from_slice(body).map_err(|error| Refusal::invalid(error.to_string()))?;
     shared.seen().last_request = Some(body.clone());
-    let request = wire::decode(&body).map_err(Refusal::invalid)?;
+    let request = wire.decode(&body).map_err(Refusal::invalid)?;
     shared.note(number, |record| {
         record.messages = request.messages.len();
         record.turn = Script::turn_of(&request.messages);
@@ -250,7 +331,7 @@ fn reply(shared: &Shared, number: u64, headers: &HeaderMap, body: &[u8]) -> Resu
     let turn = script
         .reply(&request.model, &request.system, &request.messages, number)
         .map_err(|error| Refusal::invalid(error.to_string()))?;
-    Ok(Reply { turn, streamed: request.stream })
+    Ok(Reply { turn, streamed: request.stream, with_usage: request.with_usage })
 }
 
 /// An error answer.
@@ -273,13 +354,9 @@ impl Refusal {
         Self::new(400, &message)
     }
 
-    fn response(self, number: u64) -> Response {
+    fn response(self, wire: Wire, number: u64) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = json!({
-            "type": "error",
-            "error": {"type": wire::error_type(self.status), "message": self.message},
-            "request_id": format!("req_scripted_{number}"),
-        });
+        let body = wire.error_body(self.status, &self.message, number);
         let mut response = (status, Json(body)).into_response();
         if let Some(value) = self.retry_after.and_then(|text| text.parse().ok()) {
             response.headers_mut().insert(header::RETRY_AFTER, value);
@@ -289,9 +366,8 @@ impl Refusal {
 }
 
 /// Streams a reply's events, and stops as `pace` says.
-fn stream(turn: &ModelTurn, pace: &Pace) -> Response {
-    let mut frames = wire::events(turn);
-    let ending = pace.cut(&mut frames, wire::error_frame);
+fn stream(wire: Wire, events: Frames, pace: &Pace) -> Response {
+    let (frames, ending) = pace.cut(|error_type| wire.error_frame(error_type), events);
     stream_frames(frames, ending, pace)
 }
 
@@ -320,4 +396,11 @@ fn stream_frames(frames: Vec<String>, ending: Ending, pace: &Pace) -> Response {
         }
     });
     ([(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")], Body::from_stream(body)).into_response()
+}
+
+/// Comments without end: sound, but nothing in it.
+fn endless() -> Response {
+    let padding = Bytes::from(format!(": {}\n", "x".repeat(1 << 20)));
+    let body = futures_util::stream::repeat_with(move || Ok::<_, std::io::Error>(padding.clone()));
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(body)).into_response()
 }

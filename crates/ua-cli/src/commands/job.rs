@@ -79,6 +79,9 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         parent_run_id: None,
         spec,
     };
+    if !how.quiet {
+        launch.tell_unknown_model();
+    }
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();
     let submitted = match &earlier {

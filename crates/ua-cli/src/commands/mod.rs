@@ -17,6 +17,7 @@ mod export;
 mod fork;
 mod job;
 mod lineage;
+mod models;
 mod pins;
 mod probe;
 mod prune;
@@ -49,6 +50,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
         Command::Answer(args) => answer::run(&home, args).await,
         Command::Turns(command) => turns::run(&home, command).await,
         Command::Tools(command) => tools::run(&home, command).await,
+        Command::Models(command) => models::run(&command),
         Command::Config(command) => config::run(cli.root.as_deref(), cli.color, &command),
         Command::Doctor(args) => doctor::run(&home, cli.root.as_deref(), &args).await,
         Command::Completions(args) => completions::run(&args),

@@ -92,11 +92,27 @@ pub(crate) async fn read_reply(
     while let Some(event) = events.next().await {
         let event = event.map_err(|error| broken(error, assembler.text_bytes()))?;
         let Some(data) = event.data.filter(|data| !data.is_empty()) else { continue };
+        observer.event(&data);
         match assembler.feed(&data) {
             Ok(Progress::Nothing) => {}
             Ok(Progress::Session(id)) => observer.session(&id),
             Ok(Progress::Text(delta)) => observer.text(&delta),
             Ok(Progress::Whole(turn)) => return Ok(turn),
+            Err(fault) => return Err(told(fault, &assembler, model)),
+        }
+    }
+    match assembler.end() {
+        Some(end) => end.map_err(|fault| told(fault, &assembler, model)),
+        None => Err(LlmError::Cut { text_bytes: assembler.text_bytes(), source: None }),
+    }
+}
+
+/// Reads a reply from the data of its events, as they were recorded.
+pub(crate) fn read_events(mut assembler: impl Assemble, events: &[String], model: &str) -> Result<ModelTurn, LlmError> {
+    for event in events {
+        match assembler.feed(event) {
+            Ok(Progress::Whole(turn)) => return Ok(turn),
+            Ok(Progress::Nothing | Progress::Session(_) | Progress::Text(_)) => {}
             Err(fault) => return Err(told(fault, &assembler, model)),
         }
     }

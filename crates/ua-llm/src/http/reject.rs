@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde_json::Value;
 use ua_core::Timestamp;
 
 use crate::error::LlmError;
@@ -10,6 +10,20 @@ use crate::error::LlmError;
 /// Sorts an HTTP status other than 200. `body` is what the provider said with it.
 pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, model: &str) -> LlmError {
     let message = message_in(body);
+    if status == 429 && says_unpaid(body) {
+        // Not a matter of time: nothing is answered until somebody pays.
+        return LlmError::Unauthorized { status, message };
+    }
+    by_status_and_message(status, retry_after, message, model)
+}
+
+/// The same for a status whose message has been read already.
+pub(crate) fn by_status_and_message(
+    status: u16,
+    retry_after: Option<Duration>,
+    message: String,
+    model: &str,
+) -> LlmError {
     match status {
         401..=403 => LlmError::Unauthorized { status, message },
         404 => LlmError::NotFound { model: model.to_owned(), message },
@@ -22,26 +36,22 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
     }
 }
 
-#[derive(Deserialize)]
-struct ErrorBody {
-    error: ErrorDetail,
-    #[serde(default)]
-    request_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct ErrorDetail {
-    message: String,
+/// Whether an error of OpenAI's shape says that the account has no credit left.
+fn says_unpaid(body: &str) -> bool {
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    [&body["error"]["code"], &body["error"]["type"]].iter().any(|word| **word == "insufficient_quota")
 }
 
 /// The provider's message; the start of the body when it has another form, as a proxy's page has.
 fn message_in(body: &str) -> String {
     const SHOWN: usize = 300;
-    match serde_json::from_str::<ErrorBody>(body) {
-        Ok(ErrorBody { error, request_id: Some(id) }) => format!("{} (request {id})", error.message),
-        Ok(ErrorBody { error, request_id: None }) => error.message,
-        Err(_) if body.trim().is_empty() => "no explanation was given".to_owned(),
-        Err(_) => body.trim().chars().take(SHOWN).collect(),
+    let read: Value = serde_json::from_str(body).unwrap_or_default();
+    let places = [&read["error"]["message"], &read["error"], &read["message"], &read["detail"]];
+    match (places.iter().find_map(|place| place.as_str()), read["request_id"].as_str()) {
+        (Some(message), Some(id)) => format!("{message} (request {id})"),
+        (Some(message), None) => message.to_owned(),
+        (None, _) if body.trim().is_empty() => "no explanation was given".to_owned(),
+        (None, _) => body.trim().chars().take(SHOWN).collect(),
     }
 }
 
@@ -69,10 +79,12 @@ mod tests {
             LlmError::Server { .. } => "server",
             LlmError::InvalidRequest { .. } => "invalid",
             LlmError::Protocol { .. } => "protocol",
-            LlmError::Setup { .. } | LlmError::Unreachable { .. } | LlmError::Timeout { .. } | LlmError::Cut { .. } => {
-                "no answer"
-            }
             LlmError::SessionForgotten { .. } => "forgotten",
+            LlmError::Setup { .. }
+            | LlmError::NotRecorded { .. }
+            | LlmError::Unreachable { .. }
+            | LlmError::Timeout { .. }
+            | LlmError::Cut { .. } => "no answer",
         };
         let cases = [
             (204, "protocol"),
@@ -104,6 +116,17 @@ mod tests {
         assert_eq!(message_in(api), "too long (request req_1)");
         assert_eq!(message_in(" <html>bad gateway</html> "), "<html>bad gateway</html>");
         assert_eq!(message_in(""), "no explanation was given");
+        for other in [r#"{"error":"busy"}"#, r#"{"message":"busy","object":"error"}"#, r#"{"detail":"busy"}"#] {
+            assert_eq!(message_in(other), "busy");
+        }
+    }
+
+    #[test]
+    fn an_account_without_credit_is_not_a_rate_limit() {
+        let body = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
+        assert!(matches!(by_status(429, None, body, "m"), LlmError::Unauthorized { status: 429, .. }));
+        let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
+        assert!(matches!(by_status(429, None, body, "m"), LlmError::RateLimited { .. }));
     }
 
     #[test]

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use ua_core::{Block, Message, Role};
 
 use crate::OPENAI;
+use crate::chat::names::wire_name;
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
-use crate::tool_name::short;
 
 /// The fewest output tokens that the API lets a request allow.
 const LEAST_OUTPUT: u32 = 16;
@@ -34,7 +34,7 @@ pub(crate) fn encode_request(request: &ModelRequest, known: Option<&KnownPrefix>
             .tools
             .iter()
             .map(|tool| {
-                json!({"type": "function", "name": short(&tool.name), "description": tool.description,
+                json!({"type": "function", "name": wire_name(&tool.name), "description": tool.description,
                        "parameters": tool.input_schema, "strict": false})
             })
             .collect();
@@ -110,7 +110,7 @@ fn encode_said(block: &Block) -> Option<Value> {
         Block::ToolUse(tool_use) => Some(json!({
             "type": "function_call",
             "call_id": tool_use.id,
-            "name": short(&tool_use.name),
+            "name": wire_name(&tool_use.name),
             "arguments": crate::anthropic::wire::wire_input(&tool_use.input).to_string(),
         })),
         // Without its content a thought is a reference to something that the provider may not have kept.

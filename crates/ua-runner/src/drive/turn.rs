@@ -18,7 +18,7 @@ use crate::watch::Signal;
 
 impl Driver<'_> {
     pub(super) async fn reserve(&mut self, turn: u32) -> Result<Event, RunError> {
-        let messages = compose(&self.history, &self.run, &self.settings.system, self.ports.store.as_ref()).await?;
+        let messages = compose(&self.history, &self.run, self.settings, self.ports.store.as_ref()).await?;
         let tools = self.ports.gateway.catalog().offers().map(|offer| ToolOffer {
             name: offer.name.clone(),
             description: offer.description.clone(),

@@ -127,6 +127,7 @@ impl GranularStep {
             model: agent.model.clone(),
             system: agent.system.clone(),
             max_output_tokens: agent.max_output_tokens,
+            history_tokens: None,
             temperature_milli: agent.temperature_milli,
             prices: agent.prices.clone(),
             retry: agent.retry,

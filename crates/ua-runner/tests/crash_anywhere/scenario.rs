@@ -365,6 +365,7 @@ impl Scenario {
             model: self.model.into(),
             system: "s".into(),
             max_output_tokens: 100,
+            history_tokens: None,
             temperature_milli: None,
             prices: PriceTable::parse("prices", PRICES).unwrap(),
             retry: RetryPolicy::default(),

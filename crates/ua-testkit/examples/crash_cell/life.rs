@@ -235,6 +235,7 @@ async fn drive_run(
         model: "scripted".into(),
         system: "You do each thing once.".into(),
         max_output_tokens: 100,
+        history_tokens: None,
         temperature_milli: None,
         prices: PriceTable::default(),
         retry: RetryPolicy::default(),

@@ -46,8 +46,26 @@ pub enum FaultKind {
     CutBeforeFirstEvent,
     /// The connection breaks in the middle of the reply, behind its first piece of text or input.
     CutMidStream,
-    /// The stream ends in good order, but `message_stop` is missing.
+    /// The stream ends in good order, but what says that the reply ended is missing.
     EndWithoutStop,
+    /// The connection breaks behind so many events.
+    CutAfter {
+        /// How many arrive.
+        events: usize,
+    },
+    /// The stream ends in good order behind so many events.
+    EndAfter {
+        /// How many arrive.
+        events: usize,
+    },
+    /// An event in the middle of the reply is no JSON.
+    MalformedEvent,
+    /// Every event comes twice.
+    DuplicateEvents,
+    /// The reply goes on and on, with nothing in it.
+    Endless,
+    /// A page with status 200 comes instead of events.
+    Page,
     /// The stream reports an error in the middle of the reply.
     ErrorMidStream {
         /// The error's type: `overloaded_error`, `api_error`, …
@@ -71,6 +89,8 @@ pub enum FaultKind {
 pub(super) enum Plan {
     Refuse(Refusal),
     Stream(Pace),
+    Page,
+    Endless,
 }
 
 /// How a reply is streamed.
@@ -89,6 +109,10 @@ enum Damage {
     NoStop,
     Error(String),
     Hang(usize),
+    CutAfter(usize),
+    EndAfter(usize),
+    Malformed,
+    Twice,
 }
 
 /// How the body of a stream ends.
@@ -120,6 +144,12 @@ impl FaultKind {
             Self::EndWithoutStop => damaged(Damage::NoStop),
             Self::ErrorMidStream { error_type } => damaged(Damage::Error(error_type)),
             Self::HangAfter { events } => damaged(Damage::Hang(events)),
+            Self::CutAfter { events } => damaged(Damage::CutAfter(events)),
+            Self::EndAfter { events } => damaged(Damage::EndAfter(events)),
+            Self::MalformedEvent => damaged(Damage::Malformed),
+            Self::DuplicateEvents => damaged(Damage::Twice),
+            Self::Endless => Plan::Endless,
+            Self::Page => Plan::Page,
             Self::Slow { delay_ms } => {
                 Plan::Stream(Pace { delay: Duration::from_millis(delay_ms), damage: Damage::None })
             }
@@ -128,34 +158,61 @@ impl FaultKind {
     }
 }
 
+/// The events of a reply, each in the form of Server-Sent Events.
+#[derive(Debug)]
+pub(super) struct Frames {
+    pub(super) frames: Vec<String>,
+    /// The first that brings text or input.
+    pub(super) first_piece: usize,
+    /// The first without which the reply is not whole.
+    pub(super) end: usize,
+}
+
 impl Pace {
-    /// Takes away what the damage takes away. `error_frame` is how this API reports an error of a type.
-    pub(super) fn cut(&self, frames: &mut Vec<String>, error_frame: impl Fn(&str) -> String) -> Ending {
-        match &self.damage {
-            Damage::None => return Ending::Clean,
-            Damage::NoEvents => frames.clear(),
-            Damage::Half => frames.truncate(behind_first_delta(frames)),
+    /// Takes away what the damage takes away. `error_frame` is how the wire reports an error of a type.
+    pub(super) fn cut(&self, error_frame: impl Fn(&str) -> String, whole: Frames) -> (Vec<String>, Ending) {
+        let Frames { mut frames, first_piece, end } = whole;
+        let behind_first_piece = (first_piece + 1).min(frames.len());
+        let ending = match &self.damage {
+            Damage::None => Ending::Clean,
+            Damage::NoEvents => {
+                frames.clear();
+                Ending::Abort
+            }
+            Damage::Half => {
+                frames.truncate(behind_first_piece);
+                Ending::Abort
+            }
             Damage::NoStop => {
-                frames.pop();
-                return Ending::Clean;
+                frames.truncate(end);
+                Ending::Clean
             }
             Damage::Error(error_type) => {
-                frames.truncate(behind_first_delta(frames));
+                frames.truncate(behind_first_piece);
                 frames.push(error_frame(error_type));
-                return Ending::Clean;
+                Ending::Clean
+            }
+            Damage::CutAfter(events) => {
+                frames.truncate(*events);
+                Ending::Abort
+            }
+            Damage::EndAfter(events) => {
+                frames.truncate(*events);
+                Ending::Clean
+            }
+            Damage::Malformed => {
+                frames.insert(behind_first_piece, "data: {\"torn\": \n\n".to_owned());
+                Ending::Clean
             }
             Damage::Hang(events) => {
                 frames.truncate(*events);
-                return Ending::Never;
+                Ending::Never
             }
-        }
-        Ending::Abort
+            Damage::Twice => {
+                frames = frames.into_iter().flat_map(|frame| [frame.clone(), frame]).collect();
+                Ending::Clean
+            }
+        };
+        (frames, ending)
     }
-}
-
-/// Events that bring a piece of text or input.
-const DELTAS: [&str; 3] = ["content_block_delta", "output_text.delta", "arguments.delta"];
-
-fn behind_first_delta(frames: &[String]) -> usize {
-    frames.iter().position(|frame| DELTAS.iter().any(|delta| frame.contains(delta))).map_or(frames.len() / 2, |first| first + 1)
 }

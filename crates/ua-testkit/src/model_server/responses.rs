@@ -12,6 +12,7 @@ use ua_core::{Block, Message, ModelTurn, Origin, Role, StopReason, ToolUse};
 use ua_llm::ANTHROPIC;
 
 use super::Refusal;
+use super::fault::Frames;
 use super::wire::frame;
 
 /// The conversations that were kept: by the name of a reply, everything up to it and with it.
@@ -288,11 +289,11 @@ impl Reply {
     }
 
     /// The frames of a streamed reply, the last one being its end.
-    pub(super) fn events(&self) -> Vec<String> {
+    pub(super) fn events(&self) -> Frames {
         let mut head = self.whole();
         (head["status"], head["output"], head["usage"]) = (json!("in_progress"), json!([]), Value::Null);
         head["incomplete_details"] = Value::Null;
-        let mut frames = Frames::default();
+        let mut frames = Events::default();
         frames.push("response.created", json!({"response": head}));
         frames.push("response.in_progress", json!({"response": head}));
         for (index, item) in self.items.iter().enumerate() {
@@ -301,21 +302,24 @@ impl Reply {
         let whole = self.whole();
         let end = if whole["status"] == "incomplete" { "response.incomplete" } else { "response.completed" };
         frames.push(end, json!({"response": whole}));
-        frames.0
+        let frames = frames.0;
+        let is_piece = |frame: &String| frame.contains(".delta\"");
+        let first_piece = frames.iter().position(is_piece).unwrap_or(frames.len() / 2);
+        Frames { first_piece, end: frames.len() - 1, frames }
     }
 }
 
 /// An error in the middle of a stream.
 pub(super) fn error_frame(code: &str) -> String {
-    let mut frames = Frames::default();
+    let mut frames = Events::default();
     frames.push("error", json!({"code": code, "message": "the server was told to say so", "param": null}));
     frames.0.remove(0)
 }
 
 #[derive(Default)]
-struct Frames(Vec<String>);
+struct Events(Vec<String>);
 
-impl Frames {
+impl Events {
     fn push(&mut self, event: &str, mut data: Value) {
         data["type"] = json!(event);
         data["sequence_number"] = json!(self.0.len());
@@ -378,6 +382,7 @@ fn item(reply: &str, index: usize, block: &Block, stop_reason: StopReason, with_
         }
         Block::Opaque { value, .. } => {
             let mut thought = json!({"type": "reasoning", "id": format!("rs_{reply}_{index}"), "summary": []});
+            thought["summary"] = json!([{"type": "summary_text", "text": value["thinking"]}]);
             if with_thoughts {
                 thought["encrypted_content"] = json!(value.to_string());
             }

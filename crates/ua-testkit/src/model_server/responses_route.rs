@@ -13,7 +13,7 @@ use ua_llm::Script;
 
 use super::fault::{FaultKind, Pace, Plan};
 use super::responses::{Reply, decode, error_frame};
-use super::{Refusal, Shared, stream_frames};
+use super::{Refusal, Shared, endless, stream_frames};
 
 /// A reply that was made, and what is kept of the conversation if it arrives whole.
 struct Made {
@@ -39,6 +39,8 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap
             match fault.map(FaultKind::plan) {
                 Some(Plan::Refuse(refusal)) => refused(refusal, number),
                 Some(Plan::Stream(pace)) => stream(&reply, &pace),
+                Some(Plan::Page) => ([(header::CONTENT_TYPE, "text/html")], "<html>sign in</html>").into_response(),
+                Some(Plan::Endless) => endless(),
                 None if is_streamed => stream(&reply, &Pace::default()),
                 None => Json(reply.whole()).into_response(),
             }
@@ -77,8 +79,7 @@ fn make(shared: &Shared, number: u64, headers: &HeaderMap, body: &[u8]) -> Resul
 }
 
 fn stream(reply: &Reply, pace: &Pace) -> Response {
-    let mut frames = reply.events();
-    let ending = pace.cut(&mut frames, error_frame);
+    let (frames, ending) = pace.cut(error_frame, reply.events());
     stream_frames(frames, ending, pace)
 }
 

@@ -5,12 +5,16 @@ use serde_json::{Value, json};
 use ua_core::{Block, Message, ModelTurn, Origin, Role, ToolUse};
 use ua_llm::ANTHROPIC;
 
+use super::fault::Frames;
+
 /// A request, as far as the script needs it.
 pub(super) struct Request {
     pub(super) model: String,
     pub(super) system: String,
     pub(super) messages: Vec<Message>,
     pub(super) stream: bool,
+    /// Whether a stream says what it cost.
+    pub(super) with_usage: bool,
 }
 
 #[derive(Deserialize)]
@@ -110,7 +114,7 @@ pub(super) fn decode(body: &Value) -> Result<Request, String> {
         .map(|(index, message)| decode_message(message).map_err(|why| format!("messages.{index}.content: {why}")))
         .collect::<Result<_, _>>()?;
     let system = request.system.map(Text::joined).unwrap_or_default();
-    Ok(Request { model: request.model, system, messages, stream: request.stream })
+    Ok(Request { model: request.model, system, messages, stream: request.stream, with_usage: true })
 }
 
 fn decode_message(message: WireMessage) -> Result<Message, String> {
@@ -193,7 +197,7 @@ pub(super) fn message(turn: &ModelTurn) -> Value {
 }
 
 /// The frames of a streamed reply, the last one being `message_stop`.
-pub(super) fn events(turn: &ModelTurn) -> Vec<String> {
+pub(super) fn events(turn: &ModelTurn) -> Frames {
     let mut at_start = usage(turn);
     at_start["output_tokens"] = json!(1);
     let head = envelope(turn, &[], &Value::Null, &at_start);
@@ -217,13 +221,8 @@ pub(super) fn events(turn: &ModelTurn) -> Vec<String> {
         json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": usage(turn)["output_tokens"]}});
     frames.push(frame("message_delta", &end));
     frames.push(frame("message_stop", &json!({"type": "message_stop"})));
-    frames
-}
-
-/// An error in the middle of a stream.
-pub(super) fn error_frame(error_type: &str) -> String {
-    let error = json!({"type": error_type, "message": "the server was told to say so"});
-    frame("error", &json!({"type": "error", "error": error}))
+    let first_piece = frames.iter().position(|frame| frame.contains("content_block_delta")).unwrap_or(frames.len() / 2);
+    Frames { first_piece, end: frames.len() - 1, frames }
 }
 
 /// One event in the form of Server-Sent Events.
@@ -284,7 +283,7 @@ fn opening(block: &Block) -> (Value, Vec<Value>) {
 }
 
 /// The input's JSON; a string stands for a model that garbled it, and is sent as it is.
-fn input_text(input: &Value) -> String {
+pub(super) fn input_text(input: &Value) -> String {
     match input {
         Value::String(garbled) => garbled.clone(),
         Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) => input.to_string(),

@@ -88,6 +88,7 @@ impl Life {
             model: "simulated".into(),
             system: "You do each thing once.".into(),
             max_output_tokens: 100,
+            history_tokens: None,
             temperature_milli: None,
             prices: PriceTable::default(),
             retry: RetryPolicy::default(),

@@ -8,7 +8,7 @@ use crate::args::{DoctorArgs, LaunchArgs};
 use crate::compose::{self, Launch};
 use crate::error::chain;
 use crate::view::ToolRow;
-use crate::{config, pricing};
+use crate::{config, models, pricing, providers};
 
 /// A job file that was looked at.
 pub(super) struct Job {
@@ -60,23 +60,19 @@ pub(super) fn model(job: Option<&Job>, findings: &mut Findings) {
         Some(job) => job.launch.model(),
         None => Launch::default_model(),
     };
-    let key = crate::env::var("ANTHROPIC_API_KEY").is_some();
-    match (provider.as_str(), key) {
-        ("anthropic", true) => findings.ok("model", format!("a key for {provider} is set; model {model}")),
-        ("anthropic", false) => findings.fail(
-            "model",
-            format!("there is no key for the provider {provider}"),
-            "set ANTHROPIC_API_KEY, or providers.anthropic.api_key in the user's config.toml; offline, use the provider `scripted`",
-        ),
-        ("openai", _) if crate::env::var("OPENAI_API_KEY").is_some() => {
+    match providers::key_of(&provider) {
+        Some((variable, _)) if crate::env::var(variable).is_some() => {
             findings.ok("model", format!("a key for {provider} is set; model {model}"));
         }
-        ("openai", _) => findings.fail(
+        Some((variable, setting)) => findings.fail(
             "model",
             format!("there is no key for the provider {provider}"),
-            "set OPENAI_API_KEY, or providers.openai.api_key in the user's config.toml",
+            format!("set {variable}, or {setting} in the user's config.toml; offline, use the provider `scripted`"),
         ),
-        _ => findings.ok("model", format!("{provider} {model} needs no key that is known here")),
+        None => findings.ok("model", format!("{provider} {model} needs no key that is known here")),
+    }
+    if let Err(error) = models::table() {
+        findings.refused("models", &error);
     }
     let file = match job {
         Some(job) => Ok(job.launch.pricing.clone()),

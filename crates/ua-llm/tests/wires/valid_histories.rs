@@ -4,19 +4,15 @@
 //! outcome, a reply that was cut), notes of resumes and forks, guidance, empty replies, garbled arguments, thoughts of this and of
 //! other providers, and middles that were left out. The servers refuse what the real ones refuse.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
-
-mod support;
-
 use proptest::prelude::*;
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use support::{KEY, provider, script, server};
+use crate::support::{KEY, provider, script, server};
 use tokio::runtime::Runtime;
 use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens};
 use ua_core::{Block, Env, Message, Origin, Role, ToolUse};
 use ua_llm::{
-    KeptReply, LlmProvider, ModelRequest, OpenAiConfig, OpenAiProvider, Silent, ToolOffer, check_history,
+    ChatConfig, ChatProvider, KeptReply, LlmProvider, ModelRequest, OpenAiConfig, OpenAiProvider, Silent, ToolOffer, check_history,
 };
 use ua_testkit::ModelServer;
 
@@ -139,8 +135,13 @@ impl Wires {
             let config = OpenAiConfig { base_url: server.base_url.clone(), keep_replies, ..OpenAiConfig::new(key) };
             Box::new(OpenAiProvider::new(config, Env::simulated(1)).unwrap())
         };
-        let clients: Vec<Box<dyn LlmProvider>> =
-            vec![Box::new(provider(&server.base_url, &Env::simulated(1))), openai(false), openai(true)];
+        let chat = ChatConfig { base_url: server.base_url.clone(), ..ChatConfig::new(Some(KEY.to_owned().into())) };
+        let clients: Vec<Box<dyn LlmProvider>> = vec![
+            Box::new(provider(&server.base_url, &Env::simulated(1))),
+            Box::new(ChatProvider::new(chat, Env::simulated(1)).unwrap()),
+            openai(false),
+            openai(true),
+        ];
         Self { runtime, server, clients }
     }
 

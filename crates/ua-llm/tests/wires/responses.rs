@@ -1,12 +1,8 @@
 //! The client of the Responses API against a real HTTP server.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
-
-mod support;
-
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use support::{KEY, Seen, Watch, prompt, request, rich_script, script, server, statuses};
+use crate::support::{KEY, Seen, Watch, prompt, request, rich_script, script, server, statuses};
 use ua_core::{Block, Env, Message, ModelTurn, Origin, Role, StopReason, ToolUse};
 use ua_llm::{
     KeptReply, KnownPrefix, LlmError, LlmProvider as _, ModelRequest, OpenAiConfig, OpenAiProvider, ScriptedProvider,

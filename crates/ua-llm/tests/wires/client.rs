@@ -1,13 +1,11 @@
 //! The client against a real HTTP server.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{
+    KEY, Seen, Watch, config, failing, prompt, provider, request, rich_script, script, server, statuses,
+};
 use serde_json::json;
-use support::{KEY, Seen, Watch, config, failing, prompt, provider, request, rich_script, script, server, statuses};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use ua_core::{Block, Env, FailureClass, Message, Origin, Role};

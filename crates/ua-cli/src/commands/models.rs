@@ -1,0 +1,134 @@
+//! `ua models`: what is known about models by name.
+
+use ua_core::Settings;
+use ua_llm::{ModelFacts, ModelPrice, ModelTable};
+
+use crate::args::ModelsCommand;
+use crate::error::{CliError, OK};
+use crate::output::{plain, print, print_json, print_table};
+use crate::view::{ModelPriceShown, ModelRow, ModelShown};
+use crate::{models, pricing, providers};
+
+pub(crate) fn run(command: &ModelsCommand) -> Result<u8, CliError> {
+    match command {
+        ModelsCommand::List { provider, json } => list(provider.as_deref(), *json),
+        ModelsCommand::Show { model, provider, json } => show(model, provider.as_deref(), *json),
+    }
+}
+
+fn list(provider: Option<&str>, json: bool) -> Result<u8, CliError> {
+    let own = models::of_user()?;
+    let all = ModelTable::shipped().overlaid(own.clone());
+    let kind = provider.map(|provider| provider.strip_suffix("-chat").unwrap_or(provider));
+    let wanted = |name: &str| provider.is_none() || provider == Some(name) || kind == Some(name);
+    let rows: Vec<ModelRow> = all
+        .all()
+        .filter(|(provider, _, _)| wanted(provider))
+        .map(|(provider, name, facts)| row(provider, name, facts, &own, all.prices_as_of()))
+        .collect();
+    if json || crate::terminal::is_json() {
+        print_json(&rows)?;
+        return Ok(OK);
+    }
+    let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let cells = rows.iter().map(|row| {
+        let price = row.price.as_ref();
+        vec![
+            row.provider.clone(),
+            row.name.clone(),
+            number(row.context_tokens),
+            number(row.max_output_tokens),
+            price.map_or_else(|| "-".to_owned(), |price| price.input.clone()),
+            price.map_or_else(|| "-".to_owned(), |price| price.output.clone()),
+            row.source.clone(),
+        ]
+    });
+    print_table(&["PROVIDER", "MODEL", "CONTEXT", "MAX OUTPUT", "$/M IN", "$/M OUT", "SOURCE"], cells.collect())?;
+    if let Some(day) = all.prices_as_of() {
+        print(&format!("\nPrices are those of {day}, for reading only: a run is charged by your own price table.\n"))?;
+    }
+    Ok(OK)
+}
+
+fn row(provider: &str, name: &str, facts: &ModelFacts, own: &ModelTable, day: Option<&str>) -> ModelRow {
+    let is_own = own.all().any(|(of, model, _)| of == provider && model == name);
+    ModelRow {
+        provider: provider.to_owned(),
+        name: name.to_owned(),
+        context_tokens: facts.context,
+        max_output_tokens: facts.max_output.map(u64::from),
+        price: facts.price.as_ref().map(|price| shown_price(price, day.filter(|_| !is_own))),
+        source: if is_own { "user" } else { "shipped" }.to_owned(),
+    }
+}
+
+fn shown_price(price: &ModelPrice, day: Option<&str>) -> ModelPriceShown {
+    ModelPriceShown {
+        input: price.input.clone(),
+        output: price.output.clone(),
+        cache_read: price.cache_read.clone(),
+        cache_write: price.cache_write.clone(),
+        as_of: day.map(str::to_owned),
+    }
+}
+
+fn show(model: &str, provider: Option<&str>, json: bool) -> Result<u8, CliError> {
+    let provider = provider.map_or_else(providers::default_provider, str::to_owned);
+    let own = models::of_user()?;
+    let table = ModelTable::shipped().overlaid(own.clone());
+    let facts = table.find(&provider, model);
+    let is_own = own.find(&provider, model).is_some();
+    let output = models::output_tokens(facts);
+    let wanted = Settings::default().history_max_tokens;
+    let history = facts.and_then(|facts| facts.history_tokens(output)).map_or(wanted, |most| most.min(wanted));
+    let prices = pricing::file(None).and_then(|file| pricing::table(file.as_deref()))?;
+    let shown = ModelShown {
+        provider: provider.clone(),
+        model: model.to_owned(),
+        known: facts.is_some(),
+        context_tokens: facts.and_then(|facts| facts.context),
+        max_output_tokens: facts.and_then(|facts| facts.max_output).map(u64::from),
+        reply_tokens: output.into(),
+        history_tokens: history,
+        price: facts
+            .and_then(|facts| facts.price.as_ref())
+            .map(|price| shown_price(price, table.prices_as_of().filter(|_| !is_own))),
+        charged: prices.price(&provider, model).is_some(),
+    };
+    if json || crate::terminal::is_json() {
+        print_json(&shown)?;
+        return Ok(OK);
+    }
+    print(&page(&shown))?;
+    Ok(OK)
+}
+
+fn page(shown: &ModelShown) -> String {
+    let number = |number: Option<u64>| number.map_or_else(|| "not known".to_owned(), |number| number.to_string());
+    let mut page = plain(&format!("Model          {}\nProvider       {}\n", shown.model, shown.provider));
+    page.push_str(&format!("Context        {}\n", number(shown.context_tokens)));
+    page.push_str(&format!("Max output     {}\n", number(shown.max_output_tokens)));
+    page.push_str(&format!(
+        "Reply          {} tokens, unless the job's model.max_output_tokens says otherwise\n",
+        shown.reply_tokens
+    ));
+    page.push_str(&format!(
+        "History        {} tokens, unless settings.history_max_tokens is less\n",
+        shown.history_tokens
+    ));
+    let price = match &shown.price {
+        None => "not known".to_owned(),
+        Some(price) => {
+            let day =
+                price.as_of.as_ref().map_or_else(|| " (of your models.toml)".to_owned(), |day| format!(" (of {day})"));
+            plain(&format!("${} in, ${} out per million tokens{day}", price.input, price.output))
+        }
+    };
+    page.push_str(&format!("Price          {price}\n"));
+    let charged = if shown.charged { "by your price table" } else { "not charged: your price table does not have it" };
+    page.push_str(&format!("Cost           {charged}\n"));
+    if !shown.known {
+        page.push_str("\nNothing is known about it; an entry in models.toml changes that (docs/guide/models.md).\n");
+    }
+    page
+}

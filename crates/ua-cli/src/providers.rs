@@ -1,0 +1,179 @@
+//! The model providers by name: what each needs of the user's configuration, and how it is made.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ua_core::{Env, Redactor, RunSpec};
+use ua_llm::{
+    AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, LlmError, LlmProvider, OpenAiConfig, OpenAiProvider,
+    Places, RecordingProvider, ReplayProvider,
+};
+use ua_store::RunRecord;
+
+use crate::compose::absolute;
+use crate::error::{CliError, PROVIDER, chain};
+
+/// The model that is asked when nobody names one.
+const DEFAULT_MODEL: &str = "claude-sonnet-4-5";
+
+/// The provider of a job that names none.
+pub(crate) fn default_provider() -> String {
+    crate::env::var("UA_PROVIDER").unwrap_or_else(|| "anthropic".to_owned())
+}
+
+/// The model of a job that names none; `None` where there is no sensible one.
+pub(crate) fn default_model(provider: &str, cassette: Option<&Path>) -> Result<Option<String>, CliError> {
+    Ok(match provider {
+        "anthropic" => Some(crate::env::var("ANTHROPIC_MODEL").unwrap_or_else(|| DEFAULT_MODEL.to_owned())),
+        "openai" | "openai-chat" => crate::env::var("OPENAI_MODEL"),
+        "scripted" => Some("scripted".to_owned()),
+        "replay" => Some(open_cassette(cassette, Redactor::default(), Places::default())?.recorded_model().to_owned()),
+        _ => None,
+    })
+}
+
+/// Why no model can be asked, when none was named.
+pub(crate) fn no_model(provider: &str) -> CliError {
+    CliError::usage(format!("no model is named for the provider `{provider}`"))
+        .hint("name one with --model, in the job's `model.name`, or with OPENAI_MODEL for `openai` and `openai-chat`")
+}
+
+/// The key that a provider has in the environment or the user's configuration, by the names of both; `None` for a provider without.
+pub(crate) fn key_of(provider: &str) -> Option<(&'static str, &'static str)> {
+    match provider {
+        "anthropic" => Some(("ANTHROPIC_API_KEY", "providers.anthropic.api_key")),
+        "openai" => Some(("OPENAI_API_KEY", "providers.openai.api_key")),
+        // A server on this machine may do without.
+        "openai-chat" if !is_local("OPENAI_BASE_URL") => Some(("OPENAI_API_KEY", "providers.openai.api_key")),
+        _ => None,
+    }
+}
+
+fn is_local(variable: &str) -> bool {
+    let url = crate::env::var(variable).and_then(|text| url::Url::parse(text.trim()).ok());
+    url.as_ref().and_then(url::Url::host).is_some_and(|host| match host {
+        url::Host::Domain(name) => name == "localhost",
+        url::Host::Ipv4(address) => address.is_loopback(),
+        url::Host::Ipv6(address) => address.is_loopback(),
+    })
+}
+
+/// Refuses a provider whose key is not there.
+fn needed_key(provider: &str) -> Result<Option<String>, CliError> {
+    let Some((variable, _)) = key_of(provider) else { return Ok(None) };
+    crate::env::var(variable).map(Some).ok_or_else(|| {
+        CliError::usage(format!("there is no API key for the provider `{provider}`"))
+            .hint(format!("set {variable}, or run a job offline with `\"model\": {{\"provider\": \"scripted\", …}}`"))
+    })
+}
+
+pub(crate) fn anthropic(env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
+    let mut config = AnthropicConfig::new(needed_key("anthropic")?.unwrap_or_default().into());
+    if let Some(base_url) = crate::env::var("ANTHROPIC_BASE_URL") {
+        config.base_url = base_url;
+    }
+    if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
+        config.idle_timeout = idle_timeout(&seconds)?;
+    }
+    Ok(Arc::new(AnthropicProvider::new(config, env.clone()).map_err(|error| not_set_up("anthropic", &error))?))
+}
+
+/// Whether the provider may keep the conversation: as the job says, else the user, else no.
+pub(crate) fn wants_sessions(spec: &RunSpec) -> bool {
+    let by_user = || crate::env::var("UA_PROVIDER_SESSIONS").is_some_and(|value| value == "1" || value == "true");
+    spec.settings.provider_sessions.unwrap_or_else(by_user)
+}
+
+pub(crate) fn openai(keep_replies: bool, env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
+    let key = needed_key("openai")?.unwrap_or_default();
+    let mut config = OpenAiConfig { keep_replies, ..OpenAiConfig::new(key.into()) };
+    if let Some(base_url) = crate::env::var("OPENAI_BASE_URL") {
+        config.base_url = base_url;
+    }
+    if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
+        config.idle_timeout = idle_timeout(&seconds)?;
+    }
+    Ok(Arc::new(OpenAiProvider::new(config, env.clone()).map_err(|error| not_set_up("openai", &error))?))
+}
+
+pub(crate) fn openai_chat(env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
+    needed_key("openai-chat")?;
+    let mut config = ChatConfig::new(crate::env::var("OPENAI_API_KEY").map(Into::into));
+    if let Some(base_url) = crate::env::var("OPENAI_BASE_URL") {
+        config.base_url = base_url;
+    }
+    if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
+        config.idle_timeout = idle_timeout(&seconds)?;
+    }
+    Ok(Arc::new(ChatProvider::new(config, env.clone()).map_err(|error| not_set_up("openai-chat", &error))?))
+}
+
+fn not_set_up(provider: &str, error: &LlmError) -> CliError {
+    CliError::new(PROVIDER, format!("cannot set up the provider `{provider}`: {}", chain(error)))
+        .hint(error.hint().unwrap_or("see docs/guide/models.md"))
+}
+
+/// The longest silence of a model, from its text in seconds.
+fn idle_timeout(seconds: &str) -> Result<Duration, CliError> {
+    let read = seconds.trim().parse().ok().filter(|seconds| (1..=86_400_u64).contains(seconds));
+    read.map(Duration::from_secs).ok_or_else(|| {
+        CliError::usage(format!("cannot use UA_MODEL_TIMEOUT={seconds}"))
+            .hint("write whole seconds, from 1 to 86400; without it a model may be silent for 300")
+    })
+}
+
+/// The cassette of a run: the one that is named, else the configured one.
+pub(crate) fn cassette_file(named: Option<&Path>) -> Result<Option<PathBuf>, CliError> {
+    let named = named.map(Path::to_path_buf).or_else(|| crate::env::var("UA_CASSETTE").map(PathBuf::from));
+    named.map(|file| absolute(&file)).transpose()
+}
+
+/// What a run has for itself: its folders and its name, which a cassette does not keep.
+pub(crate) fn places_of(run: &RunRecord, job_dir: &Path) -> Places {
+    let workspace = Path::new(&run.workspace_dir);
+    let text = |path: &Path| path.display().to_string();
+    let session = workspace.file_name().map(|name| name.to_string_lossy().into_owned());
+    Places::new([
+        ("workspace", text(workspace)),
+        ("root", workspace.parent().map(text).unwrap_or_default()),
+        ("session", session.unwrap_or_default()),
+        ("job_dir", text(job_dir)),
+        ("run_id", run.run_id.to_string()),
+    ])
+}
+
+pub(crate) fn replay(
+    cassette: Option<&Path>,
+    redactor: Redactor,
+    places: Places,
+) -> Result<Arc<dyn LlmProvider>, CliError> {
+    Ok(Arc::new(open_cassette(cassette, redactor, places)?))
+}
+
+fn open_cassette(cassette: Option<&Path>, redactor: Redactor, places: Places) -> Result<ReplayProvider, CliError> {
+    let Some(file) = cassette else {
+        return Err(CliError::usage("the provider `replay` needs a cassette")
+            .hint("name one with --cassette or UA_CASSETTE; `--record FILE` makes one"));
+    };
+    ReplayProvider::open(file, redactor, places)
+        .map_err(|error| CliError::usage(chain(&error)).hint("`ua job FILE --record FILE` makes a cassette"))
+}
+
+/// The file that exchanges of a run go into: in a folder, one of the run's name.
+pub(crate) fn recording_file(path: &Path, run: &RunRecord) -> PathBuf {
+    if path.is_dir() { path.join(format!("{}.jsonl", run.run_id)) } else { path.to_path_buf() }
+}
+
+/// `provider`, whose exchanges are kept in `file`.
+pub(crate) fn recorded(
+    provider: Arc<dyn LlmProvider>,
+    file: &Path,
+    redactor: Redactor,
+    places: Places,
+) -> Result<Arc<dyn LlmProvider>, CliError> {
+    let recording = RecordingProvider::new(provider, file, redactor, places).map_err(|error| {
+        CliError::usage(format!("cannot record into {}: {error}", file.display())).hint("name another file")
+    })?;
+    Ok(Arc::new(recording))
+}

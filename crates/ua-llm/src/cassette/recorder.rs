@@ -1,0 +1,156 @@
+//! Keeps what passes between a run and its provider.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use ua_core::{ModelTurn, Redactor};
+
+use super::{Exchange, Places, VERSION, decode, each_text, key_of};
+use crate::error::LlmError;
+use crate::provider::{LlmProvider, StreamObserver};
+use crate::request::ModelRequest;
+use crate::session::KnownPrefix;
+
+/// A provider whose exchanges are written to a file, one line each, before the reply is passed on.
+///
+/// An exchange that cannot be written is logged, and the reply counts all the same: it was paid for.
+pub struct RecordingProvider {
+    inner: Arc<dyn LlmProvider>,
+    file: Mutex<File>,
+    redactor: Redactor,
+    places: Places,
+}
+
+impl std::fmt::Debug for RecordingProvider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordingProvider").field("provider", &self.inner.name()).finish_non_exhaustive()
+    }
+}
+
+impl RecordingProvider {
+    /// Appends the exchanges of `inner` to `file`, which is made if it is missing, without what `redactor` takes out.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn new(inner: Arc<dyn LlmProvider>, file: &Path, redactor: Redactor, places: Places) -> io::Result<Self> {
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let file = OpenOptions::new().create(true).read(true).append(true).open(file)?;
+        end_torn_line(&file)?;
+        Ok(Self { inner, file: Mutex::new(file), redactor, places })
+    }
+
+    fn keep(&self, request: &ModelRequest, events: Vec<String>, answer: &Result<ModelTurn, LlmError>) {
+        let (key, asked) = key_of(request, &self.redactor, &self.places);
+        let mut exchange = Exchange {
+            version: VERSION,
+            provider: self.inner.name().to_owned(),
+            request_sha256: request.sha256(),
+            key,
+            request: asked,
+            events: None,
+            reply: None,
+            failure: None,
+        };
+        match answer {
+            Err(error) => exchange.failure = Some(self.clean(&error.to_string())),
+            Ok(turn) => self.keep_reply(&mut exchange, request, &events, turn),
+        }
+        let written = serde_json::to_string(&exchange).map_err(io::Error::other).and_then(|line| {
+            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.write_all(format!("{line}\n").as_bytes())
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "an exchange with the model could not be recorded");
+        }
+    }
+
+    /// Keeps the events where they still say what the clean reply says, else the clean reply.
+    fn keep_reply(&self, exchange: &mut Exchange, request: &ModelRequest, events: &[String], turn: &ModelTurn) {
+        let Ok(mut value) = serde_json::to_value(turn) else { return };
+        self.redactor.json(&mut value);
+        each_text(&mut value, &|text| self.places.named(text));
+        let Ok(clean) = serde_json::from_value::<ModelTurn>(value) else { return };
+        let events: Vec<String> = events.iter().map(|event| self.clean(event)).collect();
+        match decode(self.inner.name(), request, &events) {
+            Some(Ok(again)) if again == clean => exchange.events = Some(events),
+            Some(_) | None => exchange.reply = Some(clean),
+        }
+    }
+
+    fn clean(&self, text: &str) -> String {
+        self.places.named(&self.redactor.text(text))
+    }
+}
+
+/// A process that died while it wrote leaves half a line; the next one starts on a line of its own.
+fn end_torn_line(mut file: &File) -> io::Result<()> {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    if file.metadata()?.len() == 0 {
+        return Ok(());
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    if last == *b"\n" { Ok(()) } else { file.write_all(b"\n") }
+}
+
+/// Passes everything on and keeps the events.
+struct Tap<'a> {
+    observer: &'a dyn StreamObserver,
+    events: Mutex<Vec<String>>,
+}
+
+impl StreamObserver for Tap<'_> {
+    fn sent(&self) {
+        self.observer.sent();
+    }
+
+    fn session(&self, response_id: &str) {
+        self.observer.session(response_id);
+    }
+
+    fn text(&self, delta: &str) {
+        self.observer.text(delta);
+    }
+
+    fn event(&self, data: &str) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(data.to_owned());
+        self.observer.event(data);
+    }
+}
+
+#[async_trait]
+impl LlmProvider for RecordingProvider {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        let tap = Tap { observer, events: Mutex::default() };
+        let answer = self.inner.complete(request, &tap).await;
+        self.keep(request, tap.events.into_inner().unwrap_or_else(PoisonError::into_inner), &answer);
+        answer
+    }
+
+    fn keeps_replies(&self) -> bool {
+        self.inner.keeps_replies()
+    }
+
+    // What is kept is the whole request: a replay knows no conversation.
+    async fn complete_from(
+        &self,
+        known: &KnownPrefix,
+        request: &ModelRequest,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let tap = Tap { observer, events: Mutex::default() };
+        let answer = self.inner.complete_from(known, request, &tap).await;
+        self.keep(request, tap.events.into_inner().unwrap_or_else(PoisonError::into_inner), &answer);
+        answer
+    }
+}

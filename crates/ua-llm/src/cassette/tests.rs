@@ -1,0 +1,176 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::json;
+use ua_core::{Block, Message, ModelTurn, Origin, Redactor};
+
+use super::*;
+use crate::provider::{LlmProvider, Silent, StreamObserver};
+use crate::script::Script;
+use crate::scripted::ScriptedProvider;
+
+const SECRET: &str = "sk-secret-0123456789";
+
+fn request(model: &str, texts: &[&str]) -> ModelRequest {
+    ModelRequest {
+        model: model.into(),
+        system: "s".into(),
+        messages: texts.iter().map(|text| Message::user(Origin::Prompt, *text)).collect(),
+        tools: vec![],
+        max_output_tokens: 10,
+        temperature_milli: None,
+    }
+}
+
+fn redactor() -> Redactor {
+    Redactor::new([("KEY".to_owned(), SECRET.to_owned())])
+}
+
+fn places(workspace: &str) -> Places {
+    Places::new([("workspace", workspace.to_owned())])
+}
+
+fn ask(provider: &dyn LlmProvider, request: &ModelRequest) -> Result<ModelTurn, LlmError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(provider.complete(request, &Silent))
+}
+
+/// Streams recorded events of Chat Completions.
+struct Chat(Vec<String>);
+
+#[async_trait]
+impl LlmProvider for Chat {
+    fn name(&self) -> &str {
+        OPENAI_CHAT
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        observer.sent();
+        self.0.iter().for_each(|event| observer.event(event));
+        decode_chat(request, &self.0)
+    }
+}
+
+fn chat(pieces: &[&str]) -> Arc<dyn LlmProvider> {
+    let delta = |text: &&str| json!({"choices": [{"index": 0, "delta": {"content": text}}]}).to_string();
+    let mut events: Vec<String> = pieces.iter().map(delta).collect();
+    events.push(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).to_string());
+    events.push("[DONE]".to_owned());
+    Arc::new(Chat(events))
+}
+
+fn scripted(json: &Value) -> Arc<dyn LlmProvider> {
+    Arc::new(ScriptedProvider::new(Script::parse(&json.to_string()).unwrap()))
+}
+
+#[test]
+fn what_was_recorded_in_one_folder_is_answered_in_another_without_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("deep/tape.jsonl");
+    let inner = chat(&["It is in /runs/one/", "out.txt, and ", SECRET]);
+    let recorder = RecordingProvider::new(inner, &file, redactor(), places("/runs/one")).unwrap();
+    let asked = request("m", &["look into /runs/one/in.txt with sk-secret-0123456789"]);
+    assert!(ask(&recorder, &asked).unwrap().text().contains(SECRET));
+
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(!text.contains("sk-secret") && !text.contains("/runs/one"), "{text}");
+    let stored: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(stored["request_sha256"], json!(asked.sha256()));
+    assert!(stored["events"].is_array() && stored["reply"].is_null());
+
+    let replay = ReplayProvider::open(&file, redactor(), places("/elsewhere/two")).unwrap();
+    let asked = request("m", &["look into /elsewhere/two/in.txt with [secret KEY]"]);
+    assert_eq!(ask(&replay, &asked).unwrap().text(), "It is in /elsewhere/two/out.txt, and [secret KEY]");
+}
+
+#[test]
+fn a_secret_that_came_in_two_pieces_is_not_kept_in_two_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tape.jsonl");
+    let recorder = RecordingProvider::new(chat(&["sk-secret-", "0123456789"]), &file, redactor(), places("/runs/one"));
+    ask(&recorder.unwrap(), &request("m", &["go"])).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(!text.contains("0123456789") && !text.contains("sk-secret-"), "{text}");
+    let replay = ReplayProvider::open(&file, redactor(), Places::default()).unwrap();
+    assert_eq!(ask(&replay, &request("m", &["go"])).unwrap().text(), "[secret KEY]");
+}
+
+#[test]
+fn the_same_request_is_answered_in_order_and_by_a_new_process_from_the_first_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tape.jsonl");
+    let inner = scripted(&json!({"turns": [{"text": "number {{request}}"}]}));
+    let recorder = RecordingProvider::new(inner, &file, Redactor::default(), Places::default()).unwrap();
+    let asked = request("m", &["go"]);
+    ask(&recorder, &asked).unwrap();
+    ask(&recorder, &asked).unwrap();
+    let open = || ReplayProvider::open(folder.path(), Redactor::default(), Places::default()).unwrap();
+    let replay = open();
+    let told: Vec<String> = (0..3).map(|_| ask(&replay, &asked).unwrap().text()).collect();
+    assert_eq!(told, ["number 1", "number 2", "number 2"]);
+    // After a kill there is a note in the history that the recorded run did not have.
+    let mut resumed = asked;
+    resumed.messages.push(Message::user(Origin::Resume, "You were interrupted at 12:03."));
+    assert_eq!(ask(&open(), &resumed).unwrap().text(), "number 1");
+}
+
+#[test]
+fn another_request_is_not_answered_and_the_difference_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tape.jsonl");
+    let inner = scripted(&json!({"turns": [{"text": "hi"}]}));
+    let recorder = RecordingProvider::new(inner, &file, Redactor::default(), Places::default()).unwrap();
+    ask(&recorder, &request("m", &["write about tide mills"])).unwrap();
+    let replay = ReplayProvider::open(&file, Redactor::default(), Places::default()).unwrap();
+    let why = |request: ModelRequest| match ask(&replay, &request) {
+        Err(error @ LlmError::NotRecorded { .. }) => {
+            assert!(!error.left_us() && !error.may_retry());
+            error.to_string()
+        }
+        other => panic!("{other:?}"),
+    };
+    let told = why(request("m", &["write about wind mills"]));
+    assert!(told.contains("/messages/0/blocks/0/text, character 12") && told.contains("wind mills"), "{told}");
+    let told = why(request("other", &["write about tide mills"]));
+    assert!(told.contains("/model") && told.contains("\"other\""), "{told}");
+}
+
+#[test]
+fn a_line_that_a_kill_cut_is_passed_over_and_any_other_damage_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tape.jsonl");
+    let record = |text: &str| {
+        let inner = scripted(&json!({"turns": [{"text": text}]}));
+        let recorder = RecordingProvider::new(inner, &file, Redactor::default(), Places::default()).unwrap();
+        ask(&recorder, &request("m", &[text])).unwrap();
+    };
+    record("first");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{whole}{}", &whole[..40])).unwrap();
+    record("second");
+    let replay = ReplayProvider::open(&file, Redactor::default(), Places::default()).unwrap();
+    for text in ["first", "second"] {
+        assert_eq!(ask(&replay, &request("m", &[text])).unwrap().blocks, [Block::text(text)]);
+    }
+    let open = |text: String| {
+        std::fs::write(&file, text).unwrap();
+        ReplayProvider::open(&file, Redactor::default(), Places::default()).unwrap_err().to_string()
+    };
+    assert!(open(format!("{whole}{{\"version\": true}}\n")).contains("line 2"));
+    assert!(open(whole.replace("\"version\":1", "\"version\":9")).contains("version 9"));
+    assert!(open(String::new()).contains("no exchange"));
+}
+
+#[test]
+fn a_failure_is_kept_for_people_and_not_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tape.jsonl");
+    let broken: Arc<dyn LlmProvider> =
+        Arc::new(Chat(vec!["{\"error\": \"busy with sk-secret-0123456789\"}".to_owned()]));
+    let recorder = RecordingProvider::new(broken, &file, redactor(), Places::default()).unwrap();
+    let asked = request("m", &["go"]);
+    ask(&recorder, &asked).unwrap_err();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("busy with [secret KEY]") && !text.contains(SECRET), "{text}");
+    assert!(matches!(ReplayProvider::open(&file, redactor(), Places::default()), Err(CassetteError::Empty { .. })));
+}

@@ -1,0 +1,157 @@
+//! The client of Chat Completions: OpenAI's older interface, and the one that llama.cpp, vLLM, Ollama, OpenRouter and many
+//! others speak.
+//!
+//! One completion is one HTTP request, and nothing of it is repeated. Servers differ in what they send; [`assembler`] reads all of
+//! their shapes, and nothing but a stated end makes a reply whole.
+//!
+//! Granular Execution PRD §5 (network attempts), Durable Jobs v1 spec §9.
+
+mod assembler;
+#[cfg(test)]
+mod assembler_tests;
+pub(crate) mod names;
+pub(crate) mod wire;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::Url;
+use reqwest::header::AUTHORIZATION;
+use secrecy::SecretString;
+use ua_core::{Env, ModelTurn};
+
+use self::assembler::Assembler;
+use crate::OPENAI_CHAT;
+use crate::error::LlmError;
+use crate::http::events::read_events;
+use crate::http::{HttpClient, Key, Reach, address};
+use crate::provider::{LlmProvider, StreamObserver};
+use crate::request::ModelRequest;
+
+/// How to reach a server of Chat Completions.
+#[derive(Debug, Clone)]
+pub struct ChatConfig {
+    /// Where the API is, as OpenAI's clients take it: `/chat/completions` is appended. A base without a path gets `/v1` first.
+    pub base_url: String,
+    /// The API key. A server on this machine may do without.
+    pub api_key: Option<SecretString>,
+    /// The longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// The longest silence: before the first byte, and between two pieces of a stream. Comments count as sound.
+    pub idle_timeout: Duration,
+}
+
+impl ChatConfig {
+    /// OpenAI's public API with the given key, 10 s to connect and 300 s of silence at most.
+    pub fn new(api_key: Option<SecretString>) -> Self {
+        Self {
+            base_url: "https://api.openai.com/v1".to_owned(),
+            api_key,
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_mins(5),
+        }
+    }
+}
+
+/// What a server calls the longest reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OutputLimit {
+    /// `max_tokens`, which every server knows but OpenAI's newer models refuse.
+    MaxTokens,
+    /// `max_completion_tokens`, which OpenAI put in its place.
+    MaxCompletionTokens,
+}
+
+impl OutputLimit {
+    /// What the server at `endpoint` calls it.
+    fn at(endpoint: &Url) -> Self {
+        let host = endpoint.host_str().unwrap_or_default();
+        let is_openai = host == "openai.com" || host.ends_with(".openai.com") || host.ends_with(".openai.azure.com");
+        if is_openai { Self::MaxCompletionTokens } else { Self::MaxTokens }
+    }
+}
+
+/// Models behind a server of Chat Completions.
+#[derive(Debug)]
+pub struct ChatProvider {
+    http: HttpClient,
+    output_limit: OutputLimit,
+}
+
+impl ChatProvider {
+    /// Prepares a client; nothing is sent yet. The system's proxy settings are honoured, except towards this machine.
+    ///
+    /// # Errors
+    /// When the base URL cannot be called, reaches another machine by plain http, or a key is missing that has to be there.
+    pub fn new(config: ChatConfig, env: Env) -> Result<Self, LlmError> {
+        let setup = |why: String| LlmError::Setup { why };
+        let endpoint = address::endpoint_below(&config.base_url, "chat/completions").map_err(setup)?;
+        address::check_is_private(&endpoint).map_err(setup)?;
+        if config.api_key.is_none() && !address::is_this_machine(&endpoint) {
+            return Err(setup(format!("{} wants an API key", address::authority(&endpoint))));
+        }
+        let output_limit = OutputLimit::at(&endpoint);
+        let key = config.api_key.map(|secret| Key { header: AUTHORIZATION, scheme: "Bearer ", secret });
+        let reach = Reach {
+            endpoint,
+            key,
+            headers: Vec::new(),
+            connect_timeout: config.connect_timeout,
+            idle_timeout: config.idle_timeout,
+        };
+        Ok(Self { http: HttpClient::new(reach, env)?, output_limit })
+    }
+}
+
+#[async_trait]
+impl LlmProvider for ChatProvider {
+    fn name(&self) -> &str {
+        OPENAI_CHAT
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        let body = wire::encode_request(request, self.output_limit).to_string();
+        self.http.complete(body, &request.model, Assembler::new(request), observer).await
+    }
+}
+
+/// Reads a reply to `request` from the data of its events.
+pub(crate) fn decode_events(request: &ModelRequest, events: &[String]) -> Result<ModelTurn, LlmError> {
+    read_events(Assembler::new(request), events, &request.model)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(base_url: &str, key: Option<&str>) -> Result<ChatProvider, LlmError> {
+        let key = key.map(|key| SecretString::from(key.to_owned()));
+        let config = ChatConfig { base_url: base_url.to_owned(), ..ChatConfig::new(key) };
+        ChatProvider::new(config, Env::simulated(1))
+    }
+
+    #[test]
+    fn a_server_on_this_machine_needs_no_key_and_every_other_one_does() {
+        assert!(at("http://127.0.0.1:8080", None).is_ok());
+        assert!(at("https://openrouter.ai/api/v1", Some("sk-or-1")).is_ok());
+        let why = at("https://openrouter.ai/api/v1", None).unwrap_err().to_string();
+        assert!(why.ends_with("openrouter.ai:443 wants an API key"), "{why}");
+        let why = at("http://10.0.0.7:8080/v1", Some("sk-1")).unwrap_err().to_string();
+        assert!(why.contains("by http"), "{why}");
+    }
+
+    #[test]
+    fn the_provider_does_not_show_its_key() {
+        let provider = at("http://localhost:1", Some("sk-secret")).unwrap();
+        assert!(!format!("{provider:?}").contains("sk-secret"));
+    }
+
+    #[test]
+    fn the_longest_reply_has_the_name_that_the_server_knows() {
+        let limit = |base: &str| at(base, Some("k")).unwrap().output_limit;
+        assert_eq!(limit("https://api.openai.com/v1"), OutputLimit::MaxCompletionTokens);
+        assert_eq!(limit("https://eu.api.openai.com/v1"), OutputLimit::MaxCompletionTokens);
+        assert_eq!(limit("https://notopenai.com/v1"), OutputLimit::MaxTokens);
+        assert_eq!(limit("http://localhost:11434"), OutputLimit::MaxTokens);
+    }
+}

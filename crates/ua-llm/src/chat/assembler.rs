@@ -1,0 +1,414 @@
+//! From the chunks of a stream to one whole reply. Pure: it is fed the JSON of one chunk after the other.
+//!
+//! A reply is whole when a chunk has said why it ended, and the stream then ended in good order: with `[DONE]`, or without, as some
+//! servers do. What servers differ in:
+//!
+//! | server | what it does |
+//! |---|---|
+//! | OpenAI, vLLM | the usage comes in a chunk of its own, without choices, behind the finish reason |
+//! | Ollama, llama.cpp | a tool call comes whole in one chunk; the finish reason may be `stop` all the same |
+//! | vLLM | the role is repeated, content is `null`, an error is a chunk |
+//! | OpenRouter | comments while it waits, errors as a chunk with a code, reasoning as `reasoning_details` |
+//! | Gemini's adapter | parallel calls all have the index 0 |
+//! | xAI | reasoning is in the total but not in the completion's tokens |
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
+
+use super::names::{Ids, offered_name, shortened};
+use crate::OPENAI_CHAT;
+use crate::error::LlmError;
+use crate::http::events::{Assemble, Fault, Progress};
+use crate::http::reject;
+use crate::request::ModelRequest;
+
+/// The part of a reply that has arrived.
+#[derive(Debug)]
+pub(crate) struct Assembler {
+    ids: Ids,
+    /// The tools whose names are shortened on this wire.
+    shortened: Vec<(String, String)>,
+    asked_model: String,
+    id: Option<String>,
+    model: Option<String>,
+    text: String,
+    refusal: String,
+    reasoning: Reasoning,
+    calls: Vec<PartialCall>,
+    finish_reason: Option<String>,
+    usage: Option<WireUsage>,
+}
+
+/// What a model thought, in the fields in which it came.
+#[derive(Debug, Default)]
+struct Reasoning {
+    content: String,
+    text: String,
+    details: Vec<Value>,
+}
+
+#[derive(Debug)]
+struct PartialCall {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    choices: Option<Vec<Choice>>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+    #[serde(default)]
+    error: Option<Value>,
+    /// Older vLLM: a chunk that is an error as a whole.
+    #[serde(default)]
+    object: Option<String>,
+    #[serde(default)]
+    message: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    index: u64,
+    #[serde(default)]
+    delta: Option<Delta>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    #[serde(default)]
+    content: Option<Value>,
+    #[serde(default)]
+    refusal: Option<String>,
+    #[serde(default)]
+    reasoning_content: Option<String>,
+    #[serde(default)]
+    reasoning: Option<String>,
+    #[serde(default)]
+    reasoning_details: Option<Vec<Value>>,
+    #[serde(default)]
+    tool_calls: Option<Vec<CallDelta>>,
+}
+
+#[derive(Deserialize)]
+struct CallDelta {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    function: Option<FunctionDelta>,
+}
+
+#[derive(Default, Deserialize)]
+struct FunctionDelta {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    arguments: Option<Value>,
+}
+
+#[expect(clippy::struct_field_names, reason = "these are the API's names")]
+#[derive(Debug, Clone, Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<PromptDetails>,
+    /// `DeepSeek`'s name for what was read from its cache.
+    #[serde(default)]
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct PromptDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+    /// What `OpenRouter` adds for providers that bill writing to a cache.
+    #[serde(default)]
+    cache_write_tokens: Option<u64>,
+}
+
+impl Assembler {
+    /// Nothing has arrived yet of the reply to `request`.
+    pub(crate) fn new(request: &ModelRequest) -> Self {
+        Self {
+            ids: Ids::of(request),
+            shortened: shortened(request),
+            asked_model: request.model.clone(),
+            id: None,
+            model: None,
+            text: String::new(),
+            refusal: String::new(),
+            reasoning: Reasoning::default(),
+            calls: Vec::new(),
+            finish_reason: None,
+            usage: None,
+        }
+    }
+
+    fn take(&mut self, chunk: Chunk) -> Result<Progress, Fault> {
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return Err(reported(&error));
+        }
+        if chunk.object.as_deref() == Some("error") {
+            let message = chunk.message.unwrap_or_default();
+            return Err(Fault::Reported { kind: "error".to_owned(), message: words(&message) });
+        }
+        if let Some(usage) = chunk.usage.filter(WireUsage::says_something) {
+            self.usage = Some(usage);
+        }
+        if let Some(model) = chunk.model.filter(|model| !model.is_empty()) {
+            self.model = Some(model);
+        }
+        let mut said = String::new();
+        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
+            if let Some(delta) = choice.delta {
+                said.push_str(&self.extend(delta));
+            }
+            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
+                if reason == "error" {
+                    return Err(Fault::Reported { kind: reason, message: "the reply ended in an error".to_owned() });
+                }
+                self.finish_reason = Some(reason);
+            }
+        }
+        let named = chunk.id.filter(|id| self.id.is_none() && !id.is_empty());
+        if named.is_some() {
+            self.id.clone_from(&named);
+        }
+        // This wire has no session to go on with, so the id is not missed where a text comes with it.
+        match (said.is_empty(), named) {
+            (false, _) => Ok(Progress::Text(said)),
+            (true, Some(id)) => Ok(Progress::Session(id)),
+            (true, None) => Ok(Progress::Nothing),
+        }
+    }
+
+    /// Takes a piece in, and returns the text that it brought.
+    fn extend(&mut self, delta: Delta) -> String {
+        let mut said = delta.content.map(text_in).unwrap_or_default();
+        self.text.push_str(&said);
+        if let Some(refusal) = delta.refusal {
+            self.refusal.push_str(&refusal);
+            said.push_str(&refusal);
+        }
+        self.reasoning.content.push_str(&delta.reasoning_content.unwrap_or_default());
+        self.reasoning.text.push_str(&delta.reasoning.unwrap_or_default());
+        self.reasoning.details.extend(delta.reasoning_details.unwrap_or_default());
+        for call in delta.tool_calls.into_iter().flatten() {
+            self.extend_call(call);
+        }
+        said
+    }
+
+    fn extend_call(&mut self, delta: CallDelta) {
+        let id = delta.id.unwrap_or_default();
+        let FunctionDelta { name, arguments } = delta.function.unwrap_or_default();
+        let name = name.unwrap_or_default();
+        // A piece continues the newest call of its index, unless it has another id: some servers give every call the index 0.
+        let goes_on = |call: &PartialCall| id.is_empty() || call.id.is_empty() || call.id == id;
+        let newest = match delta.index {
+            Some(index) => self.calls.iter_mut().rfind(|call| call.index == Some(index)).filter(|call| goes_on(call)),
+            None => self.calls.last_mut().filter(|call| goes_on(call) && (name.is_empty() || call.name.is_empty())),
+        };
+        let call = match newest {
+            Some(call) => call,
+            None => {
+                let started = PartialCall {
+                    index: delta.index,
+                    id: String::new(),
+                    name: String::new(),
+                    arguments: String::new(),
+                };
+                self.calls.push(started);
+                let Some(call) = self.calls.last_mut() else { unreachable!("a call was just added") };
+                call
+            }
+        };
+        if call.id.is_empty() {
+            call.id = id;
+        }
+        if call.name.is_empty() {
+            call.name = name;
+        }
+        match arguments {
+            Some(Value::String(piece)) => call.arguments.push_str(&piece),
+            Some(whole @ (Value::Object(_) | Value::Array(_))) => call.arguments = whole.to_string(),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
+        }
+    }
+
+    /// The reply, once its stream has ended in good order.
+    fn finish(&mut self) -> Option<ModelTurn> {
+        let said_something = !self.text.is_empty() || !self.refusal.is_empty() || !self.calls.is_empty();
+        let stop_reason = match self.finish_reason.take() {
+            Some(reason) => stop_reason(&reason, !self.calls.is_empty(), !self.refusal.is_empty()),
+            // It ended, but nothing says how: what it asks for does not count.
+            None if said_something => StopReason::Other,
+            None => return None,
+        };
+        let mut blocks: Vec<Block> = std::mem::take(&mut self.reasoning).block().into_iter().collect();
+        for text in [std::mem::take(&mut self.text), std::mem::take(&mut self.refusal)] {
+            if !text.is_empty() {
+                blocks.push(Block::Text { text });
+            }
+        }
+        for (position, call) in std::mem::take(&mut self.calls).into_iter().enumerate() {
+            blocks.push(Block::ToolUse(ToolUse {
+                id: self.ids.take(&call.id, position),
+                name: offered_name(call.name, &self.shortened),
+                input: read_arguments(call.arguments),
+            }));
+        }
+        Some(ModelTurn {
+            blocks,
+            stop_reason,
+            usage: self.usage.take().map(|usage| usage.total()),
+            model: self.model.take().unwrap_or_else(|| self.asked_model.clone()),
+            response_id: self.id.take(),
+        })
+    }
+}
+
+impl Assemble for Assembler {
+    fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
+        if data.trim() == "[DONE]" {
+            let nothing = || Fault::Nonsense("the stream ended before it said anything".to_owned());
+            return self.finish().map(Progress::Whole).ok_or_else(nothing);
+        }
+        let chunk =
+            serde_json::from_str(data).map_err(|e| Fault::Nonsense(format!("an event is not readable: {e}")))?;
+        self.take(chunk)
+    }
+
+    fn end(&mut self) -> Option<Result<ModelTurn, Fault>> {
+        // Without `[DONE]`, only a stated reason tells an end from a cut.
+        self.finish_reason.is_some().then(|| self.finish()).flatten().map(Ok)
+    }
+
+    fn text_bytes(&self) -> usize {
+        self.text.len() + self.refusal.len()
+    }
+
+    fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
+        if let Ok(status @ 400..=599) = kind.parse::<u16>() {
+            return reject::by_status_and_message(status, None, message, model);
+        }
+        match kind {
+            "authentication_error" | "invalid_api_key" => LlmError::Unauthorized { status: 401, message },
+            "insufficient_quota" => LlmError::Unauthorized { status: 402, message },
+            "permission_error" => LlmError::Unauthorized { status: 403, message },
+            "model_not_found" | "not_found_error" | "NotFoundError" => {
+                LlmError::NotFound { model: model.to_owned(), message }
+            }
+            "invalid_request_error" | "context_length_exceeded" | "BadRequestError" => {
+                LlmError::InvalidRequest { status: 400, message }
+            }
+            "rate_limit_exceeded" | "rate_limit_error" | "requests" | "tokens" => {
+                LlmError::RateLimited { retry_after: None, message }
+            }
+            "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
+            _ => LlmError::Server { status: None, retry_after: None, message: format!("{kind}: {message}") },
+        }
+    }
+}
+
+impl Reasoning {
+    fn block(self) -> Option<Block> {
+        let mut value = Map::new();
+        if !self.content.is_empty() {
+            value.insert("reasoning_content".to_owned(), Value::String(self.content));
+        }
+        if !self.details.is_empty() {
+            value.insert("reasoning_details".to_owned(), Value::Array(self.details));
+        } else if !self.text.is_empty() {
+            value.insert("reasoning".to_owned(), Value::String(self.text));
+        }
+        (!value.is_empty()).then(|| Block::Opaque { provider: OPENAI_CHAT.to_owned(), value: Value::Object(value) })
+    }
+}
+
+impl WireUsage {
+    /// Some servers send an empty object in every chunk.
+    fn says_something(&self) -> bool {
+        self.prompt_tokens.is_some() || self.completion_tokens.is_some()
+    }
+
+    fn total(self) -> Usage {
+        let prompt = self.prompt_tokens.unwrap_or(0);
+        let details = self.prompt_tokens_details.as_ref();
+        let read = details.and_then(|details| details.cached_tokens).or(self.prompt_cache_hit_tokens).unwrap_or(0);
+        let written = details.and_then(|details| details.cache_write_tokens).unwrap_or(0);
+        let read = read.min(prompt);
+        let written = written.min(prompt - read);
+        // Reasoning is billed as output; where it is not in the completion's tokens, it is in the total.
+        let beyond_prompt = self.total_tokens.unwrap_or(0).saturating_sub(prompt);
+        Usage {
+            input_tokens: prompt - read - written,
+            output_tokens: self.completion_tokens.unwrap_or(0).max(beyond_prompt),
+            cache_read_tokens: read,
+            cache_write_tokens: written,
+        }
+    }
+}
+
+fn stop_reason(reason: &str, has_calls: bool, is_refusal: bool) -> StopReason {
+    match reason {
+        _ if is_refusal => StopReason::Refusal,
+        // A server that was told to use a tool, or knows no better, says `stop` behind a whole call.
+        "tool_calls" | "stop" | "eos" if has_calls => StopReason::ToolUse,
+        "stop" | "tool_calls" | "eos" => StopReason::EndTurn,
+        "length" | "max_tokens" | "model_length" => StopReason::MaxTokens,
+        "content_filter" => StopReason::Refusal,
+        _ => StopReason::Other,
+    }
+}
+
+/// The streamed arguments, parsed; their text when they are not JSON of one meaning, so that the gateway can refuse them.
+fn read_arguments(streamed: String) -> Value {
+    if streamed.trim().is_empty() {
+        return Value::Object(Map::new());
+    }
+    parse_strict(&streamed).unwrap_or(Value::String(streamed))
+}
+
+/// Content is text; some servers send it as a list of parts.
+fn text_in(content: Value) -> String {
+    match content {
+        Value::String(text) => text,
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
+    }
+}
+
+/// An error of a chunk: an object with a code, a type and a message, or just words.
+fn reported(error: &Value) -> Fault {
+    let code = match &error["code"] {
+        Value::Number(code) => Some(code.to_string()),
+        Value::String(code) if !code.is_empty() => Some(code.clone()),
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    let kind = code.or_else(|| error["type"].as_str().map(str::to_owned)).unwrap_or_else(|| "error".to_owned());
+    let message = if error["message"].is_null() { words(error) } else { words(&error["message"]) };
+    Fault::Reported { kind, message }
+}
+
+fn words(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

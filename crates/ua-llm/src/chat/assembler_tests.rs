@@ -1,0 +1,239 @@
+//! The shapes in which servers of Chat Completions stream, each as its own documentation or source has it.
+
+use serde_json::{Value, json};
+use ua_core::{Block, Message, ModelTurn, Origin, Role, StopReason, ToolUse, Usage};
+
+use super::assembler::Assembler;
+use crate::OPENAI_CHAT;
+use crate::http::events::{Assemble as _, Fault, Progress};
+use crate::request::{ModelRequest, ToolOffer};
+
+fn request() -> ModelRequest {
+    ModelRequest {
+        model: "asked".into(),
+        system: String::new(),
+        messages: vec![Message::user(Origin::Prompt, "go")],
+        tools: vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }],
+        max_output_tokens: 10,
+        temperature_milli: None,
+    }
+}
+
+fn delta(delta: &Value) -> Value {
+    json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finish(reason: &str) -> Value {
+    json!({"id": "chatcmpl-1", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn calls(calls: &Value) -> Value {
+    delta(&json!({"tool_calls": calls}))
+}
+
+/// Feeds chunks, then `[DONE]`.
+fn read(chunks: &[Value]) -> Result<ModelTurn, Fault> {
+    read_for(&request(), chunks)
+}
+
+fn read_for(request: &ModelRequest, chunks: &[Value]) -> Result<ModelTurn, Fault> {
+    let mut assembler = Assembler::new(request);
+    for chunk in chunks {
+        if let Progress::Whole(turn) = assembler.feed(&chunk.to_string())? {
+            panic!("a chunk made it whole: {turn:?}");
+        }
+    }
+    match assembler.feed("[DONE]")? {
+        Progress::Whole(turn) => Ok(turn),
+        other => panic!("no whole reply: {other:?}"),
+    }
+}
+
+fn asks(turn: &ModelTurn) -> Vec<(&str, &str, &Value)> {
+    turn.tool_uses().map(|tool| (tool.id.as_str(), tool.name.as_str(), &tool.input)).collect()
+}
+
+#[test]
+fn openai_streams_calls_by_index_and_the_usage_behind_the_end() {
+    let usage = json!({"id": "chatcmpl-1", "choices": [], "usage": {
+        "prompt_tokens": 120, "completion_tokens": 30, "total_tokens": 150,
+        "prompt_tokens_details": {"cached_tokens": 100}, "completion_tokens_details": {"reasoning_tokens": 12},
+    }});
+    let turn = read(&[
+        delta(&json!({"role": "assistant", "content": null, "refusal": null})),
+        calls(&json!([{"index": 0, "id": "call_a", "type": "function", "function": {"name": "t", "arguments": ""}}])),
+        calls(&json!([{"index": 0, "function": {"arguments": "{\"x\":"}}])),
+        calls(&json!([{"index": 1, "id": "call_b", "type": "function", "function": {"name": "u", "arguments": ""}}])),
+        calls(&json!([{"index": 0, "function": {"arguments": "1}"}}, {"index": 1, "function": {"arguments": "{}"}}])),
+        finish("tool_calls"),
+        usage,
+    ])
+    .unwrap();
+    assert_eq!(asks(&turn), [("call_a", "t", &json!({"x": 1})), ("call_b", "u", &json!({}))]);
+    assert_eq!(turn.stop_reason, StopReason::ToolUse);
+    let expected = Usage { input_tokens: 20, output_tokens: 30, cache_read_tokens: 100, cache_write_tokens: 0 };
+    assert_eq!(turn.usage, Some(expected));
+    assert_eq!((turn.model.as_str(), turn.response_id.as_deref()), ("m", Some("chatcmpl-1")));
+}
+
+#[test]
+fn ollama_and_llama_cpp_send_a_whole_call_in_one_chunk_and_may_say_stop() {
+    let whole = calls(&json!([{"index": 0, "id": "call_9", "function": {"name": "t", "arguments": "{\"x\":1}"}}]));
+    let turn = read(&[delta(&json!({"role": "assistant", "content": ""})), whole, finish("stop")]).unwrap();
+    assert_eq!(asks(&turn), [("call_9", "t", &json!({"x": 1}))]);
+    assert_eq!((turn.stop_reason, turn.usage), (StopReason::ToolUse, None));
+    // Arguments as an object, and neither index nor id.
+    let bare = calls(
+        &json!([{"function": {"name": "t", "arguments": {"x": 1}}}, {"function": {"name": "t", "arguments": {"x": 2}}}]),
+    );
+    let turn = read(&[bare, finish("tool_calls")]).unwrap();
+    let asked = asks(&turn);
+    assert_eq!((asked[0].2, asked[1].2), (&json!({"x": 1}), &json!({"x": 2})));
+    assert!(asked[0].0.starts_with("call_") && asked[0].0 != asked[1].0);
+}
+
+#[test]
+fn parallel_calls_that_share_an_index_are_told_apart_by_their_ids() {
+    let one = |id: &str| calls(&json!([{"index": 0, "id": id, "function": {"name": "t", "arguments": "{}"}}]));
+    let turn = read(&[one("a"), one("b"), finish("tool_calls")]).unwrap();
+    assert_eq!(asks(&turn), [("a", "t", &json!({})), ("b", "t", &json!({}))]);
+}
+
+#[test]
+fn an_id_that_the_history_has_already_is_replaced_and_always_by_the_same_one() {
+    let mut asked = request();
+    let tool_use = Block::ToolUse(ToolUse { id: "0".into(), name: "t".into(), input: json!({}) });
+    let result = Block::ToolResult { tool_use_id: "0".into(), content: "ok".into(), is_error: false };
+    asked.messages.push(Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![tool_use] });
+    asked.messages.push(Message { role: Role::User, origin: Origin::Tools, blocks: vec![result] });
+    let chunks = [
+        calls(&json!([{"index": 0, "id": "0", "function": {"name": "t", "arguments": "{}"}}])),
+        calls(&json!([{"index": 1, "id": "", "function": {"name": "t", "arguments": "{}"}}])),
+        finish("tool_calls"),
+    ];
+    let turn = read_for(&asked, &chunks).unwrap();
+    let ids: Vec<&str> = turn.tool_uses().map(|tool| tool.id.as_str()).collect();
+    assert!(ids.iter().all(|id| id.starts_with("call_") && id.len() == 29) && ids[0] != ids[1], "{ids:?}");
+    assert_eq!(turn, read_for(&asked, &chunks).unwrap());
+}
+
+#[test]
+fn vllm_repeats_the_role_and_counts_in_every_chunk() {
+    let mut counted = delta(&json!({"role": "assistant", "content": "Hel"}));
+    counted["usage"] = json!({"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6});
+    let mut end = finish("stop");
+    end["usage"] = json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7});
+    let chunks = [counted, delta(&json!({"role": "assistant", "content": "lo", "tool_calls": []})), end];
+    let turn = read(&chunks).unwrap();
+    assert_eq!((turn.text().as_str(), turn.stop_reason), ("Hello", StopReason::EndTurn));
+    assert_eq!(turn.usage, Some(Usage { input_tokens: 5, output_tokens: 2, ..Usage::default() }));
+}
+
+#[test]
+fn tokens_of_reasoning_are_output_where_only_the_total_has_them() {
+    let mut end = finish("stop");
+    end["usage"] = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 115});
+    let turn = read(&[delta(&json!({"content": "hi"})), end]).unwrap();
+    assert_eq!(turn.usage, Some(Usage { input_tokens: 10, output_tokens: 105, ..Usage::default() }));
+}
+
+#[test]
+fn reasoning_is_kept_in_the_field_it_came_in() {
+    let kept = |deltas: &[Value]| {
+        let mut chunks: Vec<Value> = deltas.iter().map(delta).collect();
+        chunks.extend([delta(&json!({"content": "hi"})), finish("stop")]);
+        match read(&chunks).unwrap().blocks.into_iter().next() {
+            Some(Block::Opaque { provider, value }) if provider == OPENAI_CHAT => value,
+            other => panic!("no reasoning: {other:?}"),
+        }
+    };
+    let deepseek = [json!({"content": null, "reasoning_content": "Let me "}), json!({"reasoning_content": "see."})];
+    assert_eq!(kept(&deepseek), json!({"reasoning_content": "Let me see."}));
+    assert_eq!(kept(&[json!({"content": "", "reasoning": "Hm."})]), json!({"reasoning": "Hm."}));
+    let detail = json!({"type": "reasoning.encrypted", "data": "xyz", "index": 0});
+    let openrouter = [json!({"reasoning": "Hm.", "reasoning_details": [detail]})];
+    assert_eq!(kept(&openrouter), json!({"reasoning_details": [detail]}));
+}
+
+#[test]
+fn every_finish_reason_has_its_meaning() {
+    let text = delta(&json!({"content": "hi"}));
+    let call = calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{\"x"}}]));
+    let cases = [
+        ("stop", StopReason::EndTurn, StopReason::ToolUse),
+        ("tool_calls", StopReason::EndTurn, StopReason::ToolUse),
+        ("length", StopReason::MaxTokens, StopReason::MaxTokens),
+        ("content_filter", StopReason::Refusal, StopReason::Refusal),
+        ("function_call", StopReason::Other, StopReason::Other),
+        ("bored", StopReason::Other, StopReason::Other),
+    ];
+    for (reason, with_text, with_call) in cases {
+        assert_eq!(read(&[text.clone(), finish(reason)]).unwrap().stop_reason, with_text, "{reason}");
+        assert_eq!(read(&[call.clone(), finish(reason)]).unwrap().stop_reason, with_call, "{reason}");
+    }
+    let refused = read(&[delta(&json!({"refusal": "I cannot."})), finish("stop")]).unwrap();
+    assert_eq!((refused.text().as_str(), refused.stop_reason), ("I cannot.", StopReason::Refusal));
+}
+
+#[test]
+fn arguments_that_are_not_json_of_one_meaning_stay_text() {
+    for garbled in ["{\"x\": ", "{\"x\":1,\"x\":2}", "not JSON"] {
+        let call = calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": garbled}}]));
+        assert_eq!(asks(&read(&[call, finish("tool_calls")]).unwrap())[0].2, &json!(garbled));
+    }
+}
+
+#[test]
+fn an_end_without_a_reason_counts_for_nothing_that_was_asked_and_a_bare_one_is_no_reply() {
+    let call = calls(&json!([{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}}]));
+    assert_eq!(read(&[call.clone()]).unwrap().stop_reason, StopReason::Other);
+    assert!(matches!(read(&[]), Err(Fault::Nonsense(_))));
+    // Without `[DONE]`, the reason decides.
+    let end = |chunks: &[Value]| {
+        let mut assembler = Assembler::new(&request());
+        for chunk in chunks {
+            assembler.feed(&chunk.to_string()).unwrap();
+        }
+        assembler.end()
+    };
+    assert_eq!(end(&[call.clone()]), None);
+    assert!(matches!(end(&[call, finish("tool_calls")]), Some(Ok(turn)) if turn.stop_reason == StopReason::ToolUse));
+}
+
+#[test]
+fn an_error_in_the_stream_is_told_with_its_code_or_type() {
+    let reported = |chunk: Value| match read(&[delta(&json!({"content": "hi"})), chunk]) {
+        Err(Fault::Reported { kind, message }) => (kind, message),
+        other => panic!("no error: {other:?}"),
+    };
+    let told = |kind: &str, message: &str| (kind.to_owned(), message.to_owned());
+    let openrouter = json!({"id": "x", "error": {"code": 502, "message": "upstream"}, "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]});
+    assert_eq!(reported(openrouter), told("502", "upstream"));
+    let openai =
+        json!({"error": {"message": "too long", "type": "invalid_request_error", "code": "context_length_exceeded"}});
+    assert_eq!(reported(openai), told("context_length_exceeded", "too long"));
+    assert_eq!(
+        reported(json!({"error": {"message": "m", "type": "server_error", "code": null}})),
+        told("server_error", "m")
+    );
+    assert_eq!(reported(json!({"error": "out of memory"})), told("error", "out of memory"));
+    assert_eq!(reported(json!({"object": "error", "message": "m"})), told("error", "m"));
+    assert_eq!(reported(finish("error")).0, "error");
+}
+
+#[test]
+fn a_name_that_was_shortened_comes_back_as_it_was_offered() {
+    let mut asked = request();
+    let long = format!("mcp__{}", "x".repeat(80));
+    asked.tools[0].name.clone_from(&long);
+    let wire = super::names::wire_name(&long);
+    let call = calls(&json!([{"index": 0, "id": "a", "function": {"name": wire, "arguments": "{}"}}]));
+    assert_eq!(asks(&read_for(&asked, &[call, finish("tool_calls")]).unwrap())[0].1, long);
+}
+
+#[test]
+fn content_may_be_a_list_of_parts_and_other_choices_are_not_ours() {
+    let parts = delta(&json!({"content": [{"type": "text", "text": "hi"}]}));
+    let other = json!({"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": null}]});
+    assert_eq!(read(&[parts, other, finish("stop")]).unwrap().text(), "hi");
+}

@@ -1,0 +1,227 @@
+//! A request in the words of Chat Completions.
+
+use serde_json::{Map, Value, json};
+use ua_core::{Block, Message, Role, ToolUse};
+
+use super::OutputLimit;
+use super::names::wire_name;
+use crate::OPENAI_CHAT;
+use crate::anthropic::wire::{is_blank, wire_input};
+use crate::request::ModelRequest;
+
+/// What stands in front of a result that is an error, since this wire has no field for it.
+pub(crate) const ERROR_MARK: &str = "[tool error]\n";
+
+/// Builds the body of `POST …/chat/completions`.
+pub(crate) fn encode_request(request: &ModelRequest, limit: OutputLimit) -> Value {
+    let mut messages = Vec::new();
+    if !is_blank(&request.system) {
+        messages.push(json!({"role": "system", "content": request.system}));
+    }
+    messages.extend(encode_messages(&request.messages));
+    let mut body = json!({
+        "model": request.model,
+        "messages": messages,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    let limit = match limit {
+        OutputLimit::MaxTokens => "max_tokens",
+        OutputLimit::MaxCompletionTokens => "max_completion_tokens",
+    };
+    body[limit] = json!(request.max_output_tokens);
+    if !request.tools.is_empty() {
+        let tool = |tool: &crate::ToolOffer| {
+            let function = json!({
+                "name": wire_name(&tool.name), "description": tool.description, "parameters": tool.input_schema,
+            });
+            json!({"type": "function", "function": function})
+        };
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    if let Some(milli) = request.temperature_milli {
+        body["temperature"] = json!(f64::from(milli) / 1000.0);
+    }
+    body
+}
+
+/// The history as the API wants it: neighbours of one role are one speech, and the results of a reply's tool uses follow it
+/// directly, one message each, before what else the user says.
+fn encode_messages(messages: &[Message]) -> Vec<Value> {
+    let spoken: Vec<&Message> = messages.iter().filter(|message| message.blocks.iter().any(is_sent)).collect();
+    let mut encoded = Vec::new();
+    for speech in spoken.chunk_by(|a, b| a.role == b.role) {
+        let blocks: Vec<&Block> = speech.iter().flat_map(|message| &message.blocks).collect();
+        match speech[0].role {
+            Role::Assistant => encoded.push(assistant(&blocks)),
+            Role::User => {
+                encoded.extend(blocks.iter().filter_map(|block| tool_message(block)));
+                let said = text_of(&blocks);
+                if !said.is_empty() {
+                    encoded.push(json!({"role": "user", "content": said}));
+                }
+            }
+        }
+    }
+    encoded
+}
+
+fn is_sent(block: &Block) -> bool {
+    match block {
+        Block::Text { text } => !is_blank(text),
+        Block::ToolUse(_) | Block::ToolResult { .. } => true,
+        // Reasoning goes with a message that says something; alone it would be one without content, which servers refuse.
+        Block::Opaque { .. } => false,
+    }
+}
+
+fn assistant(blocks: &[&Block]) -> Value {
+    let text = text_of(blocks);
+    let calls: Vec<Value> = blocks
+        .iter()
+        .filter_map(|block| match block {
+            Block::ToolUse(tool_use) => Some(tool_call(tool_use)),
+            Block::Text { .. } | Block::ToolResult { .. } | Block::Opaque { .. } => None,
+        })
+        .collect();
+    let content = if text.is_empty() { Value::Null } else { Value::String(text) };
+    let mut message = Map::from_iter([("role".to_owned(), json!("assistant")), ("content".to_owned(), content)]);
+    if !calls.is_empty() {
+        // Models that think between calls want to read what they thought; behind the last call it has no use any more.
+        for (field, value) in blocks.iter().filter_map(|block| own_reasoning(block)).flatten() {
+            message.insert(field.clone(), value.clone());
+        }
+        message.insert("tool_calls".to_owned(), Value::Array(calls));
+    }
+    Value::Object(message)
+}
+
+/// The fields of reasoning that this wire brought.
+fn own_reasoning(block: &Block) -> Option<&Map<String, Value>> {
+    match block {
+        Block::Opaque { provider, value } if provider == OPENAI_CHAT => value.as_object(),
+        Block::Opaque { .. } | Block::Text { .. } | Block::ToolUse(_) | Block::ToolResult { .. } => None,
+    }
+}
+
+fn tool_call(tool_use: &ToolUse) -> Value {
+    let arguments = wire_input(&tool_use.input).to_string();
+    json!({"id": tool_use.id, "type": "function", "function": {"name": wire_name(&tool_use.name), "arguments": arguments}})
+}
+
+fn tool_message(block: &Block) -> Option<Value> {
+    match block {
+        Block::ToolResult { tool_use_id, content, is_error } => {
+            let mark = if *is_error { ERROR_MARK } else { "" };
+            Some(json!({"role": "tool", "tool_call_id": tool_use_id, "content": format!("{mark}{}", content.as_str())}))
+        }
+        Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => None,
+    }
+}
+
+fn text_of(blocks: &[&Block]) -> String {
+    let texts: Vec<&str> = blocks
+        .iter()
+        .filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()).filter(|text| !is_blank(text)),
+            Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => None,
+        })
+        .collect();
+    texts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::Origin;
+
+    use super::*;
+    use crate::request::ToolOffer;
+
+    fn request(messages: Vec<Message>) -> ModelRequest {
+        ModelRequest {
+            model: "m".into(),
+            system: "be brief".into(),
+            messages,
+            tools: vec![],
+            max_output_tokens: 100,
+            temperature_milli: None,
+        }
+    }
+
+    fn reply(blocks: Vec<Block>) -> Message {
+        Message { role: Role::Assistant, origin: Origin::Model, blocks }
+    }
+
+    fn call(id: &str, input: Value) -> Block {
+        Block::ToolUse(ToolUse { id: id.into(), name: "t".into(), input })
+    }
+
+    fn results(results: &[(&str, &str, bool)]) -> Message {
+        let result = |(id, content, is_error): &(&str, &str, bool)| Block::ToolResult {
+            tool_use_id: (*id).into(),
+            content: (*content).into(),
+            is_error: *is_error,
+        };
+        Message { role: Role::User, origin: Origin::Tools, blocks: results.iter().map(result).collect() }
+    }
+
+    #[test]
+    fn each_result_is_a_message_directly_behind_the_reply_that_asked() {
+        let history = vec![
+            Message::user(Origin::Prompt, "go"),
+            reply(vec![Block::text("looking"), call("a", json!({"x": 1})), call("b", json!("{\"x\": "))]),
+            Message::user(Origin::Resume, "you were interrupted"),
+            results(&[("a", "done", false), ("b", "not JSON", true)]),
+            reply(vec![Block::text(" ")]),
+            Message::user(Origin::Guidance, "go on"),
+        ];
+        let function = |arguments: &str| json!({"name": "t", "arguments": arguments});
+        assert_eq!(
+            encode_request(&request(history), OutputLimit::MaxTokens),
+            json!({
+                "model": "m", "max_tokens": 100, "stream": true, "stream_options": {"include_usage": true},
+                "messages": [
+                    {"role": "system", "content": "be brief"},
+                    {"role": "user", "content": "go"},
+                    {"role": "assistant", "content": "looking", "tool_calls": [
+                        {"id": "a", "type": "function", "function": function(r#"{"x":1}"#)},
+                        {"id": "b", "type": "function", "function": function(r#"{"unreadable_input":"{\"x\": "}"#)},
+                    ]},
+                    {"role": "tool", "tool_call_id": "a", "content": "done"},
+                    {"role": "tool", "tool_call_id": "b", "content": "[tool error]\nnot JSON"},
+                    {"role": "user", "content": "you were interrupted\n\ngo on"},
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn reasoning_goes_back_with_the_calls_it_led_to_and_to_its_own_wire_only() {
+        let own = Block::Opaque { provider: OPENAI_CHAT.into(), value: json!({"reasoning_content": "hm"}) };
+        let foreign = Block::Opaque { provider: "anthropic".into(), value: json!({"type": "thinking"}) };
+        let history = vec![
+            Message::user(Origin::Prompt, "go"),
+            reply(vec![own.clone(), foreign.clone(), call("a", json!({}))]),
+            results(&[("a", "ok", false)]),
+            reply(vec![own, foreign, Block::text("done")]),
+        ];
+        let messages = encode_request(&request(history), OutputLimit::MaxTokens)["messages"].clone();
+        assert_eq!(messages[2]["reasoning_content"], "hm");
+        assert_eq!(messages[2]["content"], Value::Null);
+        assert_eq!(messages[4], json!({"role": "assistant", "content": "done"}));
+    }
+
+    #[test]
+    fn tools_limit_and_temperature_have_the_names_of_this_wire() {
+        let mut asked = request(vec![Message::user(Origin::Prompt, "go")]);
+        asked.temperature_milli = Some(250);
+        let schema = json!({"type": "object"});
+        let long = format!("mcp__{}", "x".repeat(80));
+        asked.tools = vec![ToolOffer { name: long.clone(), description: "d".into(), input_schema: schema.clone() }];
+        let body = encode_request(&asked, OutputLimit::MaxCompletionTokens);
+        let function = json!({"name": wire_name(&long), "description": "d", "parameters": schema});
+        assert_eq!(body["tools"], json!([{"type": "function", "function": function}]));
+        assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(100), &Value::Null));
+        assert_eq!(body["temperature"], json!(0.25));
+    }
+}

@@ -1,0 +1,227 @@
+//! What is known about models by name: how much they take, how much they write, what they were said to cost.
+//!
+//! The shipped data is a file in this crate; a user's own file is laid over it. Sizes bound what a request holds. Prices go stale, so
+//! they are for people to read and are never charged: that takes the user's [`PriceTable`](ua_core::PriceTable).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The data that comes with the program.
+const SHIPPED: &str = include_str!("models.toml");
+
+/// What is known about a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelFacts {
+    /// The most tokens that a request and its reply have together.
+    #[serde(default)]
+    pub context: Option<u64>,
+    /// The most tokens of one reply.
+    #[serde(default)]
+    pub max_output: Option<u32>,
+    /// What a million tokens cost in US dollars, when the file was written.
+    #[serde(default)]
+    pub price: Option<ModelPrice>,
+}
+
+/// Dollars per million tokens, as the provider's page had them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelPrice {
+    /// Input that touches no cache.
+    pub input: String,
+    /// Output.
+    pub output: String,
+    /// Input read from a cache.
+    #[serde(default)]
+    pub cache_read: Option<String>,
+    /// Input written to a cache.
+    #[serde(default)]
+    pub cache_write: Option<String>,
+}
+
+/// A file of models that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("read the models {file}: {why}")]
+pub struct ModelsError {
+    /// Where it came from.
+    pub file: String,
+    /// What is wrong, with its place.
+    pub why: String,
+}
+
+/// Models by provider and name.
+///
+/// ```
+/// use ua_llm::ModelTable;
+///
+/// let mine = ModelTable::parse("models.toml", "[openai-chat.\"qwen3*\"]\ncontext = 32_768\n")?;
+/// let models = ModelTable::shipped().overlaid(mine);
+/// assert_eq!(models.find("openai-chat", "qwen3-8b").and_then(|model| model.context), Some(32_768));
+/// assert!(models.find("anthropic", "claude-sonnet-4-5").is_some());
+/// assert!(models.find("anthropic", "nobody").is_none());
+/// # Ok::<(), ua_llm::ModelsError>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelTable {
+    prices_as_of: Option<String>,
+    providers: BTreeMap<String, BTreeMap<String, ModelFacts>>,
+}
+
+impl ModelTable {
+    /// The data that comes with this version.
+    pub fn shipped() -> Self {
+        match Self::parse("of this version", SHIPPED) {
+            Ok(table) => table,
+            Err(error) => unreachable!("a test reads the shipped models: {error}"),
+        }
+    }
+
+    /// Reads a file: `[<provider>."<model>"]` with `context`, `max_output` and `price`, each of which may be missing. A name may end
+    /// in `*`. `file` is named in errors.
+    ///
+    /// # Errors
+    /// When it is no TOML, has fields that nobody knows, or a number that cannot be.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ModelsError> {
+        let error = |why: String| ModelsError { file: file.to_owned(), why };
+        let read: toml::Table =
+            text.parse().map_err(|e: toml::de::Error| error(e.to_string().trim_end().to_owned()))?;
+        let mut table = Self::default();
+        for (provider, models) in read {
+            if provider == "prices_as_of" {
+                table.prices_as_of = models.as_str().map(str::to_owned);
+                continue;
+            }
+            let toml::Value::Table(models) = models else {
+                return Err(error(format!("`{provider}` is no table of models")));
+            };
+            for (name, facts) in models {
+                let facts: ModelFacts = facts
+                    .try_into()
+                    .map_err(|e: toml::de::Error| error(format!("[{provider}.{name:?}]: {}", e.message())))?;
+                let is_zero = facts.context == Some(0) || facts.max_output == Some(0);
+                let is_less = facts.context.zip(facts.max_output).is_some_and(|(all, out)| u64::from(out) > all);
+                if is_zero || is_less {
+                    return Err(error(format!(
+                        "[{provider}.{name:?}]: `context` and `max_output` are above 0, and the reply is part of the context"
+                    )));
+                }
+                table.providers.entry(provider.clone()).or_default().insert(name, facts);
+            }
+        }
+        Ok(table)
+    }
+
+    /// This table with another one laid over it, model by model.
+    #[must_use]
+    pub fn overlaid(mut self, over: Self) -> Self {
+        for (provider, models) in over.providers {
+            self.providers.entry(provider).or_default().extend(models);
+        }
+        self
+    }
+
+    /// What is known about a model: the exact name wins over a pattern, a longer pattern over a shorter one, the provider's own entry
+    /// over one of its kind (`openai` for `openai-chat`).
+    pub fn find(&self, provider: &str, model: &str) -> Option<&ModelFacts> {
+        let kind = provider.strip_suffix("-chat").filter(|kind| *kind == "openai");
+        [Some(provider), kind].into_iter().flatten().find_map(|provider| {
+            let models = self.providers.get(provider)?;
+            let pattern = |name: &&String| name.strip_suffix('*').is_some_and(|prefix| model.starts_with(prefix));
+            let longest = models.keys().filter(pattern).max_by_key(|name| name.len());
+            models.get(model).or_else(|| longest.and_then(|name| models.get(name)))
+        })
+    }
+
+    /// Every entry: provider, name or pattern, and what is known.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str, &ModelFacts)> {
+        self.providers.iter().flat_map(|(provider, models)| {
+            models.iter().map(move |(name, facts)| (provider.as_str(), name.as_str(), facts))
+        })
+    }
+
+    /// The day whose prices the shipped data has.
+    pub fn prices_as_of(&self) -> Option<&str> {
+        self.prices_as_of.as_deref()
+    }
+}
+
+impl ModelFacts {
+    /// The most tokens of history that a request can carry beside its reply: an eighth of the context is kept for tools, and for
+    /// what the estimate of tokens is wrong by.
+    pub fn history_tokens(&self, max_output: u32) -> Option<u64> {
+        self.context.map(|context| context.saturating_sub(context / 8).saturating_sub(max_output.into()).max(1_000))
+    }
+
+    /// `wanted` output tokens, or what the model can write if that is less; a quarter of a small context.
+    pub fn output_tokens(&self, wanted: u32) -> u32 {
+        let quarter = self.context.map(|context| u32::try_from(context / 4).unwrap_or(u32::MAX));
+        [self.max_output, quarter].into_iter().flatten().fold(wanted, u32::min).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_models_are_readable_and_dated() {
+        let shipped = ModelTable::shipped();
+        assert!(shipped.prices_as_of().is_some_and(|day| day.len() == 10));
+        assert!(shipped.all().count() > 15);
+        let sonnet = shipped.find("anthropic", "claude-sonnet-4-5-20250929").unwrap();
+        assert_eq!((sonnet.context, sonnet.max_output), (Some(200_000), Some(64_000)));
+        // Both wires of OpenAI know its models.
+        assert_eq!(shipped.find("openai-chat", "gpt-5"), shipped.find("openai", "gpt-5"));
+        assert!(shipped.find("openai", "gpt-5").is_some() && shipped.find("other", "gpt-5").is_none());
+        for (provider, name, facts) in shipped.all() {
+            for price in facts
+                .price
+                .iter()
+                .flat_map(|price| {
+                    [Some(&price.input), Some(&price.output), price.cache_read.as_ref(), price.cache_write.as_ref()]
+                })
+                .flatten()
+            {
+                assert!(price.parse::<f64>().is_ok_and(|price| price > 0.0), "{provider} {name}: {price}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_wins_and_the_users_file_lies_on_top() {
+        let mine = "[anthropic.\"claude-*\"]\ncontext = 1\n[anthropic.\"claude-sonnet-4-5-mine\"]\ncontext = 2\n";
+        let models = ModelTable::shipped().overlaid(ModelTable::parse("mine", mine).unwrap());
+        let context = |name| models.find("anthropic", name).and_then(|model| model.context);
+        assert_eq!(context("claude-sonnet-4-5-mine"), Some(2));
+        assert_eq!(context("claude-sonnet-4-5"), Some(200_000));
+        assert_eq!(context("claude-next"), Some(1));
+    }
+
+    #[test]
+    fn a_bad_file_is_refused_with_its_place() {
+        for (text, expected) in [
+            ("[openai.m]\ncontex = 1", "contex"),
+            ("[openai.m]\ncontext = -1", "[openai.\"m\"]: invalid value"),
+            ("[openai.m]\ncontext = 0", "above 0"),
+            ("[openai.m]\ncontext = 10\nmax_output = 11", "part of the context"),
+            ("openai = 1", "no table of models"),
+            ("[openai", "line 1"),
+        ] {
+            let error = ModelTable::parse("mine.toml", text).unwrap_err().to_string();
+            assert!(error.starts_with("read the models mine.toml: ") && error.contains(expected), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_a_request_holds_fits_the_model() {
+        let facts = |context, max_output| ModelFacts { context, max_output, price: None };
+        assert_eq!(facts(Some(200_000), Some(64_000)).output_tokens(8_192), 8_192);
+        assert_eq!(facts(None, Some(4_096)).output_tokens(8_192), 4_096);
+        assert_eq!(facts(Some(8_192), None).output_tokens(8_192), 2_048);
+        assert_eq!(facts(Some(8_192), None).history_tokens(2_048), Some(8_192 - 1_024 - 2_048));
+        assert_eq!(ModelFacts::default().history_tokens(1), None);
+        assert_eq!(ModelFacts::default().output_tokens(8_192), 8_192);
+    }
+}

@@ -1,0 +1,9 @@
+//! The clients of model providers against real HTTP servers.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
+mod client;
+mod conformance;
+mod responses;
+mod support;
+mod valid_histories;
