@@ -122,7 +122,7 @@ fn remote_workbenches_and_file_editors_are_denied_until_the_job_lifts_it() {
     // Lifted, it is sent: this router has none, and says so itself.
     let lifted = json!({"tools": {"allow_file_edit_tools": true}});
     let reached = json!({"contains": ["there is no tool COMPOSIO_REMOTE_WORKBENCH"]});
-    let job = env.named_job("lifted.json", &lifted, &json!([workbench, last(&reached)]));
+    let job = env.named_job("lifted", &lifted, &json!([workbench, last(&reached)]));
     env.run(&["job", &job, "--run-id", "lifted"]).code(0);
     assert_eq!(env.value("SELECT status FROM tool_calls WHERE run_id = 'lifted'"), "failed");
 }
