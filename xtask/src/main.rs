@@ -14,6 +14,7 @@ mod named_tests;
 mod patched;
 mod random;
 mod reliability;
+mod research_tree;
 mod serve;
 mod sim;
 mod storage;
@@ -55,6 +56,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Writes or checks the generated parts of docs/reliability.md and docs/mutants.md
     Reliability(reliability::Options),
+    /// Runs the research job on a documentation tree of this machine, kills it while it crawls, and counts what the site was asked for
+    ResearchTree(research_tree::Options),
     /// Installs programs that others made, which some tests use where they are installed
     ThirdParty(third_party::Options),
     /// Measures what a turn costs
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Task::Sim(options) => sim::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Reliability(options) => reliability::run(&options),
+        Task::ResearchTree(options) => research_tree::run(&options),
         Task::ThirdParty(options) => third_party::run(&options),
         Task::Bench(bench) => bench::run(&bench),
         Task::OpaqueServer { log, answer_after } => {

@@ -442,6 +442,7 @@ pub(crate) fn servers_of(home: &Home, run: &RunRecord, launch: &Launch) -> Resul
 /// What tools may not bring into what is stored: keys that this process was given, and those that its tool servers are.
 pub(crate) fn redactor(home: &Home, run: &RunRecord, launch: &Launch) -> Result<Redactor, CliError> {
     let own = KEYS.iter().chain(&MAIL_CREDENTIALS).chain(&S3_CREDENTIALS).chain(&SEARCH_CREDENTIALS);
+    let own = own.chain(&IMAGE_CREDENTIALS).chain(&COMPOSIO_CREDENTIALS);
     let own = own.filter(|name| !PUBLIC.contains(*name));
     let mut secrets: Vec<(String, String)> =
         own.filter_map(|name| Some(((*name).to_owned(), crate::env::var(name)?))).collect();
@@ -502,6 +503,10 @@ const S3_CREDENTIALS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
 
 /// The same for a search engine.
 const SEARCH_CREDENTIALS: [&str; 1] = ["UA_SEARCH_API_KEY"];
+/// The same for an API that describes and draws.
+const IMAGE_CREDENTIALS: [&str; 1] = ["UA_IMAGE_API_KEY"];
+/// The same for Composio.
+const COMPOSIO_CREDENTIALS: [&str; 1] = ["COMPOSIO_API_KEY"];
 
 /// Addresses that often hold a token: they go by the environment, because every user of the machine can read arguments.
 const PRIVATE_ADDRESSES: [&str; 2] = ["UA_MAIL_PROBE", "UA_NOTIFY_WEBHOOK"];
@@ -532,10 +537,20 @@ pub(crate) fn builtin_server(
         ("--s3-endpoint", "UA_S3_ENDPOINT"),
         ("--s3-region", "UA_S3_REGION"),
         ("--search", "UA_SEARCH"),
+        ("--image-api", "UA_IMAGE_API"),
+        ("--composio", "UA_COMPOSIO"),
     ];
     for (flag, name) in optional {
         if let Some(value) = crate::env::var(name) {
             args.extend([flag.to_owned(), value]);
+        }
+    }
+    if crate::env::var("UA_IMAGE_API").is_some() {
+        for (flag, name) in [("--image-model", "UA_IMAGE_MODEL"), ("--image-generation-model", "UA_IMAGE_GENERATION_MODEL")] {
+            args.extend(crate::env::var(name).into_iter().flat_map(|value| [flag.to_owned(), value]));
+        }
+        if crate::env::var("UA_IMAGE_API_HONOURS_KEYS").is_some_and(|value| value != "0") {
+            args.push("--image-api-honours-keys".to_owned());
         }
     }
     if crate::env::var("UA_NOTIFY_WEBHOOK_HONOURS_KEYS").is_some_and(|value| value != "0") {
@@ -560,6 +575,8 @@ pub(crate) fn builtin_server(
         (crate::env::var("UA_MAIL").is_some(), MAIL_CREDENTIALS.as_slice()),
         (needs_s3, S3_CREDENTIALS.as_slice()),
         (crate::env::var("UA_SEARCH").is_some(), SEARCH_CREDENTIALS.as_slice()),
+        (crate::env::var("UA_IMAGE_API").is_some(), IMAGE_CREDENTIALS.as_slice()),
+        (crate::env::var("UA_COMPOSIO").is_some(), COMPOSIO_CREDENTIALS.as_slice()),
     ];
     for name in needs.into_iter().filter(|(needed, _)| *needed).flat_map(|(_, names)| names) {
         env.extend(crate::env::var(name).map(|value| ((*name).to_owned(), value)));

@@ -29,7 +29,7 @@ pub struct PlannedCall {
     pub position: Position,
     /// What is called.
     pub name: ToolName,
-    /// The arguments as the model gave them.
+    /// The arguments as the model gave them; JSON texts are read where the tool wants lists or objects.
     pub arguments: Value,
     /// Digest of the canonical arguments.
     pub args_hash: ArgsHash,
@@ -46,7 +46,7 @@ pub struct PlannedCall {
 pub struct Refusal {
     /// What kind of decision this is.
     pub resolution: Resolution,
-    /// A short code (`unknown_tool`, `invalid_arguments`, `denied`, `reply_cut`).
+    /// A short code (`unknown_tool`, `malformed_name`, `invalid_arguments`, `denied`, `reply_cut`).
     pub code: String,
     /// What the model is told, with what to do instead.
     pub message: String,

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::canonical::parse_strict;
 use crate::tool::ToolName;
 
 /// The most bytes that may stand beside the list of actions: each action's row keeps them.
@@ -81,8 +82,10 @@ impl Composite {
         let mut rest = arguments.clone();
         let list = match take(&mut rest, &self.list) {
             Some(Value::Array(items)) => items,
-            Some(Value::String(text)) => serde_json::from_str(&text)
-                .map_err(|_| format!("Not run: `{}` is a text that is no JSON list. {form}.", self.list))?,
+            Some(Value::String(text)) => parse_strict(&text)
+                .ok()
+                .and_then(|value| if let Value::Array(items) = value { Some(items) } else { None })
+                .ok_or_else(|| format!("Not run: `{}` is a text that is no JSON list. {form}.", self.list))?,
             Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => {
                 return Err(format!("Not run: `{}` is missing or is no list. {form}.", self.list));
             }
@@ -108,7 +111,7 @@ impl Composite {
             let arguments = match beside.remove(&self.arguments) {
                 Some(Value::Object(arguments)) => arguments,
                 Some(Value::Null) | None => Map::new(),
-                Some(Value::String(text)) => match serde_json::from_str(&text) {
+                Some(Value::String(text)) => match parse_strict(&text) {
                     Ok(Value::Object(arguments)) => arguments,
                     _ => return Err(wrong(&format!("has `{}` that are no JSON object", self.arguments))),
                 },

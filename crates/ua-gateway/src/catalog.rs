@@ -10,6 +10,7 @@ use ua_core::{Sha256, ToolPin, ToolSpec};
 use crate::enforce::{self, enforced};
 use crate::error::GatewayError;
 use crate::guardrail::Rules;
+use crate::names::{plain, tail};
 use crate::plan::made_up_keys;
 
 /// A tool as a model sees it.
@@ -124,10 +125,34 @@ impl Catalog {
         if !same.is_empty() {
             return same;
         }
+        // Other letters' case, other separators, another server in front.
+        let (bare, whole) = (plain(bare), plain(raw));
+        let spelt = |name: &&str| {
+            let is_tool = self.entries.get(*name).is_some_and(|entry| plain(&entry.spec.name.tool) == bare);
+            is_tool || plain(name) == whole
+        };
+        let spelt: Vec<&str> = self.offers().map(|offer| offer.name.as_str()).filter(spelt).collect();
+        if !spelt.is_empty() {
+            return spelt;
+        }
         let mut scored: Vec<(f64, &str)> =
             self.offers().map(|offer| (strsim::jaro_winkler(raw, &offer.name), offer.name.as_str())).collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0));
         scored.into_iter().take(2).filter(|(score, _)| *score > 0.8).map(|(_, name)| name).collect()
+    }
+}
+
+impl Catalog {
+    /// The offered tool that a name means into which something else ran, and what that is: the longest whose name it begins with,
+    /// else the most similar one.
+    pub(crate) fn meant_by<'a>(&'a self, base: &'a str) -> Option<(&'a str, &'a str)> {
+        let bare = base.rsplit("__").next().unwrap_or(base);
+        let begun = self.offers().filter_map(|offer| {
+            let tool = &self.entries.get(&offer.name)?.spec.name.tool;
+            Some((tool.len(), offer.name.as_str(), tail(bare, tool)?))
+        });
+        let longest = begun.max_by_key(|(length, ..)| *length).map(|(_, name, ran_in)| (name, ran_in));
+        longest.or_else(|| self.similar(base).first().map(|name| (*name, "")))
     }
 }
 

@@ -13,6 +13,7 @@ use ua_core::{
 
 use crate::catalog::Entry;
 use crate::plan::{Planner, UNPLACED, refused, schema_errors, too_large};
+use crate::texts::read_texts_of;
 
 impl Planner<'_> {
     /// The actions of a composite tool use, planned. `None` for every other tool use, and for one whose tool is not offered or is
@@ -61,6 +62,10 @@ impl Planner<'_> {
         let name = ToolName::qualified(of.namespace, &of.server, &name);
         let direct = self.catalog.get(&name.raw);
         let spec = direct.map_or_else(|| unlisted(&name), |entry| entry.spec.clone());
+        let arguments = match direct {
+            Some(entry) => read_texts_of(&entry.offer.input_schema, arguments),
+            None => arguments,
+        };
         let input = Value::Object(arguments.clone());
         let policy = self.policy(&spec, &input);
         let nested = policy.composite.is_some();

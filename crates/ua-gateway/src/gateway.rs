@@ -10,7 +10,9 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt as _};
 use tracing::Instrument as _;
 use ua_classify::{Classifier, file_arguments, project_scope};
-use ua_core::{CallId, CallStatus, ModelTurn, Outcome, PlannedCall, Resolution, Scope, Sha256, SideEffectClass};
+use ua_core::{
+    CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, Scope, Sha256, SideEffectClass,
+};
 use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
 use ua_store::{CallRecord, QuestionRecord};
 
@@ -238,10 +240,11 @@ impl ToolGateway {
         }
     }
 
-    /// Sends the permitted attempt. A read is dropped when a stop is asked for; a call with an effect is waited for until
-    /// the stop becomes urgent.
+    /// Sends the permitted attempt. A read is dropped when a stop is asked for; a call with an effect, and a read that may not
+    /// simply be run again, is waited for until the stop becomes urgent.
     async fn send(&self, permit: &Permit, stop: &StopSignal) -> Outcome {
-        let is_read = permit.call().policy.class == SideEffectClass::ReadOnly;
+        let policy = &permit.call().policy;
+        let is_read = policy.class == SideEffectClass::ReadOnly && policy.on_unknown == OnUnknown::Redo;
         let invoke = self.transport.invoke(permit);
         let given_up = async {
             if is_read {

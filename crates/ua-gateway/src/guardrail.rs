@@ -12,6 +12,16 @@ use ua_ledger::DECIDE_YOURSELF;
 const DENIED_IN_JOBS: [&str; 6] =
     ["Write", "Edit", "MultiEdit", "NotebookEdit", "COMPOSIO_REMOTE_WORKBENCH", "COMPOSIO_REMOTE_BASH_TOOL"];
 
+/// What a server of servers puts between the name of a server and that of its tool.
+const SEPARATORS: [&str; 4] = ["__", ".", "/", ":"];
+
+/// The name on that list which a tool has, alone or behind any prefix.
+fn denied_in_jobs(tool: &str) -> Option<&'static str> {
+    DENIED_IN_JOBS.into_iter().find(|denied| {
+        tool.strip_suffix(denied).is_some_and(|prefix| prefix.is_empty() || SEPARATORS.iter().any(|by| prefix.ends_with(by)))
+    })
+}
+
 /// What a job allows and forbids.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
@@ -85,15 +95,23 @@ impl Rules {
             return Some(format!("Nobody can be asked in this job. {DECIDE_YOURSELF}"));
         }
         let named = |set: &GlobSet| set.is_match(&name.raw) || set.is_match(&name.tool);
-        if !self.file_edit_tools && DENIED_IN_JOBS.contains(&name.tool.as_str()) {
+        if let Some(denied) = denied_in_jobs(&name.tool).filter(|_| !self.file_edit_tools) {
+            let instead = if denied.starts_with("COMPOSIO_") {
+                "Ask for each action that you need as a call of its own, or by COMPOSIO_MULTI_EXECUTE_TOOL, and use write_local_file for files."
+            } else {
+                "Use write_local_file or append_to_file instead."
+            };
             return Some(format!(
-                "`{}` is not available in a durable job, because its effects could not be recorded. Use write_local_file or append_to_file instead.",
+                "`{}` is not available in a durable job, because its effects could not be recorded. {instead}",
                 name.tool
             ));
         }
         // The job asks for it by a switch of its own.
         if self.allow.as_ref().is_some_and(|allow| !named(allow)) && !name.is_ask_user() {
-            return Some(format!("`{}` is not among the tools this job allows.", name.tool));
+            return Some(format!(
+                "`{}` is not among the tools this job allows. Go on with those that are offered.",
+                name.tool
+            ));
         }
         let effect = policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str);
         if named(&self.deny) || named(&self.forbidden) || effect.is_some_and(|kind| self.forbidden.is_match(kind)) {
@@ -163,9 +181,12 @@ mod tests {
     fn file_edit_tools_are_denied_under_any_prefix() {
         let policy = CallPolicy::unclassified();
         for tool in DENIED_IN_JOBS {
-            let name = ToolName::qualified(ToolNamespace::Mcp, "any", tool);
-            assert!(rules(json!({})).denies(&name, &policy).is_some());
-            assert!(rules(json!({"tools": {"allow_file_edit_tools": true}})).denies(&name, &policy).is_none());
+            for prefix in ["", "fs__", "mcp__composio__", "tools.", "files/", "ns:"] {
+                let name = ToolName::qualified(ToolNamespace::Mcp, "any", &format!("{prefix}{tool}"));
+                let said = rules(json!({})).denies(&name, &policy).unwrap();
+                assert!(said.contains("write_local_file"), "{said}");
+                assert!(rules(json!({"tools": {"allow_file_edit_tools": true}})).denies(&name, &policy).is_none());
+            }
         }
         // Only these exact names: a tool that merely contains one is judged by its class.
         assert!(

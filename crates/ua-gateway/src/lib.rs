@@ -40,12 +40,14 @@ mod files;
 mod gateway;
 mod guardrail;
 mod local;
+mod names;
 mod plan;
 mod probe;
 mod redacting;
 mod settle;
 mod spans;
 mod stop;
+mod texts;
 mod transport;
 
 pub use ask_user::WithAskUser;

@@ -10,6 +10,8 @@ use ua_core::{
 use crate::catalog::{Catalog, Entry};
 use crate::enforce::{enforced, no_channel};
 use crate::guardrail::Rules;
+use crate::names::{malformed, repair, shown};
+use crate::texts::read_texts;
 
 /// The largest arguments that are sent. MCP servers read requests line by line and give up on lines of some megabytes.
 const MAX_ARGUMENT_BYTES: usize = 4 * 1024 * 1024;
@@ -31,6 +33,8 @@ impl Planner<'_> {
         let counts = reply.stop_reason == StopReason::ToolUse;
         let mut calls: Vec<PlannedCall> = Vec::new();
         for tool_use in reply.tool_uses() {
+            let read = self.read_texts(tool_use);
+            let tool_use = read.as_ref().unwrap_or(tool_use);
             let planned = match self.plan_actions(tool_use).filter(|_| counts) {
                 Some(actions) => actions,
                 None => vec![self.plan_one(tool_use, counts)],
@@ -42,6 +46,13 @@ impl Planner<'_> {
             }
         }
         calls
+    }
+
+    /// The tool use with the JSON texts in its arguments read, where its tool wants lists and objects and there are such texts.
+    fn read_texts(&self, tool_use: &ToolUse) -> Option<ToolUse> {
+        let entry = self.catalog.get(&tool_use.name)?;
+        let input = read_texts(&entry.offer.input_schema, &tool_use.input)?;
+        Some(ToolUse { input, ..tool_use.clone() })
     }
 
     /// Plans a tool use that is one call.
@@ -86,7 +97,11 @@ impl Planner<'_> {
     fn refusal(&self, tool_use: &ToolUse, entry: Option<&Entry>, policy: &CallPolicy) -> Option<Refusal> {
         let refuse = |code: &str, message: String| Some(refused(Resolution::Refused, code, message));
         let Some(entry) = entry else {
-            return refuse("unknown_tool", self.unknown_tool(&tool_use.name));
+            let name = &tool_use.name;
+            return match malformed(name) {
+                Some(found) => refuse("malformed_name", repair(name, &found, self.catalog.meant_by(&found.base))),
+                None => refuse("unknown_tool", self.unknown_tool(name)),
+            };
         };
         if let Some(why) = entry.denied.clone().or_else(|| self.rules.denies(&entry.spec.name, policy)) {
             return refuse("denied", why);
@@ -96,7 +111,7 @@ impl Planner<'_> {
             Value::String(_) => {
                 return refuse(
                     "invalid_arguments",
-                    "Not run: the arguments are not a JSON object. Send an object, not a string that holds JSON."
+                    "Not run: the arguments are not a JSON object, but a text that holds none. Send an object."
                         .to_owned(),
                 );
             }
@@ -138,7 +153,7 @@ impl Planner<'_> {
     }
 
     fn unknown_tool(&self, name: &str) -> String {
-        let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
+        let shown = shown(name);
         let similar = self.catalog.similar(name);
         if similar.is_empty() {
             format!("There is no tool `{shown}`. Use only the tools that are offered, by their exact names.")
@@ -261,6 +276,7 @@ mod tests {
                 ("mcp__fs__Write", json!({"to": "a"})),
                 ("mcp__mail__send_mail", json!({"to": 1})),
                 ("mcp__mail__send_mail", json!("{\"to\": \"a\"}")),
+                ("mcp__mail__send_mail", json!("to a")),
                 ("<tool>\u{1b}[2J", json!({})),
             ],
         );
@@ -271,14 +287,36 @@ mod tests {
                 Some("unknown_tool"),
                 Some("denied"),
                 Some("invalid_arguments"),
+                None,
                 Some("invalid_arguments"),
-                Some("unknown_tool")
+                Some("malformed_name")
             ]
         );
-        assert_eq!(calls.iter().map(|c| c.position.ordinal).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(calls.iter().map(|c| c.position.ordinal).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
+        let (object, text) = (&calls[0], &calls[4]);
+        assert_eq!((&object.arguments, object.args_hash), (&text.arguments, text.args_hash), "either spelling is one call");
         let hint = &calls[1].refusal.as_ref().unwrap().message;
         assert!(hint.contains("mcp__mail__send_mail"), "{hint}");
-        assert!(!calls[5].name.raw.contains('\u{1b}'));
+        assert!(!calls[6].name.raw.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_right_one() {
+        for (written, code, said) in [
+            ("MCP__Mail__Send_Mail", "unknown_tool", "Did you mean `mcp__mail__send_mail`?"),
+            ("mcp__post__send-mail", "unknown_tool", "Did you mean `mcp__mail__send_mail`?"),
+            ("sendMail", "unknown_tool", "Did you mean `mcp__mail__send_mail`?"),
+            ("mcp__mail__send_mal", "unknown_tool", "Did you mean `mcp__mail__send_mail`?"),
+            ("fly_to_the_moon", "unknown_tool", "Use only the tools that are offered"),
+            ("mcp__mail__send_mailto</arg_key><arg_value>a</arg_value>", "malformed_name", "Call `mcp__mail__send_mail` with the arguments {\"to\":\"a\"}."),
+            ("send_mail({\"to\": \"a\"})", "malformed_name", "Call `mcp__mail__send_mail` with the arguments {\"to\":\"a\"}."),
+            ("<invoke name=\"send_mail\">", "malformed_name", "Use only the tools that are offered"),
+        ] {
+            let calls = plan(StopReason::ToolUse, &[(written, json!({}))]);
+            let refusal = calls[0].refusal.as_ref().unwrap();
+            assert_eq!(refusal.code, code, "{written}");
+            assert!(refusal.message.contains(said), "{written}: {}", refusal.message);
+        }
     }
 
     #[test]

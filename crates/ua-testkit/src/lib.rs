@@ -44,8 +44,9 @@ pub use program::{example_of, example_program, ua_program, workspace_root};
 pub use provider_server::{Provider, serve_provider};
 pub use seams::{Crossing, LedgerWrites, Plan, Seam};
 pub use servers::{
-    Encryption, HttpFault, MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SiteConfig, SmtpFault, SmtpSink,
-    SmtpSinkConfig, TlsIdentity, Webhook, WebhookConfig, serve_site,
+    ComposioFiles, ComposioFilesConfig, DRAWN_PNG_BASE64, Encryption, HttpFault, ImageModelApi, ImageModelApiConfig,
+    MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SiteConfig, SmtpFault, SmtpSink, SmtpSinkConfig, TlsIdentity,
+    Webhook, WebhookConfig, serve_site,
 };
 pub use store_fault::StoreFault;
 pub use third_party::ThirdParty;

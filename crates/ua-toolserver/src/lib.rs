@@ -1,4 +1,4 @@
-//! The built-in MCP tool server: files, crawl, HTML, upload, e-mail, notify, memory, command.
+//! The built-in MCP tool server: files, images, crawl, HTML, upload, e-mail, notify, memory, command.
 //!
 //! An agent job needs a few tools that are safe to resume. These are: each either changes nothing, replaces its output
 //! in one step, or makes its effect exactly once per idempotency key, which arrives in the request's
@@ -10,6 +10,10 @@
 //! | `read_local_file`, `list_directory` | none | reads again |
 //! | `write_local_file`, `render_html`, `render_pdf`, `compress_files`, `crawl_parallel` | replaces files in the workspace | replaces them again |
 //! | `append_to_file` | adds to a file | completes the first append, once |
+//! | `preview_image` | shows a small copy of an image, or replaces a file by it | does so again |
+//! | `describe_image`, `generate_image` | asks a paid API; a new file | finds the answer that was paid for; see below |
+//! | `workbench_upload`, `workbench_download` | replaces a shared object, or a file by it | replaces it again by the same |
+//! | `upload_to_composio` | creates a file at Composio | puts the same bytes under the same name |
 //! | `upload` | creates an object named by its content | finds it already there |
 //! | `send_email` | sends one message: Maildir, SMTP, or a Resend-like API | what the transport can promise, see below |
 //! | `notify` | creates one notification, or posts it with an `Idempotency-Key` | finds it there; the receiver decides |

@@ -26,6 +26,12 @@ pub(crate) enum Effect {
     CreatesPerKey,
     /// Creates something outside once per content; once or twice makes no difference.
     CreatesOnce,
+    /// Replaces something outside by name and content; once or twice makes no difference.
+    ReplacesOutside,
+    /// Fetches from outside and replaces a file of the workspace; once or twice makes no difference.
+    FetchesInto,
+    /// Changes nothing, but asks somebody who is paid for each answer.
+    Asks,
     /// Anything.
     Anything,
 }
@@ -39,6 +45,8 @@ pub(crate) fn tool<A: JsonSchema>(name: &'static str, title: &str, description: 
         Effect::Adds => (false, false, false, false),
         Effect::Creates | Effect::CreatesPerKey => (false, false, false, true),
         Effect::Fetches | Effect::CreatesOnce => (false, false, true, true),
+        Effect::ReplacesOutside | Effect::FetchesInto => (false, true, true, true),
+        Effect::Asks => (true, false, false, true),
         Effect::Anything => (false, true, false, true),
     };
     let annotations = ToolAnnotations::with_title(title)
@@ -51,8 +59,14 @@ pub(crate) fn tool<A: JsonSchema>(name: &'static str, title: &str, description: 
     // What the hints of the protocol cannot say: whether a durable runner may repeat a lost call under its key.
     let honours_keys = match effect {
         Effect::Creates => Some(false),
-        Effect::CreatesPerKey | Effect::CreatesOnce => Some(true),
-        Effect::Reads | Effect::Replaces | Effect::Adds | Effect::Fetches | Effect::Anything => None,
+        Effect::CreatesPerKey | Effect::CreatesOnce | Effect::ReplacesOutside => Some(true),
+        Effect::Reads
+        | Effect::Replaces
+        | Effect::Adds
+        | Effect::Fetches
+        | Effect::FetchesInto
+        | Effect::Asks
+        | Effect::Anything => None,
     };
     if let Some(honours_keys) = honours_keys {
         let mut meta = MetaObject::new();

@@ -22,9 +22,13 @@ pub struct Secrets {
     pub s3_session_token: Option<SecretString>,
     /// `UA_SEARCH_API_KEY`: what the search engine knows this server by.
     pub search_api_key: Option<SecretString>,
+    /// `UA_IMAGE_API_KEY`: what the image API knows this server by.
+    pub image_api_key: Option<SecretString>,
+    /// `COMPOSIO_API_KEY`: what Composio knows this server by.
+    pub composio_api_key: Option<SecretString>,
 }
 
-const VARIABLES: [&str; 7] = [
+const VARIABLES: [&str; 9] = [
     "UA_MAIL_USER",
     "UA_MAIL_PASSWORD",
     "UA_MAIL_API_KEY",
@@ -32,6 +36,8 @@ const VARIABLES: [&str; 7] = [
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
     "UA_SEARCH_API_KEY",
+    "UA_IMAGE_API_KEY",
+    "COMPOSIO_API_KEY",
 ];
 
 impl Secrets {
@@ -50,6 +56,8 @@ impl Secrets {
             s3_secret_access_key: secret("AWS_SECRET_ACCESS_KEY"),
             s3_session_token: secret("AWS_SESSION_TOKEN"),
             search_api_key: secret("UA_SEARCH_API_KEY"),
+            image_api_key: secret("UA_IMAGE_API_KEY"),
+            composio_api_key: secret("COMPOSIO_API_KEY"),
         })
     }
 }

@@ -81,6 +81,30 @@ pub struct Settings {
     #[arg(long, value_name = "URL")]
     pub search: Option<String>,
 
+    /// The API that `describe_image` and `generate_image` ask: `anthropic` or `openai`, with an address such as
+    /// `openai+http://127.0.0.1:8080/v1` where it is not the maker's own; without one they are not offered. Its key comes from
+    /// the environment: `UA_IMAGE_API_KEY`.
+    #[arg(long, value_name = "API")]
+    pub image_api: Option<String>,
+
+    /// The model that `describe_image` asks; without one it is not offered.
+    #[arg(long, value_name = "MODEL", requires = "image_api")]
+    pub image_model: Option<String>,
+
+    /// The model that `generate_image` asks; without one it is not offered.
+    #[arg(long, value_name = "MODEL", requires = "image_api")]
+    pub image_generation_model: Option<String>,
+
+    /// Declares that the API of `--image-api` charges once per `Idempotency-Key`, so that a lost request may be sent again
+    /// under its key.
+    #[arg(long, requires = "image_api")]
+    pub image_api_honours_keys: bool,
+
+    /// Composio's address for `upload_to_composio`, such as <https://backend.composio.dev>; without one the tool is not
+    /// offered. The key comes from the environment: `COMPOSIO_API_KEY`.
+    #[arg(long, value_name = "URL")]
+    pub composio: Option<String>,
+
     /// The sender of every message of `send_email`.
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_SENDER)]
     pub mail_from: String,
@@ -159,6 +183,11 @@ impl Settings {
             notify_webhook_honours_keys: false,
             memory: None,
             search: None,
+            image_api: None,
+            image_model: None,
+            image_generation_model: None,
+            image_api_honours_keys: false,
+            composio: None,
             mail_from: DEFAULT_SENDER.to_owned(),
             enable_command: false,
             command_path: DEFAULT_COMMAND_PATH.to_owned(),

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use ua_classify::{Classifier, Lists};
-use ua_core::{ClassSource, SideEffectClass, ToolAnnotations, ToolNamespace, ToolSpec};
+use ua_core::{ClassSource, OnUnknown, SideEffectClass, ToolAnnotations, ToolNamespace, ToolSpec};
 
 use crate::{class, own, plain, tool};
 
@@ -67,15 +67,16 @@ fn the_verbs_of_the_spec_decide() {
 #[test]
 fn the_known_tools_of_the_spec_have_their_classes() {
     let known = [
-        (SideEffectClass::External, "workbench_upload upload_to_composio send_email upload notify"),
+        // `generate_image` is local in the spec; ours is paid for outside, so it is taken for more.
+        (SideEffectClass::External, "workbench_upload upload_to_composio send_email upload notify generate_image"),
         (
             SideEffectClass::Local,
-            "write_local_file render_html render_pdf append_to_file run_command compress_files finalize_research generate_image preview_image",
+            "write_local_file render_html render_pdf append_to_file run_command compress_files finalize_research preview_image workbench_download build_evidence_ledger",
         ),
         (SideEffectClass::Memory, "core_memory_replace core_memory_append archival_memory_insert"),
         (
             SideEffectClass::ReadOnly,
-            "read_local_file read_research_files list_directory archival_memory_search get_core_memory_blocks describe_image crawl_parallel",
+            "read_local_file read_research_files list_directory archival_memory_search get_core_memory_blocks describe_image crawl_parallel web_search",
         ),
     ];
     for (expected, names) in known {
@@ -84,6 +85,19 @@ fn the_known_tools_of_the_spec_have_their_classes() {
             assert_eq!((policy.class, policy.class_source), (expected, ClassSource::Shipped), "{name}");
         }
     }
+}
+
+#[test]
+fn what_is_paid_for_is_never_repeated_by_itself() {
+    let with = |name: &str, honours_keys| {
+        let mut tool = own(name);
+        tool.annotations.honours_keys = honours_keys;
+        plain().classify(&tool, None).on_unknown
+    };
+    assert_eq!(with("describe_image", None), OnUnknown::Hold);
+    assert_eq!(with("generate_image", Some(false)), OnUnknown::Hold);
+    // Only an API that charges once per key is asked again under it.
+    assert_eq!(with("generate_image", Some(true)), OnUnknown::RedoKeyed);
 }
 
 #[test]

@@ -114,7 +114,14 @@ impl Running {
     where
         H: Fn(&Request) -> Reply + Send + Sync + 'static,
     {
-        let listener = listen().await?;
+        Self::on(listen().await?, handle)
+    }
+
+    /// Serves on a listener that is there already, so that the handler can know its address.
+    pub(super) fn on<H>(listener: TcpListener, handle: H) -> std::io::Result<Self>
+    where
+        H: Fn(&Request) -> Reply + Send + Sync + 'static,
+    {
         let address = listener.local_addr()?;
         Ok(Self { address, task: tokio::spawn(serve(listener, handle)) })
     }

@@ -5,10 +5,12 @@ mod command;
 mod compress;
 mod crawl;
 mod email;
+mod images;
 mod list;
 mod memory;
 mod notify;
 mod read;
+mod record;
 mod render;
 #[cfg(feature = "pdf")]
 mod render_pdf;
@@ -42,7 +44,10 @@ pub(crate) const NAMES: &[&str] = &[
     #[cfg(feature = "pdf")]
     render_pdf::NAME,
     compress::NAME,
+    images::preview::NAME,
     upload::NAME,
+    upload::workbench::UPLOAD,
+    upload::workbench::DOWNLOAD,
     email::NAME,
     notify::NAME,
     memory::BLOCKS,
@@ -51,6 +56,9 @@ pub(crate) const NAMES: &[&str] = &[
     memory::INSERT,
     memory::SEARCH,
     research::search::NAME,
+    images::describe::NAME,
+    images::generate::NAME,
+    upload::composio::NAME,
     command::NAME,
 ];
 
@@ -64,6 +72,8 @@ pub(crate) struct Toolbox {
     notifier: notify::Notifier,
     memory: memory::Memory,
     search: Option<research::search::Engine>,
+    images: Option<images::ImageApi>,
+    composio: Option<upload::composio::Composio>,
     command: Option<command::Launcher>,
     env: Env,
 }
@@ -96,6 +106,8 @@ impl Toolbox {
             notifier,
             memory,
             search: research::search::Engine::new(settings)?,
+            images: images::ImageApi::new(settings)?,
+            composio: upload::composio::Composio::new(settings)?,
             command: settings.enable_command.then(|| command::Launcher::new(&settings.command_path)),
             workspace,
             env,
@@ -117,13 +129,24 @@ impl Toolbox {
             #[cfg(feature = "pdf")]
             render_pdf::describe(),
             compress::describe(),
+            images::preview::describe(),
             upload::describe(),
+        ];
+        tools.extend(upload::workbench::describe());
+        tools.extend([
             self.mailer.describe(),
             self.notifier.describe(),
-        ];
+        ]);
         tools.extend(memory::describe());
         if self.search.is_some() {
             tools.push(research::search::describe());
+        }
+        if self.images.as_ref().is_some_and(|api| api.describes_with.is_some()) {
+            tools.push(images::describe::describe());
+        }
+        tools.extend(self.images.as_ref().filter(|api| api.draws_with.is_some()).map(images::generate::describe));
+        if self.composio.is_some() {
+            tools.push(upload::composio::describe());
         }
         if self.command.is_some() {
             tools.push(command::describe());
@@ -170,6 +193,36 @@ impl Toolbox {
             #[cfg(feature = "pdf")]
             render_pdf::NAME => with(arguments, async |given| render_pdf::run(&self.workspace, given).await).await,
             compress::NAME => with(arguments, async |given| compress::run(&self.workspace, given).await).await,
+            images::preview::NAME => {
+                with(arguments, async |given| images::preview::run(&self.workspace, given).await).await
+            }
+            images::describe::NAME => {
+                let (api, model) = self.images.as_ref().and_then(|api| Some((api, api.describes_with.as_deref()?)))?;
+                let order = images::Order { key, attempt };
+                let run = async |given| {
+                    images::describe::run(api, model, &self.workspace, given, order, &self.env).await
+                };
+                with(arguments, run).await
+            }
+            images::generate::NAME => {
+                let (api, model) = self.images.as_ref().and_then(|api| Some((api, api.draws_with.as_deref()?)))?;
+                let order = images::Order { key, attempt };
+                let run = async |given| {
+                    images::generate::run(api, model, &self.workspace, given, order, &self.env).await
+                };
+                with(arguments, run).await
+            }
+            upload::workbench::UPLOAD => {
+                with(arguments, async |given| upload::workbench::upload(&self.workspace, &self.store, given).await).await
+            }
+            upload::workbench::DOWNLOAD => {
+                with(arguments, async |given| upload::workbench::download(&self.workspace, &self.store, given).await)
+                    .await
+            }
+            upload::composio::NAME => {
+                let composio = self.composio.as_ref()?;
+                with(arguments, async |given| composio.run(&self.workspace, given, key).await).await
+            }
             upload::NAME => with(arguments, async |given| upload::run(&self.workspace, &self.store, given).await).await,
             email::NAME => {
                 let order = email::Order { key, attempt };

@@ -9,7 +9,7 @@ use rmcp::service::{RoleClient, RunningService};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-use ua_toolserver::IDEMPOTENCY_KEY;
+use ua_toolserver::{ATTEMPT, IDEMPOTENCY_KEY};
 
 use super::{names, sha256};
 
@@ -24,11 +24,17 @@ async fn start(workspace: &Path) -> Process {
 
 /// As [`start`], with more flags.
 pub(super) async fn start_with(workspace: &Path, flags: &[&str]) -> Process {
+    start_under(workspace, flags, &[]).await
+}
+
+/// As [`start_with`], with credentials in the environment.
+pub(super) async fn start_under(workspace: &Path, flags: &[&str], env: &[(&str, &str)]) -> Process {
     let program = std::env::current_exe().unwrap().with_file_name("../examples/stdio");
     let mut child = Command::new(&program)
         .arg("--workspace")
         .arg(workspace)
         .args(flags)
+        .envs(env.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -38,10 +44,19 @@ pub(super) async fn start_with(workspace: &Path, flags: &[&str]) -> Process {
     Process { child, client }
 }
 
+/// How many tools are offered only under settings of their own.
+const NEED_SETTINGS: usize = 5;
+
 fn request(tool: &'static str, arguments: &Value) -> CallToolRequestParams {
+    keyed(tool, arguments, 1)
+}
+
+/// The `attempt`-th request of a call, under a key of its tool's.
+pub(super) fn keyed(tool: &'static str, arguments: &Value, attempt: u64) -> CallToolRequestParams {
     let mut request = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
     let mut meta = MetaObject::new();
     meta.insert(IDEMPOTENCY_KEY.to_owned(), json!(format!("key-of-{tool}")));
+    meta.insert(ATTEMPT.to_owned(), json!(attempt));
     request.set_meta(RequestMetaObject(meta));
     request
 }
@@ -115,7 +130,7 @@ async fn each_effect_happens_once_wherever_the_server_is_killed() {
 async fn the_process_ends_by_itself_when_its_input_is_closed() {
     let directory = TempDir::new().unwrap();
     let mut process = start(directory.path()).await;
-    assert_eq!(process.client.list_all_tools().await.unwrap().len(), ua_toolserver::tool_names().len() - 2);
+    assert_eq!(process.client.list_all_tools().await.unwrap().len(), ua_toolserver::tool_names().len() - NEED_SETTINGS);
     drop(process.client);
     assert!(process.child.wait().await.unwrap().success());
 }

@@ -5,9 +5,14 @@ use serde_json::{Value, json};
 use super::{Came, World};
 
 /// Settings under which every tool is on offer.
-fn everything(settings: &mut ua_toolserver::Settings) {
+pub(super) fn everything(settings: &mut ua_toolserver::Settings) {
     settings.enable_command = true;
     settings.search = Some("searxng+http://127.0.0.1:9".to_owned());
+    settings.image_api = Some("openai+http://127.0.0.1:9/v1".to_owned());
+    settings.image_model = Some("seeing".to_owned());
+    settings.image_generation_model = Some("drawing".to_owned());
+    settings.composio = Some("http://127.0.0.1:9".to_owned());
+    settings.secrets.composio_api_key = Some("key".into());
 }
 
 #[tokio::test]
@@ -56,7 +61,10 @@ async fn annotations_tell_the_truth_about_effects() {
         #[cfg(feature = "pdf")]
         ("render_pdf", [false, true, true, false]),
         ("compress_files", [false, true, true, false]),
+        ("preview_image", [false, true, true, false]),
         ("upload", [false, false, true, true]),
+        ("workbench_upload", [false, true, true, true]),
+        ("workbench_download", [false, true, true, true]),
         ("send_email", [false, false, false, true]),
         ("notify", [false, false, false, true]),
         ("get_core_memory_blocks", [true, false, true, false]),
@@ -65,6 +73,9 @@ async fn annotations_tell_the_truth_about_effects() {
         ("archival_memory_insert", [false, false, false, false]),
         ("archival_memory_search", [true, false, true, false]),
         ("web_search", [false, false, true, true]),
+        ("describe_image", [true, false, false, true]),
+        ("generate_image", [false, false, false, true]),
+        ("upload_to_composio", [false, false, true, true]),
         ("run_command", [false, true, false, true]),
     ];
     assert_eq!(hints, expected.map(|(name, hints)| (name.to_owned(), hints)));
@@ -127,5 +138,19 @@ fn settings_that_can_not_work_are_named_at_the_start() {
     assert!(problem(&|s| s.objects = Some("s3://bucket".into())).contains("AWS_ACCESS_KEY_ID is not set"));
     assert!(problem(&|s| s.mail_from = "nobody".into()).starts_with("use --mail-from \"nobody\""));
     assert!(problem(&|s| s.notify_webhook = Some("ftp://x".into())).contains("can not be posted to"));
+    let image = |api: &'static str| {
+        move |s: &mut ua_toolserver::Settings| {
+            s.image_api = Some(api.into());
+            s.secrets.image_api_key = Some("hush".into());
+            s.image_generation_model = Some("m".into());
+        }
+    };
+    assert!(problem(&image("gemini")).contains("write anthropic or openai"));
+    assert!(problem(&image("anthropic")).contains("draws nothing"));
+    assert!(problem(&image("openai+http://example.org/v1")).contains("use https"));
+    assert!(problem(&|s| s.image_api = Some("openai".into())).contains("UA_IMAGE_API_KEY"));
+    assert!(problem(&|s| s.image_api = Some("openai+http://127.0.0.1:9".into())).contains("name a model"));
+    assert!(problem(&|s| s.composio = Some("https://backend.composio.dev".into())).contains("COMPOSIO_API_KEY"));
+    assert!(problem(&|s| s.composio = Some("http://backend.composio.dev".into())).contains("https"));
     assert!(problem(&|s| s.allow_roots = vec!["/no/such".into()]).starts_with("open the allowed directory"));
 }

@@ -5,6 +5,7 @@ mod append;
 mod bad_files;
 mod bad_pages;
 mod command;
+mod composio;
 mod compress;
 mod crawl;
 mod crawl_manners;
@@ -12,7 +13,10 @@ mod crawl_reuse;
 mod email;
 mod files;
 mod http;
+mod images;
 mod killed;
+mod killed_each;
+mod killed_paid;
 mod listing;
 mod mail;
 mod mail_tls;
@@ -24,6 +28,7 @@ mod render_pdf;
 mod research;
 mod s3;
 mod upload;
+mod workbench;
 
 use std::path::Path;
 

@@ -55,6 +55,10 @@ impl Web {
                 name: "a  <b>snippet</b>", "engine": "x" })
             };
             match uri.path() {
+                "/search" if query.contains("q=patience") && !*opened.borrow() => {
+                    opened.clone().wait_for(|open| *open).await.unwrap();
+                    return StatusCode::SERVICE_UNAVAILABLE.into_response();
+                }
                 "/search" if query.contains("q=forbidden") => return StatusCode::FORBIDDEN.into_response(),
                 "/search" if query.contains("q=broken") => return "<html>".into_response(),
                 "/search" => {
@@ -274,4 +278,35 @@ async fn a_finalization_that_was_killed_fetches_only_what_is_missing() {
     let result = second.client.call_tool(request).await.unwrap().structured_content.unwrap();
     assert_eq!(result["sources"].as_array().unwrap().len(), 3, "{result}");
     assert_eq!(["/slow", "/growth", "/law"].map(|path| web.asked(path)), [2, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_search_that_was_killed_is_asked_again_and_a_finished_one_is_not() {
+    let web = Web::new().await;
+    let directory = TempDir::new().unwrap();
+    let workspace = directory.path().join("w");
+    let search = format!("searxng+{}", web.base);
+    let flags = ["--search", search.as_str()];
+    let ask = |query: &str| {
+        let arguments = json!({ "query": query }).as_object().cloned().unwrap();
+        let mut request = CallToolRequestParams::new("web_search").with_arguments(arguments);
+        let mut meta = MetaObject::new();
+        meta.insert(RUN_ID.to_owned(), json!("run_a"));
+        request.set_meta(RequestMetaObject(meta));
+        request
+    };
+    let mut first = start_with(&workspace, &flags).await;
+    let growth = first.client.call_tool(ask("growth")).await.unwrap().structured_content.unwrap();
+    tokio::select! {
+        came = first.client.call_tool(ask("patience")) => panic!("{came:?}"),
+        () = async { while web.asked("/search") < 2 { tokio::task::yield_now().await } } => {}
+    }
+    first.child.kill().await.unwrap();
+    web.gate.send(true).unwrap();
+
+    let second = start_with(&workspace, &flags).await;
+    let again = second.client.call_tool(ask("growth")).await.unwrap().structured_content.unwrap();
+    assert_eq!((&again["results"], &again["reused"], web.asked("/search")), (&growth["results"], &json!(true), 2));
+    let patience = second.client.call_tool(ask("patience")).await.unwrap().structured_content.unwrap();
+    assert_eq!((&patience["reused"], web.asked("/search")), (&json!(false), 3));
 }

@@ -9,6 +9,7 @@ use super::{Uploaded, object_name};
 use crate::answer::Failure;
 use crate::area::{Area, Created, STAGED};
 use crate::digest::copy_hashing;
+use crate::regular;
 
 const LOCK: &str = ".lock";
 
@@ -43,10 +44,41 @@ pub(super) fn put(
             ));
         }
     }
-    let path = area.path().join(&object);
-    let url = Url::from_file_path(&path)
-        .map_err(|()| Failure::Unclear(format!("{} was written but has no URL", path.display())))?;
-    Ok(Uploaded { url: url.into(), sha256, bytes, already_present: created == Created::Before })
+    let url = address(&area.path().join(&object))?;
+    Ok(Uploaded { url, sha256, bytes, already_present: created == Created::Before })
+}
+
+/// Puts a file under a name of the caller's choice, in the place of what has it; its address, SHA-256 and length.
+pub(super) fn put_at(root: &Path, path: &str, file: &mut impl Read) -> Result<(String, String, u64), Failure> {
+    let could_not = |error: &std::io::Error| Failure::io("write to the object store", error);
+    let area = Area::open(root).map_err(|error| could_not(&error))?;
+    let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
+    let (sha256, bytes) = area
+        .replace_with(Path::new(path), |temp| copy_hashing(file, temp))
+        .map_err(|error| error.into_failure("write to the object store"))?;
+    Ok((address(&area.path().join(path))?, sha256, bytes))
+}
+
+/// Opens the file that was put under that name, and its address.
+pub(super) fn open_at(root: &Path, path: &str) -> Result<(String, cap_std::fs::File), Failure> {
+    let missing = || {
+        let hint = "check the name; workbench_upload says what it was called";
+        Failure::refused(format!("there is no object {path}"), hint)
+    };
+    let area = Area::open(root).map_err(|error| Failure::io("open the object store", &error))?;
+    let (file, metadata) = regular::open(area.dir(), Path::new(path)).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => missing(),
+        _ => Failure::io(format_args!("read {path:?} in the object store"), &error),
+    })?;
+    if !metadata.is_file() {
+        return Err(missing());
+    }
+    Ok((address(&area.path().join(path))?, file))
+}
+
+fn address(path: &Path) -> Result<String, Failure> {
+    let url = Url::from_file_path(path);
+    url.map(String::from).map_err(|()| Failure::Unclear(format!("{} has no URL", path.display())))
 }
 
 /// The path below the store that `destination` names.

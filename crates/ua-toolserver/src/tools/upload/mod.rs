@@ -3,8 +3,10 @@
 //! The name is `<first 16 digits of the SHA-256>-<file name>`, and the object is created only if the name is free. So
 //! the same file uploaded again, with or without a key, finds its object there.
 
+pub(super) mod composio;
 mod directory;
 mod s3;
+pub(super) mod workbench;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

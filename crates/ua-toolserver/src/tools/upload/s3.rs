@@ -46,6 +46,14 @@ enum Look {
     Absent,
 }
 
+/// Why a PUT is no success.
+enum Put {
+    /// Nothing was stored.
+    Failed(Failure),
+    /// The name was taken, or nobody can tell: a look decides.
+    Open(Error),
+}
+
 impl Bucket {
     pub(super) fn new(text: &str, settings: &Settings) -> Result<Self, ToolServerError> {
         let setting = |flag, value: &str, why: String| ToolServerError::Setting { flag, value: value.to_owned(), why };
@@ -113,38 +121,100 @@ impl Bucket {
         }
         let sha256 = sha256_hex(&content);
         let object = place.clone().join(PathPart::from(object_name(&sha256, file)));
-        let mut attributes = Attributes::new();
-        attributes.insert(Attribute::ContentType, media.into());
-        attributes.insert(Attribute::Metadata(HASH.into()), sha256.clone().into());
-        let options = PutOptions { mode: PutMode::Create, attributes, ..PutOptions::default() };
-        let done =
-            |already_present| Uploaded { url: self.url(&object), sha256: sha256.clone(), bytes, already_present };
-        let Err(error) = self.store.put_opts(&object, content.into(), options).await else {
-            return Ok(done(false));
+        let error = match self.store_as(&object, media, content, &sha256, PutMode::Create).await {
+            Ok(()) => {
+                return Ok(Uploaded { url: self.url(&object), sha256, bytes, already_present: false });
+            }
+            Err(Put::Failed(failure)) => return Err(failure),
+            Err(Put::Open(error)) => error,
         };
         let taken = matches!(error, Error::AlreadyExists { .. });
-        if !taken && was_refused(&error) {
-            return Err(Failure::refused(
-                format!("the object store refused the file, nothing was uploaded: {}", root_cause(&error)),
-                "ask a person to check --objects, --s3-endpoint, --s3-region and the credentials",
-            ));
-        }
         match self.look(&object, &sha256, bytes).await {
-            Ok(Look::Same) => Ok(done(taken)),
+            Ok(Look::Same) => Ok(Uploaded { url: self.url(&object), sha256, bytes, already_present: taken }),
             Ok(Look::Other(why)) => Err(Failure::refused(
                 format!("an object with other content has the name {object}: {why}"),
                 "objects are never replaced: rename the file, or ask a person to look at the store",
             )),
-            Ok(Look::Absent) => Err(Failure::Unclear(format!(
-                "the object store did not confirm {object}, and it is not there yet: {}",
-                root_cause(&error)
-            ))),
-            Err(second) => Err(Failure::Unclear(format!(
-                "the object store did not confirm {object} ({}), and can not be asked about it: {}",
-                root_cause(&error),
-                root_cause(&second)
-            ))),
+            Ok(Look::Absent) => Err(unconfirmed(&object, &error, "it is not there yet")),
+            Err(second) => Err(unconfirmed(&object, &error, &asked_in_vain(&second))),
         }
+    }
+
+    /// Puts `content` under a name of the caller's choice, in the place of what has it.
+    #[tracing::instrument(name = "put object", skip_all, fields(otel.kind = "client", ua.object.bytes = ua_core::signed(content.len())))]
+    pub(super) async fn put_at(
+        &self,
+        path: &str,
+        media: &'static str,
+        content: Vec<u8>,
+    ) -> Result<(String, String, u64), Failure> {
+        let bytes = content.len() as u64;
+        let sha256 = sha256_hex(&content);
+        let object = self.below(path);
+        match self.store_as(&object, media, content, &sha256, PutMode::Overwrite).await {
+            Ok(()) => {}
+            Err(Put::Failed(failure)) => return Err(failure),
+            Err(Put::Open(error)) => match self.look(&object, &sha256, bytes).await {
+                Ok(Look::Same) => {}
+                Ok(Look::Other(_)) => return Err(unconfirmed(&object, &error, "the one before is still there")),
+                Ok(Look::Absent) => return Err(unconfirmed(&object, &error, "it is not there yet")),
+                Err(second) => return Err(unconfirmed(&object, &error, &asked_in_vain(&second))),
+            },
+        }
+        Ok((self.url(&object), sha256, bytes))
+    }
+
+    /// The content of the object at `path`, and its address.
+    #[tracing::instrument(name = "get object", skip_all, fields(otel.kind = "client"))]
+    pub(super) async fn get_at(&self, path: &str) -> Result<(String, Vec<u8>), Failure> {
+        let object = self.below(path);
+        let failed = |error: &Error| match error {
+            Error::NotFound { .. } => Failure::refused(
+                format!("there is no object {object}"),
+                "check the name; workbench_upload says what it was called",
+            ),
+            other => Failure::refused(
+                format!("could not get {object}: {}", root_cause(other)),
+                "try again later, or ask a person to check --objects, --s3-endpoint and the credentials",
+            ),
+        };
+        let found = self.store.get_opts(&object, GetOptions::default()).await.map_err(|error| failed(&error))?;
+        if found.meta.size > MAX_BYTES {
+            let problem = format!("{object} is larger than {} MiB", MAX_BYTES >> 20);
+            return Err(Failure::refused(problem, "split it where it comes from"));
+        }
+        let content = found.bytes().await.map_err(|error| failed(&error))?;
+        Ok((self.url(&object), content.to_vec()))
+    }
+
+    fn below(&self, path: &str) -> Path {
+        path.split('/').fold(self.prefix.clone(), |place, part| place.join(PathPart::from(part)))
+    }
+
+    /// One PUT, and what its failure means.
+    async fn store_as(
+        &self,
+        object: &Path,
+        media: &'static str,
+        content: Vec<u8>,
+        sha256: &str,
+        mode: PutMode,
+    ) -> Result<(), Put> {
+        let mut attributes = Attributes::new();
+        attributes.insert(Attribute::ContentType, media.into());
+        attributes.insert(Attribute::Metadata(HASH.into()), sha256.to_owned().into());
+        let options = PutOptions { mode, attributes, ..PutOptions::default() };
+        let Err(error) = self.store.put_opts(object, content.into(), options).await else {
+            return Ok(());
+        };
+        let taken = matches!(error, Error::AlreadyExists { .. });
+        if !taken && was_refused(&error) {
+            return Err(Put::Failed(Failure::refused(
+                format!("the object store refused the file, nothing was uploaded: {}", root_cause(&error)),
+                "ask a person to check --objects, --s3-endpoint, --s3-region and the credentials",
+            )));
+        }
+        Err(Put::Open(error))
     }
 
     /// Compares the object of that name with a file by length and stored hash, or by content where no hash is stored.
@@ -176,6 +246,14 @@ impl Bucket {
         }
         url
     }
+}
+
+fn unconfirmed(object: &Path, error: &Error, then: &str) -> Failure {
+    Failure::Unclear(format!("the object store did not confirm {object} ({}), and {then}", root_cause(error)))
+}
+
+fn asked_in_vain(error: &Error) -> String {
+    format!("it can not be asked about it: {}", root_cause(error))
 }
 
 /// Bucket and path of an s3:// URL.

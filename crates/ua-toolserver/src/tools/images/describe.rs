@@ -1,0 +1,157 @@
+//! `describe_image`: what an image of the workspace shows, in words of a model that sees.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use image::ImageFormat;
+use rmcp::model::Tool;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use ua_core::Env;
+
+use super::api::{Dialect, ImageApi, Order, Standing, Usage, image_part};
+use super::decode::{ImageFile, pack};
+use crate::answer::{Answer, Failure, success};
+use crate::digest::sha256_hex;
+use crate::schema::{self, Effect};
+use crate::tools::blocking;
+use crate::workspace::Workspace;
+
+pub(in crate::tools) const NAME: &str = "describe_image";
+const MAX_QUESTION_CHARS: usize = 2_000;
+const DEFAULT_WORDS: u32 = 150;
+const WORDS: std::ops::RangeInclusive<u32> = 5..=1_000;
+/// The longest side that is sent: models look at no more, and larger ones cost more.
+const MAX_SIDE: u32 = 1_568;
+/// The largest file that is sent as it is.
+const MAX_SENT_BYTES: usize = 3 * 1024 * 1024;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::tools) struct Arguments {
+    /// The image, relative to the workspace: PNG, JPEG, GIF or WebP.
+    path: String,
+    /// What to find out about it; a general description when left out.
+    #[schemars(length(max = 2000))]
+    question: Option<String>,
+    /// About how many words the answer may have; 150 when left out.
+    #[schemars(range(min = 5, max = 1000))]
+    max_words: Option<u32>,
+}
+
+/// What was found out.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Described {
+    description: String,
+    model: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    /// Of the file as it is in the workspace.
+    sha256: String,
+    /// Whether the answer was cut at its limit.
+    cut: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Reported<'a> {
+    path: &'a str,
+    #[serde(flatten)]
+    described: &'a Described,
+    /// Whether this is the answer that an earlier attempt paid for.
+    already_answered: bool,
+}
+
+pub(in crate::tools) fn describe() -> Tool {
+    schema::tool::<Arguments>(
+        NAME,
+        "Describe an image",
+        "Sends an image of the workspace to the configured image model and returns what it shows, or the answer to a question about it. Each call costs money.",
+        Effect::Asks,
+    )
+}
+
+pub(in crate::tools) async fn run(
+    api: &ImageApi,
+    model: &str,
+    workspace: &Arc<Workspace>,
+    given: Arguments,
+    order: Order<'_>,
+    env: &Env,
+) -> Answer {
+    let question = given.question.as_deref().map(str::trim).filter(|question| !question.is_empty());
+    if question.is_some_and(|question| question.chars().count() > MAX_QUESTION_CHARS) {
+        return Err(Failure::refused("the question is too long", format!("ask in at most {MAX_QUESTION_CHARS} characters")));
+    }
+    let words = given.max_words.unwrap_or(DEFAULT_WORDS);
+    if !WORDS.contains(&words) {
+        return Err(Failure::refused(format!("max_words {words} is not allowed"), "give 5 to 1000"));
+    }
+    let record = match api.standing::<Described>(workspace, order).await? {
+        Standing::Done(_, described) => return answer(&given.path, &described, true),
+        Standing::Open(record) => record,
+    };
+    let (sha256, media_type, data) = {
+        let (workspace, path) = (Arc::clone(workspace), given.path.clone());
+        blocking(move || prepare(&workspace, &path)).await?
+    };
+    let text = format!("{} Answer in at most {words} words.", question.unwrap_or("Describe what this image shows."));
+    let parts = json!([image_part(api.dialect, media_type, &data), {"type": "text", "text": text}]);
+    let messages = json!([{"role": "user", "content": parts}]);
+    // A word is hardly more than two tokens; some are left for models that think first.
+    let limit = 2 * words + 256;
+    let (path, body) = match api.dialect {
+        Dialect::Anthropic => ("v1/messages", json!({"model": model, "max_tokens": limit, "messages": messages})),
+        Dialect::OpenAi => {
+            ("chat/completions", json!({"model": model, "max_completion_tokens": limit, "messages": messages}))
+        }
+    };
+    let said = api.ask(path, &body, order.key, record.as_ref(), env).await?;
+    let described = read(api.dialect, &said, model, sha256)
+        .ok_or_else(|| Failure::Unclear(format!("what {} answered holds no description", api.host())))?;
+    if let Some(record) = &record {
+        record.finish(described.clone()).await;
+    }
+    answer(&given.path, &described, false)
+}
+
+fn answer(path: &str, described: &Described, already_answered: bool) -> Answer {
+    success(described.description.clone(), &Reported { path, described, already_answered })
+}
+
+/// The file's hash, and what is sent of it: as it is, or smaller.
+fn prepare(workspace: &Workspace, path: &str) -> Result<(String, &'static str, String), Failure> {
+    let file = ImageFile::read(workspace, path)?;
+    let sha256 = sha256_hex(&file.bytes);
+    let is_plain = matches!(file.format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::WebP);
+    let is_small = file.width <= MAX_SIDE && file.height <= MAX_SIDE && file.bytes.len() <= MAX_SENT_BYTES;
+    if is_plain && is_small {
+        return Ok((sha256, file.media_type(), STANDARD.encode(&file.bytes)));
+    }
+    let broken = |why: String| {
+        Failure::refused(format!("{path:?} can not be unpacked: {why}"), "the file is damaged; make it anew")
+    };
+    let picture = file.unpack().map_err(broken)?;
+    let small = if is_small { picture } else { picture.thumbnail(MAX_SIDE, MAX_SIDE) };
+    let packed = pack(&small, ImageFormat::Jpeg).map_err(broken)?;
+    Ok((sha256, "image/jpeg", STANDARD.encode(packed)))
+}
+
+fn read(dialect: Dialect, answer: &Value, model: &str, sha256: String) -> Option<Described> {
+    let (text, cut) = match dialect {
+        Dialect::Anthropic => {
+            let blocks = answer.get("content")?.as_array()?;
+            let texts: Vec<&str> = blocks.iter().filter_map(|block| block.get("text")?.as_str()).collect();
+            (texts.concat(), answer.get("stop_reason").and_then(Value::as_str) == Some("max_tokens"))
+        }
+        Dialect::OpenAi => {
+            let choice = answer.pointer("/choices/0")?;
+            let text = choice.pointer("/message/content")?.as_str()?.to_owned();
+            (text, choice.get("finish_reason").and_then(Value::as_str) == Some("length"))
+        }
+    };
+    let model = answer.get("model").and_then(Value::as_str).unwrap_or(model).to_owned();
+    let description = text.trim().to_owned();
+    (!description.is_empty() || cut).then(|| Described { description, model, usage: Usage::of(answer), sha256, cut })
+}

@@ -1,0 +1,228 @@
+//! `generate_image`: a new image of the workspace, drawn by a model.
+//!
+//! What was paid for is kept: the picture is put on stable storage beside the record of its key before it takes its place,
+//! so a server that is killed in between finds it, and does not pay again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use image::ImageFormat;
+use rmcp::model::Tool;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use ua_core::Env;
+
+use super::api::{ImageApi, Order, Standing, Usage};
+use super::decode::{ImageFile, MAX_FILE_BYTES, media_type, pack};
+use crate::answer::{Answer, Failure, success};
+use crate::area::Created;
+use crate::digest::sha256_hex;
+use crate::schema::{self, Effect};
+use crate::tools::blocking;
+use crate::workspace::Workspace;
+
+pub(in crate::tools) const NAME: &str = "generate_image";
+const MAX_PROMPT_CHARS: usize = 32_000;
+/// The extension of the picture that is kept beside its record.
+const KEPT: &str = "image";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::tools) struct Arguments {
+    /// What the image shall show.
+    #[schemars(length(min = 1, max = 32000))]
+    prompt: String,
+    /// The file to write, relative to the workspace; its name ends in .png, .jpg or .webp. It must not exist yet.
+    output: String,
+    /// Width and height, such as 1024x1024; what the model prefers when left out.
+    #[schemars(regex(pattern = "^[0-9]{2,4}x[0-9]{2,4}$"))]
+    size: Option<String>,
+    /// How much effort goes into it, in the model's words (low, medium, high, …); the model's own when left out.
+    #[schemars(length(max = 20))]
+    quality: Option<String>,
+}
+
+/// A picture that was paid for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Drawn {
+    media_type: String,
+    width: u32,
+    height: u32,
+    bytes: usize,
+    sha256: String,
+    model: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    /// What the API made of the prompt before it drew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revised_prompt: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Reported<'a> {
+    path: String,
+    #[serde(flatten)]
+    drawn: &'a Drawn,
+    /// Whether an earlier attempt paid for it.
+    already_paid: bool,
+}
+
+/// The tool as the API can keep its word.
+pub(in crate::tools) fn describe(api: &ImageApi) -> Tool {
+    let effect = if api.honours_keys() { Effect::CreatesPerKey } else { Effect::Creates };
+    schema::tool::<Arguments>(
+        NAME,
+        "Generate an image",
+        "Has the configured image model draw an image and writes it to a new file of the workspace. Each call costs money.",
+        effect,
+    )
+}
+
+pub(in crate::tools) async fn run(
+    api: &ImageApi,
+    model: &str,
+    workspace: &Arc<Workspace>,
+    given: Arguments,
+    order: Order<'_>,
+    env: &Env,
+) -> Answer {
+    let prompt = given.prompt.trim();
+    if prompt.is_empty() || prompt.chars().count() > MAX_PROMPT_CHARS {
+        return Err(Failure::refused(
+            format!("the prompt has {} characters", prompt.chars().count()),
+            format!("say in 1 to {MAX_PROMPT_CHARS} characters what to draw"),
+        ));
+    }
+    let wanted = wanted_format(&given.output)?;
+    let output = workspace.writable(&given.output)?;
+    let record = match api.standing::<Drawn>(workspace, order).await? {
+        Standing::Done(record, drawn) => {
+            let (workspace, kept) = (Arc::clone(workspace), record.beside(KEPT));
+            let (to, known) = (output.clone(), drawn.clone());
+            blocking(move || place_again(&workspace, &kept, &to, &known)).await?;
+            return answer(&output, &drawn, true);
+        }
+        Standing::Open(record) => record,
+    };
+    if workspace.area().dir().symlink_metadata(&output).is_ok() {
+        let hint = "give the name of a file that does not exist yet; nothing was charged";
+        return Err(Failure::refused(format!("{:?} exists already", given.output), hint));
+    }
+    let mut body = json!({"model": model, "prompt": prompt, "n": 1});
+    if let Some(size) = &given.size {
+        body["size"] = json!(size);
+    }
+    if let Some(quality) = &given.quality {
+        body["quality"] = json!(quality);
+    }
+    // OpenAI's newer models always answer with the picture itself and know no `response_format`; others have to be told.
+    if model.starts_with("gpt-image") {
+        body["output_format"] = json!(extension(wanted));
+    } else {
+        body["response_format"] = json!("b64_json");
+    }
+    let said = api.ask("images/generations", &body, order.key, record.as_ref(), env).await?;
+    let host = api.host().to_owned();
+    let kept = record.as_ref().map(|record| record.beside(KEPT));
+    let (workspace, model, to) = (Arc::clone(workspace), model.to_owned(), output.clone());
+    let (drawn, bytes) = {
+        let workspace = Arc::clone(&workspace);
+        blocking(move || {
+            let (drawn, bytes) = read(&said, &model, wanted)
+                .map_err(|why| Failure::Unclear(format!("what {host} answered holds no image: {why}")))?;
+            if let Some(kept) = &kept {
+                workspace.area().replace(kept, &bytes).map_err(|error| unplaced(error.into_failure("keep the image")))?;
+            }
+            Ok((drawn, bytes))
+        })
+        .await?
+    };
+    if let Some(record) = &record {
+        record.finish(drawn.clone()).await;
+    }
+    blocking(move || place(&workspace, &to, &bytes)).await?;
+    answer(&output, &drawn, false)
+}
+
+fn answer(output: &Path, drawn: &Drawn, already_paid: bool) -> Answer {
+    let path = output.display().to_string();
+    success(format!("wrote {} by {} pixels to {path}", drawn.width, drawn.height), &Reported { path, drawn, already_paid })
+}
+
+/// What came back is paid for, so that nothing came of it can not be said.
+fn unplaced(failure: Failure) -> Failure {
+    Failure::Unclear(format!("the image was paid for, but {}", failure.text()))
+}
+
+/// Gives the picture its name, which was free when it was ordered.
+fn place(workspace: &Workspace, output: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let _lock = workspace.exclusive().map_err(unplaced)?;
+    let created = workspace.area().create(output, bytes);
+    match created.map_err(|error| unplaced(error.into_failure("write the image")))? {
+        Created::Now => Ok(()),
+        Created::Before => {
+            Err(unplaced(Failure::refused(format!("{} was taken meanwhile", output.display()), "a person has to look")))
+        }
+    }
+}
+
+/// Puts a picture of an earlier attempt in its place, unless it is there.
+fn place_again(workspace: &Workspace, kept: &Path, output: &Path, drawn: &Drawn) -> Result<(), Failure> {
+    let is_there = |path: &Path| workspace.area().dir().read(path).ok().filter(|bytes| sha256_hex(bytes) == drawn.sha256);
+    if is_there(output).is_some() {
+        return Ok(());
+    }
+    let bytes = is_there(kept).ok_or_else(|| {
+        Failure::Unclear(format!("the image was paid for, but {} does not hold it any more", kept.display()))
+    })?;
+    place(workspace, output, &bytes)
+}
+
+fn wanted_format(output: &str) -> Result<ImageFormat, Failure> {
+    let extension = PathBuf::from(output).extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    match extension.as_str() {
+        "png" => Ok(ImageFormat::Png),
+        "jpg" | "jpeg" => Ok(ImageFormat::Jpeg),
+        "webp" => Ok(ImageFormat::WebP),
+        _ => Err(Failure::refused(
+            format!("{output:?} does not end in .png, .jpg or .webp"),
+            "give the file one of these endings",
+        )),
+    }
+}
+
+fn extension(format: ImageFormat) -> &'static str {
+    match format {
+        ImageFormat::Jpeg => "jpeg",
+        ImageFormat::WebP => "webp",
+        _ => "png",
+    }
+}
+
+/// The picture in an answer, in the wanted format.
+fn read(answer: &Value, model: &str, wanted: ImageFormat) -> Result<(Drawn, Vec<u8>), String> {
+    let first = answer.pointer("/data/0").ok_or("there is no `data`")?;
+    let text = first.get("b64_json").and_then(Value::as_str).ok_or("there is no `b64_json`")?;
+    let bytes = STANDARD.decode(text).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("it has {} bytes, more than {MAX_FILE_BYTES}", bytes.len()));
+    }
+    let mut file = ImageFile::look(bytes)?;
+    if file.format != wanted {
+        file = ImageFile::look(pack(&file.unpack()?, wanted)?)?;
+    }
+    let drawn = Drawn {
+        media_type: media_type(file.format).unwrap_or_default().to_owned(),
+        width: file.width,
+        height: file.height,
+        bytes: file.bytes.len(),
+        sha256: sha256_hex(&file.bytes),
+        model: model.to_owned(),
+        usage: Usage::of(answer),
+        revised_prompt: first.get("revised_prompt").and_then(Value::as_str).map(str::to_owned),
+    };
+    Ok((drawn, file.bytes))
+}
