@@ -312,6 +312,7 @@ impl Story {
             ended_at: None,
             outcome: None,
             detail: None,
+            handle: None,
         });
     }
 

@@ -7,6 +7,7 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 /// What V2 and later ones added, taken away again: a database as the first release made it.
 const BACK_TO_V1: &str = "
+    ALTER TABLE tool_attempts DROP COLUMN handle_json;
     DROP TABLE deleted_runs;
     ALTER TABLE runs DROP COLUMN held_from; ALTER TABLE runs DROP COLUMN seen_at;
     DROP TRIGGER runs_share_committed_turns_only; DROP TRIGGER runs_begin_where_they_forked;

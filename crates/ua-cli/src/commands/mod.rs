@@ -3,6 +3,7 @@
 mod accept;
 mod answer;
 mod ask;
+mod ask_live;
 mod audit;
 mod calls;
 mod cancel;
