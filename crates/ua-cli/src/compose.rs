@@ -583,7 +583,7 @@ pub(crate) fn builtin_server(
     }
     let reach = Reach::Stdio { command: text(&own_program()?), args, env, cwd: Some(workspace.to_path_buf()) };
     // Of the same build, so nothing is to be found out about it.
-    let protocol = Protocol::handshake();
+    let protocol = Protocol::Handshake;
     Ok(ServerSpec { protocol, ..ServerSpec::new(BUILTIN, ToolNamespace::Local, reach) })
 }
 

@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn a_revision_of_the_protocol_can_be_pinned() {
         let config = McpConfig::parse(&entry(r#"{"command": "x", "protocol": "2025-11-25"}"#), "test.json").unwrap();
-        assert_eq!(config.protocols["notes"], Protocol::handshake());
+        assert_eq!(config.protocols["notes"], Protocol::Pinned("2025-11-25".into()));
         let why = refusal(&entry(r#"{"command": "x", "protocol": "1"}"#));
         assert!(why.contains("read `protocol`") && why.contains("2026-07-28"), "{why}");
     }

@@ -13,6 +13,8 @@ use crate::host::{Host, Listener};
 use crate::http::HttpConnection;
 use crate::pipe::PipeConnection;
 
+/// What a server answers that does not speak the revision it was asked in.
+const UNSUPPORTED: i64 = -32022;
 /// The most pages of a list that are asked for.
 const MAX_PAGES: usize = 200;
 
@@ -168,8 +170,16 @@ pub(crate) async fn open(
     let mut why = None;
     if protocol.may_discover() {
         let asking = Arc::new(Dialect::of_asking(client));
+        let ask = async {
+            let asked = opening.ask_in(Arc::clone(&asking), "server/discover", Map::new()).await;
+            match asked {
+                // It names those that it does speak; ours is the only one of the new era that there is.
+                Err(Unanswered::Refused(UNSUPPORTED, _)) => opening.ask_in(asking, "server/discover", Map::new()).await,
+                asked => asked,
+            }
+        };
         let asked = tokio::select! {
-            asked = opening.ask_in(asking, "server/discover", Map::new()) => asked.map_err(Unanswered::into_why),
+            asked = ask => asked.map_err(Unanswered::into_why),
             () = env.clock.sleep(DISCOVER_PATIENCE) => {
                 Err(format!("it did not say within {} s which revisions it speaks", DISCOVER_PATIENCE.as_secs()))
             }

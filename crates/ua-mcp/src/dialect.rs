@@ -25,20 +25,17 @@ pub enum Protocol {
     /// The newest that both sides know.
     #[default]
     Auto,
+    /// The newest of those that begin with a handshake.
+    Handshake,
     /// Exactly this one; a server that does not speak it is refused.
     Pinned(String),
 }
 
 impl Protocol {
-    /// The newest revision that begins with a handshake, pinned.
-    pub fn handshake() -> Self {
-        Self::Pinned(ProtocolVersion::LATEST_WITH_INITIALIZE.as_str().to_owned())
-    }
-
     /// Whether a handshake may be tried.
     pub(crate) fn offered(&self) -> Option<ProtocolVersion> {
         match self {
-            Self::Auto => Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            Self::Auto | Self::Handshake => Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
             Self::Pinned(version) => known(version).filter(ProtocolVersion::has_initialize),
         }
     }
@@ -47,6 +44,7 @@ impl Protocol {
     pub(crate) fn may_discover(&self) -> bool {
         match self {
             Self::Auto => true,
+            Self::Handshake => false,
             Self::Pinned(version) => known(version).is_some_and(|version| !version.has_initialize()),
         }
     }
@@ -57,7 +55,7 @@ impl Protocol {
             Self::Pinned(pinned) if pinned != version => {
                 Some(format!("it speaks revision {version} of the protocol, and `protocol` pins {pinned}"))
             }
-            Self::Auto | Self::Pinned(_) => None,
+            Self::Auto | Self::Handshake | Self::Pinned(_) => None,
         }
     }
 }
@@ -66,6 +64,7 @@ impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Auto => "auto",
+            Self::Handshake => "handshake",
             Self::Pinned(version) => version,
         })
     }
@@ -74,16 +73,15 @@ impl fmt::Display for Protocol {
 impl FromStr for Protocol {
     type Err = String;
 
-    /// Reads `auto` or a revision that this build knows.
+    /// Reads `auto`, `handshake` or a revision that this build knows.
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "auto" {
-            return Ok(Self::Auto);
-        }
         match known(text) {
+            None if text == "auto" => Ok(Self::Auto),
+            None if text == "handshake" => Ok(Self::Handshake),
             Some(_) => Ok(Self::Pinned(text.to_owned())),
             None => {
                 let known: Vec<&str> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
-                Err(format!("`{text}` is no revision that this build speaks; use auto, {}", known.join(", ")))
+                Err(format!("`{text}` is no revision that this build speaks; use auto, handshake, {}", known.join(", ")))
             }
         }
     }

@@ -295,7 +295,7 @@ impl McpTransport {
         why: Unanswered,
     ) -> Result<Outcome, TransportError> {
         let is_unknown = match &why {
-            Unanswered::Refused(code, _) => matches!(code, -32602 | -32601 | -32002),
+            Unanswered::Refused(code, _) => matches!(code, -32602 | -32601 | -32002 | -32001),
             Unanswered::Status(status, _) => matches!(status, 400 | 404 | 405 | 410),
             Unanswered::Broken(_) => false,
         };

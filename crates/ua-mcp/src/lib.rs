@@ -32,6 +32,7 @@ mod connection;
 mod definitions;
 mod dialect;
 mod error;
+mod exercise;
 mod going_on;
 mod host;
 mod http;
@@ -53,6 +54,8 @@ pub use config::{McpConfig, Reach, ServerSpec};
 pub use definitions::{DefinitionLock, Locked, LockedServer, reach_digest};
 pub use dialect::Protocol;
 pub use error::McpError;
+#[doc(hidden)]
+pub use exercise::exercise;
 pub use host::{Progress, ProgressWatcher};
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};

@@ -18,6 +18,7 @@ mod export;
 mod fork;
 mod job;
 mod lineage;
+mod mcp_client;
 mod pins;
 mod probe;
 mod prune;
@@ -63,6 +64,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
                 Err(error) => Err(CliError::new(crate::error::FAILED, crate::error::chain(&error))),
             }
         }
+        Command::McpClient { url } => mcp_client::run(url).await,
         Command::Shim(_) => Err(CliError::usage("the shim is started by the runner only")),
     }
 }

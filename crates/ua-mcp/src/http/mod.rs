@@ -314,6 +314,9 @@ impl Opening for HttpConnection {
         match self.read(response, body.id).await.map_err(|failure| Unanswered::Broken(failure.into_why()))? {
             Reply::Error { code, message } => Err(Unanswered::Refused(code.into(), message)),
             Reply::Status { status, body } => {
+                if let Some(refused) = refusal(&body).filter(|_| method == "server/discover") {
+                    return Err(refused);
+                }
                 let why = self.result(Reply::Status { status, body }).err().unwrap_or_default();
                 Err(Unanswered::Status(status.as_u16(), why))
             }
@@ -338,6 +341,14 @@ impl Opening for HttpConnection {
     fn ended(&self) -> Option<String> {
         HttpConnection::ended(self)
     }
+}
+
+/// A refusal of the protocol in the body of a refusal of HTTP.
+fn refusal(body: &str) -> Option<Unanswered> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let error = body.get("error").filter(|_| body.get("jsonrpc").is_some())?;
+    let message = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(Unanswered::Refused(error.get("code")?.as_i64()?, message))
 }
 
 /// A request as it goes out.

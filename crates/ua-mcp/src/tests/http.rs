@@ -20,7 +20,7 @@ use crate::{McpTransport, McpTransportConfig, Protocol};
 pub(super) fn http(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let reach = Reach::Http { url: url.to_owned(), headers };
-    ServerSpec { protocol: Protocol::handshake(), ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
+    ServerSpec { protocol: Protocol::Handshake, ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
 }
 
 /// A misbehaving server and a session with it.

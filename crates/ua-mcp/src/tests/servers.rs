@@ -25,7 +25,7 @@ pub(super) fn command(name: &str, command: &str, args: &[&str]) -> ServerSpec {
     let env =
         BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("ONLY_THIS".to_owned(), "1".to_owned())]);
     let reach = Reach::Stdio { command: command.to_owned(), args, env, cwd: None };
-    ServerSpec { protocol: Protocol::handshake(), ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
+    ServerSpec { protocol: Protocol::Handshake, ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
 }
 
 pub(super) fn config(dir: &Path, servers: Vec<ServerSpec>) -> McpTransportConfig {
