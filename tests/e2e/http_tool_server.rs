@@ -87,7 +87,7 @@ impl Server {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<(String, Value)> {
+pub(super) fn read(stream: &TcpStream) -> Option<(String, Value)> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -107,7 +107,7 @@ fn read(stream: &TcpStream) -> Option<(String, Value)> {
 }
 
 /// Whoever asked may be gone; then nobody misses the answer.
-fn write(mut stream: &TcpStream, status: u16, body: &str) {
+pub(super) fn write(mut stream: &TcpStream, status: u16, body: &str) {
     let length = body.len();
     let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n");
     stream.write_all(format!("{head}connection: close\r\n\r\n{body}").as_bytes()).ok();

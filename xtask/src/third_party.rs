@@ -10,10 +10,12 @@ use ua_testkit::ThirdParty;
 const NODE: &str = "node@24";
 
 /// npm's packages, each with the version that the tests were written against.
-const NPM: [&str; 6] = [
+const NPM: [&str; 7] = [
     "@anthropic-ai/claude-code@2.1.329",
     "@copilotkit/aimock@1.43.0",
     "@modelcontextprotocol/conformance@0.1.16",
+    // The same suite for revision 2026-07-28, under a name of its own beside the other.
+    "conformance-2026@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
     "@modelcontextprotocol/server-memory@2026.8.31",

@@ -113,6 +113,12 @@ pub enum Command {
     /// Run the built-in MCP tool server on standard input and output
     #[cfg(feature = "toolserver")]
     Toolserver(Box<ua_toolserver::Settings>),
+    /// Calls everything a tool server offers, for a conformance suite (internal)
+    #[command(name = "__mcp-client", hide = true)]
+    McpClient {
+        /// Address of the server
+        url: String,
+    },
     /// Stands between the runner and one tool server (internal)
     #[command(name = "__shim", hide = true)]
     Shim(ShimArgs),
@@ -506,6 +512,9 @@ pub struct AnswerArgs {
     /// What the model is told: the answer to its question, or a remark about a call that is skipped
     #[arg(long)]
     pub text: Option<String>,
+    /// With `accept`: the values that a tool asks for, as a JSON object; what is left out takes its default
+    #[arg(long = "json", value_name = "OBJECT", conflicts_with = "text")]
+    pub values: Option<String>,
 }
 
 /// What may be answered; a question says which of these it takes.
@@ -523,6 +532,12 @@ pub enum AnswerChoice {
     Abort,
     /// Go on as before
     Continue,
+    /// To a tool that asks: yes, with the values of --json
+    Accept,
+    /// To a tool that asks: no
+    Decline,
+    /// To a tool that asks: neither
+    Cancel,
 }
 
 /// `ua tools …`.
@@ -555,6 +570,21 @@ Examples:
         /// Policy file (TOML), laid over all others; may be repeated
         #[arg(long, value_name = "FILE")]
         policy: Vec<PathBuf>,
+    },
+    /// Write down what the tools of the configured servers are, so that a job refuses them when they become something else
+    #[command(after_help = "\
+Examples:
+  ua tools lock                              write mcp.lock beside .mcp.json
+  ua tools lock --check                      say what is another than mcp.lock says; exit code 1 if something is
+
+While mcp.lock is there, a server whose tools, version or command changed is not used, and a tool that is new is not offered.")]
+    Lock {
+        /// File with an `mcpServers` object [default: .mcp.json if there is one]
+        #[arg(long, value_name = "FILE")]
+        mcp_config: Option<PathBuf>,
+        /// Only compare
+        #[arg(long)]
+        check: bool,
     },
     /// List the tools of past runs that nothing was known about, and how to write a policy for each
     #[command(after_help = "\

@@ -9,10 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Budgets, Component, Env, Redactor, RunSpec, ToolNamespace, ToolSpec, Trace};
-use ua_gateway::{Catalog, Redacting, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
+use ua_gateway::{Catalog, Elicitations, Notice, Redacting, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_llm::{LlmProvider, ModelFacts, Places, Script, ScriptedProvider};
-use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand};
+use ua_mcp::{
+    DefinitionLock, LockDir, Locked, McpConfig, McpTransport, McpTransportConfig, Protocol, Reach, Progress, ProgressWatcher,
+    ServerSpec, ShimCommand, reach_digest,
+};
 use ua_runner::{PinSettings, Ports, RetryPolicy, RunSettings, Signal, Watcher, Workspace, effect_limits};
 use ua_store::{RunLease, RunRecord, Store};
 
@@ -372,16 +375,41 @@ fn bad_policy(error: &(dyn std::error::Error + 'static)) -> CliError {
 
 /// The servers of an MCP configuration file. Each gets the harmless part of our environment, and what the file gives it.
 pub(crate) fn mcp_servers(file: Option<&Path>) -> Result<Vec<ServerSpec>, CliError> {
+    let lock = file.map(crate::tool_lock::read).transpose()?.flatten();
+    mcp_servers_with(file, lock.as_ref())
+}
+
+/// How each server of an MCP configuration is reached, as the file has it: a digest by name.
+pub(crate) fn configured_reaches(file: &Path) -> Result<BTreeMap<String, String>, CliError> {
+    let text = read(file, "the MCP configuration")?;
+    let config = McpConfig::parse(&text, &file.display().to_string()).map_err(|e| CliError::usage(chain(&e)))?;
+    Ok(config.servers.iter().map(|(name, reach)| (name.clone(), reach_digest(reach))).collect())
+}
+
+/// The same, held to what a lock of tool definitions says.
+pub(crate) fn mcp_servers_with(
+    file: Option<&Path>,
+    lock: Option<&DefinitionLock>,
+) -> Result<Vec<ServerSpec>, CliError> {
     let Some(file) = file else { return Ok(Vec::new()) };
     let text = read(file, "the MCP configuration")?;
     let hint = "the file is a JSON object `{\"mcpServers\": {\"name\": {\"command\": …, \"args\": […]}}}`";
     let config =
         McpConfig::parse(&text, &file.display().to_string()).map_err(|e| CliError::usage(chain(&e)).hint(hint))?;
+    // As the file has it: what variables stand for is not what a person looked at.
+    let reaches: BTreeMap<String, String> =
+        config.servers.iter().map(|(name, reach)| (name.clone(), reach_digest(reach))).collect();
     let config = config.expand(crate::env::var).map_err(|e| {
         CliError::usage(chain(&e)).hint("the file may name variables of this program's environment as `${NAME}`")
     })?;
     let inherited = crate::env::for_tool_servers();
+    let protocols = config.protocols;
     let servers = config.servers.into_iter().map(|(name, reach)| {
+        let protocol = protocols.get(&name).cloned().unwrap_or_default();
+        let lock = lock.map(|lock| Locked {
+            expected: lock.servers.get(&name).cloned(),
+            reach: reaches.get(&name).cloned().unwrap_or_default(),
+        });
         let reach = match reach {
             Reach::Stdio { command, args, env, cwd } => {
                 let mut all: BTreeMap<String, String> = inherited.clone();
@@ -390,7 +418,8 @@ pub(crate) fn mcp_servers(file: Option<&Path>) -> Result<Vec<ServerSpec>, CliErr
             }
             http @ Reach::Http { .. } => http,
         };
-        ServerSpec { namespace: namespace_of(&name, &reach), name, reach }
+        let namespace = namespace_of(&name, &reach);
+        ServerSpec { protocol, lock, ..ServerSpec::new(name, namespace, reach) }
     });
     Ok(servers.collect())
 }
@@ -416,9 +445,15 @@ pub(crate) fn tool_servers(
     run: &RunRecord,
     launch: &Launch,
     env: &Env,
+    watcher: Watcher,
 ) -> Result<Arc<McpTransport>, CliError> {
     let logs = Path::new(&run.workspace_dir).join("logs");
-    transport(servers_of(home, run, launch)?, &home.locks(), run.run_id.clone(), Some(logs), env)
+    let progress: ProgressWatcher = Arc::new(move |progress: Progress| {
+        let text = progress.to_string();
+        watcher(Signal::Call(Notice::Progress { call_id: progress.call_id, text }));
+    });
+    let servers = servers_of(home, run, launch)?;
+    transport_with(servers, &home.locks(), run.run_id.clone(), Some(logs), env, Some(progress))
 }
 
 /// What tool servers a run has.
@@ -477,6 +512,17 @@ pub(crate) fn transport(
     stderr_log: Option<PathBuf>,
     env: &Env,
 ) -> Result<Arc<McpTransport>, CliError> {
+    transport_with(servers, locks, run, stderr_log, env, None)
+}
+
+fn transport_with(
+    servers: Vec<ServerSpec>,
+    locks: &Path,
+    run: ua_core::RunId,
+    stderr_log: Option<PathBuf>,
+    env: &Env,
+    progress: Option<ProgressWatcher>,
+) -> Result<Arc<McpTransport>, CliError> {
     let shim = ShimCommand { program: own_program()?, args: vec!["__shim".into()] };
     let locks = LockDir::new(locks, run, env.clone())
         .map_err(|e| CliError::storage(format!("cannot use the folder of locks: {e}")))?;
@@ -484,6 +530,7 @@ pub(crate) fn transport(
     config.current_span = crate::telemetry::current_span();
     config.servers = servers;
     config.stderr_log = stderr_log;
+    config.progress = progress;
     Ok(Arc::new(McpTransport::new(config)))
 }
 
@@ -582,7 +629,9 @@ pub(crate) fn builtin_server(
         env.extend(crate::env::var(name).map(|value| ((*name).to_owned(), value)));
     }
     let reach = Reach::Stdio { command: text(&own_program()?), args, env, cwd: Some(workspace.to_path_buf()) };
-    Ok(ServerSpec { name: BUILTIN.to_owned(), namespace: ToolNamespace::Local, reach })
+    // Of the same build, so nothing is to be found out about it.
+    let protocol = Protocol::Handshake;
+    Ok(ServerSpec { protocol, ..ServerSpec::new(BUILTIN, ToolNamespace::Local, reach) })
 }
 
 fn file_url(path: &Path) -> Result<String, CliError> {
@@ -645,6 +694,8 @@ pub(crate) struct Wiring<'a> {
     /// The contract's budgets, with what a person changed since.
     pub(crate) budgets: Budgets,
     pub(crate) seams: &'a Seams,
+    /// Who is asked what a tool wants to know in the middle of a call.
+    pub(crate) elicitations: Elicitations,
 }
 
 /// Puts the ports together.
@@ -664,6 +715,7 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         stop,
         budgets,
         seams,
+        elicitations,
     } = wiring;
     let spec = &run.spec;
     let classifier = Arc::new(launch.classifier()?);
@@ -685,7 +737,8 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         .map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
     let told = watcher.clone();
     let notices = Box::new(move |notice| told(Signal::Call(notice)));
-    let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices);
+    let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices)
+        .with_elicitations(elicitations);
     let prices = pricing::table(launch.pricing.as_deref())?;
     let pins = PinSettings {
         accept: launch.accept.clone(),

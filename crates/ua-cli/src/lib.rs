@@ -32,6 +32,7 @@ mod restart;
 mod schema;
 mod telemetry;
 mod terminal;
+mod tool_lock;
 mod view;
 
 use std::process::ExitCode;

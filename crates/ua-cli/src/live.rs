@@ -168,7 +168,11 @@ impl State {
             Signal::Call(Notice::Waiting { call, .. } | Notice::Probed { call, .. }) => {
                 self.doing = format!("in doubt about {}", line(&call.name.tool, 40));
             }
-            Signal::Call(Notice::Held { .. }) => "waiting for a person".clone_into(&mut self.doing),
+            Signal::Call(Notice::Resuming { call, .. }) => {
+                self.calls.insert(call.call_id.to_string(), line(&call.name.tool, 40));
+            }
+            Signal::Call(Notice::Progress { .. }) => {}
+            Signal::Call(Notice::Held { .. } | Notice::Asking { .. }) => "waiting for a person".clone_into(&mut self.doing),
             Signal::Resuming { turn_index, .. } => {
                 self.turn = *turn_index;
                 "resuming".clone_into(&mut self.doing);

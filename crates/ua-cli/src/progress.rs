@@ -125,6 +125,20 @@ impl Progress {
             Notice::Probed { call, asked } => {
                 format!("{} · {} in doubt: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
             }
+            Notice::Resuming { call, task } => {
+                let how = if task.is_some() { "its task is asked for" } else { "it is gone on with" };
+                format!("{} · {} was sent before: {how}", place(call), call.name.tool)
+            }
+            Notice::Progress { call_id, text } => {
+                let id = call_id.as_str();
+                format!("{} · {}", id.get(id.len().saturating_sub(6)..).unwrap_or(id), line(text, 160))
+            }
+            Notice::Asking { question, patience } => format!(
+                "a tool asks and waits {} · {} · `ua answer {}`",
+                seconds(*patience),
+                line(&question.text, 300),
+                question.question_id
+            ),
             Notice::Held { question } => format!("held · {}", line(&question.text, 200)),
         }
     }
@@ -212,6 +226,17 @@ fn event_for(signal: &Signal) -> Option<Value> {
             event["probe"] = json!(asked.tool);
             event["finding"] = json!(finding_text(asked));
             event
+        }
+        Signal::Call(Notice::Resuming { call, task }) => {
+            let mut event = call_event("call_resuming", call);
+            event["task"] = json!(task);
+            event
+        }
+        Signal::Call(Notice::Progress { call_id, text }) => {
+            json!({"event": "call_progress", "tool_call_id": call_id, "text": text})
+        }
+        Signal::Call(Notice::Asking { question, .. }) => {
+            json!({"event": "asking", "question_id": question.question_id, "tool_call_id": question.call_id})
         }
         Signal::Call(Notice::Held { question }) => {
             json!({"event": "held", "question_id": question.question_id, "tool_call_id": question.call_id, "kind": question.kind})

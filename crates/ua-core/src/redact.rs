@@ -83,6 +83,11 @@ impl Redactor {
                 // Not from a tool: a person said it, or it was put together here out of what was read before.
                 RawReply::Statement { .. } | RawReply::Found { .. } => {}
             },
+            // What is shown to a person; the rest goes back to the tool as it came.
+            Outcome::Continues(handle) => {
+                let requests = handle.input.iter_mut().flat_map(|input| input.requests.values_mut());
+                requests.for_each(|request| self.json(request));
+            }
         }
         outcome
     }

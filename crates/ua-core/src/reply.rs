@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::blob::ToolText;
+use crate::handle::Handle;
 use crate::status::CallStatus;
 
 /// How one dispatch ended, as the transport saw it. The ledger alone decides what that means.
@@ -21,6 +22,8 @@ pub enum Outcome {
     },
     /// It was answered.
     Raw(RawReply),
+    /// The tool has it and is not done: it goes on with this, which is stored before anything else happens.
+    Continues(Box<Handle>),
 }
 
 /// A reply as it came over the wire; stored before it is interpreted.

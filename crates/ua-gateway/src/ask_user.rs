@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::json;
-use ua_core::{Outcome, RawReply, ToolAnnotations, ToolName, ToolSpec};
+use ua_core::{Handle, Outcome, RawReply, ToolAnnotations, ToolName, ToolSpec};
 use ua_ledger::{DECIDE_YOURSELF, Enquiry, Permit};
 use ua_store::{QuestionKind, Store};
 
@@ -92,6 +92,14 @@ impl ToolTransport for WithAskUser {
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
         if permit.name().is_ask_user() { self.answer(permit).await } else { self.inner.invoke(permit).await }
+    }
+
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        self.inner.go_on(permit, handle).await
+    }
+
+    async fn give_up(&self, permit: &Permit, handle: &Handle) {
+        self.inner.give_up(permit, handle).await;
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {

@@ -1,7 +1,7 @@
 //! Dispatch: the only code that holds a permit.
 //!
 //! Order for one call: stop asked? → facts (scope, digests) → admission → server ready → RUNNING → epoch once more → send →
-//! receipt. A definite failure is retried here with backoff and nowhere else; an unknown outcome is fenced and then
+//! going on, while the tool is not done → receipt. A definite failure is retried here with backoff and nowhere else; an unknown outcome is fenced and then
 //! decided by its policy, in a live run just as on resume.
 
 use std::sync::{Arc, OnceLock};
@@ -19,6 +19,7 @@ use ua_store::{CallRecord, QuestionRecord};
 use crate::catalog::Catalog;
 use crate::error::GatewayError;
 use crate::files::WorkspaceFiles;
+use crate::going_on::{Elicitations, WentOn};
 use crate::guardrail::Rules;
 use crate::plan::Planner;
 use crate::spans;
@@ -76,6 +77,27 @@ pub enum Notice {
         /// What it said.
         asked: Box<Asked>,
     },
+    /// A call that an earlier process sent is gone on with, not sent again.
+    Resuming {
+        /// The call.
+        call: Box<CallRecord>,
+        /// The other side's name for the task that does it.
+        task: Option<String>,
+    },
+    /// A tool server says how far a call is.
+    Progress {
+        /// The call.
+        call_id: CallId,
+        /// What it says, in one line.
+        text: String,
+    },
+    /// A tool server asks in the middle of a call and waits for the answer on its connection.
+    Asking {
+        /// The question.
+        question: Box<QuestionRecord>,
+        /// How long it is waited for.
+        patience: Duration,
+    },
     /// A person is asked.
     Held {
         /// The question.
@@ -93,6 +115,7 @@ pub struct ToolGateway {
     pub(crate) transport: Arc<dyn ToolTransport>,
     files: WorkspaceFiles,
     watcher: Box<dyn Fn(Notice) + Send + Sync>,
+    pub(crate) elicitations: Elicitations,
 }
 
 impl ToolGateway {
@@ -107,7 +130,8 @@ impl ToolGateway {
         watcher: Box<dyn Fn(Notice) + Send + Sync>,
     ) -> Self {
         let ledger = ledger.with_definitions(catalog.definitions());
-        Self { catalog, classifier, policy_version: OnceLock::new(), rules, ledger, transport, files, watcher }
+        let (policy_version, elicitations) = (OnceLock::new(), Elicitations::default());
+        Self { catalog, classifier, policy_version, rules, ledger, transport, files, watcher, elicitations }
     }
 
     /// The tools of the step.
@@ -165,7 +189,7 @@ impl ToolGateway {
                 None => self.read(id).await?,
             };
             let facts = self.facts(&call);
-            let prepared = match self.admit(id, facts, stop).await? {
+            let went_on = match self.admit(id, facts, stop).await? {
                 Admission::Settled(call) => {
                     self.tell(Notice::Settled { call: Box::new(call.clone()) });
                     return Ok(Dispatched::Settled(Box::new(call)));
@@ -176,27 +200,42 @@ impl ToolGateway {
                 }
                 // `admit` recovers what is unknown; it stays unknown only when a stop came in between.
                 Admission::Unknown(_) => return Ok(Dispatched::Stopped),
-                Admission::Ready(prepared) => prepared,
-            };
-            if stop.is_stopping() {
-                return Ok(Dispatched::Stopped);
-            }
-            let server = prepared.call().name.server.clone();
-            let generation = self.transport.ready(&server).await?;
-            let Some(permit) = self.ledger.start(prepared, &generation).await? else {
-                readmissions += 1;
-                if readmissions > MAX_READMISSIONS {
-                    let call = self.read(id).await?;
-                    let message = "Not run: another call of this job kept claiming the same effect.";
-                    return Ok(Dispatched::Settled(Box::new(
-                        self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?,
-                    )));
+                Admission::Continues(continued) if stop.is_stopping() => {
+                    drop(continued); // it keeps its handle
+                    return Ok(Dispatched::Stopped);
                 }
-                continue;
+                Admission::Continues(continued) => self.take_up(continued, stop).await?,
+                Admission::Ready(prepared) => {
+                    if stop.is_stopping() {
+                        return Ok(Dispatched::Stopped);
+                    }
+                    let server = prepared.call().name.server.clone();
+                    let generation = self.transport.ready(&server).await?;
+                    let Some(permit) = self.ledger.start(prepared, &generation).await? else {
+                        readmissions += 1;
+                        if readmissions > MAX_READMISSIONS {
+                            let call = self.read(id).await?;
+                            let message = "Not run: another call of this job kept claiming the same effect.";
+                            return Ok(Dispatched::Settled(Box::new(
+                                self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?,
+                            )));
+                        }
+                        continue;
+                    };
+                    self.ledger.confirm(&permit).await?;
+                    self.tell(Notice::Sending { call: Box::new(permit.call().clone()) });
+                    let outcome = self.send(&permit, stop).await;
+                    self.finish(permit, outcome, stop).await?
+                }
             };
-            self.ledger.confirm(&permit).await?;
-            self.tell(Notice::Sending { call: Box::new(permit.call().clone()) });
-            let outcome = self.send(&permit, stop).await;
+            let (permit, outcome) = match went_on {
+                WentOn::Ended(permit, outcome) => (permit, outcome),
+                WentOn::Held(question) => {
+                    self.tell(Notice::Held { question: Box::new(question.clone()) });
+                    return Ok(Dispatched::Held(Box::new(question)));
+                }
+                WentOn::Stopped => return Ok(Dispatched::Stopped),
+            };
             spans::answered(&outcome);
             let call = self.ledger.settle(permit, outcome).await?;
             match call.status {
@@ -236,7 +275,10 @@ impl ToolGateway {
                 }
                 self.recover(unknown, &facts, stop).await
             }
-            admission @ (Admission::Settled(_) | Admission::Held(_) | Admission::Ready(_)) => Ok(admission),
+            admission @ (Admission::Settled(_)
+            | Admission::Held(_)
+            | Admission::Ready(_)
+            | Admission::Continues(_)) => Ok(admission),
         }
     }
 

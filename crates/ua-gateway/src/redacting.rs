@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ua_core::{Outcome, Redactor, ToolSpec};
+use ua_core::{Handle, Outcome, Redactor, ToolSpec};
 use ua_ledger::{Enquiry, Permit};
 
 use crate::transport::{Fence, ToolTransport, TransportError};
@@ -37,6 +37,14 @@ impl ToolTransport for Redacting {
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
         self.redactor.outcome(self.inner.invoke(permit).await)
+    }
+
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        Ok(self.redactor.outcome(self.inner.go_on(permit, handle).await?))
+    }
+
+    async fn give_up(&self, permit: &Permit, handle: &Handle) {
+        self.inner.give_up(permit, handle).await;
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {

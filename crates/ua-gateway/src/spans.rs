@@ -119,6 +119,15 @@ pub(crate) fn note(notice: &Notice) {
             let conclusive = asked.proves_absence() || matches!(asked.finding, Finding::Found { .. });
             tracing::info!(attempt = signed(call.attempt), probe = asked.tool, finding, conclusive, "ua.call.probed");
         }
+        Notice::Resuming { call, task } => {
+            let attempt = signed(call.attempt);
+            tracing::info!(tool_call_id = call.call_id.as_str(), attempt, is_task = task.is_some(), "ua.call.resuming");
+        }
+        Notice::Progress { call_id, .. } => tracing::debug!(tool_call_id = call_id.as_str(), "ua.call.progress"),
+        Notice::Asking { question, patience } => {
+            let question_id = question.question_id.as_str();
+            tracing::info!(question_id, seconds = patience.as_secs_f64(), "ua.call.asking");
+        }
         Notice::Held { question } => {
             let question_id = question.question_id.as_str();
             tracing::info!(question_id, kind = %word(&question.kind), "ua.call.held");

@@ -1,7 +1,7 @@
 //! The seam to the world: how a permitted call reaches a tool.
 
 use async_trait::async_trait;
-use ua_core::{Outcome, ToolSpec};
+use ua_core::{Handle, Outcome, ToolSpec};
 use ua_ledger::{Enquiry, Permit};
 
 /// Why a tool server cannot be used.
@@ -19,6 +19,22 @@ pub enum TransportError {
         /// The name.
         server: String,
         /// What happened, with the last lines it wrote to its standard error.
+        why: String,
+    },
+    /// Its tools are not what they were when a person looked at them, or when the step began.
+    #[error("use the tools of `{server}`: {why}")]
+    Changed {
+        /// The name.
+        server: String,
+        /// What differs, and what to do.
+        why: String,
+    },
+    /// A call that it has under way cannot be gone on with now.
+    #[error("go on with a call of the tool server `{server}`: {why}")]
+    NotReached {
+        /// The name.
+        server: String,
+        /// What happened.
         why: String,
     },
     /// It does not offer what it offered when the step began.
@@ -55,6 +71,20 @@ pub trait ToolTransport: Send + Sync {
     /// Sends the permitted attempt to the generation it was committed for and waits for the answer. When that generation
     /// is gone before the request left, the answer is [`Outcome::NotSent`]. Never retries, never re-posts.
     async fn invoke(&self, permit: &Permit) -> Outcome;
+
+    /// Goes on with an attempt that the tool answered with `handle`: hands over the answers in it, or asks the task how it is
+    /// getting on, as late as the other side wants to be asked. The call is not sent again, and the outcome is never
+    /// [`Outcome::NotSent`]; another handle says that it is still not done.
+    ///
+    /// # Errors
+    /// The server cannot be reached: nothing left us, and the handle is as good as before.
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        let task = handle.task.as_deref().unwrap_or("no task");
+        Ok(Outcome::Lost { why: format!("this transport cannot go on with `{}` ({task})", permit.name()) })
+    }
+
+    /// Tells the other side that nobody wants `handle`'s result any more. Whether it stops is its affair.
+    async fn give_up(&self, _permit: &Permit, _handle: &Handle) {}
 
     /// Asks a read-only tool whether a call happened. An [`Enquiry`] is proof that it only looks, so it needs no permit and no
     /// record. A transport that cannot ask says so, and the call is held.

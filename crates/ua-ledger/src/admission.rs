@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Sha256};
 use ua_store::{CallRecord, QuestionRecord, ReplayStatus};
 
+use crate::handle::Continued;
+
 /// What the gateway found out about a call just before admission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -26,6 +28,8 @@ pub enum Admission {
     Held(QuestionRecord),
     /// It may be started.
     Ready(Prepared),
+    /// It was sent, the tool has it, and its attempt keeps what to go on with.
+    Continues(Continued),
     /// It was sent and nobody knows what came of it: fence its server, then ask [`Ledger::recover`](crate::Ledger::recover).
     Unknown(UnknownCall),
 }

@@ -152,6 +152,7 @@ impl Enquiry {
             Outcome::NotSent { why } | Outcome::Lost { why } => {
                 return unclear(format!("`{}` could not be asked: {why}", self.tool.tool));
             }
+            Outcome::Continues(_) => return unclear(format!("`{}` did not answer at once", self.tool.tool)),
             Outcome::Raw(raw) => raw,
         };
         let settlement = interpret(raw, &CallPolicy { class: SideEffectClass::ReadOnly, ..CallPolicy::unclassified() });

@@ -42,7 +42,7 @@ pub struct Ledger {
     pub(crate) people: PeopleRules,
     /// What the tools are now, by qualified name.
     pub(crate) definitions: BTreeMap<String, Sha256>,
-    trace: Trace,
+    pub(crate) trace: Trace,
 }
 
 impl Ledger {
@@ -118,7 +118,8 @@ impl Ledger {
         }
     }
 
-    /// RUNNING found at admission: its process is gone. With a receipt it is interpreted, without one it is unknown.
+    /// RUNNING found at admission: its process is gone. With a receipt it is interpreted, with a handle it is gone on with, without
+    /// either it is unknown.
     async fn admit_running(&self, call: CallRecord) -> Result<Admission, LedgerError> {
         let id = call.call_id.clone();
         let receipt = self.store.receipt(&id).await.map_err(LedgerError::at("read the receipt of", &id))?;
@@ -129,6 +130,10 @@ impl Ledger {
             } else {
                 Ok(Admission::Settled(settled))
             };
+        }
+        let attempt = self.last_attempt(&call).await?;
+        if let Some(attempt) = attempt.filter(|attempt| attempt.live_handle().is_some()) {
+            return self.admit_handle(call, attempt).await;
         }
         let why = "the process that sent it ended before an answer was stored";
         let lost = self
@@ -146,7 +151,9 @@ impl Ledger {
         if call.resolution == Some(Resolution::Skipped) {
             return Ok(Admission::Settled(call));
         }
-        let generation = self.last_attempt(&call).await?.and_then(|attempt| attempt.server_generation);
+        self.close_elicitation(&call).await?;
+        let attempt = self.last_attempt(&call).await?;
+        let generation = attempt.and_then(|a| a.handle.and_then(|handle| handle.generation).or(a.server_generation));
         Ok(Admission::Unknown(UnknownCall { call, generation }))
     }
 
@@ -331,6 +338,8 @@ impl Ledger {
         let end = match outcome {
             Outcome::NotSent { why } => AttemptEnd::NotSent { why },
             Outcome::Lost { why } => AttemptEnd::Lost { why },
+            // Whoever goes on with handles does so before; nobody is left to.
+            Outcome::Continues(_) => AttemptEnd::Lost { why: "the tool did not finish, and nobody went on with it".to_owned() },
             Outcome::Raw(raw) => {
                 let settlement = interpret(&raw, &call.policy);
                 AttemptEnd::Replied { raw, settlement: Some(settlement) }

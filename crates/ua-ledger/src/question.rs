@@ -1,7 +1,7 @@
 //! The questions that the ledger asks about a call, in a person's words.
 
 use serde_json::{Value, json};
-use ua_core::{Env, QuestionId};
+use ua_core::{Env, QuestionId, fields, is_by_address};
 use ua_store::{AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind};
 
 use crate::admission::Facts;
@@ -23,6 +23,8 @@ pub(crate) enum Why<'a> {
     AuthFailure { facts: &'a Facts },
     /// The model asks.
     AskUser,
+    /// A tool asks, in the middle of a call.
+    Elicitation { name: &'a str, params: &'a Value, round: u32, is_live: bool },
 }
 
 impl Why<'_> {
@@ -33,7 +35,7 @@ impl Why<'_> {
             | Self::Approval { facts }
             | Self::AmbiguousRecipient { facts, .. }
             | Self::AuthFailure { facts } => Some(facts),
-            Self::Unknown { .. } | Self::WentOn { .. } | Self::AskUser => None,
+            Self::Unknown { .. } | Self::WentOn { .. } | Self::AskUser | Self::Elicitation { .. } => None,
         }
     }
 }
@@ -106,25 +108,65 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             }
             (QuestionKind::AskUser, text, vec![Choice::Continue, Choice::Skip, Choice::Abort])
         }
+        Why::Elicitation { params, is_live, .. } => {
+            let choices = vec![Choice::Continue, Choice::Skip, Choice::Abort];
+            (QuestionKind::Elicitation, elicitation_text(call, params, *is_live), choices)
+        }
     };
+    let mut detail = json!({
+        "tool": call.name.raw,
+        "arguments": call.arguments,
+        "args_hash": call.args_hash,
+        "tool_digest": call.tool_digest,
+        "idempotency_key": call.idempotency_key,
+        "attempt": call.attempt,
+        "binding": why.facts().map(bind),
+        "options": options(call),
+    });
+    if let Why::Elicitation { name, params, round, .. } = why {
+        detail["request"] = json!(name);
+        detail["params"] = (*params).clone();
+        detail["round"] = json!(round);
+    }
     NewQuestion {
         question_id: QuestionId::new(env),
         call_id: Some(call.call_id.clone()),
         kind,
         text,
-        detail: json!({
-            "tool": call.name.raw,
-            "arguments": call.arguments,
-            "args_hash": call.args_hash,
-            "tool_digest": call.tool_digest,
-            "idempotency_key": call.idempotency_key,
-            "attempt": call.attempt,
-            "binding": why.facts().map(bind),
-            "options": options(call),
-        }),
+        detail,
         choices,
         at: env.now(),
     }
+}
+
+/// The most fields of a form that are listed in words; the whole form is in the question's detail.
+const MAX_FIELDS: usize = 20;
+
+/// What a tool wants to know. Its words are foreign, so they are quoted, and what they ask for is called what it is.
+fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String {
+    let (tool, server) = (&call.name.tool, &call.name.server);
+    let says = cut(params.get("message").and_then(Value::as_str).unwrap_or_default().trim(), 1000);
+    let mut text = format!("The tool server `{server}` asks, in the middle of `{tool}`: {says:?}");
+    if is_by_address(params) {
+        let url = cut(params.get("url").and_then(Value::as_str).unwrap_or_default(), 1000);
+        text.push_str(&format!(
+            "\nIt wants you to visit {url:?}. Nothing here opens it. Look at the address; visit it only if you trust it, then answer \
+             `accept`, else `decline`."
+        ));
+    } else {
+        for (name, schema) in fields(params).take(MAX_FIELDS) {
+            let kind = schema.get("type").and_then(Value::as_str).unwrap_or("value");
+            let what = schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str).unwrap_or_default();
+            let default = schema.get("default").map_or_else(String::new, |default| format!(", default {default}"));
+            let listed = schema.get("enum").map_or_else(String::new, |listed| format!(", one of {listed}"));
+            text.push_str(&cut(&format!("\n  {name}: {kind}{default}{listed} {what}"), 400).replace(['\r', '\u{1b}'], " "));
+        }
+        text.push_str("\nAnswer `accept` with --json '{…}' (what is left out takes its default), `decline` or `cancel`.");
+    }
+    if is_live {
+        text.push_str(" The server waits for the answer on its connection: it cannot wait longer than this process does.");
+    }
+    text
 }
 
 /// The answers that a model proposes with `ask_user`; none for every other call.

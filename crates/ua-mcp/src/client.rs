@@ -1,30 +1,41 @@
-//! What a tool server is told about us, and what it may ask of us: nothing but a sign of life.
+//! Our side of a pipe, as the client library wants it: everything goes to [`Host`], as it came.
 
-#![expect(deprecated, reason = "MCP deprecates log messages over the wire, and servers of today still send them")]
+use std::borrow::Cow;
+use std::sync::Arc;
 
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, LoggingMessageNotificationParam, ProtocolVersion};
-use rmcp::service::NotificationContext;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, CustomNotification, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    Implementation,
+};
+use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
+
+use crate::host::Host;
 
 /// Our side of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
-    pub(crate) server: String,
+    pub(crate) host: Arc<Host>,
     pub(crate) info: Implementation,
 }
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        // Named, because the newest revision has no handshake, and a server that echoes it would leave both sides without.
-        let version = ProtocolVersion::LATEST_WITH_INITIALIZE;
-        ClientConfig::new(ClientCapabilities::default(), self.info.clone()).with_protocol_version(version)
+        ClientConfig::new(ClientCapabilities::default(), self.info.clone())
     }
 
-    async fn on_logging_message(
+    async fn on_custom_request(
         &self,
-        message: LoggingMessageNotificationParam,
-        _context: NotificationContext<RoleClient>,
-    ) {
-        tracing::debug!(server = self.server, level = ?message.level, logger = message.logger, data = %message.data, "tool server");
+        request: CustomRequest,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        let answered = self.host.request(&request.method, request.params.unwrap_or_default(), None).await;
+        answered
+            .map(CustomResult)
+            .map_err(|(code, words)| ErrorData::new(ErrorCode(code), Cow::Borrowed(words), None))
+    }
+
+    async fn on_custom_notification(&self, notification: CustomNotification, _: NotificationContext<RoleClient>) {
+        self.host.notified(&notification.method, &notification.params.unwrap_or_default());
     }
 }

@@ -13,6 +13,8 @@ use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Value};
 use ua_core::ToolNamespace;
 
+use crate::definitions::Locked;
+use crate::dialect::Protocol;
 use crate::error::McpError;
 use crate::http::check_header_name;
 
@@ -70,6 +72,17 @@ pub struct ServerSpec {
     /// How it is reached. The environment in it is the whole environment of the process: a server is started with a
     /// cleared one, and whoever makes this value decides what it may see.
     pub reach: Reach,
+    /// Which revision of the protocol it is spoken to in.
+    pub protocol: Protocol,
+    /// What `mcp.lock` has to say about it, when there is one.
+    pub lock: Option<Locked>,
+}
+
+impl ServerSpec {
+    /// A server that is spoken to in the newest revision it knows, and whose tools are not locked.
+    pub fn new(name: impl Into<String>, namespace: ToolNamespace, reach: Reach) -> Self {
+        Self { name: name.into(), namespace, reach, protocol: Protocol::Auto, lock: None }
+    }
 }
 
 /// The tool servers of a configuration file, in the order of the file.
@@ -79,6 +92,8 @@ pub struct McpConfig {
     pub servers: Vec<(String, Reach)>,
     /// Names of the servers that the file disables.
     pub disabled: Vec<String>,
+    /// The servers whose entry names a revision of the protocol.
+    pub protocols: BTreeMap<String, Protocol>,
 }
 
 impl McpConfig {
@@ -105,7 +120,12 @@ impl McpConfig {
                 return Err(unreadable(format!("the server `{server}` is there twice")));
             }
             match (Entry { source_name, server: &server }).read(entry)? {
-                Some(reach) => config.servers.push((server, reach)),
+                Some((reach, protocol)) => {
+                    if protocol != Protocol::Auto {
+                        config.protocols.insert(server.clone(), protocol);
+                    }
+                    config.servers.push((server, reach));
+                }
                 None => config.disabled.push(server),
             }
         }
@@ -182,8 +202,8 @@ fn check_name(server: &str, source_name: &str) -> Result<(), McpError> {
     if server.contains("__") {
         return refuse("`__` separates a server from its tools; use a single `_`");
     }
-    if server == "ua" {
-        return refuse("`ua` is the built-in tool server; use another name");
+    if server == "ua" || server == "ua_person" {
+        return refuse("it is the name of a built-in tool server; use another one");
     }
     Ok(())
 }
@@ -205,7 +225,7 @@ impl Entry<'_> {
     }
 
     /// Reads one entry; `None` when it is disabled.
-    fn read(&self, entry: Value) -> Result<Option<Reach>, McpError> {
+    fn read(&self, entry: Value) -> Result<Option<(Reach, Protocol)>, McpError> {
         let Value::Object(mut entry) = entry else {
             return Err(self.wrong("(entry)", "it has to be an object with `command` or `url`"));
         };
@@ -217,6 +237,10 @@ impl Entry<'_> {
         for ignored in ["timeout", "alwaysAllow", "autoApprove"] {
             entry.remove(ignored);
         }
+        let protocol = match self.text(&mut entry, "protocol")? {
+            None => Protocol::Auto,
+            Some(text) => text.parse().map_err(|why| self.wrong("protocol", why))?,
+        };
         let kind = self.text(&mut entry, "type")?;
         let reach = match kind.as_deref() {
             Some("stdio") => self.stdio(&mut entry)?,
@@ -231,7 +255,7 @@ impl Entry<'_> {
         };
         match entry.keys().next() {
             Some(unknown) => Err(self.wrong(unknown, "no such field")),
-            None => Ok((!disabled).then_some(reach)),
+            None => Ok((!disabled).then_some((reach, protocol))),
         }
     }
 
@@ -340,8 +364,16 @@ mod tests {
         let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer ${TOKEN}".to_owned())]);
         let http = Reach::Http { url: "https://example.org/mcp".into(), headers };
         let expected =
-            McpConfig { servers: vec![("zeta".into(), stdio), ("alpha".into(), http)], disabled: vec!["off".into()] };
+            McpConfig { servers: vec![("zeta".into(), stdio), ("alpha".into(), http)], disabled: vec!["off".into()], ..McpConfig::default() };
         assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn a_revision_of_the_protocol_can_be_pinned() {
+        let config = McpConfig::parse(&entry(r#"{"command": "x", "protocol": "2025-11-25"}"#), "test.json").unwrap();
+        assert_eq!(config.protocols["notes"], Protocol::Pinned("2025-11-25".into()));
+        let why = refusal(&entry(r#"{"command": "x", "protocol": "1"}"#));
+        assert!(why.contains("read `protocol`") && why.contains("2026-07-28"), "{why}");
     }
 
     #[test]
@@ -391,7 +423,7 @@ mod tests {
 
     #[test]
     fn names_that_would_blur_tool_names_are_refused() {
-        for name in ["", "a__b", "a.b", "a b", "ua", "name-that-is-longer-than-thirty-two"] {
+        for name in ["", "a__b", "a.b", "a b", "ua", "ua_person", "name-that-is-longer-than-thirty-two"] {
             let text = format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#);
             let error = McpConfig::parse(&text, "test.json").unwrap_err();
             assert!(matches!(error, McpError::Name { .. }), "{name}: {error}");

@@ -20,7 +20,7 @@
 //! let shim = ShimCommand { program: "/usr/bin/ua".into(), args: vec!["__shim".into()] };
 //! let mut transport = McpTransportConfig::new(shim, locks, env);
 //! for (name, reach) in config.servers {
-//!     transport.servers.push(ServerSpec { name, namespace: ToolNamespace::Mcp, reach });
+//!     transport.servers.push(ServerSpec::new(name, ToolNamespace::Mcp, reach));
 //! }
 //! let transport = McpTransport::new(transport); // starts nothing yet
 //! assert!(transport.notes().is_empty());
@@ -29,12 +29,18 @@
 mod client;
 mod config;
 mod connection;
+mod definitions;
+mod dialect;
 mod error;
+mod exercise;
+mod going_on;
+mod host;
 mod http;
 mod launch;
 mod locks;
 mod pipe;
 mod process;
+mod resources;
 mod server;
 mod shim;
 mod trace;
@@ -45,8 +51,14 @@ mod wire;
 mod tests;
 
 pub use config::{McpConfig, Reach, ServerSpec};
+pub use definitions::{DefinitionLock, Locked, LockedServer, reach_digest};
+pub use dialect::Protocol;
 pub use error::McpError;
+#[doc(hidden)]
+pub use exercise::exercise;
+pub use host::{Progress, ProgressWatcher};
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};
+pub use server::ServerAbout;
 pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
 pub use transport::{McpTransport, McpTransportConfig};

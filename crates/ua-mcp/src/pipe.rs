@@ -1,17 +1,20 @@
-//! One initialised connection to the process of a tool server, over its two pipes.
+//! One connection to the process of a tool server, over its two pipes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, CustomResult, Implementation,
-    ListToolsResult, MetaObject, PaginatedRequestParams, RequestId, RequestMetaObject, ServerResult,
+    CancelledNotificationParam, ClientNotification, ClientRequest, CustomNotification, CustomRequest, CustomResult,
+    Implementation, MetaObject, RequestId, RequestMetaObject, ServerResult,
 };
-use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
-use rmcp::{RoleClient, ServiceExt};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError, serve_directly};
+use serde_json::{Map, Value, json};
 use ua_core::{Env, Outcome, RawReply};
 
 use crate::client::Client;
-use crate::connection::{Sending, completed, not_in_time, sleep_or_never};
+use crate::connection::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
+use crate::dialect::{Dialect, Protocol};
+use crate::host::Host;
 use crate::launch::Pipes;
 use crate::wire::{Wire, WireState};
 
@@ -20,6 +23,8 @@ use crate::wire::{Wire, WireState};
 pub(crate) struct PipeConnection {
     peer: Peer<RoleClient>,
     wire: Arc<WireState>,
+    host: Arc<Host>,
+    dialect: Arc<Mutex<Arc<Dialect>>>,
 }
 
 /// The owning part: the connection ends when this is dropped.
@@ -29,16 +34,21 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Shakes hands as servers up to revision 2025-11-25 expect it. The error says what came instead.
-    pub(crate) async fn open(server: &str, info: Implementation, (output, input): Pipes) -> Result<Self, String> {
+    /// Finds out how the server wants to be spoken to. The error says what came instead.
+    pub(crate) async fn open(
+        host: Arc<Host>,
+        info: Implementation,
+        protocol: &Protocol,
+        (output, input): Pipes,
+        env: &Env,
+    ) -> Result<Self, String> {
         let (wire, state) = Wire::new(output, input);
-        let client = Client { server: server.to_owned(), info };
-        match client.serve(wire).await {
-            Ok(service) => {
-                let connection = PipeConnection { peer: service.peer().clone(), wire: state };
-                Ok(Self { service, connection })
-            }
-            Err(error) => Err(state.ended().unwrap_or_else(|| format!("the handshake failed: {error}"))),
+        let client = Client { host: Arc::clone(&host), info: info.clone() };
+        let service = serve_directly(client, wire, None);
+        let connection = PipeConnection { peer: service.peer().clone(), wire: state, host, dialect: Arc::default() };
+        match connection::open(&connection, protocol, &info, env).await {
+            Ok(()) => Ok(Self { service, connection }),
+            Err(why) => Err(connection.wire.ended().unwrap_or(why)),
         }
     }
 
@@ -61,28 +71,48 @@ impl PipeConnection {
         self.wire.ended().or_else(closed)
     }
 
-    /// One page of the list of tools.
-    pub(crate) async fn page(&self, cursor: Option<String>) -> Result<ListToolsResult, String> {
-        let page = PaginatedRequestParams::default().with_cursor(cursor);
-        self.peer.list_tools(Some(page)).await.map_err(|error| self.ended().unwrap_or_else(|| error.to_string()))
+    pub(crate) fn dialect(&self) -> Arc<Dialect> {
+        Arc::clone(&self.dialect.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends one `tools/call`, once, and waits for its answer, at most for its time limit.
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    /// Asks something that changes nothing.
+    pub(crate) async fn ask(&self, method: &'static str, params: Map<String, Value>) -> Result<Value, Unanswered> {
+        self.ask_in(self.dialect(), method, params).await
+    }
+
+    /// Hands a request over; `None` when the connection closed before it was taken.
+    async fn send(
+        &self,
+        dialect: &Dialect,
+        method: &'static str,
+        params: Map<String, Value>,
+        mut meta: Map<String, Value>,
+    ) -> Option<RequestHandle<RoleClient>> {
+        dialect.sign(&mut meta);
+        let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(Value::Object(params))));
+        let options = PeerRequestOptions::no_options().with_meta(RequestMetaObject(MetaObject(meta)));
+        self.peer.send_request_with_option(request, options).await.ok()
+    }
+
+    /// Sends one request of a permitted attempt, once, and waits for its answer, at most for its time limit.
     pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
-        let Sending { tool, arguments, meta, key_header, timeout } = sending;
+        let Sending { method, params, meta, key_header, timeout, listener, param_headers: _ } = sending;
         if let Some((name, _)) = key_header {
             let why = format!(
                 "its policy sends the key in the HTTP header `{name}`, which a server on standard input cannot get; set the policy's `key_channel` to the request's _meta or to an argument"
             );
             return Outcome::NotSent { why };
         }
-        let params = CallToolRequestParams::new(tool).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let options = PeerRequestOptions::no_options().with_meta(RequestMetaObject(MetaObject(meta)));
-        let Ok(handle) = self.peer.send_request_with_option(request, options).await else {
+        let Some(handle) = self.send(&self.dialect(), method, params, meta).await else {
             return Outcome::NotSent { why: "the connection closed before the request was taken".to_owned() };
         };
         let (id, mut answer) = (handle.id, handle.rx);
+        let number = if let RequestId::Number(number) = id { number } else { 0 };
+        let _under_way = self.host.listen(number, json!(handle.progress_token), listener);
         let mut waiting = Waiting { connection: self, id, answered: false };
         let answer = tokio::select! {
             biased;
@@ -104,6 +134,58 @@ impl PipeConnection {
     fn unanswered(&self, id: &RequestId, why: &str) -> Outcome {
         let why = self.ended().unwrap_or_else(|| why.to_owned());
         if self.wire.was_never_sent(id) { Outcome::NotSent { why } } else { Outcome::Lost { why } }
+    }
+}
+
+impl Opening for PipeConnection {
+    async fn ask_in(
+        &self,
+        dialect: Arc<Dialect>,
+        method: &'static str,
+        params: Map<String, Value>,
+    ) -> Result<Value, Unanswered> {
+        let broken = |why: &str| Unanswered::Broken(self.ended().unwrap_or_else(|| why.to_owned()));
+        let Some(handle) = self.send(&dialect, method, params, Map::new()).await else {
+            return Err(broken("the connection is closed"));
+        };
+        let waiting = Forget { wire: &self.wire, id: handle.id };
+        let answer = handle.rx.await;
+        drop(waiting);
+        match answer {
+            Ok(Ok(ServerResult::CustomResult(CustomResult(result)))) => Ok(result),
+            Ok(Err(ServiceError::McpError(error))) => {
+                Err(Unanswered::Refused(error.code.0.into(), error.message.into_owned()))
+            }
+            Ok(Ok(other)) => Err(broken(&format!("the answer is of another kind: {other:?}"))),
+            Ok(Err(error)) => Err(broken(&error.to_string())),
+            Err(_) => Err(broken("the connection closed")),
+        }
+    }
+
+    fn agree(&self, dialect: Arc<Dialect>) {
+        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = dialect;
+    }
+
+    async fn initialized(&self) -> Result<(), String> {
+        let done = CustomNotification::new("notifications/initialized", None);
+        let sent = self.peer.send_notification(ClientNotification::CustomNotification(done)).await;
+        sent.map_err(|error| self.ended().unwrap_or_else(|| error.to_string()))
+    }
+
+    fn ended(&self) -> Option<String> {
+        PipeConnection::ended(self)
+    }
+}
+
+/// Drops a late answer to a question that nobody asks any more.
+struct Forget<'a> {
+    wire: &'a WireState,
+    id: RequestId,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.wire.forget(&self.id);
     }
 }
 

@@ -2,25 +2,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{Implementation, Tool};
+use serde_json::Value;
 use tokio::sync::Mutex;
-use ua_core::{Env, ToolAnnotations, ToolName, ToolSpec};
+use ua_core::{Env, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 use ua_gateway::{Fence, TransportError};
 
 use crate::config::{Reach, ServerSpec};
 use crate::connection::Connection;
-use crate::http::{Horizon, HttpConnection};
+use crate::definitions::{LockedServer, as_found, checked, differences, reach_digest};
+use crate::dialect::Dialect;
+use crate::host::{Host, ProgressWatcher, printable};
+use crate::http::{Address, Horizon, HttpConnection, ParamHeaders};
 use crate::launch::{Launch, ShimCommand, ToolProcess};
 use crate::locks::LockDir;
 use crate::pipe::Session;
+use crate::resources;
 
 /// The longest tool name that model providers take.
 const MAX_OFFERED: usize = 64;
 
 /// What all servers of a transport share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) shim: ShimCommand,
     pub(crate) locks: LockDir,
@@ -30,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) grace: Duration,
     pub(crate) client: Implementation,
     pub(crate) stderr_log: Option<std::path::PathBuf>,
+    pub(crate) progress: Option<ProgressWatcher>,
 }
 
 /// A configured server.
@@ -37,6 +43,47 @@ pub(crate) struct Server {
     spec: ServerSpec,
     /// The generation of this process that runs; starting and retiring hold the lock, calls do not.
     running: Mutex<Option<Running>>,
+    /// What was listed last.
+    listed: std::sync::Mutex<Option<Known>>,
+    /// Sessions of earlier processes that were taken up again, by name.
+    adopted: std::sync::Mutex<BTreeMap<String, HttpConnection>>,
+}
+
+/// What is known about a server's tools once they were listed.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    as_found: LockedServer,
+    facts: BTreeMap<String, ToolFacts>,
+    about: ServerAbout,
+}
+
+/// What a call of a tool has to heed that is no part of what a model is shown.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ToolFacts {
+    /// `required`, `optional` or `forbidden`: whether it is called as a task, as revision 2025-11-25 has it.
+    pub(crate) task_support: String,
+    /// Its arguments that go into headers.
+    pub(crate) headers: ParamHeaders,
+    /// What it stands for when it is no tool of the server's but a way to its resources.
+    pub(crate) resource: Option<ResourceTool>,
+}
+
+/// A way to a server's resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResourceTool {
+    List,
+    Read,
+}
+
+/// What a server says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerAbout {
+    /// The revision of the protocol that is spoken with it.
+    pub revision: String,
+    /// What it calls itself.
+    pub name: String,
+    /// Its version.
+    pub version: String,
 }
 
 struct Running {
@@ -74,7 +121,7 @@ pub(crate) struct Listed {
 
 impl Server {
     pub(crate) fn new(spec: ServerSpec) -> Self {
-        Self { spec, running: Mutex::new(None) }
+        Self { spec, running: Mutex::new(None), listed: std::sync::Mutex::default(), adopted: std::sync::Mutex::default() }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -102,6 +149,56 @@ impl Server {
         let ready = (running.generation.clone(), running.connection());
         *slot = Some(running);
         Ok(ready)
+    }
+
+    fn known(&self) -> Option<Known> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What a call of `tool` has to heed.
+    pub(crate) fn facts(&self, tool: &str) -> ToolFacts {
+        self.known().and_then(|known| known.facts.get(tool).cloned()).unwrap_or_default()
+    }
+
+    /// What the server says about itself, once its tools were listed.
+    pub(crate) fn about(&self) -> Option<ServerAbout> {
+        self.known().map(|known| known.about)
+    }
+
+    /// What `mcp.lock` would say about it, once its tools were listed.
+    pub(crate) fn as_found(&self) -> Option<LockedServer> {
+        self.known().map(|known| known.as_found)
+    }
+
+    /// Looks at the tools again when the server says that they changed. The error says what is another one than it was.
+    pub(crate) async fn check_change(&self, connection: &Connection, shared: &Shared) -> Result<(), TransportError> {
+        let Some(known) = self.known().filter(|_| connection.host().take_change()) else { return Ok(()) };
+        let tools = self.tools(connection, shared).await.map_err(|why| self.not_listed(why))?;
+        let dialect = connection.dialect();
+        let now = as_found(&known.as_found.reach, &dialect.server, &tools);
+        let found = differences(&known.as_found, &now);
+        if found.is_empty() {
+            return Ok(());
+        }
+        connection.host().note_change(); // it stays so
+        let why = format!("it changed while the step was at work: {}; resume to look at it anew", found.join("; "));
+        Err(TransportError::Changed { server: self.spec.name.clone(), why })
+    }
+
+    /// A connection to a session that an earlier process began.
+    pub(crate) fn adopt(&self, session: &str, dialect: Arc<Dialect>, shared: &Shared) -> Result<Connection, String> {
+        let Reach::Http { url, headers } = &self.spec.reach else {
+            return Err("it was reached over HTTP when the call was sent, and is not any more".to_owned());
+        };
+        let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = adopted.get(session).filter(|known| known.ended().is_none()) {
+            return Ok(Connection::Http(known.clone()));
+        }
+        let host = Host::new(&self.spec.name, shared.progress.clone());
+        let address = Address { url, headers };
+        let taken = HttpConnection::adopt(host, &self.spec.name, &shared.client, address, (session, dialect), &shared.env)?;
+        adopted.insert(session.to_owned(), taken.clone());
+        Ok(Connection::Http(taken))
     }
 
     /// The connection of a generation, if that is the one that runs and it is alive; else why not.
@@ -136,8 +233,10 @@ impl Server {
         shared: &Shared,
     ) -> Result<Running, TransportError> {
         let server = &self.spec.name;
+        let (host, address) = (Host::new(server, shared.progress.clone()), Address { url, headers });
+        let opening = HttpConnection::open(host, server, &shared.client, address, &self.spec.protocol, &shared.env);
         let opened = tokio::select! {
-            opened = HttpConnection::open(server, &shared.client, url, headers, &shared.env) => opened,
+            opened = opening => opened,
             () = shared.env.clock.sleep(shared.start_timeout) => Err(no_handshake(shared.start_timeout)),
         };
         let connection = opened.map_err(|why| self.not_started(why))?;
@@ -168,8 +267,10 @@ impl Server {
             stderr_log: shared.stderr_log.as_deref().map(Path::new),
         };
         let (mut process, pipes) = launch.start().map_err(|why| self.not_started(why))?;
+        let host = Host::new(server, shared.progress.clone());
+        let opening = Session::open(host, shared.client.clone(), &self.spec.protocol, pipes, &shared.env);
         let opened = tokio::select! {
-            opened = Session::open(server, shared.client.clone(), pipes) => opened,
+            opened = opening => opened,
             () = shared.env.clock.sleep(shared.start_timeout) => Err(no_handshake(shared.start_timeout)),
         };
         match opened {
@@ -192,10 +293,10 @@ impl Server {
     /// Lists the tools of the generation that runs, starting one if need be. A session that turns out to be forgotten is
     /// replaced once: asking for a list does nothing that could happen twice.
     pub(crate) async fn list(&self, shared: &Shared) -> Result<Listed, TransportError> {
-        let (generation, connection) = self.ready(shared).await?;
+        let (generation, mut connection) = self.ready(shared).await?;
         let mut listed = self.tools(&connection, shared).await;
         if listed.is_err() && Horizon::is_remote(&generation) && connection.ended().is_some() {
-            let (_, connection) = self.ready(shared).await?;
+            (_, connection) = self.ready(shared).await?;
             listed = self.tools(&connection, shared).await;
         }
         let tools = match listed {
@@ -208,31 +309,71 @@ impl Server {
                 return Err(self.not_listed(why));
             }
         };
+        connection.host().take_change(); // this is what they are now
+        self.keep(tools, &connection.dialect())
+    }
+
+    /// Takes the tools that can be offered out of a list, as it came.
+    fn keep(&self, tools: Vec<Value>, dialect: &Dialect) -> Result<Listed, TransportError> {
+        let server = &self.spec.name;
+        let reach = self.spec.lock.as_ref().map_or_else(|| reach_digest(&self.spec.reach), |lock| lock.reach.clone());
+        let now = as_found(&reach, &dialect.server, &tools);
+        let unlocked = match self.spec.lock.as_ref().map(|lock| checked(lock, &now)) {
+            None => Vec::new(),
+            Some(Ok(new)) => new,
+            Some(Err(why)) => return Err(TransportError::Changed { server: server.clone(), why }),
+        };
         let mut names = BTreeSet::new();
         let mut kept = Listed { tools: Vec::new(), notes: Vec::new() };
+        let mut facts = BTreeMap::new();
         for tool in tools {
+            let execution = tool.pointer("/execution/taskSupport").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let tool: Tool = serde_json::from_value(tool)
+                .map_err(|error| self.not_listed(format!("its list of tools cannot be read: {error}")))?;
             if !names.insert(tool.name.to_string()) {
                 return Err(self.not_listed(format!("it offers `{}` twice", tool.name)));
             }
-            let name = ToolName::qualified(self.spec.namespace, &self.spec.name, &tool.name);
-            if let Some(why) = not_offerable(&name) {
-                let note = format!(
-                    "`{}` of the tool server `{}` is not offered: {why}",
-                    printable(&tool.name),
-                    self.spec.name
-                );
+            let name = ToolName::qualified(self.spec.namespace, server, &tool.name);
+            let headers = match ParamHeaders::of(&tool.input_schema) {
+                Err(why) if dialect.is_stateless && matches!(self.spec.reach, Reach::Http { .. }) => Err(why),
+                headers => Ok(headers.unwrap_or_default()),
+            };
+            let is_new = unlocked.iter().any(|new| *new == tool.name);
+            let why_not = is_new.then(|| "mcp.lock does not know it; `ua tools lock` adds it".to_owned());
+            let why_not = why_not.or_else(|| not_offerable(&name)).or_else(|| headers.as_ref().err().cloned());
+            if let Some(why) = why_not {
+                let note = format!("`{}` of the tool server `{server}` is not offered: {why}", printable(&tool.name, 128));
                 tracing::warn!("{note}");
                 kept.notes.push(note);
                 continue;
             }
+            let task_support = execution;
+            facts.insert(
+                tool.name.to_string(),
+                ToolFacts { task_support, headers: headers.unwrap_or_default(), resource: None },
+            );
             kept.tools.push(spec(name, tool));
         }
+        if dialect.has_resources() && self.spec.namespace == ToolNamespace::Mcp {
+            for (tool, resource) in [("list_resources", ResourceTool::List), ("read_resource", ResourceTool::Read)] {
+                let name = ToolName::qualified(self.spec.namespace, server, tool);
+                if names.contains(tool) || not_offerable(&name).is_some() {
+                    continue; // its own tool of that name is the way
+                }
+                facts.insert(tool.to_owned(), ToolFacts { resource: Some(resource), ..ToolFacts::default() });
+                kept.tools.push(resources::spec(name, resource));
+            }
+        }
+        let (name, version) = dialect.server.clone();
+        let about = ServerAbout { revision: dialect.version.clone(), name, version };
+        let known = Known { as_found: now, facts, about };
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
         Ok(kept)
     }
 
-    async fn tools(&self, connection: &Connection, shared: &Shared) -> Result<Vec<Tool>, String> {
+    async fn tools(&self, connection: &Connection, shared: &Shared) -> Result<Vec<Value>, String> {
         tokio::select! {
-            listed = connection.tools() => listed,
+            listed = connection.all("tools/list", "tools") => listed,
             () = shared.env.clock.sleep(shared.start_timeout) => {
                 Err(format!("no answer within {} s", shared.start_timeout.as_secs_f64()))
             }
@@ -325,11 +466,6 @@ fn not_offerable(name: &ToolName) -> Option<String> {
     })
 }
 
-/// A name that came from a server, fit to be shown: short and without control characters.
-fn printable(name: &str) -> String {
-    name.chars().take(128).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 /// Where a tool says in its `_meta` whether two calls under one key are one effect.
 const HONOURS_KEYS: &str = "dev.universal-agent/honours-keys";
 /// Where a tool says in its `_meta` for how many seconds it remembers a key.
@@ -357,8 +493,6 @@ fn spec(name: ToolName, tool: Tool) -> ToolSpec {
 
 #[cfg(test)]
 mod tests {
-    use ua_core::ToolNamespace;
-
     use super::*;
 
     #[test]

@@ -49,6 +49,7 @@ pub(crate) fn ended(span: &Span, outcome: &Outcome) {
             ("reported", Some("tool_error".to_owned()))
         }
         Outcome::Raw(_) => ("answered", None),
+        Outcome::Continues(_) => ("continues", None),
     };
     span.record("ua.tool.outcome", how);
     if let Some(error) = error {

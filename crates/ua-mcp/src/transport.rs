@@ -9,21 +9,26 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use rmcp::model::Implementation;
+use serde_json::json;
 use tracing::Instrument as _;
-use ua_core::{CurrentSpan, Env, KeyChannel, Outcome, RawReply, SideEffectClass, ToolSpec};
+use ua_core::{CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SideEffectClass, ToolSpec};
 use ua_gateway::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
-use crate::connection::Sending;
+use crate::connection::{Connection, Sending, not_in_time, sleep_or_never};
+use crate::definitions::{DefinitionLock, skeleton};
+use crate::going_on::LiveCalls;
+use crate::host::{Progress, ProgressWatcher};
 use crate::http::Horizon;
 use crate::launch::ShimCommand;
 use crate::locks::LockDir;
-use crate::server::{Server, Shared};
+use crate::resources;
+use crate::server::{Listed, Server, ServerAbout, Shared};
 use crate::shim::DEFAULT_GRACE;
 use crate::trace;
 
 /// What a transport is made from.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct McpTransportConfig {
     /// The servers, in the order in which their tools are listed.
     pub servers: Vec<ServerSpec>,
@@ -52,6 +57,14 @@ pub struct McpTransportConfig {
     pub stderr_log: Option<PathBuf>,
     /// Which span a request comes from, for the server's own spans. Without one a server is told the process's trace.
     pub current_span: CurrentSpan,
+    /// Who is told what servers say about calls under way.
+    pub progress: Option<ProgressWatcher>,
+}
+
+impl fmt::Debug for McpTransportConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpTransportConfig").field("servers", &self.servers).finish_non_exhaustive()
+    }
 }
 
 impl McpTransportConfig {
@@ -70,6 +83,7 @@ impl McpTransportConfig {
             client_version: env!("CARGO_PKG_VERSION").to_owned(),
             stderr_log: None,
             current_span: CurrentSpan::default(),
+            progress: None,
         }
     }
 }
@@ -85,6 +99,7 @@ pub struct McpTransport {
     current_span: CurrentSpan,
     /// What the last listing left out, by server.
     notes: Mutex<BTreeMap<String, Vec<String>>>,
+    live: LiveCalls,
 }
 
 impl fmt::Debug for McpTransport {
@@ -106,13 +121,37 @@ impl McpTransport {
             grace: config.grace,
             client: Implementation::new(config.client_name, config.client_version),
             stderr_log: config.stderr_log,
+            progress: config.progress,
         };
         let servers = config.servers.into_iter().map(Server::new).collect();
         let (call_timeout_for_reads, current_span) = (config.call_timeout_for_reads, config.current_span);
-        Self { servers, shared, call_timeout_for_reads, current_span, notes: Mutex::default() }
+        Self { servers, shared, call_timeout_for_reads, current_span, notes: Mutex::default(), live: LiveCalls::default() }
     }
 
-    fn server(&self, name: &str) -> Result<&Server, TransportError> {
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.shared.env
+    }
+
+    pub(crate) fn live(&self) -> &LiveCalls {
+        &self.live
+    }
+
+    /// What each server says about itself, once its tools were listed.
+    pub fn about(&self) -> Vec<(String, ServerAbout)> {
+        self.servers.iter().filter_map(|server| Some((server.name().to_owned(), server.about()?))).collect()
+    }
+
+    /// What `mcp.lock` has to say for the servers to be as they are now, once their tools were listed.
+    pub fn definitions(&self) -> DefinitionLock {
+        let found = self.servers.iter().filter_map(|server| Some((server.name().to_owned(), server.as_found()?)));
+        DefinitionLock::of_servers(found.collect())
+    }
+
+    pub(crate) fn server(&self, name: &str) -> Result<&Server, TransportError> {
         let found = self.servers.iter().find(|server| server.name() == name);
         found.ok_or_else(|| TransportError::UnknownServer { server: name.to_owned() })
     }
@@ -130,7 +169,6 @@ impl McpTransport {
 
     /// One permitted attempt.
     async fn send(&self, permit: &Permit) -> Outcome {
-        let call = permit.call();
         let server = match self.server(&permit.name().server) {
             Ok(server) => server,
             Err(error) => return Outcome::NotSent { why: error.to_string() },
@@ -139,32 +177,73 @@ impl McpTransport {
             Ok(connection) => connection,
             Err(why) => return Outcome::NotSent { why },
         };
-        let for_class = if call.policy.class == SideEffectClass::ReadOnly { self.call_timeout_for_reads } else { None };
-        let timeout = call.policy.timeout.or(for_class);
-        let key_header = match &call.policy.key_channel {
+        let facts = server.facts(&permit.name().tool);
+        if let Some(resource) = facts.resource {
+            let arguments = permit.arguments();
+            let look = resources::look(&connection, resource, &arguments);
+            return tokio::select! {
+                looked = look => looked,
+                () = sleep_or_never(self.timeout_of(permit), self.env()) => not_in_time(self.timeout_of(permit)),
+            };
+        }
+        let mut sending = self.sending(server, permit, &connection);
+        if connection.dialect().makes_tasks_when_asked() && facts.task_support == "required" {
+            sending.params.insert("task".to_owned(), json!({}));
+        }
+        let meta = &sending.meta;
+        let arguments = permit.arguments();
+        let header = sending.key_header.as_ref().map(|(name, value)| (name.as_str(), value.as_str()));
+        if let Err(why) = verify_key(permit, Payload { arguments: &arguments, meta, header }) {
+            return Outcome::NotSent { why };
+        }
+        let watch = self.shared.horizon.watch(permit.generation()); // for one that is dropped
+        let outcome = self.follow(&connection, sending, permit, None).await;
+        watch.over();
+        self.ended(server, permit, Self::placed(&connection, outcome)).await
+    }
+
+    fn timeout_of(&self, permit: &Permit) -> Option<Duration> {
+        let policy = &permit.call().policy;
+        let for_class = if policy.class == SideEffectClass::ReadOnly { self.call_timeout_for_reads } else { None };
+        policy.timeout.or(for_class)
+    }
+
+    /// The request of an attempt.
+    pub(crate) fn sending(&self, server: &Server, permit: &Permit, connection: &Connection) -> Sending {
+        let (arguments, mut meta) = (permit.arguments(), permit.meta());
+        trace::put(&self.current_span, &mut meta);
+        let param_headers = match connection {
+            Connection::Http(_) => server.facts(&permit.name().tool).headers.values(&arguments),
+            Connection::Pipe(_) => Vec::new(),
+        };
+        let key_header = match &permit.call().policy.key_channel {
             Some(KeyChannel::Header(name)) => Some((name.clone(), permit.key().as_str().to_owned())),
             Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
         };
-        let (arguments, mut meta) = (permit.arguments(), permit.meta());
-        let header = key_header.as_ref().map(|(name, value)| (name.as_str(), value.as_str()));
-        if let Err(why) = verify_key(permit, Payload { arguments: &arguments, meta: &meta, header }) {
-            return Outcome::NotSent { why };
-        }
-        trace::put(&self.current_span, &mut meta);
-        let sending = Sending { tool: permit.name().tool.clone(), arguments, meta, key_header, timeout };
-        let watch = self.shared.horizon.watch(permit.generation());
-        let outcome = connection.call(sending, &self.shared.env).await;
+        let timeout = self.timeout_of(permit);
+        Sending { key_header, param_headers, timeout, ..Sending::call(&permit.name().tool, arguments, meta) }
+    }
+
+    /// Draws from an outcome what is to be known about the server.
+    pub(crate) async fn ended(&self, server: &Server, permit: &Permit, outcome: Outcome) -> Outcome {
         match &outcome {
-            Outcome::Raw(RawReply::ToolResult { .. }) | Outcome::NotSent { .. } => watch.answered(),
+            Outcome::Raw(RawReply::ToolResult { .. }) | Outcome::NotSent { .. } | Outcome::Continues(_) => {}
             // A status or an error of the protocol may still be read as an unknown outcome.
-            Outcome::Lost { .. } | Outcome::Raw(_) => drop(watch),
+            Outcome::Lost { .. } | Outcome::Raw(_) => self.shared.horizon.given_up(permit.generation()),
         }
         match outcome {
             Outcome::Lost { why } => match server.obituary(permit.generation(), &self.shared).await {
                 Some(end) => Outcome::Lost { why: format!("{why}; {end}") },
                 None => Outcome::Lost { why },
             },
-            Outcome::NotSent { .. } | Outcome::Raw(_) => outcome,
+            Outcome::NotSent { .. } | Outcome::Raw(_) | Outcome::Continues(_) => outcome,
+        }
+    }
+
+    /// Passes on what a task says about itself.
+    pub(crate) fn tell_progress(&self, permit: &Permit, words: &str) {
+        if let Some(watcher) = &self.shared.progress {
+            watcher.as_ref()(Progress::in_words(permit.call().call_id.clone(), words));
         }
     }
 
@@ -180,13 +259,10 @@ impl McpTransport {
         };
         let mut meta = serde_json::Map::new();
         trace::put(&self.current_span, &mut meta);
-        let sending = Sending {
-            tool: enquiry.tool().tool.clone(),
-            arguments: enquiry.arguments().clone(),
-            meta,
-            key_header: None,
-            timeout: self.call_timeout_for_reads,
-        };
+        let facts = server.facts(&enquiry.tool().tool);
+        let param_headers = facts.headers.values(enquiry.arguments());
+        let call = Sending::call(&enquiry.tool().tool, enquiry.arguments().clone(), meta);
+        let sending = Sending { param_headers, timeout: self.call_timeout_for_reads, ..call };
         connection.call(sending, &self.shared.env).await
     }
 }
@@ -196,6 +272,7 @@ impl ToolTransport for McpTransport {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
         let listed = join_all(self.servers.iter().map(|server| server.list(&self.shared))).await;
         let mut tools: Vec<ToolSpec> = Vec::new();
+        let mut looks: BTreeMap<String, String> = BTreeMap::new();
         for (server, listed) in self.servers.iter().zip(listed) {
             let listed = listed?;
             // `a_` with `x` and `a` with `_x` make one name; so do two servers of one name.
@@ -205,14 +282,27 @@ impl ToolTransport for McpTransport {
                 let why = format!("another server offers `{}` too; rename one of the servers", tool.name);
                 return Err(TransportError::NotListed { server: server.name().to_owned(), why });
             }
+            let mut notes = listed.notes;
+            for tool in &listed.tools {
+                let other = looks.entry(skeleton(&tool.name.tool)).or_insert_with(|| tool.name.raw.clone());
+                let (_, bare) = other.rsplit_once("__").unwrap_or(("", other));
+                if bare != tool.name.tool {
+                    let note = format!("`{}` looks like `{other}`; make sure that both are meant", tool.name);
+                    tracing::warn!("{note}");
+                    notes.push(note);
+                }
+            }
             tools.extend(listed.tools);
+            let listed = Listed { tools: Vec::new(), notes };
             self.notes.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name().to_owned(), listed.notes);
         }
         Ok(tools)
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
-        let (generation, _connection) = self.server(server)?.ready(&self.shared).await?;
+        let server = self.server(server)?;
+        let (generation, connection) = server.ready(&self.shared).await?;
+        server.check_change(&connection, &self.shared).await?;
         Ok(generation)
     }
 
@@ -221,6 +311,19 @@ impl ToolTransport for McpTransport {
         let outcome = self.send(permit).instrument(span.clone()).await;
         trace::ended(&span, &outcome);
         outcome
+    }
+
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        let span = trace::of_attempt(permit);
+        let stepped = self.step(permit, handle).instrument(span.clone()).await;
+        if let Ok(outcome) = &stepped {
+            trace::ended(&span, outcome);
+        }
+        stepped
+    }
+
+    async fn give_up(&self, permit: &Permit, handle: &Handle) {
+        self.abandon(permit, handle).await;
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {

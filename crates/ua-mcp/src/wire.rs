@@ -2,7 +2,7 @@
 //!
 //! Two things are settled here that a ledger depends on. *Was it sent?* The first byte of a tool call is written only while
 //! the pipe is open, and a pipe that was closed is never written again, so "not begun and closed" proves that the server
-//! saw nothing. *What was answered?* The result of a tool call is handed on as the JSON that came, not as a client library
+//! saw nothing. *What was answered?* The result of a request is handed on as the JSON that came, not as a client library
 //! understood it (Context Storage & Durability §4: a receipt is stored raw). A message that breaks the protocol ends the
 //! connection, since a reply that cannot be recognised would otherwise be waited for without end; lines that are no
 //! messages at all (a server that logs to its output) are passed over.
@@ -13,13 +13,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientRequest, CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse,
-    JsonRpcVersion2_0, RequestId, ServerResult,
+    ClientRequest, CustomNotification, CustomRequest, CustomResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage,
+    JsonRpcNotification, JsonRpcRequest, JsonRpcResponse, JsonRpcVersion2_0, RequestId, ServerNotification,
+    ServerRequest, ServerResult,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+
+use crate::host::method_and_params;
 
 /// The longest message that is read into memory. A longer one ends the connection.
 pub(crate) const MAX_LINE: usize = 64 * 1024 * 1024;
@@ -34,9 +37,9 @@ pub(crate) struct WireState {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Tool calls that were handed over and not answered.
+    /// Requests that were handed over and not answered.
     awaited: BTreeSet<i64>,
-    /// Tool calls of which a byte may have been written.
+    /// Requests of which a byte may have been written.
     begun: BTreeSet<i64>,
     /// The highest request id used.
     highest: i64,
@@ -56,13 +59,13 @@ impl WireState {
         self.inner().ended.clone()
     }
 
-    /// Whether it is proved that no byte of this tool call was written or will be.
+    /// Whether it is proved that no byte of this request was written or will be.
     pub(crate) fn was_never_sent(&self, id: &RequestId) -> bool {
         let inner = self.inner();
         number(id).is_some_and(|id| inner.writer_closed && !inner.begun.contains(&id))
     }
 
-    /// Nobody waits for this tool call any more; a late answer is dropped.
+    /// Nobody waits for this request any more; a late answer is dropped.
     pub(crate) fn forget(&self, id: &RequestId) {
         if let Some(id) = number(id) {
             let mut inner = self.inner();
@@ -140,8 +143,8 @@ where
                 let id = number(&request.id);
                 let mut inner = self.state.inner();
                 inner.highest = inner.highest.max(id.unwrap_or(0));
-                let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
-                id.filter(|id| is_call && inner.awaited.insert(*id))
+                let is_ours = matches!(request.request, ClientRequest::CustomRequest(_));
+                id.filter(|id| is_ours && inner.awaited.insert(*id))
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
         };
@@ -222,14 +225,28 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
     if message.contains_key("method") { read_request(message) } else { read_response(message, line.len(), state) }
 }
 
-fn read_request(message: Map<String, Value>) -> Read {
-    match serde_json::from_value(Value::Object(message)) {
-        Ok(message) => Read::Message(Box::new(message)),
-        Err(error) => {
-            tracing::warn!(%error, "passing over a request or notification of a tool server that cannot be read");
-            Read::Nothing
+/// A request or a notification of the server, handed on as it came: what it means is for our side of the connection to say.
+fn read_request(mut message: Map<String, Value>) -> Read {
+    let id = match message.get("id") {
+        None => None,
+        Some(Value::String(id)) => Some(RequestId::String(id.as_str().into())),
+        Some(id) => match id.as_i64() {
+            Some(id) => Some(RequestId::Number(id)),
+            None => return broken("a request's id is neither a number nor text"),
+        },
+    };
+    let (method, params) = method_and_params(&mut message);
+    let (jsonrpc, params) = (JsonRpcVersion2_0, Some(params));
+    Read::Message(Box::new(match id {
+        Some(id) => {
+            let request = ServerRequest::CustomRequest(CustomRequest::new(method, params));
+            JsonRpcMessage::Request(JsonRpcRequest { jsonrpc, id, request })
         }
-    }
+        None => {
+            let notification = ServerNotification::CustomNotification(CustomNotification::new(method, params));
+            JsonRpcMessage::Notification(JsonRpcNotification { jsonrpc, notification })
+        }
+    }))
 }
 
 fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inner) -> Read {
@@ -242,10 +259,8 @@ fn read_response(mut message: Map<String, Value>, length: usize, state: &mut Inn
         return broken("it answered a request that was not made");
     };
     if !state.awaited.remove(&id) {
-        return match serde_json::from_value(Value::Object(message)) {
-            Ok(message) => Read::Message(Box::new(message)),
-            Err(error) => broken(&format!("an answer cannot be read: {error}")),
-        };
+        tracing::debug!("passing over an answer that nobody waits for any more");
+        return Read::Nothing;
     }
     let id = RequestId::Number(id);
     Read::Message(Box::new(match answer(&mut message) {
@@ -404,11 +419,8 @@ mod tests {
     async fn a_call_that_meets_a_closed_pipe_was_never_sent() {
         let (mut wire, state) = Wire::new(tokio::io::empty(), tokio::io::sink());
         let call = |id| {
-            let params = rmcp::model::CallToolRequestParams::new("t");
-            JsonRpcMessage::request(
-                ClientRequest::CallToolRequest(rmcp::model::CallToolRequest::new(params)),
-                RequestId::Number(id),
-            )
+            let request = CustomRequest::new("tools/call", Some(json!({"name": "t"})));
+            JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id))
         };
         wire.send(call(1)).await.unwrap();
         assert!(!state.was_never_sent(&RequestId::Number(1)));

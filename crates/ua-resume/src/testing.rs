@@ -314,6 +314,7 @@ impl Story {
             ended_at: None,
             outcome: None,
             detail: None,
+            handle: None,
         });
     }
 

@@ -5,7 +5,9 @@
 //! scope, because a cancel says nothing about what happened; no question is left open.
 
 use ua_core::{CallStatus, Env, Resolution, RunStatus, StepStatus};
-use ua_store::{CallCancel, QuestionStatus, RunEnd, RunLease, RunRecord, StepEnd, Store};
+use ua_store::{
+    AttemptEnd, CallCancel, Durability, QuestionStatus, RunEnd, RunLease, RunRecord, SettleAttempt, StepEnd, Store,
+};
 
 use crate::error::RunError;
 use crate::files::write_conclusion;
@@ -29,7 +31,14 @@ pub async fn end_cancelled(
         .map_err(RunError::at("charge the requests that were never answered"))?;
     let why = "the process that sent it ended before an answer was stored";
     store.mark_lost(lease, why, now).await.map_err(RunError::at("mark what was under way as lost"))?;
-    let records = store.load(&lease.run_id).await.map_err(RunError::at("load the run"))?;
+    let mut records = store.load(&lease.run_id).await.map_err(RunError::at("load the run"))?;
+    for call in records.calls.iter_mut().filter(|call| call.status == CallStatus::Running) {
+        // A tool went on with it, and nobody will ask how it ended.
+        let end = AttemptEnd::Lost { why: why.to_owned() };
+        let (call_id, attempt) = (call.call_id.clone(), call.attempt);
+        let settle = SettleAttempt { call_id, attempt, end, durability: Durability::Synced, at: now };
+        *call = store.settle_attempt(lease, settle).await.map_err(RunError::at("give up what a tool still does"))?;
+    }
     let prepared = records.calls.iter().filter(|call| call.status == CallStatus::Prepared);
     let cancels: Vec<CallCancel> = prepared
         .map(|call| CallCancel {

@@ -176,6 +176,13 @@ impl Db<'_> {
         Ok(())
     }
 
+    pub(crate) fn keep_handle(&self, attempt: &AttemptRecord) -> Found<()> {
+        let sql = "UPDATE tool_attempts SET handle_json = ?3 WHERE tool_call_id = ?1 AND attempt = ?2";
+        let handle = opt_json(attempt.handle.as_ref())?;
+        self.connection.prepare_cached(sql)?.execute(params![attempt.call_id.as_str(), attempt.attempt, handle])?;
+        Ok(())
+    }
+
     pub(crate) fn end_attempt(&self, attempt: &AttemptRecord) -> Found<()> {
         let sql = "UPDATE tool_attempts SET ended_at = ?3, outcome = ?4, detail = ?5 WHERE tool_call_id = ?1 AND attempt = ?2";
         self.connection.prepare_cached(sql)?.execute(params![
@@ -285,6 +292,7 @@ pub(crate) fn attempt_record(row: &Row<'_>) -> Found<AttemptRecord> {
         ended_at: column.opt_at("ended_at")?,
         outcome: column.get("outcome")?,
         detail: column.get("detail")?,
+        handle: column.opt_json("handle_json")?,
     })
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
 use ua_store::{
-    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, LedgerStore, ReceiptRecord, ReplayStatus, RunLease,
+    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, KeepHandle, LedgerStore, ReceiptRecord, ReplayStatus, RunLease,
     SettleAttempt, StartAttempt, StoreError, UnknownResolution, rules,
 };
 
@@ -39,6 +39,17 @@ impl LedgerStore for SqliteStore {
             }
             db.note_effect(&started.call, "start", lease.epoch, at);
             Ok(started.call)
+        })
+        .await
+    }
+
+    async fn keep_handle(&self, lease: &RunLease, keep: KeepHandle) -> Result<AttemptRecord, StoreError> {
+        let lease = lease.clone();
+        self.write(Synced, move |db| {
+            let call = db.leased_call(&lease, &keep.call_id)?;
+            let attempt = rules::handle_kept(&call, db.current_attempt(&call)?, keep)?;
+            db.keep_handle(&attempt)?;
+            Ok(attempt)
         })
         .await
     }

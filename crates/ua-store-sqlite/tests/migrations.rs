@@ -9,6 +9,7 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 const BACK_TO_V1: &str = "
     DROP TRIGGER usage_names_one_reply;
     ALTER TABLE usage DROP COLUMN response_id; ALTER TABLE usage DROP COLUMN continued_from;
+    ALTER TABLE tool_attempts DROP COLUMN handle_json;
     DROP TABLE deleted_runs;
     ALTER TABLE runs DROP COLUMN held_from; ALTER TABLE runs DROP COLUMN seen_at;
     DROP TRIGGER runs_share_committed_turns_only; DROP TRIGGER runs_begin_where_they_forked;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use ua_core::{
-    CallId, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn, PlannedCall, QuestionId, RawReply,
+    CallId, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn, PlannedCall, QuestionId, RawReply,
     Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp,
     TokenPrice, Usage,
 };
@@ -236,6 +236,19 @@ pub struct StartAttempt {
     pub replay_status: Option<ReplayStatus>,
     /// Synced for calls with an effect.
     pub durability: Durability,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What the running attempt of a call goes on with (synced): nothing is done with a handle before it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeepHandle {
+    /// Which call.
+    pub call_id: CallId,
+    /// Its attempt; must be the one that runs.
+    pub attempt: u32,
+    /// The handle, in the place of the one before.
+    pub handle: Handle,
     /// When.
     pub at: Timestamp,
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
 
 use crate::Durability;
-use crate::commit::{CallCancel, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::commit::{CallCancel, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, ReplayStatus, RunLease};
 
@@ -14,6 +14,9 @@ pub trait LedgerStore: Send + Sync {
     /// Commits RUNNING and claims the key, after checking epoch, status, attempt number, key, effect limit and approval
     /// in the same transaction. Nothing may be sent before this returned.
     async fn start_attempt(&self, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError>;
+
+    /// Stores what the running attempt goes on with (synced).
+    async fn keep_handle(&self, lease: &RunLease, keep: KeepHandle) -> Result<AttemptRecord, StoreError>;
 
     /// Ends the running attempt and stores what it brought back.
     async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError>;
@@ -41,8 +44,8 @@ pub trait LedgerStore: Send + Sync {
     /// Cancels `prepared` calls and closes what was asked about them, in one write (relaxed).
     async fn cancel_calls(&self, lease: &RunLease, cancels: Vec<CallCancel>, at: Timestamp) -> Result<(), StoreError>;
 
-    /// Turns every `running` call of the run that has no receipt into `unknown` (relaxed) and returns them: the first
-    /// act of a recovery, before anything is decided.
+    /// Turns every `running` call of the run that has no receipt, and no handle to go on with, into `unknown` (relaxed) and
+    /// returns them: the first act of a recovery, before anything is decided.
     async fn mark_lost(&self, lease: &RunLease, why: &str, at: Timestamp) -> Result<Vec<CallRecord>, StoreError>;
 
     /// Settles an `unknown` call by evidence or by a person's word (synced), and closes the question it answers.

@@ -34,7 +34,7 @@ mod word;
 pub use archive_store::{ArchiveStore, CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
 pub use commit::{
-    AttemptEnd, CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd,
+    AttemptEnd, CallCancel, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd,
     RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
     UnknownResolution,
 };

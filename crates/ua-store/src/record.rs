@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
-    ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, IdempotencyKey, Message, ModelTurn,
+    ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn,
     Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus,
     RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
 };
@@ -288,6 +288,16 @@ pub struct AttemptRecord {
     pub outcome: Option<String>,
     /// Why it was not sent or lost.
     pub detail: Option<String>,
+    /// What it goes on with, when the tool answered before it was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handle: Option<Handle>,
+}
+
+impl AttemptRecord {
+    /// The handle that a later process can go on with.
+    pub fn live_handle(&self) -> Option<&Handle> {
+        self.handle.as_ref().filter(|handle| self.ended_at.is_none() && handle.outlives_its_process())
+    }
 }
 
 /// What an attempt brought back (`tool_receipts`). Immutable; only a missing settlement is filled in, once.
@@ -390,6 +400,8 @@ pub enum QuestionKind {
     AuthFailure,
     /// The recipient is not clear.
     AmbiguousRecipient,
+    /// A tool server asks for something in the middle of a call.
+    Elicitation,
 }
 
 /// Where a question stands.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use ua_core::{CallId, CallStatus, KeyBuilder, OnUnknown, Outcome, ToolSpec};
+use ua_core::{CallId, CallStatus, Handle, KeyBuilder, OnUnknown, Outcome, ToolSpec};
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_store::{CallRecord, RunLease, SettleAttempt, StartAttempt, Store, StoreError, TurnDraft};
 
@@ -248,6 +248,14 @@ impl ToolTransport for NoFence {
         self.0.invoke(permit).await
     }
 
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        self.0.go_on(permit, handle).await
+    }
+
+    async fn give_up(&self, permit: &Permit, handle: &Handle) {
+        self.0.give_up(permit, handle).await;
+    }
+
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
         self.0.ask(enquiry).await
     }
@@ -277,8 +285,16 @@ impl ToolTransport for LostIsFailed {
     async fn invoke(&self, permit: &Permit) -> Outcome {
         match self.0.invoke(permit).await {
             Outcome::Lost { why } => Outcome::NotSent { why },
-            outcome @ (Outcome::NotSent { .. } | Outcome::Raw(_)) => outcome,
+            outcome @ (Outcome::NotSent { .. } | Outcome::Raw(_) | Outcome::Continues(_)) => outcome,
         }
+    }
+
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        self.0.go_on(permit, handle).await
+    }
+
+    async fn give_up(&self, permit: &Permit, handle: &Handle) {
+        self.0.give_up(permit, handle).await;
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {

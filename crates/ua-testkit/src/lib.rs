@@ -30,6 +30,7 @@ mod servers;
 pub mod sim;
 mod store_fault;
 mod third_party;
+mod unfinished;
 mod world;
 
 pub use broken::{
@@ -50,4 +51,5 @@ pub use servers::{
 };
 pub use store_fault::StoreFault;
 pub use third_party::ThirdParty;
+pub use unfinished::Unfinished;
 pub use world::{Delivery, Honours, Loss, World, foreign_tool, own_tool};

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ua_core::{
-    BlobRef, CallId, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp,
+    BlobRef, CallId, Handle, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp,
     ToolName, ToolSpec,
 };
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{KnownPrefix, LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     ArchiveStore, AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallQuery, CallRecord, DeletedRun,
-    Durability, EventRecord, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion,
+    Durability, EventRecord, KeepHandle, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion,
     NewRun, NewStep, OverrideRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId,
     RequestReservation, RunDeletion, RunEnd, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunStore,
     SettleAttempt, StartAttempt, StepEnd, StepEntry, StepRecord, Store, StoreError, TurnCommit, TurnDraft,
@@ -196,6 +196,14 @@ impl ToolTransport for Seam<dyn ToolTransport> {
         self.cross("tool.invoke", Some(permit.call().name.tool.clone()), self.inner.invoke(permit)).await
     }
 
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        self.cross("tool.go_on", Some(permit.call().name.tool.clone()), self.inner.go_on(permit, handle)).await
+    }
+
+    async fn give_up(&self, permit: &Permit, handle: &Handle) {
+        self.inner.give_up(permit, handle).await;
+    }
+
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
         self.cross("tool.ask", Some(enquiry.tool().tool.clone()), self.inner.ask(enquiry)).await
     }
@@ -344,6 +352,10 @@ impl LedgerStore for Seam<dyn Store> {
             self.writes.start_attempt(self.inner.as_ref(), &self.held(lease).await, start),
         )
         .await
+    }
+    async fn keep_handle(&self, lease: &RunLease, keep: KeepHandle) -> Result<AttemptRecord, StoreError> {
+        let tool = self.tool_of(&keep.call_id).await;
+        self.cross("store.keep_handle", tool, self.inner.keep_handle(&self.held(lease).await, keep)).await
     }
     async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {
         let tool = self.tool_of(&settle.call_id).await;

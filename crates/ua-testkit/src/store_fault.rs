@@ -1,6 +1,7 @@
 //! How a write of the store fails: refused before it did anything, or done and never answered.
 
 use ua_core::{ModelTurn, Outcome};
+use ua_gateway::TransportError;
 use ua_llm::LlmError;
 use ua_store::{Retry, StoreError};
 
@@ -40,6 +41,8 @@ pub(crate) trait Crossed: Sized {
 }
 
 impl Crossed for Outcome {}
+
+impl Crossed for Result<Outcome, TransportError> {}
 
 impl Crossed for Result<ModelTurn, LlmError> {}
 

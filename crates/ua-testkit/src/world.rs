@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use ua_core::{Env, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{Env, Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+
+use crate::unfinished::{Tasks, Unfinished, question};
 
 /// How a tool of the world treats keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,8 @@ struct Listing {
 pub struct World {
     tools: Vec<(ToolName, Honours)>,
     composites: Vec<ToolName>,
+    unfinished: BTreeMap<String, Unfinished>,
+    tasks: Mutex<Tasks>,
     listings: Vec<Listing>,
     losses: Mutex<VecDeque<(String, Loss)>>,
     log: Mutex<Vec<String>>,
@@ -80,6 +84,13 @@ impl World {
     #[must_use]
     pub fn composite(mut self, tool: ToolName) -> Self {
         self.composites.push(tool);
+        self
+    }
+
+    /// The same world, in which `tool` answers before it is done.
+    #[must_use]
+    pub fn unfinished(mut self, tool: &str, how: Unfinished) -> Self {
+        self.unfinished.insert(tool.to_owned(), how);
         self
     }
 
@@ -195,14 +206,42 @@ impl ToolTransport for World {
         if loss == Some(Loss::BeforeEffect) {
             return lost();
         }
+        if self.unfinished.get(tool) == Some(&Unfinished::Asks) {
+            return Outcome::Continues(Box::new(question(permit.key().as_str())));
+        }
         let answer = if is_composite { self.act_all(permit) } else { self.act(permit, honours) };
         if loss == Some(Loss::AfterEffect) {
             return lost();
         }
-        let text = answer.to_string();
-        Outcome::Raw(RawReply::ToolResult {
-            result: json!({"content": [{"type": "text", "text": text}], "structuredContent": answer}),
-        })
+        if self.unfinished.get(tool) == Some(&Unfinished::Task) {
+            return Outcome::Continues(Box::new(locked(&self.tasks).begin(tool, answer)));
+        }
+        replied(answer)
+    }
+
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        let tool = &permit.call().name.tool;
+        self.note("go on", tool);
+        if let Some(task) = &handle.task {
+            return Ok(match locked(&self.tasks).ask(task) {
+                Ok(Some(answer)) => replied(answer),
+                Ok(None) => Outcome::Continues(Box::new(handle.clone())),
+                Err(why) => Outcome::Lost { why },
+            });
+        }
+        let input = handle.input.clone().unwrap_or_default();
+        if input.state != Some(format!("sealed {}", permit.key().as_str())) {
+            return Ok(Outcome::Lost { why: "this is not the state that was handed out".to_owned() });
+        }
+        if input.answers["size"]["action"] != "accept" {
+            let content = json!([{"type": "text", "text": "nobody said which size"}]);
+            return Ok(Outcome::Raw(RawReply::ToolResult { result: json!({"content": content, "isError": true}) }));
+        }
+        Ok(replied(self.act(permit, Honours::Nothing)))
+    }
+
+    async fn give_up(&self, permit: &Permit, _handle: &Handle) {
+        self.note("give up", &permit.call().name.tool);
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
@@ -226,6 +265,13 @@ impl ToolTransport for World {
         self.note("fence", server);
         Fence::Gone
     }
+}
+
+fn replied(answer: Value) -> Outcome {
+    let text = answer.to_string();
+    Outcome::Raw(RawReply::ToolResult {
+        result: json!({"content": [{"type": "text", "text": text}], "structuredContent": answer}),
+    })
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

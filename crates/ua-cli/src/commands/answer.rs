@@ -75,17 +75,31 @@ pub(super) fn arguments_in_full(question: &QuestionRecord) -> String {
 }
 
 pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
-    let AnswerArgs { question, choice, proof, text } = args;
+    let AnswerArgs { question, choice, proof, text, values } = args;
+    let for_a_tool = values.is_some()
+        || matches!(choice, Some(AnswerChoice::Accept | AnswerChoice::Decline | AnswerChoice::Cancel));
+    let choice = choice.or(values.is_some().then_some(AnswerChoice::Accept));
+    let text = match choice {
+        Some(AnswerChoice::Accept) => values.or(text),
+        Some(AnswerChoice::Cancel) => Some(ua_ledger::CANCEL.to_owned()),
+        _ => text,
+    };
     let Some(name) = question else { return super::ask::choose_and_answer(home).await };
     let choice = choice.map(|choice| match choice {
         AnswerChoice::Happened => Choice::Happened,
         AnswerChoice::Execute => Choice::Execute,
         AnswerChoice::Skip => Choice::Skip,
         AnswerChoice::Abort => Choice::Abort,
-        AnswerChoice::Continue => Choice::Continue,
+        AnswerChoice::Continue | AnswerChoice::Accept => Choice::Continue,
+        AnswerChoice::Decline | AnswerChoice::Cancel => Choice::Skip,
     });
     let store = home.open()?;
     let question = find::question(&store, &name).await?;
+    if for_a_tool && question.kind != QuestionKind::Elicitation {
+        let words: Vec<&str> = question.choices.iter().map(|choice| word(*choice)).collect();
+        return Err(CliError::usage(format!("no tool asks in question {}", question.question_id))
+            .hint(format!("it takes {}", words.join(", "))));
+    }
     let choice = match choice {
         Some(choice) => choice,
         // What the model asked is answered by words alone.
@@ -149,6 +163,12 @@ pub(crate) async fn insert(
     {
         return Err(CliError::usage(format!("question {} is answered by words", question.question_id))
             .hint("give them with --text, or let the model decide with `skip`"));
+    }
+    if question.kind == QuestionKind::Elicitation && choice == Choice::Continue {
+        ua_ledger::check_elicited(question, text.as_deref()).map_err(|why| {
+            CliError::usage(format!("question {} does not take that: {why}", question.question_id))
+                .hint("`ua questions --full` shows the form; give values with --json '{…}', or `decline`")
+        })?;
     }
     if text.as_deref().is_some_and(|text| text.len() > MAX_TEXT) {
         return Err(CliError::usage(format!("--text is longer than {MAX_TEXT} bytes"))

@@ -128,7 +128,15 @@ pub(crate) async fn one(store: &SqliteStore, question: &QuestionRecord) -> Resul
             proof = words("The other side's id of it (empty for none)", true).await?;
         } else if question.kind == QuestionKind::AskUser && choice == Choice::Continue && text.is_none() {
             text = words("Your answer", false).await?;
-        } else if choice == Choice::Skip && question.call_id.is_some() && question.kind != QuestionKind::UnknownOutcome
+        } else if question.kind == QuestionKind::Elicitation && choice == Choice::Continue {
+            text = words("The values, as a JSON object (empty for the defaults)", true).await?;
+            if let Err(why) = ua_ledger::check_elicited(question, text.as_deref()) {
+                tell(&format!("that does not do: {why}"));
+                continue;
+            }
+        } else if choice == Choice::Skip
+            && question.call_id.is_some()
+            && !matches!(question.kind, QuestionKind::UnknownOutcome | QuestionKind::Elicitation)
         {
             text = words("What the model should know (empty for nothing)", true).await?;
         }
@@ -168,6 +176,8 @@ fn label(kind: QuestionKind, item: &Item) -> String {
         (Choice::Execute, QuestionKind::UnknownOutcome) => "it did not happen: do it (again)",
         (Choice::Execute, _) => "let it run",
         (Choice::Skip, QuestionKind::AskUser) => "let the model decide",
+        (Choice::Skip, QuestionKind::Elicitation) => "decline: the tool is told no",
+        (Choice::Continue, QuestionKind::Elicitation) => "accept",
         (Choice::Skip, QuestionKind::UnknownOutcome) => "nobody knows; go on without it",
         (Choice::Skip, _) => "do not do it; the model is told",
         (Choice::Abort, _) => "end the run",

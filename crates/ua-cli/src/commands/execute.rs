@@ -38,6 +38,13 @@ pub(crate) struct How {
     pub(crate) fork: Option<serde_json::Value>,
 }
 
+impl How {
+    /// Whether somebody sits at the terminal who may be asked.
+    fn is_attended(&self) -> bool {
+        !self.quiet && !self.no_input && super::ask::is_attended()
+    }
+}
+
 /// What one life of a run, from its acquisition to the end of this process's work on it, came to.
 struct Life {
     code: u8,
@@ -75,7 +82,7 @@ pub(crate) async fn execute(
     tokio::spawn(interrupts.watch(stop.clone(), DrainTimes::default(), env.clone(), end_at_once));
 
     let store: Arc<SqliteStore> = Arc::new(store);
-    let is_attended = !how.quiet && !how.no_input && super::ask::is_attended();
+    let is_attended = how.is_attended();
     let mut launch = launch.clone();
     let (mut run, run_id) = (run.clone(), run.run_id);
     let code = loop {
@@ -150,9 +157,12 @@ async fn life(
         crate::output::tell(&format!("to resume: {}", restart::resume_command(home, &run)));
     }
 
-    let transport = compose::tool_servers(home, &run, launch, env)?;
-    let redactor = compose::redactor(home, &run, launch)?;
     let live = (!how.quiet && crate::terminal::can_draw()).then(|| Arc::new(Live::start()));
+    let watcher = progress::watcher(workspace.clone(), env.clone(), how.quiet, live.clone());
+    let is_attended = how.is_attended();
+    let watcher = if is_attended { super::ask_live::watcher(store.clone(), watcher) } else { watcher };
+    let transport = compose::tool_servers(home, &run, launch, env, watcher.clone())?;
+    let redactor = compose::redactor(home, &run, launch)?;
     if let Some(live) = &live {
         live.limits(&budgets_of(&port, &run).await?, std::time::Duration::from_millis(run.held_millis));
     }
@@ -178,12 +188,13 @@ async fn life(
                     transport: transport.clone(),
                     redactor: redactor.clone(),
                     specs,
-                    watcher: progress::watcher(workspace.clone(), env.clone(), how.quiet, live.clone()),
+                    watcher: watcher.clone(),
                     workspace: workspace.clone(),
                     env: env.clone(),
                     stop: stop.clone(),
                     budgets: budgets_with(&run.spec.budgets, &overrides),
                     seams,
+                    elicitations: super::ask_live::patience(is_attended, how.no_input)?,
                 };
                 match compose::wire(wiring) {
                     Ok((ports, settings)) => Box::pin(drive(&ports, &settings, acquired_at)).await,

@@ -3,6 +3,7 @@
 mod accept;
 mod answer;
 mod ask;
+mod ask_live;
 mod audit;
 mod calls;
 mod cancel;
@@ -17,6 +18,7 @@ mod export;
 mod fork;
 mod job;
 mod lineage;
+mod mcp_client;
 mod models;
 mod pins;
 mod probe;
@@ -64,6 +66,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
                 Err(error) => Err(CliError::new(crate::error::FAILED, crate::error::chain(&error))),
             }
         }
+        Command::McpClient { url } => mcp_client::run(url).await,
         Command::Shim(_) => Err(CliError::usage("the shim is started by the runner only")),
     }
 }

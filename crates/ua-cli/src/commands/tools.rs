@@ -1,20 +1,24 @@
 //! `ua tools`: what a job would be offered, and why each tool has its class.
 
+use std::path::Path;
+
 use serde_json::json;
 use ua_core::{RunId, ToolSpec};
-use ua_gateway::ToolTransport as _;
+use ua_gateway::{ToolTransport as _, TransportError};
+use ua_mcp::{DefinitionLock, ServerAbout, ServerSpec};
 
 use crate::args::ToolsCommand;
 use crate::compose::{self, Launch};
-use crate::error::{CliError, OK, WAITING, chain};
+use crate::error::{CliError, FAILED, OK, WAITING, chain};
 use crate::home::Home;
-use crate::output::{line, print, print_json, print_table};
+use crate::output::{line, print, print_json, print_table, tell};
+use crate::tool_lock;
 use crate::view::ToolRow;
 
 pub(crate) async fn run(home: &Home, command: ToolsCommand) -> Result<u8, CliError> {
     match command {
         ToolsCommand::List { mcp_config, json } => {
-            let specs = offered(mcp_config.as_deref()).await?;
+            let Looked { specs, about, notes } = look(mcp_config.as_deref()).await?;
             let classifier = compose::classifier_of_user(&[])?;
             let policies: Vec<_> = specs.iter().map(|spec| (spec, classifier.classify(spec, None))).collect();
             if json {
@@ -29,6 +33,11 @@ pub(crate) async fn run(home: &Home, command: ToolsCommand) -> Result<u8, CliErr
                     ]
                 });
                 print_table(&["TOOL", "CLASS", "WHEN IN DOUBT", "WHY"], rows.collect())?;
+                for (server, about) in &about {
+                    let (name, version) = (line(&about.name, 60), line(&about.version, 40));
+                    tell(&format!("server {server} · {name} {version} · speaks MCP {}", about.revision));
+                }
+                notes.iter().for_each(|note| tell(&format!("note: {}", line(note, 300))));
             }
         }
         ToolsCommand::Explain { name, mcp_config, policy } => {
@@ -48,6 +57,7 @@ pub(crate) async fn run(home: &Home, command: ToolsCommand) -> Result<u8, CliErr
                 print(&format!("{}\n", classifier.explain(spec)))?;
             }
         }
+        ToolsCommand::Lock { mcp_config, check } => return lock(mcp_config.as_deref(), check).await,
         ToolsCommand::Audit { policy } => return super::audit::run(home, &policy),
     }
     Ok(OK)
@@ -64,9 +74,73 @@ pub(super) fn row(spec: &ToolSpec, policy: &ua_core::CallPolicy) -> ToolRow {
     }
 }
 
-/// Every tool of our own server and of the configured ones. Servers are started in a folder that is thrown away.
-async fn offered(mcp_config: Option<&std::path::Path>) -> Result<Vec<ToolSpec>, CliError> {
+/// What there is to see of tool servers.
+struct Looked {
+    specs: Vec<ToolSpec>,
+    about: Vec<(String, ServerAbout)>,
+    notes: Vec<String>,
+}
+
+/// `ua tools lock`: writes what the tools are now beside the MCP configuration, or compares with what was written.
+async fn lock(mcp_config: Option<&Path>, check: bool) -> Result<u8, CliError> {
+    let Some(config) = compose::mcp_config_file(mcp_config) else {
+        return Err(CliError::usage("there is no MCP configuration whose tools could be locked")
+            .hint("name one with --mcp-config, or write a .mcp.json"));
+    };
+    let path = tool_lock::path_for(&config);
+    let known = if check { tool_lock::read(&config)? } else { tool_lock::read(&config).unwrap_or_default() };
+    let servers = compose::mcp_servers_with(Some(&config), None)?;
+    let digests = compose::configured_reaches(&config)?;
+    let mut found = start(servers).await?.1;
+    for (server, locked) in &mut found.servers {
+        locked.reach = digests.get(server).cloned().unwrap_or_default();
+    }
+    let changes = found.changes_since(known.as_ref());
+    for change in &changes {
+        print(&format!("{}\n", line(change, 500)))?;
+    }
+    if check {
+        let Some(_) = known else {
+            return Err(CliError::new(FAILED, format!("{} is not there", path.display()))
+                .hint("look at the tools (`ua tools list`), then run `ua tools lock`"));
+        };
+        tell(&if changes.is_empty() { "the tools are what mcp.lock says".to_owned() } else {
+            format!("{} difference(s); `ua tools lock` accepts them", changes.len())
+        });
+        return Ok(if changes.is_empty() { OK } else { FAILED });
+    }
+    let text = found.to_text();
+    tool_lock::write(&path, &text)?;
+    let tools: usize = found.servers.values().map(|server| server.tools.len()).sum();
+    tell(&format!("{}: {tools} tool(s) of {} server(s)", path.display(), found.servers.len()));
+    Ok(OK)
+}
+
+/// Starts servers in a folder that is thrown away and looks at them.
+async fn start(servers: Vec<ServerSpec>) -> Result<(Looked, DefinitionLock), CliError> {
     let env = ua_core::system::env();
+    let folder =
+        tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
+    let transport = compose::transport(servers, &folder.path().join("locks"), RunId::new(&env), None, &env)?;
+    let listed = transport.list().await;
+    let (about, definitions, notes) = (transport.about(), transport.definitions(), transport.notes());
+    transport.shutdown().await;
+    let specs = listed.map_err(|e| {
+        let hint = match &e {
+            TransportError::Changed { .. } => "look at what changed before you accept it; nothing was called",
+            _ => "correct the server's command, arguments or environment in the MCP configuration",
+        };
+        CliError::new(WAITING, chain(&e)).hint(hint)
+    })?;
+    Ok((Looked { specs, about, notes }, definitions))
+}
+
+async fn offered(mcp_config: Option<&Path>) -> Result<Vec<ToolSpec>, CliError> {
+    Ok(look(mcp_config).await?.specs)
+}
+
+/// Every tool of our own server and of the configured ones.
+async fn look(mcp_config: Option<&Path>) -> Result<Looked, CliError> {
     let folder =
         tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
     let config = compose::mcp_config_file(mcp_config);
@@ -79,11 +153,5 @@ async fn offered(mcp_config: Option<&std::path::Path>) -> Result<Vec<ToolSpec>, 
             .map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
     }
     servers.extend(compose::mcp_servers(config)?);
-    let transport = compose::transport(servers, &folder.path().join("locks"), RunId::new(&env), None, &env)?;
-    let listed = transport.list().await;
-    transport.shutdown().await;
-    listed.map_err(|e| {
-        CliError::new(WAITING, chain(&e))
-            .hint("correct the server's command, arguments or environment in the MCP configuration")
-    })
+    Ok(start(servers).await?.0)
 }

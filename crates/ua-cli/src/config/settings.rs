@@ -239,6 +239,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         SENDS,
         "Where traces and metrics go by OTLP",
     ),
+    setting(
+        "tools.elicitation_wait",
+        "UA_ELICITATION_WAIT",
+        Kind::Seconds,
+        Some("300"),
+        None,
+        "How long a tool that asks in the middle of a call waits for an answer",
+    ),
     setting("tools.mail", "UA_MAIL", Kind::Text, None, SENDS, "Mail server or mail API of `send_email`"),
     setting("tools.mail_from", "UA_MAIL_FROM", Kind::Text, None, SENDS, "Sender of `send_email`"),
     setting(

@@ -27,7 +27,7 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_PROBES: u32 = 4;
 
 /// Headers that the protocol or the HTTP client sets.
-const RESERVED: [&str; 12] = [
+const RESERVED: [&str; 14] = [
     "accept",
     "accept-encoding",
     "connection",
@@ -36,6 +36,8 @@ const RESERVED: [&str; 12] = [
     "expect",
     "host",
     "last-event-id",
+    "mcp-method",
+    "mcp-name",
     "mcp-protocol-version",
     "mcp-session-id",
     "te",

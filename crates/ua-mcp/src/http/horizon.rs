@@ -39,18 +39,26 @@ impl Horizon {
         generation.starts_with(MARK)
     }
 
-    fn given_up(&self) -> MutexGuard<'_, BTreeMap<String, Timestamp>> {
+    fn times(&self) -> MutexGuard<'_, BTreeMap<String, Timestamp>> {
         self.given_up_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches over one attempt: unless it is said to be answered, the end of the watch is when it was given up.
+    /// An attempt on this generation was given up now, as far as it is one of a remote server.
+    pub(crate) fn given_up(&self, generation: &str) {
+        if Self::is_remote(generation) {
+            let now = self.env.now();
+            self.times().insert(generation.to_owned(), now);
+        }
+    }
+
+    /// Watches over one attempt: if it is dropped before it is over, that is when the attempt was given up.
     pub(crate) fn watch<'a>(&'a self, generation: &'a str) -> Watch<'a> {
-        Watch { horizon: self, generation, answered: !Self::is_remote(generation) }
+        Watch { horizon: self, generation, is_over: false }
     }
 
     /// Waits until the horizon of the generation's last given up attempt has passed.
     pub(crate) async fn pass(&self, generation: &str) {
-        let from = self.given_up().get(generation).copied().unwrap_or(self.started_at);
+        let from = self.times().get(generation).copied().unwrap_or(self.started_at);
         let left = self.span.saturating_sub(self.env.now().since(from));
         if !left.is_zero() {
             tracing::info!(generation, seconds = left.as_secs_f64(), "waiting for the horizon of a remote tool server");
@@ -63,21 +71,20 @@ impl Horizon {
 pub(crate) struct Watch<'a> {
     horizon: &'a Horizon,
     generation: &'a str,
-    answered: bool,
+    is_over: bool,
 }
 
 impl Watch<'_> {
-    /// The attempt's outcome is known.
-    pub(crate) fn answered(mut self) {
-        self.answered = true;
+    /// Somebody else says how the attempt ended.
+    pub(crate) fn over(mut self) {
+        self.is_over = true;
     }
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        if !self.answered {
-            let now = self.horizon.env.now();
-            self.horizon.given_up().insert(self.generation.to_owned(), now);
+        if !self.is_over {
+            self.horizon.given_up(self.generation);
         }
     }
 }
@@ -100,7 +107,7 @@ mod tests {
         let horizon = Horizon::new(SPAN, env.clone());
         env.clock.sleep(Duration::from_secs(10)).await;
         drop(horizon.watch("http-mine"));
-        horizon.watch("http-mine").answered();
+        horizon.watch("http-mine").over();
         env.clock.sleep(Duration::from_secs(5)).await;
         assert_eq!(waited(&horizon, &env, "http-earlier").await, Duration::from_secs(15));
         assert_eq!(waited(&horizon, &env, "http-mine").await, Duration::from_secs(10));

@@ -1,4 +1,6 @@
-//! A connection to a tool server over Streamable HTTP (MCP revisions 2025-03-26 to 2025-11-25).
+//! A connection to a tool server over Streamable HTTP (MCP revisions from 2025-03-26 on).
+//!
+//! Up to 2025-11-25 it is a session; from 2026-07-28 on each request stands for itself.
 //!
 //! Durable Jobs v1 spec §3 and §8.3. Ours from the request to the answer, because a ledger depends on what happens in
 //! between: a `tools/call` is posted once and never again, an answer is handed on as the JSON that came, and a request that
@@ -6,30 +8,37 @@
 //! asks for the rest of the answer and sends no call. A session that the server forgot ends this connection; the next one
 //! is a new generation.
 //!
-//! Deliberately absent: the stream of a GET that belongs to no request (we offer servers nothing to ask for), OAuth (tokens
+//! Deliberately absent: the stream of a GET that belongs to no request (what a server asks belongs to a call), OAuth (tokens
 //! come from the configuration's headers), and the two-endpoint transport of revision 2024-11-05.
 
 mod endpoint;
+mod headers;
 mod horizon;
 mod reading;
 mod sse;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use reqwest::header::{HeaderMap, HeaderValue};
-use rmcp::model::{Implementation, ListToolsResult, ProtocolVersion};
-use serde_json::{Value, json};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use rmcp::model::Implementation;
+use serde_json::{Map, Value, json};
 use ua_core::{Env, Outcome, RawReply};
 
 pub(crate) use self::endpoint::check_header_name;
 use self::endpoint::{Endpoint, Failure, PROTOCOL_VERSION, SESSION_ID};
+pub(crate) use self::headers::ParamHeaders;
 pub(crate) use self::horizon::Horizon;
-use crate::connection::{Sending, completed, not_in_time, sleep_or_never};
+use crate::connection::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
+use crate::dialect::{Dialect, Protocol};
+use crate::host::Host;
 use crate::wire::bounded;
+
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// How long a message that needs no answer of substance (a notification, the end of a session) may take.
 const ASIDE: Duration = Duration::from_secs(5);
@@ -43,12 +52,15 @@ pub(crate) struct HttpConnection {
 #[derive(Debug)]
 struct Inner {
     server: String,
+    host: Arc<Host>,
     endpoint: Endpoint,
     env: Env,
     last_id: AtomicI64,
     agreed: Mutex<Agreed>,
     /// Why nothing can be sent any more.
     ended: Mutex<Option<String>>,
+    /// Tasks in the session that a later process may have to ask for.
+    tasks: Mutex<BTreeSet<String>>,
 }
 
 /// What the handshake brought.
@@ -56,6 +68,16 @@ struct Inner {
 struct Agreed {
     session: Option<HeaderValue>,
     version: Option<HeaderValue>,
+    dialect: Arc<Dialect>,
+}
+
+/// Where an endpoint is and what goes with every request to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Address<'a> {
+    /// Its URL.
+    pub(crate) url: &'a str,
+    /// Headers of every request.
+    pub(crate) headers: &'a BTreeMap<String, String>,
 }
 
 /// What came back for a request.
@@ -70,26 +92,17 @@ enum Reply {
 }
 
 impl HttpConnection {
-    /// Shakes hands. The error says what came instead.
+    /// Finds out how the server wants to be spoken to. The error says what came instead.
     pub(crate) async fn open(
+        host: Arc<Host>,
         server: &str,
         info: &Implementation,
-        url: &str,
-        headers: &BTreeMap<String, String>,
+        address: Address<'_>,
+        protocol: &Protocol,
         env: &Env,
     ) -> Result<Self, String> {
-        let endpoint = Endpoint::new(url, headers, &format!("{}/{}", info.name, info.version))?;
-        let connection = Self {
-            inner: Arc::new(Inner {
-                server: server.to_owned(),
-                endpoint,
-                env: env.clone(),
-                last_id: AtomicI64::new(0),
-                agreed: Mutex::default(),
-                ended: Mutex::default(),
-            }),
-        };
-        match connection.shake_hands(info).await {
+        let connection = Self::to(host, server, info, address, Agreed::default(), env)?;
+        match connection::open(&connection, protocol, info, env).await {
             Ok(()) => Ok(connection),
             Err(why) => {
                 connection.close().await; // the server may have made a session already
@@ -98,31 +111,76 @@ impl HttpConnection {
         }
     }
 
-    async fn shake_hands(&self, info: &Implementation) -> Result<(), String> {
-        let params = json!({
-            "protocolVersion": ProtocolVersion::LATEST_WITH_INITIALIZE,
-            "capabilities": {},
-            "clientInfo": info,
-        });
-        let (_, body) = self.inner.request("initialize", &params)?;
-        let response = self.inner.endpoint.post(self.inner.headers(), body.bytes).await.map_err(Failure::into_why)?;
-        self.inner.agreed().session = response.headers().get(SESSION_ID).cloned().map(|mut id| {
-            id.set_sensitive(true);
-            id
-        });
-        let reply = self.read(response, body.id).await.map_err(Failure::into_why)?;
-        let result = self.result(reply)?;
-        let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
-        let known = ProtocolVersion::KNOWN_VERSIONS.iter().find(|known| known.as_str() == version);
-        if !known.is_some_and(ProtocolVersion::has_initialize) {
-            return Err(format!("it speaks revision {version:?} of the protocol, which this build does not know"));
+    /// Takes up a session that an earlier process began, without a handshake: the server may know something there that it knows
+    /// nowhere else.
+    pub(crate) fn adopt(
+        host: Arc<Host>,
+        server: &str,
+        info: &Implementation,
+        address: Address<'_>,
+        (session, dialect): (&str, Arc<Dialect>),
+        env: &Env,
+    ) -> Result<Self, String> {
+        let mut session = HeaderValue::from_str(session).map_err(|_| "its session's name cannot be sent".to_owned())?;
+        session.set_sensitive(true);
+        let version = HeaderValue::from_str(&dialect.version).ok();
+        Self::to(host, server, info, address, Agreed { session: Some(session), version, dialect }, env)
+    }
+
+    fn to(
+        host: Arc<Host>,
+        server: &str,
+        info: &Implementation,
+        address: Address<'_>,
+        agreed: Agreed,
+        env: &Env,
+    ) -> Result<Self, String> {
+        let endpoint = Endpoint::new(address.url, address.headers, &format!("{}/{}", info.name, info.version))?;
+        let inner = Inner {
+            server: server.to_owned(),
+            host,
+            endpoint,
+            env: env.clone(),
+            last_id: AtomicI64::new(0),
+            agreed: Mutex::new(agreed),
+            ended: Mutex::default(),
+            tasks: Mutex::default(),
+        };
+        // Requests of an adopted session must not have numbers that an earlier process used there.
+        if inner.agreed().session.is_some() {
+            inner.last_id.store(i64::from(env.entropy.next_u64() as u32 >> 1), Ordering::Relaxed);
         }
-        self.inner.agreed().version = HeaderValue::from_str(version).ok();
-        match self.inner.notify("notifications/initialized", None).await {
-            Ok(status) if status.is_success() => Ok(()),
-            Ok(status) => Err(format!("the handshake failed: it answered HTTP status {status} to its last message")),
-            Err(failure) => Err(format!("the handshake failed: {}", failure.into_why())),
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What was agreed on.
+    pub(crate) fn dialect(&self) -> Arc<Dialect> {
+        Arc::clone(&self.inner.agreed().dialect)
+    }
+
+    /// Our side of it.
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        &self.inner.host
+    }
+
+    /// The name of its session, if it has one.
+    pub(crate) fn session(&self) -> Option<String> {
+        self.inner.agreed().session.as_ref().and_then(|session| session.to_str().ok()).map(str::to_owned)
+    }
+
+    /// Notes whether a task of the session is still to be asked for; such a session is not ended with this process.
+    pub(crate) fn note_task(&self, task: &str, is_open: bool) {
+        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_open {
+            tasks.insert(task.to_owned());
+        } else {
+            tasks.remove(task);
         }
+    }
+
+    /// Asks something that changes nothing.
+    pub(crate) async fn ask(&self, method: &'static str, params: Map<String, Value>) -> Result<Value, Unanswered> {
+        self.ask_in(self.dialect(), method, params).await
     }
 
     /// Why nothing more can be sent, if nothing can.
@@ -130,21 +188,16 @@ impl HttpConnection {
         self.inner.ended().clone()
     }
 
-    /// One page of the list of tools.
-    pub(crate) async fn page(&self, cursor: Option<String>) -> Result<ListToolsResult, String> {
-        let params = cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-        let (headers, body) = self.inner.request("tools/list", &params)?;
-        let reply = self.exchange(headers, body).await.map_err(Failure::into_why)?;
-        let page = self.result(reply)?;
-        serde_json::from_value(page).map_err(|error| format!("its list of tools cannot be read: {error}"))
-    }
-
-    /// Posts one `tools/call`, once, and waits for its answer, at most for its time limit.
+    /// Posts one request of a permitted attempt, once, and waits for its answer, at most for its time limit.
     pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
-        let Sending { tool, arguments, meta, key_header, timeout } = sending;
-        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-        let prepared = self.inner.request("tools/call", &params).and_then(|(mut headers, body)| {
+        let Sending { method, params, meta, key_header, param_headers, timeout, listener } = sending;
+        let dialect = self.dialect();
+        let prepared = self.inner.request(&dialect, method, params, meta.clone()).and_then(|(mut headers, body)| {
             if let Some((name, value)) = &key_header {
+                let (name, value) = endpoint::header(name, value)?;
+                headers.insert(name, value);
+            }
+            for (name, value) in param_headers.iter().filter(|_| dialect.is_stateless) {
                 let (name, value) = endpoint::header(name, value)?;
                 headers.insert(name, value);
             }
@@ -159,7 +212,8 @@ impl HttpConnection {
             Ok(prepared) => prepared,
             Err(why) => return Outcome::NotSent { why },
         };
-        let mut waiting = Waiting { inner: &self.inner, id: body.id, over: false };
+        let _under_way = self.inner.host.listen(body.id, json!(body.id), listener);
+        let mut waiting = Waiting { inner: &self.inner, id: body.id, over: dialect.is_stateless };
         let reply = tokio::select! {
             biased;
             reply = self.exchange(headers, body) => reply,
@@ -226,6 +280,10 @@ impl HttpConnection {
         if !was_open || inner.agreed().session.is_none() {
             return;
         }
+        if !inner.tasks.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            tracing::debug!(server = inner.server, "the session is left open: a task in it is not done");
+            return;
+        }
         tokio::select! {
             deleted = inner.endpoint.delete(inner.headers()) => match deleted {
                 Ok(response) => tracing::debug!(server = inner.server, status = %response.status(), "session ended"),
@@ -234,6 +292,63 @@ impl HttpConnection {
             () = inner.env.clock.sleep(ASIDE) => tracing::debug!(server = inner.server, "session not ended in time"),
         }
     }
+}
+
+impl Opening for HttpConnection {
+    async fn ask_in(
+        &self,
+        dialect: Arc<Dialect>,
+        method: &'static str,
+        params: Map<String, Value>,
+    ) -> Result<Value, Unanswered> {
+        let (headers, body) =
+            self.inner.request(&dialect, method, params, Map::new()).map_err(Unanswered::Broken)?;
+        let response = self.inner.endpoint.post(headers, body.bytes).await;
+        let response = response.map_err(|failure| Unanswered::Broken(failure.into_why()))?;
+        if method == "initialize" {
+            self.inner.agreed().session = response.headers().get(SESSION_ID).cloned().map(|mut id| {
+                id.set_sensitive(true);
+                id
+            });
+        }
+        match self.read(response, body.id).await.map_err(|failure| Unanswered::Broken(failure.into_why()))? {
+            Reply::Error { code, message } => Err(Unanswered::Refused(code.into(), message)),
+            Reply::Status { status, body } => {
+                if let Some(refused) = refusal(&body).filter(|_| method == "server/discover") {
+                    return Err(refused);
+                }
+                let why = self.result(Reply::Status { status, body }).err().unwrap_or_default();
+                Err(Unanswered::Status(status.as_u16(), why))
+            }
+            reply @ Reply::Result(..) => self.result(reply).map_err(Unanswered::Broken),
+        }
+    }
+
+    fn agree(&self, dialect: Arc<Dialect>) {
+        let mut agreed = self.inner.agreed();
+        agreed.version = HeaderValue::from_str(&dialect.version).ok();
+        agreed.dialect = dialect;
+    }
+
+    async fn initialized(&self) -> Result<(), String> {
+        match self.inner.notify("notifications/initialized", None).await {
+            Ok(status) if status.is_success() => Ok(()),
+            Ok(status) => Err(format!("it answered HTTP status {status} to its last message")),
+            Err(failure) => Err(failure.into_why()),
+        }
+    }
+
+    fn ended(&self) -> Option<String> {
+        HttpConnection::ended(self)
+    }
+}
+
+/// A refusal of the protocol in the body of a refusal of HTTP.
+fn refusal(body: &str) -> Option<Unanswered> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let error = body.get("error").filter(|_| body.get("jsonrpc").is_some())?;
+    let message = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(Unanswered::Refused(error.get("code")?.as_i64()?, message))
 }
 
 /// A request as it goes out.
@@ -263,11 +378,33 @@ impl Inner {
         headers
     }
 
-    fn request(&self, method: &str, params: &Value) -> Result<(HeaderMap, Body), String> {
+    fn request(
+        &self,
+        dialect: &Dialect,
+        method: &'static str,
+        mut params: Map<String, Value>,
+        mut meta: Map<String, Value>,
+    ) -> Result<(HeaderMap, Body), String> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut headers = self.headers();
+        if dialect.is_stateless {
+            let header = |text: &str| HeaderValue::from_str(text).map_err(|_| "it cannot be named in a header".to_owned());
+            headers.insert(PROTOCOL_VERSION, header(&dialect.version)?);
+            headers.insert(METHOD, HeaderValue::from_static(method));
+            if let Some(name) = headers::name_of(method, &params) {
+                headers.insert(NAME, header(&headers::encoded(name))?);
+            }
+        }
+        if method == "tools/call" || method == "tasks/result" {
+            meta.insert("progressToken".to_owned(), json!(id));
+        }
+        dialect.sign(&mut meta);
+        if !meta.is_empty() {
+            params.insert("_meta".to_owned(), Value::Object(meta));
+        }
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         let bytes = serde_json::to_vec(&message).map_err(|error| format!("the request cannot be written: {error}"))?;
-        Ok((self.headers(), Body { id, bytes }))
+        Ok((headers, Body { id, bytes }))
     }
 
     /// Posts a message that has no answer, and says how it was received.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::endpoint::{Failure, LAST_EVENT_ID, cause};
 use super::sse::{Event, Parser};
 use super::{HttpConnection, Inner, Reply};
+use crate::host::method_and_params;
 use crate::wire::{Answer, MAX_LINE, answer, answered_id};
 
 /// How much of a refusal's body is kept, and how long it may take to come.
@@ -202,7 +203,7 @@ impl Inner {
             Err(error) => return Err(broken(&format!("a message is not JSON: {error}"))),
         };
         if message.contains_key("method") {
-            self.answer_request(&message);
+            self.answer_request(message, id);
             return Ok(None);
         }
         if answered_id(&message) != Some(id) {
@@ -215,23 +216,19 @@ impl Inner {
         }
     }
 
-    /// Answers a request of the server: it may ask for a sign of life, and for nothing else.
-    fn answer_request(self: &Arc<Self>, message: &Map<String, Value>) {
-        let method = message.get("method").and_then(Value::as_str).unwrap_or_default();
-        let Some(id) = message.get("id") else {
-            if method == "notifications/message" {
-                tracing::debug!(server = self.server, params = ?message.get("params"), "tool server");
-            }
-            return;
-        };
-        let answer = if method == "ping" {
-            json!({ "jsonrpc": "2.0", "id": id, "result": {} })
-        } else {
-            let error = json!({ "code": -32601, "message": "this client offers servers nothing but ping" });
-            json!({ "jsonrpc": "2.0", "id": id, "error": error })
-        };
+    /// Hands a message of the server's to our side, and its answer back. It came on the stream of our request `origin`.
+    fn answer_request(self: &Arc<Self>, mut message: Map<String, Value>, origin: i64) {
+        let id = message.remove("id");
+        let (method, params) = method_and_params(&mut message);
+        let Some(id) = id else { return self.host.notified(&method, &params) };
         let inner = Arc::clone(self);
         tokio::spawn(async move {
+            let answer = match inner.host.request(&method, params, Some(origin)).await {
+                Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+                Err((code, words)) => {
+                    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": words } })
+                }
+            };
             if let Err(failure) = inner.post_aside(&answer).await {
                 tracing::debug!(server = inner.server, why = failure.into_why(), "a question was not answered");
             }

@@ -15,12 +15,12 @@ use super::servers::{World, command, config};
 use super::{example, wait_for_async};
 use crate::config::{Reach, ServerSpec};
 use crate::connection::{Connection, Sending};
-use crate::{McpTransport, McpTransportConfig};
+use crate::{McpTransport, McpTransportConfig, Protocol};
 
 pub(super) fn http(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let reach = Reach::Http { url: url.to_owned(), headers };
-    ServerSpec { name: name.to_owned(), namespace: ToolNamespace::Mcp, reach }
+    ServerSpec { protocol: Protocol::Handshake, ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
 }
 
 /// A misbehaving server and a session with it.
@@ -53,7 +53,7 @@ impl Peer {
 pub(super) fn sending(tool: &str, arguments: Value) -> Sending {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
     let meta = Map::from_iter([("dev.universal-agent/attempt".to_owned(), json!(2))]);
-    Sending { tool: tool.to_owned(), arguments, meta, key_header: None, timeout: None }
+    Sending::call(tool, arguments, meta)
 }
 
 pub(super) async fn call(connection: &Connection, tool: &str, arguments: Value) -> Outcome {

@@ -14,7 +14,7 @@ use crate::config::{Reach, ServerSpec};
 use crate::connection::{Connection, Sending};
 use crate::http::Horizon;
 use crate::server::{Server, Shared};
-use crate::{LockDir, McpTransport, McpTransportConfig, ShimCommand};
+use crate::{LockDir, Protocol, McpTransport, McpTransportConfig, ShimCommand};
 
 pub(super) fn spec(name: &str, args: &[&str]) -> ServerSpec {
     command(name, example("fake_server").to_str().unwrap(), args)
@@ -25,7 +25,7 @@ pub(super) fn command(name: &str, command: &str, args: &[&str]) -> ServerSpec {
     let env =
         BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("ONLY_THIS".to_owned(), "1".to_owned())]);
     let reach = Reach::Stdio { command: command.to_owned(), args, env, cwd: None };
-    ServerSpec { name: name.to_owned(), namespace: ToolNamespace::Mcp, reach }
+    ServerSpec { protocol: Protocol::Handshake, ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
 }
 
 pub(super) fn config(dir: &Path, servers: Vec<ServerSpec>) -> McpTransportConfig {
@@ -55,6 +55,7 @@ impl World {
             grace: Duration::from_millis(500),
             client: rmcp::model::Implementation::new("test", "1"),
             stderr_log: config.stderr_log,
+            progress: None,
         };
         Self { dir, shared, server: Server::new(spec) }
     }
@@ -86,8 +87,7 @@ impl World {
 async fn call(connection: &Connection, tool: &str, arguments: Value) -> Outcome {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
     let meta = Map::from_iter([("dev.universal-agent/attempt".to_owned(), json!(2))]);
-    let sending = Sending { tool: tool.to_owned(), arguments, meta, key_header: None, timeout: None };
-    connection.call(sending, &ua_core::system::env()).await
+    connection.call(Sending::call(tool, arguments, meta), &ua_core::system::env()).await
 }
 
 fn text(outcome: Outcome) -> String {
@@ -201,7 +201,7 @@ async fn a_call_on_a_closed_connection_was_not_sent() {
         match call(&connection, "echo", json!({})).await {
             Outcome::NotSent { .. } => return,
             Outcome::Lost { .. } => {}
-            Outcome::Raw(reply) => panic!("{reply:?}"),
+            outcome @ (Outcome::Raw(_) | Outcome::Continues(_)) => panic!("{outcome:?}"),
         }
     }
     panic!("a closed connection goes on taking calls");
@@ -234,7 +234,7 @@ async fn a_call_with_a_timeout_is_lost_when_it_is_up() {
         panic!()
     };
     let timeout = Some(Duration::from_millis(30));
-    let sending = Sending { tool: "slow".into(), arguments, meta: Map::new(), key_header: None, timeout };
+    let sending = Sending { timeout, ..Sending::call("slow", arguments, Map::new()) };
     let outcome = connection.call(sending, &world.shared.env).await;
     assert_eq!(lost(outcome), "no answer within 0.03 s");
     assert_eq!(world.server.fence(&generation, &world.shared).await, Fence::Gone);
@@ -281,7 +281,7 @@ async fn a_key_that_needs_a_header_is_not_sent_without_one() {
     let world = World::fake();
     let (_, connection) = world.ready().await;
     let key_header = Some(("Idempotency-Key".to_owned(), "k".to_owned()));
-    let sending = Sending { tool: "echo".into(), arguments: Map::new(), meta: Map::new(), key_header, timeout: None };
+    let sending = Sending { key_header, ..Sending::call("echo", Map::new(), Map::new()) };
     let outcome = connection.call(sending, &world.shared.env).await;
     assert!(matches!(&outcome, Outcome::NotSent { why } if why.contains("`Idempotency-Key`")), "{outcome:?}");
     world.server.shut_down(&world.shared).await;

@@ -124,6 +124,13 @@ impl Driver<'_> {
         if matches!(conclusion, Conclusion::Succeeded { .. }) && !self.run.spec.phases.is_empty() {
             self.checkpoint(CheckpointKind::PhaseBoundary, None, self.artifact_refs()?).await?;
         }
+        if matches!(conclusion, Conclusion::Cancelled | Conclusion::Failed { .. }) {
+            let calls = self.ports.store.calls(&self.run.run_id, None).await;
+            let calls = calls.map_err(RunError::at("read the run's calls"))?;
+            let turn = self.machine.committed() + 1;
+            let abandoned = self.ports.gateway.abandon(&calls).await;
+            abandoned.map_err(|source| RunError::Gateway { turn, source })?;
+        }
         if matches!(conclusion, Conclusion::Cancelled) {
             self.cancel_prepared().await?;
             self.close_questions().await?;
@@ -253,11 +260,10 @@ fn decision(records: &RunRecords, flight: &InFlight) -> Option<Decision> {
     let fallback = match (flight.was, call.status) {
         (_, CallStatus::Cancelled) => ReplayStatus::Cancelled,
         (CallStatus::Prepared, _) => ReplayStatus::Executed,
-        (_, CallStatus::Unknown) => ReplayStatus::Held,
+        (_, CallStatus::Unknown | CallStatus::Running) => ReplayStatus::Held,
         (
             _,
             CallStatus::Prepared
-            | CallStatus::Running
             | CallStatus::Succeeded
             | CallStatus::FailedDefinite
             | CallStatus::FailedReported,

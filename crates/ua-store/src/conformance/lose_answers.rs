@@ -8,7 +8,7 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope
 use crate::archive_store::{ArchiveStore, CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
-    CallCancel, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
+    CallCancel, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
     RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
 };
 use crate::error::{Retry, StoreError};
@@ -202,6 +202,10 @@ impl RunStore for LoseAnswers<'_> {
 impl LedgerStore for LoseAnswers<'_> {
     async fn start_attempt(&self, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError> {
         self.answered(self.store.start_attempt(lease, start).await)
+    }
+
+    async fn keep_handle(&self, lease: &RunLease, keep: KeepHandle) -> Result<AttemptRecord, StoreError> {
+        self.answered(self.store.keep_handle(lease, keep).await)
     }
 
     async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {

@@ -16,6 +16,7 @@ pub mod calls;
 mod differential;
 pub mod doubts;
 pub mod forks;
+pub mod handles;
 mod lose_answers;
 pub mod lost_answers;
 pub mod overrides;
@@ -105,6 +106,8 @@ macro_rules! conformance_tests {
             calls::a_reply_is_stored_before_it_is_understood,
             calls::a_reply_may_leave_the_outcome_open,
             calls::a_recovery_loses_only_what_was_not_answered,
+            handles::a_handle_is_kept_while_its_attempt_runs,
+            handles::a_recovery_leaves_what_can_be_gone_on_with,
             calls::evidence_settles_an_unknown_call,
             calls::evidence_is_kept_beside_the_reply,
             calls::a_skipped_call_stays_unknown_and_lets_its_turn_commit,

@@ -8,7 +8,7 @@ use ua_core::{
 use super::MemStore;
 use super::model::Model;
 use crate::Durability;
-use crate::commit::{CallCancel, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::commit::{CallCancel, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::ledger_store::LedgerStore;
 use crate::record::{
@@ -67,6 +67,14 @@ impl LedgerStore for MemStore {
             model.put_question(question);
         }
         Ok(started.call)
+    }
+
+    async fn keep_handle(&self, lease: &RunLease, keep: KeepHandle) -> Result<AttemptRecord, StoreError> {
+        let mut model = self.model();
+        let call = leased_call(&model, lease, &keep.call_id)?;
+        let attempt = rules::handle_kept(&call, model.current_attempt(&call), keep)?;
+        model.put_attempt(attempt.clone());
+        Ok(attempt)
     }
 
     async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError> {

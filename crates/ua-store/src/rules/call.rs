@@ -8,7 +8,7 @@ use ua_core::{
 
 use super::question::{question_closed, question_for_call};
 use super::{conflict, not_found};
-use crate::commit::{AttemptEnd, CallCancel, StartAttempt, UnknownResolution};
+use crate::commit::{AttemptEnd, CallCancel, KeepHandle, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::lifted::{NewBlob, lift, offload};
 use crate::record::{
@@ -106,6 +106,7 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
         ended_at: None,
         outcome: None,
         detail: None,
+        handle: None,
     };
     Ok(Started { call, attempt, approval })
 }
@@ -118,6 +119,24 @@ fn consumed(question: QuestionRecord, call: &CallRecord, at: Timestamp) -> Resul
         return Err(conflict("questions", &question.question_id, "it holds no unused answer that lets the call run"));
     }
     question_closed(question, &call.run_id, at)
+}
+
+/// The running attempt with what it goes on with.
+pub fn handle_kept(
+    call: &CallRecord,
+    stored: Option<AttemptRecord>,
+    keep: KeepHandle,
+) -> Result<AttemptRecord, StoreError> {
+    let attempt = keep.attempt;
+    let running = stored.filter(|stored| {
+        call.status == CallStatus::Running && stored.attempt == attempt && stored.ended_at.is_none()
+    });
+    let mut running = running.ok_or_else(|| {
+        let why = format!("attempt {attempt} is not running: it is {} at attempt {}", call.status, call.attempt);
+        conflict("tool_calls", &call.call_id, why)
+    })?;
+    running.handle = Some(keep.handle);
+    Ok(running)
 }
 
 /// The rows of a settled attempt.
@@ -264,14 +283,15 @@ pub fn call_cancelled(call: CallRecord, cancel: &CallCancel, at: Timestamp) -> R
     Ok(call)
 }
 
-/// A running call whose process died, and its attempt; `None` when the call is not running or its reply is stored.
+/// A running call whose process died, and its attempt; `None` when the call is not running, its reply is stored, or there is
+/// something to go on with.
 pub fn call_lost(
     call: &CallRecord,
     attempt: &AttemptRecord,
     why: &str,
     at: Timestamp,
 ) -> Option<(CallRecord, AttemptRecord)> {
-    if call.status != CallStatus::Running || attempt.ended_at.is_some() {
+    if call.status != CallStatus::Running || attempt.ended_at.is_some() || attempt.live_handle().is_some() {
         return None;
     }
     let end = AttemptEnd::Lost { why: why.to_owned() };

@@ -199,17 +199,18 @@ pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut
         };
         match transport.list().await {
             Ok(specs) => {
+                let speaks = transport.about().pop().map_or_else(String::new, |(_, about)| format!(", speaks MCP {}", about.revision));
                 let unknown = specs
                     .iter()
                     .filter(|spec| classifier.classify(spec, None).class_source == ua_core::ClassSource::Default)
                     .count();
                 rows.extend(specs.iter().map(|spec| super::super::tools::row(spec, &classifier.classify(spec, None))));
                 if unknown == 0 {
-                    findings.ok(&check, format!("started, {} tool(s)", specs.len()));
+                    findings.ok(&check, format!("started, {} tool(s){speaks}", specs.len()));
                 } else {
                     findings.warn(
                         &check,
-                        format!("started, {} tool(s), of which nothing is known about {unknown}", specs.len()),
+                        format!("started, {} tool(s){speaks}, of which nothing is known about {unknown}", specs.len()),
                         "say in a policy what they do; `ua tools explain NAME` shows what is known, docs/guide/policies.md how",
                     );
                 }

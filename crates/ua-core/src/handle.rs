@@ -1,0 +1,177 @@
+//! What an attempt goes on with when a tool answers before it is done: a task to ask again, or a question to answer first.
+//!
+//! MCP Tasks and MCP input-required rounds; Durable Jobs v1 spec §8.3. A handle is stored with its attempt before anything is
+//! done with it. Invariants: a call with a handle is gone on with and never called again; a handle whose answer may have left us is
+//! no handle any more, and the call is in doubt like any other.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// How a call that a tool did not finish at once is gone on with.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Handle {
+    /// The tool server's name for the task that does the work, if it made one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// What the tool wants to know first, if it asked for something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Input>,
+    /// What the transport needs to find the other side again; nobody else reads it.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub place: Value,
+    /// The process of the tool server that it was last gone on with, when that is not the one it was sent to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<String>,
+}
+
+/// What a tool asked for in the middle of a call.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    /// Its requests, under names of its own: `{"method": "elicitation/create", "params": {…}}`.
+    pub requests: BTreeMap<String, Value>,
+    /// What was answered, under the same names.
+    #[serde(default)]
+    pub answers: BTreeMap<String, Value>,
+    /// What the tool wants to see again with the answers, unread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// How often the call was gone on with, this round included.
+    pub round: u32,
+    /// Whether the tool waits on the connection, and so forgets the call when that ends.
+    #[serde(default)]
+    pub is_live: bool,
+    /// Whether the answers may have left us.
+    #[serde(default)]
+    pub is_sent: bool,
+}
+
+impl Handle {
+    /// Whether a later process can go on with it. Asking a task changes nothing; answers that may have arrived are never sent again.
+    pub fn outlives_its_process(&self) -> bool {
+        match &self.input {
+            Some(input) => self.task.is_some() || !(input.is_live || input.is_sent),
+            None => self.task.is_some(),
+        }
+    }
+
+    /// The next request that a person has to answer, by the tool's name for it.
+    pub fn open_request(&self) -> Option<(&str, &Value)> {
+        let input = self.input.as_ref().filter(|input| !input.is_sent)?;
+        let open = input.requests.iter().find(|(name, _)| !input.answers.contains_key(*name));
+        open.map(|(name, request)| (name.as_str(), request))
+    }
+
+    /// The same handle with one request answered.
+    #[must_use]
+    pub fn answered(mut self, name: &str, answer: Value) -> Self {
+        if let Some(input) = &mut self.input {
+            input.answers.insert(name.to_owned(), answer);
+        }
+        self
+    }
+}
+
+/// What a person says to a tool that asks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ElicitAnswer {
+    /// The values asked for; those that are left out take the schema's defaults.
+    Accept(Map<String, Value>),
+    /// No.
+    Decline,
+    /// Neither yes nor no.
+    Cancel,
+}
+
+impl ElicitAnswer {
+    /// The answer as the protocol wants it. `params` are those of the request: defaults of its schema stand for what was left out.
+    pub fn result(&self, params: &Value) -> Value {
+        match self {
+            Self::Accept(_) if is_by_address(params) => serde_json::json!({ "action": "accept" }),
+            Self::Accept(content) => serde_json::json!({ "action": "accept", "content": with_defaults(content, params) }),
+            Self::Decline => serde_json::json!({ "action": "decline" }),
+            Self::Cancel => serde_json::json!({ "action": "cancel" }),
+        }
+    }
+}
+
+/// Whether a request asks a person to visit an address, rather than to fill in a form.
+pub fn is_by_address(params: &Value) -> bool {
+    params.get("mode").and_then(Value::as_str) == Some("url")
+}
+
+/// The values of a form with the schema's defaults in place of those that are missing.
+pub fn with_defaults(content: &Map<String, Value>, params: &Value) -> Map<String, Value> {
+    let mut filled = content.clone();
+    for (name, schema) in fields(params) {
+        if let Some(default) = schema.get("default")
+            && !filled.contains_key(name)
+        {
+            filled.insert(name.clone(), default.clone());
+        }
+    }
+    filled
+}
+
+/// The fields that a form asks for.
+pub fn fields(params: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let properties = params.get("requestedSchema").and_then(|schema| schema.get("properties"));
+    properties.and_then(Value::as_object).into_iter().flatten()
+}
+
+/// The required fields of a form that `content` does not have.
+pub fn missing<'p>(content: &Map<String, Value>, params: &'p Value) -> Vec<&'p str> {
+    let required = params.get("requestedSchema").and_then(|schema| schema.get("required")).and_then(Value::as_array);
+    let names = required.into_iter().flatten().filter_map(Value::as_str);
+    names.filter(|name| !content.contains_key(*name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asking(is_live: bool, is_sent: bool, task: Option<&str>) -> Handle {
+        let requests = BTreeMap::from([("who".to_owned(), json!({"method": "elicitation/create"}))]);
+        let input = Input { requests, is_live, is_sent, round: 1, ..Input::default() };
+        Handle { task: task.map(str::to_owned), input: Some(input), ..Handle::default() }
+    }
+
+    #[test]
+    fn a_handle_outlives_its_process_until_answers_may_have_left() {
+        let task = Handle { task: Some("t".into()), ..Handle::default() };
+        let cases = [
+            (task, true),
+            (asking(false, false, None), true),
+            (asking(false, true, None), false),
+            (asking(true, false, None), false),
+            (asking(false, true, Some("t")), true),
+            (Handle::default(), false),
+        ];
+        for (handle, expected) in cases {
+            assert_eq!(handle.outlives_its_process(), expected, "{handle:?}");
+        }
+    }
+
+    #[test]
+    fn requests_are_answered_one_by_one() {
+        let handle = asking(false, false, None);
+        assert_eq!(handle.open_request().unwrap().0, "who");
+        assert_eq!(handle.answered("who", json!({"action": "decline"})).open_request(), None);
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_form_takes_its_default() {
+        let params = json!({"requestedSchema": {"properties": {"a": {"default": 1}, "b": {"default": "x"}, "c": {}},
+            "required": ["a", "c"]}});
+        let content = json!({"b": "y"}).as_object().unwrap().clone();
+        let expected = json!({"action": "accept", "content": {"a": 1, "b": "y"}});
+        assert_eq!(ElicitAnswer::Accept(content.clone()).result(&params), expected);
+        assert_eq!(missing(&with_defaults(&content, &params), &params), ["c"]);
+        assert_eq!(ElicitAnswer::Decline.result(&params), json!({"action": "decline"}));
+        let address = json!({"mode": "url", "url": "https://example.org"});
+        assert_eq!(ElicitAnswer::Accept(Map::new()).result(&address), json!({"action": "accept"}));
+    }
+}

@@ -1,0 +1,242 @@
+//! Going on with a call that a tool did not finish at once.
+//!
+//! MCP Tasks and input-required rounds; Durable Jobs v1 spec §8.3. Order: handle stored → what it asks for answered → that the answers
+//! leave stored → sent → the next handle, until there is an outcome. The same for a handle that this process got and for one that an
+//! earlier process left. Invariants: the call itself is never sent again; a task is asked until it ends, however many processes that
+//! takes; what a tool asks for is answered by a person's row or declined, never by a model.
+//!
+//! Proved by: `ua-runner/tests/crash_anywhere/handles.rs`, and the e2e tests `mcp_tasks` and `elicitation`.
+
+use std::time::Duration;
+
+use ua_core::{CallStatus, ElicitAnswer, Handle, Outcome, Timestamp};
+use ua_ledger::{Continued, Elicited, LedgerError, Permit};
+use ua_store::{CallRecord, QuestionRecord, QuestionStatus};
+
+use crate::error::GatewayError;
+use crate::gateway::{Notice, ToolGateway, backoff};
+use crate::stop::StopSignal;
+
+/// How often a tool may ask within one call.
+const MAX_ROUNDS: u32 = 10;
+/// How often the store is looked at for an answer that a tool server waits for, and for a request to cancel.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long telling a server that nobody wants a result any more may take.
+const ABANDON: Duration = Duration::from_secs(10);
+/// How often in a row a server may be out of reach before the run stops; the handle stays for the next process.
+const MAX_UNREACHED: u32 = 4;
+
+/// Who is asked what a tool wants to know in the middle of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elicitations {
+    /// How long a tool server that waits on its connection is kept waiting for a person; zero says no at once. One that does not wait
+    /// gets its answer whenever it is given.
+    pub live_wait: Duration,
+}
+
+impl Default for Elicitations {
+    fn default() -> Self {
+        Self { live_wait: Duration::from_mins(5) }
+    }
+}
+
+/// What going on came to.
+pub(crate) enum WentOn {
+    /// The attempt has its outcome.
+    Ended(Permit, Outcome),
+    /// A person has to answer first; the attempt keeps its handle.
+    Held(QuestionRecord),
+    /// A stop was asked for; the attempt keeps its handle.
+    Stopped,
+}
+
+impl ToolGateway {
+    /// The same road with other patience towards tools that ask.
+    #[must_use]
+    pub fn with_elicitations(mut self, elicitations: Elicitations) -> Self {
+        self.elicitations = elicitations;
+        self
+    }
+
+    /// Goes on with a call that an earlier process, or this one before it asked a person, left running.
+    pub(crate) async fn take_up(&self, continued: Continued, stop: &StopSignal) -> Result<WentOn, GatewayError> {
+        let (permit, handle, started_at) = self.ledger.permit_again(continued);
+        self.tell(Notice::Resuming { call: Box::new(permit.call().clone()), task: handle.task.clone() });
+        let generation = self.transport.ready(&permit.name().server).await?;
+        let handle = Handle { generation: Some(generation), ..handle };
+        self.ledger.keep(&permit, handle.clone()).await?;
+        self.go_on(permit, handle, started_at, stop).await
+    }
+
+    /// Takes what came of a send to its end.
+    pub(crate) async fn finish(
+        &self,
+        permit: Permit,
+        outcome: Outcome,
+        stop: &StopSignal,
+    ) -> Result<WentOn, GatewayError> {
+        let Outcome::Continues(handle) = outcome else { return Ok(WentOn::Ended(permit, outcome)) };
+        let started_at = permit.call().updated_at;
+        self.ledger.keep(&permit, (*handle).clone()).await?;
+        self.go_on(permit, *handle, started_at, stop).await
+    }
+
+    /// Gives up what tools still do for calls of a run that ends: the other side is told where it can be, and nobody knows how far it
+    /// came. Calls without a handle are left as they are.
+    ///
+    /// # Errors
+    /// Those of the ledger. That a server could not be told is none.
+    pub async fn abandon(&self, calls: &[CallRecord]) -> Result<(), GatewayError> {
+        for call in calls.iter().filter(|call| call.status == CallStatus::Running) {
+            let attempt = self.ledger.attempts(&call.call_id).await?.pop();
+            let Some(attempt) = attempt.filter(|attempt| attempt.live_handle().is_some()) else { continue };
+            let handle = attempt.handle.clone().unwrap_or_default();
+            let permit = self.ledger.permit_to_abandon(call, &attempt);
+            let tell = async {
+                if self.transport.ready(&permit.name().server).await.is_ok() {
+                    self.transport.give_up(&permit, &handle).await;
+                }
+            };
+            tokio::select! {
+                () = tell => {}
+                () = self.ledger.env().clock.sleep(ABANDON) => {}
+            }
+            let why = "the run ended before the tool was done; the other side was told where it could be".to_owned();
+            self.ledger.settle(permit, Outcome::Lost { why }).await?;
+        }
+        Ok(())
+    }
+
+    /// The loop. `handle` is stored.
+    async fn go_on(
+        &self,
+        permit: Permit,
+        mut handle: Handle,
+        started_at: Timestamp,
+        stop: &StopSignal,
+    ) -> Result<WentOn, GatewayError> {
+        let mut unreached = 0;
+        loop {
+            if handle.open_request().is_some() {
+                if handle.input.as_ref().is_some_and(|input| input.round > MAX_ROUNDS) {
+                    self.transport.give_up(&permit, &handle).await;
+                    let why = format!("the tool asked for something more than {MAX_ROUNDS} times");
+                    return Ok(WentOn::Ended(permit, Outcome::Lost { why }));
+                }
+                handle = match self.elicit(permit.call(), handle, stop).await? {
+                    Elicited::Answered(handle) => handle,
+                    Elicited::Open(question) => return Ok(WentOn::Held(question)),
+                };
+            }
+            if self.is_cancelled(permit.call()).await? || is_overdue(&permit, started_at, self.ledger.env().now()) {
+                self.transport.give_up(&permit, &handle).await;
+                let why = "nobody wanted the result any more; the other side was told".to_owned();
+                return Ok(WentOn::Ended(permit, Outcome::Lost { why }));
+            }
+            let before = handle.clone();
+            let answers = handle.input.as_mut().is_some_and(|input| !std::mem::replace(&mut input.is_sent, true));
+            if answers {
+                self.ledger.keep(&permit, handle.clone()).await?;
+            }
+            self.ledger.confirm(&permit).await?;
+            let given_up = async {
+                // Nothing is lost by asking a task later. Answers are waited for like any call with an effect.
+                if answers { stop.stopping_at_once().await } else { stop.stopping().await }
+            };
+            let went = tokio::select! {
+                biased;
+                went = self.transport.go_on(&permit, &handle) => went,
+                () = given_up, if !answers => return Ok(WentOn::Stopped),
+                () = stop.stopping_at_once() => {
+                    let why = "the run was interrupted before the tool answered".to_owned();
+                    return Ok(WentOn::Ended(permit, Outcome::Lost { why }));
+                }
+            };
+            match went {
+                Ok(Outcome::Continues(next)) => {
+                    unreached = 0;
+                    let next = Handle { generation: next.generation.clone().or(handle.generation), ..*next };
+                    if next != before {
+                        self.ledger.keep(&permit, next.clone()).await?;
+                    }
+                    handle = next;
+                }
+                Ok(outcome) => return Ok(WentOn::Ended(permit, outcome)),
+                Err(error) => {
+                    if answers {
+                        self.ledger.keep(&permit, before.clone()).await?; // nothing left us
+                    }
+                    handle = before;
+                    unreached += 1;
+                    if unreached == MAX_UNREACHED {
+                        return Err(error.into());
+                    }
+                    let env = self.ledger.env();
+                    tokio::select! {
+                        () = env.clock.sleep(backoff(unreached, env.entropy.next_u64())) => {}
+                        () = stop.stopping() => return Ok(WentOn::Stopped),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers what a tool asks for. A server that waits on its connection is waited with, and told *no* when nobody answers in time.
+    async fn elicit(&self, call: &CallRecord, handle: Handle, stop: &StopSignal) -> Result<Elicited, GatewayError> {
+        let is_live = handle.input.as_ref().is_some_and(|input| input.is_live);
+        let patience = self.elicitations.live_wait;
+        if is_live && patience.is_zero() {
+            let declined = self.ledger.decline(call, handle, &ElicitAnswer::Decline).await?;
+            return Ok(Elicited::Answered(declined));
+        }
+        let elicited = self.ledger.elicit(call, handle.clone()).await?;
+        let Elicited::Open(question) = elicited else { return Ok(elicited) };
+        if !is_live {
+            return Ok(Elicited::Open(question));
+        }
+        self.tell(Notice::Asking { question: Box::new(question.clone()), patience });
+        let until = self.ledger.env().now().plus(patience);
+        let mut handle = handle;
+        let mut open = question;
+        loop {
+            let stored = self.ledger.store().question(&open.question_id).await;
+            let stored = stored.map_err(|source| LedgerError::Store {
+                doing: "read the question about",
+                call: call.call_id.clone(),
+                source,
+            })?;
+            if stored.status != QuestionStatus::Open {
+                match self.ledger.elicit(call, handle).await? {
+                    Elicited::Answered(handle) => return Ok(Elicited::Answered(handle)),
+                    // One of several requests is answered; the others follow.
+                    Elicited::Open(next) => {
+                        handle = self.ledger.attempts(&call.call_id).await?.pop().and_then(|a| a.handle).unwrap_or_default();
+                        self.tell(Notice::Asking { question: Box::new(next.clone()), patience });
+                        open = next;
+                    }
+                }
+                continue;
+            }
+            let is_late = self.ledger.env().now() >= until;
+            if is_late || stop.is_stopping() || self.is_cancelled(call).await? {
+                let answer = if is_late { ElicitAnswer::Decline } else { ElicitAnswer::Cancel };
+                return Ok(Elicited::Answered(self.ledger.decline(call, handle, &answer).await?));
+            }
+            tokio::select! {
+                () = self.ledger.env().clock.sleep(LOOK_EVERY) => {}
+                () = stop.stopping() => {}
+            }
+        }
+    }
+
+    async fn is_cancelled(&self, call: &CallRecord) -> Result<bool, GatewayError> {
+        let run = self.ledger.store().run(&call.run_id).await;
+        let run = run.map_err(|source| LedgerError::Store { doing: "read the run of", call: call.call_id.clone(), source })?;
+        Ok(run.cancel_requested_at.is_some())
+    }
+}
+
+/// Whether the policy's time for the call is up. It counts from the send: neither progress nor a new process begins it anew.
+fn is_overdue(permit: &Permit, started_at: Timestamp, now: Timestamp) -> bool {
+    permit.call().policy.timeout.is_some_and(|timeout| now >= started_at.plus(timeout))
+}

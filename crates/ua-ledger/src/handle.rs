@@ -1,0 +1,248 @@
+//! Calls that a tool did not finish at once: tasks that are asked again, and questions that have to be answered first.
+//!
+//! Durable Jobs v1 spec §8.3; MCP Tasks and input-required rounds. Such a call stays `running`, and its attempt keeps what it goes on
+//! with. Invariants: the handle is stored before anything is done with it; that answers are about to leave is stored before they do, so
+//! a process that dies then leaves a call in doubt, not one that is answered twice; an answer comes from the `answers` table alone.
+//!
+//! Proved by: `ua-runner/tests/crash_anywhere/handles.rs`, and the e2e tests `mcp_tasks` and `elicitation`.
+
+use serde_json::{Map, Value};
+use ua_core::{ElicitAnswer, Handle, Timestamp, fields, is_by_address, missing, with_defaults};
+use ua_store::{AnswerRecord, AttemptRecord, CallRecord, Choice, KeepHandle, QuestionKind, QuestionRecord};
+
+use crate::admission::Admission;
+use crate::error::LedgerError;
+use crate::ledger::Ledger;
+use crate::permit::Permit;
+use crate::question::Why;
+
+/// A running call that can be gone on with.
+#[derive(Debug)]
+pub struct Continued {
+    pub(crate) call: CallRecord,
+    pub(crate) attempt: AttemptRecord,
+    pub(crate) handle: Handle,
+}
+
+impl Continued {
+    /// The call.
+    pub fn call(&self) -> &CallRecord {
+        &self.call
+    }
+}
+
+/// Where a request of a tool stands.
+#[derive(Debug)]
+pub enum Elicited {
+    /// Everything the tool asked for is answered.
+    Answered(Handle),
+    /// Nobody answered this yet.
+    Open(QuestionRecord),
+}
+
+impl Ledger {
+    /// Stores what the permitted attempt goes on with.
+    ///
+    /// # Errors
+    /// Those of the store; another owner of the run is one of them.
+    pub async fn keep(&self, permit: &Permit, handle: Handle) -> Result<(), LedgerError> {
+        self.keep_for(permit.call(), handle).await.map(drop)
+    }
+
+    async fn keep_for(&self, call: &CallRecord, handle: Handle) -> Result<AttemptRecord, LedgerError> {
+        let keep = KeepHandle { call_id: call.call_id.clone(), attempt: call.attempt, handle, at: self.env.now() };
+        let kept = self.store.keep_handle(&self.lease, keep).await;
+        kept.map_err(LedgerError::at("store what goes on of", &call.call_id))
+    }
+
+    /// Proof that the attempt of `continued` was committed as RUNNING, by this process or by one before; its handle; and when
+    /// that was.
+    pub fn permit_again(&self, continued: Continued) -> (Permit, Handle, Timestamp) {
+        let Continued { call, attempt, handle } = continued;
+        let generation = handle.generation.clone();
+        (self.permit_for(&call, &attempt, generation), handle, attempt.started_at)
+    }
+
+    /// The same proof, for telling the other side that nobody wants the result any more, and settling the call then.
+    pub fn permit_to_abandon(&self, call: &CallRecord, attempt: &AttemptRecord) -> Permit {
+        self.permit_for(call, attempt, attempt.handle.as_ref().and_then(|handle| handle.generation.clone()))
+    }
+
+    fn permit_for(&self, call: &CallRecord, attempt: &AttemptRecord, generation: Option<String>) -> Permit {
+        let generation = generation.or(attempt.server_generation.clone()).unwrap_or_default();
+        let key = call.idempotency_key.clone();
+        let key = key.unwrap_or_else(|| self.key(call, &crate::Facts::default(), None));
+        let traceparent = self.trace.traceparent(&self.env);
+        Permit::new(call.clone(), key, self.lease.clone(), generation, traceparent)
+    }
+
+    /// A running call whose attempt has a handle: what it asked for is answered first.
+    pub(crate) async fn admit_handle(&self, call: CallRecord, attempt: AttemptRecord) -> Result<Admission, LedgerError> {
+        let handle = attempt.handle.clone().unwrap_or_default();
+        match self.elicit(&call, handle).await? {
+            Elicited::Open(question) => Ok(Admission::Held(question)),
+            Elicited::Answered(handle) => Ok(Admission::Continues(Continued { call, attempt, handle })),
+        }
+    }
+
+    /// Puts what people answered into `handle`, and asks for what nobody answered.
+    ///
+    /// # Errors
+    /// [`LedgerError::Aborted`] when a person ended the run; those of the store.
+    pub async fn elicit(&self, call: &CallRecord, mut handle: Handle) -> Result<Elicited, LedgerError> {
+        loop {
+            let asked = self.pending_question(call).await?;
+            let Some((name, request)) = handle.open_request() else {
+                if let Some(asked) = asked.filter(|asked| asked.kind == QuestionKind::Elicitation) {
+                    self.close(call, &asked).await?;
+                }
+                return Ok(Elicited::Answered(handle));
+            };
+            let (name, params) = (name.to_owned(), request.get("params").cloned().unwrap_or_default());
+            let round = handle.input.as_ref().map_or(0, |input| input.round);
+            let Some(asked) = asked else {
+                let why = Why::Elicitation { name: &name, params: &params, round, is_live: is_live(&handle) };
+                return Ok(Elicited::Open(self.ask(call, &why).await?));
+            };
+            let is_this = asked.detail.get("request").and_then(Value::as_str) == Some(name.as_str())
+                && asked.detail.get("round").and_then(Value::as_u64) == Some(u64::from(round));
+            if asked.kind != QuestionKind::Elicitation || !is_this {
+                self.close(call, &asked).await?;
+                continue;
+            }
+            let Some(answer) = Self::decision(call, &asked)?.and(asked.answer.as_ref()) else {
+                return Ok(Elicited::Open(asked));
+            };
+            handle = handle.answered(&name, elicit_answer(answer).result(&params));
+            self.keep_for(call, handle.clone()).await?;
+            self.close(call, &asked).await?;
+        }
+    }
+
+    /// Says no to whatever `handle` asks for, because nobody is there to be asked.
+    pub async fn decline(&self, call: &CallRecord, mut handle: Handle, answer: &ElicitAnswer) -> Result<Handle, LedgerError> {
+        while let Some((name, request)) = handle.open_request() {
+            let (name, params) = (name.to_owned(), request.get("params").cloned().unwrap_or_default());
+            handle = handle.answered(&name, answer.result(&params));
+        }
+        self.keep_for(call, handle.clone()).await?;
+        if let Some(asked) = self.pending_question(call).await?.filter(|q| q.kind == QuestionKind::Elicitation) {
+            self.close(call, &asked).await?;
+        }
+        Ok(handle)
+    }
+
+    /// What a tool asked for is of no use any more once nobody knows whether the call it asked in happened.
+    pub(crate) async fn close_elicitation(&self, call: &CallRecord) -> Result<(), LedgerError> {
+        match self.pending_question(call).await?.filter(|asked| asked.kind == QuestionKind::Elicitation) {
+            Some(asked) => self.close(call, &asked).await,
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_live(handle: &Handle) -> bool {
+    handle.input.as_ref().is_some_and(|input| input.is_live)
+}
+
+/// The word that says *neither yes nor no*, as the text of an answer.
+pub const CANCEL: &str = "cancel";
+
+/// What a person's answer says to the tool.
+fn elicit_answer(answer: &AnswerRecord) -> ElicitAnswer {
+    match (answer.choice, answer.text.as_deref().map(str::trim)) {
+        (Choice::Continue | Choice::Execute | Choice::Happened, text) => {
+            let content = text.and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+            ElicitAnswer::Accept(content.unwrap_or_default())
+        }
+        (Choice::Skip | Choice::Abort, Some(CANCEL)) => ElicitAnswer::Cancel,
+        (Choice::Skip | Choice::Abort, _) => ElicitAnswer::Decline,
+    }
+}
+
+/// Checks what a person wants to hand to a tool, before it is stored; the error says what does not fit.
+///
+/// # Errors
+/// A sentence about the first thing that is wrong.
+pub fn check_elicited(question: &QuestionRecord, text: Option<&str>) -> Result<(), String> {
+    let params = question.detail.get("params").cloned().unwrap_or_default();
+    let content = match text.map(str::trim).filter(|text| !text.is_empty()) {
+        None => Map::new(),
+        Some(text) => serde_json::from_str::<Map<String, Value>>(text)
+            .map_err(|error| format!("the values have to be a JSON object: {error}"))?,
+    };
+    if is_by_address(&params) {
+        return if content.is_empty() { Ok(()) } else { Err("an address is visited; it takes no values".to_owned()) };
+    }
+    let filled = with_defaults(&content, &params);
+    if let Some(unknown) = filled.keys().find(|name| !fields(&params).any(|(field, _)| field == *name)) {
+        return Err(format!("`{unknown}` is none of the fields"));
+    }
+    if let Some(name) = missing(&filled, &params).first() {
+        return Err(format!("the field `{name}` is required and has no default"));
+    }
+    for (name, schema) in fields(&params) {
+        let Some(value) = filled.get(name) else { continue };
+        let fits = match schema.get("type").and_then(Value::as_str) {
+            Some("string") => value.is_string(),
+            Some("boolean") => value.is_boolean(),
+            Some("integer") => value.is_i64() || value.is_u64(),
+            Some("number") => value.is_number(),
+            Some("array") => value.is_array(),
+            Some(_) | None => true,
+        };
+        if !fits {
+            return Err(format!("the field `{name}` takes a {}", schema["type"].as_str().unwrap_or_default()));
+        }
+        let listed = schema.get("enum").and_then(Value::as_array);
+        if listed.is_some_and(|listed| !listed.contains(value)) {
+            return Err(format!("the field `{name}` does not take {value}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::{Env, QuestionId, RunId};
+    use ua_store::QuestionStatus;
+
+    use super::*;
+
+    fn question(params: Value) -> QuestionRecord {
+        QuestionRecord {
+            question_id: QuestionId::parse("q_1").unwrap(),
+            run_id: RunId::parse("run_1").unwrap(),
+            call_id: None,
+            kind: QuestionKind::Elicitation,
+            text: "t".into(),
+            detail: json!({"params": params}),
+            choices: vec![Choice::Continue, Choice::Skip, Choice::Abort],
+            created_at: Env::simulated(1).now(),
+            status: QuestionStatus::Open,
+            answer: None,
+        }
+    }
+
+    #[test]
+    fn values_that_do_not_fit_the_form_are_named() {
+        let asked = question(json!({"requestedSchema": {"properties": {
+            "name": {"type": "string"}, "age": {"type": "integer", "default": 3}, "kind": {"type": "string", "enum": ["a", "b"]}},
+            "required": ["name", "age"]}}));
+        let check = |text: &str| check_elicited(&asked, Some(text));
+        assert_eq!(check(r#"{"name": "x"}"#), Ok(()));
+        for (text, expected) in [
+            ("{}", "`name` is required"),
+            ("[]", "JSON object"),
+            (r#"{"name": "x", "nam": 1}"#, "`nam` is none"),
+            (r#"{"name": 1}"#, "`name` takes a string"),
+            (r#"{"name": "x", "kind": "c"}"#, "`kind` does not take"),
+        ] {
+            assert!(check(text).unwrap_err().contains(expected), "{text}: {:?}", check(text));
+        }
+        let address = question(json!({"mode": "url", "url": "https://example.org"}));
+        assert_eq!(check_elicited(&address, None), Ok(()));
+        assert!(check_elicited(&address, Some(r#"{"a": 1}"#)).is_err());
+    }
+}

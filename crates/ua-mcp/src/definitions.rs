@@ -1,0 +1,261 @@
+//! `mcp.lock`: what the tools of each server were when a person looked at them.
+//!
+//! Threat S12 of the security notes (a server that changes what its tools are once it is trusted). The file says, for each server of the
+//! MCP configuration, how it is reached, what it calls itself, and a digest of each part of each tool's definition. When it is there,
+//! it is compared whenever tools are listed: before anything is dispatched, and again when a server says that its tools changed.
+//! Invariants: what differs is never called; a tool that the file does not know is not offered. What a server does behind an unchanged
+//! definition is beyond what any client can see.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use ua_core::{CanonicalJson, sha256};
+
+use crate::config::Reach;
+use crate::host::printable;
+
+/// The version of the file's form.
+const VERSION: u32 = 1;
+/// The parts of a definition that are compared, as the protocol calls them.
+const PARTS: [&str; 6] = ["title", "description", "inputSchema", "outputSchema", "annotations", "execution"];
+/// The most differences that are named.
+const MAX_NAMED: usize = 20;
+
+/// The file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DefinitionLock {
+    /// The version of the file's form.
+    version: u32,
+    /// What is known, by server.
+    pub servers: BTreeMap<String, LockedServer>,
+}
+
+/// What is known about one server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedServer {
+    /// Digest of how it is reached: program and arguments, or URL, as the configuration has them.
+    pub reach: String,
+    /// What it calls itself.
+    pub name: String,
+    /// Its version, as it says.
+    pub version: String,
+    /// The digest of each part of each tool's definition.
+    pub tools: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// What one server has to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Locked {
+    /// What the file says; `None` when it does not know the server.
+    pub expected: Option<LockedServer>,
+    /// Digest of how it is reached now.
+    pub reach: String,
+}
+
+impl Default for DefinitionLock {
+    fn default() -> Self {
+        Self { version: VERSION, servers: BTreeMap::new() }
+    }
+}
+
+impl DefinitionLock {
+    /// A lock of these servers.
+    pub fn of_servers(servers: BTreeMap<String, LockedServer>) -> Self {
+        Self { version: VERSION, servers }
+    }
+
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    /// A sentence about what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let lock: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if lock.version != VERSION {
+            return Err(format!("its version is {}, and this build knows {VERSION}", lock.version));
+        }
+        Ok(lock)
+    }
+
+    /// The text of the file.
+    pub fn to_text(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// What is other than `known` says, in clauses; everything is new when nothing was known.
+    pub fn changes_since(&self, known: Option<&Self>) -> Vec<String> {
+        let empty = Self::default();
+        let known = known.unwrap_or(&empty);
+        let mut changes = Vec::new();
+        for (server, now) in &self.servers {
+            let Some(before) = known.servers.get(server) else {
+                changes.push(format!("`{server}` is new: {} tool(s) of `{} {}`", now.tools.len(), now.name, now.version));
+                continue;
+            };
+            let added = now.tools.keys().filter(|tool| !before.tools.contains_key(*tool));
+            let added = added.map(|tool| format!("`{tool}` is new"));
+            changes.extend(differences(before, now).into_iter().chain(added).map(|what| format!("`{server}`: {what}")));
+        }
+        let gone = known.servers.keys().filter(|server| !self.servers.contains_key(*server));
+        changes.extend(gone.map(|server| format!("`{server}` is gone")));
+        changes
+    }
+
+    /// What a server has to be that is reached like this.
+    pub fn of(&self, server: &str, reach: &Reach) -> Locked {
+        Locked { expected: self.servers.get(server).cloned(), reach: reach_digest(reach) }
+    }
+}
+
+/// Digest of how a server is reached, without what its environment and headers hold.
+pub fn reach_digest(reach: &Reach) -> String {
+    digest(&match reach {
+        Reach::Stdio { command, args, .. } => json!({ "command": command, "args": args }),
+        Reach::Http { url, .. } => json!({ "url": url }),
+    })
+}
+
+fn digest(value: &Value) -> String {
+    let text = CanonicalJson::of(value, &[]).map_or_else(|_| value.to_string(), |json| json.as_str().to_owned());
+    sha256(text).to_hex()
+}
+
+/// The digest of each part of a tool's definition, as it came.
+pub(crate) fn tool_digests(tool: &Value) -> BTreeMap<String, String> {
+    let part = |part: &&str| Some(((*part).to_owned(), digest(tool.get(*part).filter(|value| !value.is_null())?)));
+    PARTS.iter().filter_map(part).collect()
+}
+
+/// What a server is now.
+pub(crate) fn as_found(reach: &str, (name, version): &(String, String), tools: &[Value]) -> LockedServer {
+    let named = |tool: &Value| Some((tool.get("name")?.as_str()?.to_owned(), tool_digests(tool)));
+    LockedServer {
+        reach: reach.to_owned(),
+        name: printable(name, 200),
+        version: printable(version, 200),
+        tools: tools.iter().filter_map(named).collect(),
+    }
+}
+
+/// What differs from what was known, in clauses; tools that are new are none of them.
+pub(crate) fn differences(known: &LockedServer, now: &LockedServer) -> Vec<String> {
+    let mut found = Vec::new();
+    if known.reach != now.reach {
+        found.push("it is reached in another way (program, arguments or URL)".to_owned());
+    }
+    if (&known.name, &known.version) != (&now.name, &now.version) {
+        found.push(format!("it was `{} {}` and is `{} {}`", known.name, known.version, now.name, now.version));
+    }
+    for (tool, parts) in &known.tools {
+        let Some(now) = now.tools.get(tool) else {
+            found.push(format!("`{tool}` is gone"));
+            continue;
+        };
+        let all: std::collections::BTreeSet<&String> = parts.keys().chain(now.keys()).collect();
+        let changed: Vec<&str> =
+            all.into_iter().filter(|part| parts.get(*part) != now.get(*part)).map(String::as_str).collect();
+        if !changed.is_empty() {
+            found.push(format!("`{tool}` has another {}", changed.join(", another ")));
+        }
+    }
+    found
+}
+
+/// Why a server is not used, if it is not what it has to be. Else the tools that it did not have.
+pub(crate) fn checked(locked: &Locked, now: &LockedServer) -> Result<Vec<String>, String> {
+    let Some(known) = &locked.expected else {
+        return Err("mcp.lock does not know it; look at its tools (`ua tools list`), then run `ua tools lock`".to_owned());
+    };
+    let mut found = differences(known, now);
+    if found.is_empty() {
+        return Ok(now.tools.keys().filter(|tool| !known.tools.contains_key(*tool)).cloned().collect());
+    }
+    if found.len() > MAX_NAMED {
+        let more = found.len() - MAX_NAMED;
+        found.truncate(MAX_NAMED);
+        found.push(format!("and {more} more"));
+    }
+    Err(format!(
+        "it is not what mcp.lock says: {}; look at it (`ua tools lock --check`), then run `ua tools lock` to accept it",
+        found.join("; ")
+    ))
+}
+
+/// What a name looks like at a glance: what can be taken for the same gives the same.
+pub(crate) fn skeleton(name: &str) -> String {
+    let folded: String = name
+        .chars()
+        .filter(|c| !matches!(c, '_' | '-' | '.'))
+        .map(|c| match c.to_ascii_lowercase() {
+            '0' => 'o',
+            '1' | 'i' | '|' => 'l',
+            '5' => 's',
+            c => c,
+        })
+        .collect();
+    folded.replace("rn", "m").replace("vv", "w").replace("cl", "d")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach(arg: &str) -> Reach {
+        Reach::Stdio { command: "s".into(), args: vec![arg.to_owned()], env: BTreeMap::new(), cwd: None }
+    }
+
+    fn tools() -> Vec<Value> {
+        vec![
+            json!({"name": "send", "description": "Sends.", "inputSchema": {"type": "object"}}),
+            json!({"name": "read", "annotations": {"readOnlyHint": true}, "inputSchema": {"type": "object"}}),
+        ]
+    }
+
+    fn found(tools: &[Value], version: &str) -> LockedServer {
+        as_found(&reach_digest(&reach("a")), &("s".to_owned(), version.to_owned()), tools)
+    }
+
+    #[test]
+    fn every_part_of_a_definition_is_compared_and_named() {
+        let mut lock = DefinitionLock::default();
+        lock.servers.insert("s".to_owned(), found(&tools(), "1"));
+        let lock = DefinitionLock::parse(&lock.to_text()).unwrap();
+        let locked = lock.of("s", &reach("a"));
+        assert_eq!(checked(&locked, &found(&tools(), "1")), Ok(Vec::new()));
+        for (pointer, part) in [("/0/description", "description"), ("/1/annotations/readOnlyHint", "annotations"),
+            ("/0/inputSchema/type", "inputSchema")]
+        {
+            let mut changed = json!(tools());
+            *changed.pointer_mut(pointer).unwrap() = json!("other");
+            let why = checked(&locked, &found(changed.as_array().unwrap(), "1")).unwrap_err();
+            assert!(why.contains(&format!("another {part}")) && why.contains("ua tools lock"), "{why}");
+        }
+        assert!(checked(&locked, &found(&tools()[..1], "1")).unwrap_err().contains("`read` is gone"));
+        assert!(checked(&locked, &found(&tools(), "2")).unwrap_err().contains("was `s 1` and is `s 2`"));
+        let mut elsewhere = found(&tools(), "1");
+        elsewhere.reach = reach_digest(&reach("b"));
+        assert!(checked(&locked, &elsewhere).unwrap_err().contains("another way"));
+        let mut more = tools();
+        more.push(json!({"name": "new", "inputSchema": {}}));
+        assert_eq!(checked(&locked, &found(&more, "1")), Ok(vec!["new".to_owned()]), "left out, not refused");
+        assert!(checked(&lock.of("other", &reach("a")), &found(&tools(), "1")).is_err());
+    }
+
+    #[test]
+    fn a_file_of_another_form_is_refused() {
+        assert!(DefinitionLock::parse(r#"{"version": 2, "servers": {}}"#).is_err());
+        assert!(DefinitionLock::parse(r#"{"version": 1, "servers": {}, "x": 1}"#).is_err());
+    }
+
+    #[test]
+    fn names_that_look_alike_have_one_skeleton() {
+        for (a, b) in [("send_email", "send-emai1"), ("modern", "rnodem"), ("Close", "c1ose"), ("list_l0gs", "list_logs")] {
+            assert_eq!(skeleton(a), skeleton(b), "{a} {b}");
+        }
+        assert_ne!(skeleton("send_email"), skeleton("read_email"));
+    }
+}

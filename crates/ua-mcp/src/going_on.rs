@@ -1,0 +1,390 @@
+//! Going on with a call that its tool did not finish at once: its task is asked, or what it asked for is handed over.
+//!
+//! MCP Tasks, as revision 2025-11-25 has them and as the extension `io.modelcontextprotocol/tasks` does, and input-required rounds.
+//! A handle's `place` holds what is needed to find the other side again: how often it wants to be asked, the revision, and over HTTP
+//! the session in which the task is known. Invariants: asking a task is a question that may be repeated; only the answers of a round
+//! that was not handed over yet are sent; a call that waits on its connection is known to this process alone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tracing::Instrument as _;
+use ua_core::{CallId, Env, Handle, Input, Outcome, RawReply};
+use ua_gateway::{Permit, TransportError};
+
+use crate::connection::{Connection, Sending, Unanswered, asked_for, poll_place};
+use crate::dialect::Dialect;
+use crate::host::{Ask, Listener};
+use crate::server::Server;
+use crate::transport::McpTransport;
+
+/// How long is waited before a task is asked that does not say how often it wants to be, at first and at most.
+const FIRST_POLL: Duration = Duration::from_secs(1);
+const LAST_POLL: Duration = Duration::from_secs(30);
+/// The least and the most that a task's own wish counts.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_mins(5);
+/// The name under which a question is kept that a server asked on the connection.
+const LIVE: &str = "live";
+
+/// A call that waits on its connection for an answer of ours.
+pub(crate) struct LiveCall {
+    /// Ends with the call's outcome.
+    ending: Aborting,
+    asks: mpsc::UnboundedReceiver<Ask>,
+    reply: Option<oneshot::Sender<Value>>,
+    round: u32,
+}
+
+/// A request under way that is given up, and so cancelled, when nobody holds this any more.
+struct Aborting(JoinHandle<Outcome>);
+
+impl Drop for Aborting {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The calls that wait, by call.
+#[derive(Default)]
+pub(crate) struct LiveCalls(Mutex<BTreeMap<CallId, LiveCall>>);
+
+impl LiveCalls {
+    fn inner(&self) -> MutexGuard<'_, BTreeMap<CallId, LiveCall>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LiveCall {
+    /// Sends a request for a call.
+    fn begin(connection: &Connection, mut sending: Sending, call_id: &CallId, env: &Env) -> Self {
+        let (asks, asked) = mpsc::unbounded_channel();
+        sending.listener = Some(Listener { call_id: call_id.clone(), asks });
+        let (connection, env) = (connection.clone(), env.clone());
+        let request = async move { connection.call(sending, &env).await };
+        let ending = Aborting(tokio::spawn(request.in_current_span()));
+        Self { ending, asks: asked, reply: None, round: 0 }
+    }
+
+    /// Waits until it ends or asks.
+    async fn next(&mut self) -> Result<Outcome, Value> {
+        tokio::select! {
+            biased;
+            ended = &mut self.ending.0 => {
+                Ok(ended.unwrap_or_else(|error| Outcome::Lost { why: format!("the request broke off: {error}") }))
+            }
+            Some(ask) = self.asks.recv() => {
+                self.reply = Some(ask.reply);
+                self.round += 1;
+                Err(ask.params)
+            }
+        }
+    }
+}
+
+impl McpTransport {
+    /// Sends a request of a permitted attempt and waits until it ends, or until it asks for something, which is kept in the handle.
+    pub(crate) async fn follow(
+        &self,
+        connection: &Connection,
+        sending: Sending,
+        permit: &Permit,
+        task: Option<&Handle>,
+    ) -> Outcome {
+        let call = LiveCall::begin(connection, sending, &permit.call().call_id, self.env());
+        self.await_call(call, permit, task).await
+    }
+
+    async fn await_call(&self, mut call: LiveCall, permit: &Permit, task: Option<&Handle>) -> Outcome {
+        match call.next().await {
+            Ok(outcome) => outcome,
+            Err(params) => {
+                let request = json!({ "method": "elicitation/create", "params": params });
+                let input = Input {
+                    requests: BTreeMap::from([(LIVE.to_owned(), request)]),
+                    round: call.round,
+                    is_live: true,
+                    ..Input::default()
+                };
+                let known = task.cloned().unwrap_or_default();
+                self.live().inner().insert(permit.call().call_id.clone(), call);
+                Outcome::Continues(Box::new(Handle { input: Some(input), ..known }))
+            }
+        }
+    }
+
+    /// Puts into a handle what is needed to find the other side again.
+    pub(crate) fn placed(connection: &Connection, outcome: Outcome) -> Outcome {
+        let Outcome::Continues(mut handle) = outcome else { return outcome };
+        let dialect = connection.dialect();
+        if !handle.place.is_object() {
+            handle.place = json!({});
+        }
+        handle.place["revision"] = json!(dialect.version);
+        if let (Connection::Http(http), Some(task)) = (connection, &handle.task)
+            && let Some(session) = http.session()
+        {
+            handle.place["session"] = json!(session);
+            http.note_task(task, true);
+        }
+        Outcome::Continues(handle)
+    }
+
+    /// One step with a handle.
+    pub(crate) async fn step(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        let server = self.server(&permit.name().server)?;
+        let live = self.live().inner().remove(&permit.call().call_id);
+        if let Some(input) = handle.input.as_ref().filter(|input| input.is_live) {
+            let Some(mut call) = live else {
+                // What asked is gone with its connection; a task that was behind it is still there.
+                return match &handle.task {
+                    Some(_) => Ok(Outcome::Continues(Box::new(Handle { input: None, ..handle.clone() }))),
+                    None => Ok(Outcome::Lost { why: "the connection on which the tool waited is gone".to_owned() }),
+                };
+            };
+            let answer = input.answers.get(LIVE).cloned().unwrap_or_else(|| json!({ "action": "cancel" }));
+            if let Some(reply) = call.reply.take() {
+                let _gone = reply.send(answer);
+            }
+            let behind = Handle { input: None, ..handle.clone() };
+            let outcome = self.await_call(call, permit, handle.task.is_some().then_some(&behind)).await;
+            return Ok(if handle.task.is_some() { outcome } else { self.ended(server, permit, outcome).await });
+        }
+        let connection = self.place_of(server, permit, handle).await?;
+        match (&handle.task, &handle.input) {
+            (Some(task), Some(input)) if !input.answers.is_empty() => {
+                self.update(server, &connection, handle, task, input).await
+            }
+            (Some(task), _) => self.poll(server, permit, &connection, handle, task).await,
+            (None, Some(input)) => {
+                let mut sending = self.sending(server, permit, &connection);
+                if !input.answers.is_empty() {
+                    sending.params.insert("inputResponses".to_owned(), json!(input.answers));
+                }
+                if let Some(state) = &input.state {
+                    sending.params.insert("requestState".to_owned(), json!(state));
+                }
+                let outcome = self.follow(&connection, sending, permit, None).await;
+                match Self::placed(&connection, outcome) {
+                    Outcome::NotSent { why } => Err(not_reached(server, why)),
+                    Outcome::Continues(mut next) => {
+                        if let Some(next) = &mut next.input {
+                            next.round = next.round.max(1) + input.round;
+                        }
+                        Ok(Outcome::Continues(next))
+                    }
+                    // The first round was taken, so nothing that is said to the second proves that nothing happened.
+                    Outcome::Raw(RawReply::HttpStatus { status, .. }) => {
+                        Ok(Outcome::Lost { why: format!("it answered HTTP status {status} when it got what it had asked for") })
+                    }
+                    Outcome::Raw(RawReply::RpcError { code: -32601, message }) => Ok(Outcome::Lost { why: message }),
+                    outcome @ (Outcome::Lost { .. } | Outcome::Raw(_)) => Ok(outcome),
+                }
+            }
+            (None, None) => Ok(Outcome::Lost { why: "nothing is known to go on with".to_owned() }),
+        }
+    }
+
+    /// The connection on which a handle means something.
+    async fn place_of(&self, server: &Server, permit: &Permit, handle: &Handle) -> Result<Connection, TransportError> {
+        let (_, connection) = server.ready(self.shared()).await?;
+        let session = handle.place.get("session").and_then(Value::as_str);
+        let is_ours = match &connection {
+            Connection::Http(http) => session.is_none() || http.session().as_deref() == session,
+            Connection::Pipe(_) => true,
+        };
+        let Some(session) = session.filter(|_| !is_ours) else { return Ok(connection) };
+        let revision = handle.place.get("revision").and_then(Value::as_str).unwrap_or_default();
+        let dialect = Arc::new(Dialect::of_session(revision));
+        tracing::debug!(server = server.name(), tool = permit.name().tool, "taking up the session of an earlier process");
+        server.adopt(session, dialect, self.shared()).map_err(|why| not_reached(server, why))
+    }
+
+    /// Hands over what a task asked for.
+    async fn update(
+        &self,
+        server: &Server,
+        connection: &Connection,
+        handle: &Handle,
+        task: &str,
+        input: &Input,
+    ) -> Result<Outcome, TransportError> {
+        let params = of_task(task, [("inputResponses", json!(input.answers))]);
+        let behind = || Outcome::Continues(Box::new(Handle { input: None, ..handle.clone() }));
+        match connection.ask("tasks/update", params).await {
+            Ok(_) => Ok(behind()),
+            Err(Unanswered::Refused(_, message)) => {
+                tracing::info!(server = server.name(), message, "a task did not take what it had asked for");
+                Ok(behind()) // it says itself how it stands
+            }
+            Err(why) => Err(not_reached(server, why.into_why())),
+        }
+    }
+
+    /// Asks a task how it stands.
+    async fn poll(
+        &self,
+        server: &Server,
+        permit: &Permit,
+        connection: &Connection,
+        handle: &Handle,
+        task: &str,
+    ) -> Result<Outcome, TransportError> {
+        let (wait, next) = interval(&handle.place);
+        self.env().clock.sleep(wait).await;
+        let state = match connection.ask("tasks/get", of_task(task, [])).await {
+            Ok(state) => state,
+            Err(why) => return self.no_state(server, connection, task, why),
+        };
+        let status = state.get("status").and_then(Value::as_str).unwrap_or_default();
+        tracing::debug!(server = server.name(), task, status, "task");
+        if let Some(words) = state.get("statusMessage").and_then(Value::as_str) {
+            self.tell_progress(permit, words);
+        }
+        let done = |outcome: Outcome| {
+            if let Connection::Http(http) = connection {
+                http.note_task(task, false);
+            }
+            Ok(outcome)
+        };
+        let is_new = connection.dialect().is_stateless || state.get("resultType").is_some();
+        match status {
+            "completed" if is_new => done(Outcome::Raw(RawReply::ToolResult {
+                result: state.get("result").cloned().unwrap_or_default(),
+            })),
+            "failed" if is_new => done(failed(&state)),
+            "completed" | "failed" => match self.result(connection, permit, handle, task).await {
+                Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, why)),
+                outcome => done(outcome),
+            },
+            "cancelled" => done(Outcome::Lost { why: "the other side cancelled the task; how far it came is not known".to_owned() }),
+            "input_required" if is_new => {
+                let round = handle.input.as_ref().map_or(1, |input| input.round + 1);
+                let asked = asked_for(&state, Some(task.to_owned()), round);
+                let Outcome::Continues(asked) = asked else { return done(asked) };
+                Ok(Outcome::Continues(Box::new(Handle { input: asked.input, ..handle.clone() })))
+            }
+            // It asks on the stream that will bring its result.
+            "input_required" => match self.result(connection, permit, handle, task).await {
+                Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, why)),
+                outcome @ Outcome::Continues(_) => Ok(outcome),
+                outcome @ Outcome::Raw(_) => done(outcome),
+            },
+            _ => {
+                let mut place = handle.place.clone();
+                let wish = poll_place(&state, if is_new { "pollIntervalMs" } else { "pollInterval" });
+                match wish.get("poll_ms") {
+                    Some(wish) => place["poll_ms"] = wish.clone(),
+                    None => place["next_ms"] = json!(next),
+                }
+                Ok(Outcome::Continues(Box::new(Handle { place, input: None, ..handle.clone() })))
+            }
+        }
+    }
+
+    /// What it means that a task does not say how it stands.
+    fn no_state(
+        &self,
+        server: &Server,
+        connection: &Connection,
+        task: &str,
+        why: Unanswered,
+    ) -> Result<Outcome, TransportError> {
+        let is_unknown = match &why {
+            Unanswered::Refused(code, _) => matches!(code, -32602 | -32601 | -32002 | -32001),
+            Unanswered::Status(status, _) => matches!(status, 400 | 404 | 405 | 410),
+            Unanswered::Broken(_) => false,
+        };
+        let why = why.into_why();
+        if !is_unknown {
+            return Err(not_reached(server, why));
+        }
+        if let Connection::Http(http) = connection {
+            http.note_task(task, false);
+        }
+        Ok(Outcome::Lost { why: format!("the other side does not know the task any more ({why})") })
+    }
+
+    /// Fetches the result of a task of revision 2025-11-25, which may ask for something first.
+    async fn result(&self, connection: &Connection, permit: &Permit, handle: &Handle, task: &str) -> Outcome {
+        let sending = Sending::request("tasks/result", of_task(task, []), Map::new());
+        let behind = Handle { input: None, ..handle.clone() };
+        match self.follow(connection, sending, permit, Some(&behind)).await {
+            Outcome::Raw(RawReply::RpcError { code: -32601 | -32602, message }) => {
+                Outcome::Raw(RawReply::RpcError { code: -32603, message })
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Tells the other side that nobody wants a result any more.
+    pub(crate) async fn abandon(&self, permit: &Permit, handle: &Handle) {
+        drop(self.live().inner().remove(&permit.call().call_id)); // cancels its request
+        let (Some(task), Ok(server)) = (&handle.task, self.server(&permit.name().server)) else { return };
+        let Ok(connection) = self.place_of(server, permit, handle).await else { return };
+        if let Err(why) = connection.ask("tasks/cancel", of_task(task, [])).await {
+            tracing::info!(server = server.name(), task, why = why.into_why(), "a task could not be cancelled");
+        }
+        if let Connection::Http(http) = &connection {
+            http.note_task(task, false);
+        }
+    }
+}
+
+fn not_reached(server: &Server, why: String) -> TransportError {
+    TransportError::NotReached { server: server.name().to_owned(), why }
+}
+
+fn of_task<const N: usize>(task: &str, more: [(&str, Value); N]) -> Map<String, Value> {
+    let more = more.into_iter().map(|(name, value)| (name.to_owned(), value));
+    std::iter::once(("taskId".to_owned(), json!(task))).chain(more).collect()
+}
+
+/// A task's failure, as an error of the protocol. A code that means *not done* of a request does not mean that of a task.
+fn failed(state: &Value) -> Outcome {
+    let error = state.get("error").cloned().unwrap_or_default();
+    let code = error.get("code").and_then(Value::as_i64).filter(|code| !matches!(code, -32601 | -32602));
+    let message = error.get("message").and_then(Value::as_str).unwrap_or("the task failed").to_owned();
+    Outcome::Raw(RawReply::RpcError { code: code.unwrap_or(-32603), message })
+}
+
+/// How long to wait before a task is asked, and how long the next time if it still does not say.
+fn interval(place: &Value) -> (Duration, u64) {
+    let millis = |field: &str| place.get(field).and_then(Value::as_u64).map(Duration::from_millis);
+    if let Some(wish) = millis("poll_ms") {
+        return (wish.clamp(SHORTEST, LONGEST), 0);
+    }
+    let wait = millis("next_ms").unwrap_or(FIRST_POLL).clamp(FIRST_POLL, LAST_POLL);
+    (wait, u64::try_from((wait * 2).min(LAST_POLL).as_millis()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_asked_as_often_as_it_wants_within_bounds_and_else_less_and_less() {
+        let wait = |place: Value| interval(&place).0.as_millis();
+        assert_eq!(wait(json!({"poll_ms": 700})), 700);
+        assert_eq!((wait(json!({"poll_ms": 0})), wait(json!({"poll_ms": u64::MAX}))), (100, 300_000));
+        let mut place = json!({});
+        let mut waits = Vec::new();
+        for _ in 0..7 {
+            let (wait, next) = interval(&place);
+            waits.push(wait.as_secs());
+            place = json!({"next_ms": next});
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
+    }
+
+    #[test]
+    fn a_failed_task_is_never_read_as_not_begun() {
+        let failed = |code: i64| super::failed(&json!({"error": {"code": code, "message": "m"}}));
+        let rpc = |code| Outcome::Raw(RawReply::RpcError { code, message: "m".into() });
+        assert_eq!((failed(-32601), failed(-32602), failed(-32000)), (rpc(-32603), rpc(-32603), rpc(-32000)));
+    }
+}

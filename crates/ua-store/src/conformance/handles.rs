@@ -1,0 +1,58 @@
+//! What an attempt goes on with when a tool answered before it was done.
+
+use serde_json::json;
+use ua_core::{CallStatus, Handle, Input};
+
+use super::samples::{self, at, call_id};
+use super::{Scene, refused};
+use crate::Store;
+use crate::commit::{AttemptEnd, KeepHandle, SettleAttempt};
+
+fn task() -> Handle {
+    Handle { task: Some("t-1".to_owned()), place: json!({"poll_ms": 5}), ..Handle::default() }
+}
+
+fn sent() -> Handle {
+    Handle { input: Some(Input { round: 1, is_sent: true, ..Input::default() }), ..Handle::default() }
+}
+
+fn keep(call: &str, attempt: u32, handle: Handle) -> KeepHandle {
+    KeepHandle { call_id: call_id(call), attempt, handle, at: at(6) }
+}
+
+/// A handle is stored with the running attempt and replaced by the next one; an attempt that does not run takes none.
+pub async fn a_handle_is_kept_while_its_attempt_runs(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Prepared).await;
+    refused(store.keep_handle(&scene.lease, keep("call_1", 1, task())).await, "is not running");
+    store.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+    refused(store.keep_handle(&scene.lease, keep("call_1", 2, task())).await, "is not running");
+    store.keep_handle(&scene.lease, keep("call_1", 1, sent())).await.unwrap();
+    let kept = store.keep_handle(&scene.lease, keep("call_1", 1, task())).await.unwrap();
+    assert_eq!(kept.handle, Some(task()));
+    assert_eq!(store.attempts(&call_id("call_1")).await.unwrap(), [kept]);
+    let end = AttemptEnd::Lost { why: "w".to_owned() };
+    let settle = SettleAttempt {
+        call_id: call_id("call_1"),
+        attempt: 1,
+        end,
+        durability: crate::Durability::Synced,
+        at: at(7),
+    };
+    store.settle_attempt(&scene.lease, settle).await.unwrap();
+    refused(store.keep_handle(&scene.lease, keep("call_1", 1, task())).await, "is not running");
+    assert_eq!(store.attempts(&call_id("call_1")).await.unwrap()[0].handle, Some(task()), "what it was stays");
+}
+
+/// A call that can be gone on with stays `running`; one whose answers may have left us is lost like any other.
+pub async fn a_recovery_leaves_what_can_be_gone_on_with(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+    for (call, key, handle) in [("call_1", "k1", task()), ("call_2", "k2", sent())] {
+        store.start_attempt(&scene.lease, samples::start(call, 1, key)).await.unwrap();
+        store.keep_handle(&scene.lease, keep(call, 1, handle)).await.unwrap();
+    }
+    let lost = store.mark_lost(&scene.lease, "gone", at(8)).await.unwrap();
+    assert_eq!(lost.iter().map(|call| call.call_id.clone()).collect::<Vec<_>>(), [call_id("call_2")]);
+    assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::Running);
+}
