@@ -63,6 +63,7 @@ fn every_command_writes_what_its_schema_says() {
     check("tools list", &[], 0);
     check("tools explain", &["post_comment"], 0);
     check("config show", &[], 0);
+    check("trust", &["--list"], 0);
     check("doctor", &[], 1);
     check("db check", &["--invariants"], 0);
     check("db migrate", &[], 0);

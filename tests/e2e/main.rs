@@ -37,6 +37,7 @@ mod telemetry;
 mod terminal;
 mod timeline;
 mod tool_server;
+mod trust;
 mod usage;
 
 use ua_e2e::TestEnv;

@@ -13,6 +13,7 @@
 mod alert;
 mod args;
 mod budgets;
+mod clean;
 mod commands;
 mod complete;
 mod compose;
@@ -28,8 +29,10 @@ mod pricing;
 mod progress;
 mod restart;
 mod schema;
+mod secrets;
 mod telemetry;
 mod terminal;
+mod trust;
 mod view;
 
 use std::process::ExitCode;
@@ -80,6 +83,8 @@ pub fn main() -> ExitCode {
         return commands::shim(args);
     }
     terminal::init(cli.json, cli.color);
+    clean::guard_panics();
+    compose::learn_own_secrets();
     if let Err(error) = configured
         && needs_config(&cli.command)
     {

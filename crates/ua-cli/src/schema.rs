@@ -56,6 +56,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::Row>("tools explain", Shape::Many),
     entry::<view::AuditRow>("tools audit", Shape::Many),
     entry::<view::ConfigShown>("config show", Shape::One),
+    entry::<view::TrustRow>("trust", Shape::Many),
     entry::<view::DoctorReport>("doctor", Shape::One),
     entry::<view::DbChecked>("db check", Shape::One),
     entry::<view::DbMigrated>("db migrate", Shape::One),

@@ -31,6 +31,7 @@ mod price;
 mod probe;
 mod redact;
 mod reply;
+mod secret;
 mod spec;
 mod status;
 #[cfg(feature = "system")]
@@ -63,6 +64,7 @@ pub use probe::{
 };
 pub use redact::Redactor;
 pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent};
+pub use secret::{SecretFiller, SecretGrants, fill_secrets};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,
 };

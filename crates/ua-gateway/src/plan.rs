@@ -107,6 +107,9 @@ impl Planner<'_> {
         if let Some(message) = too_large(&tool_use.input) {
             return refuse("invalid_arguments", message);
         }
+        if let Some(why) = self.rules.refused_secret(Some(&entry.spec.name), arguments) {
+            return refuse("secret_not_allowed", not_given(&why));
+        }
         self.refuse_arguments(Some(entry), arguments, policy)
     }
 
@@ -146,6 +149,11 @@ impl Planner<'_> {
             format!("There is no tool `{shown}`. Did you mean `{}`? Use the exact name.", similar.join("` or `"))
         }
     }
+}
+
+/// What the model is told about a reference to a secret that it may not use.
+pub(crate) fn not_given(why: &str) -> String {
+    format!("Not run: {why}. Leave the reference out, or go on without this call.")
 }
 
 pub(crate) fn refused(resolution: Resolution, code: &str, message: String) -> Refusal {

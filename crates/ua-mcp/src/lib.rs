@@ -44,7 +44,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use config::{McpConfig, Reach, ServerSpec};
+pub use config::{McpConfig, Reach, ServerSpec, references};
 pub use error::McpError;
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use rmcp::model::Implementation;
 use tracing::Instrument as _;
-use ua_core::{CurrentSpan, Env, KeyChannel, Outcome, RawReply, SideEffectClass, ToolSpec};
+use ua_core::{CurrentSpan, Env, KeyChannel, Outcome, RawReply, SecretFiller, SideEffectClass, ToolSpec};
 use ua_gateway::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
@@ -52,6 +52,8 @@ pub struct McpTransportConfig {
     pub stderr_log: Option<PathBuf>,
     /// Which span a request comes from, for the server's own spans. Without one a server is told the process's trace.
     pub current_span: CurrentSpan,
+    /// Who puts the values of secrets in the place of references just before a call is sent; without one references go as they are.
+    pub secrets: Option<Arc<dyn SecretFiller>>,
 }
 
 impl McpTransportConfig {
@@ -70,6 +72,7 @@ impl McpTransportConfig {
             client_version: env!("CARGO_PKG_VERSION").to_owned(),
             stderr_log: None,
             current_span: CurrentSpan::default(),
+            secrets: None,
         }
     }
 }
@@ -83,6 +86,7 @@ pub struct McpTransport {
     shared: Shared,
     call_timeout_for_reads: Option<Duration>,
     current_span: CurrentSpan,
+    secrets: Option<Arc<dyn SecretFiller>>,
     /// What the last listing left out, by server.
     notes: Mutex<BTreeMap<String, Vec<String>>>,
 }
@@ -109,7 +113,8 @@ impl McpTransport {
         };
         let servers = config.servers.into_iter().map(Server::new).collect();
         let (call_timeout_for_reads, current_span) = (config.call_timeout_for_reads, config.current_span);
-        Self { servers, shared, call_timeout_for_reads, current_span, notes: Mutex::default() }
+        let secrets = config.secrets;
+        Self { servers, shared, call_timeout_for_reads, current_span, secrets, notes: Mutex::default() }
     }
 
     fn server(&self, name: &str) -> Result<&Server, TransportError> {
@@ -145,7 +150,12 @@ impl McpTransport {
             Some(KeyChannel::Header(name)) => Some((name.clone(), permit.key().as_str().to_owned())),
             Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
         };
-        let (arguments, mut meta) = (permit.arguments(), permit.meta());
+        let (mut arguments, mut meta) = (permit.arguments(), permit.meta());
+        if let Some(secrets) = &self.secrets
+            && let Err(why) = secrets.fill(permit.name(), &mut arguments)
+        {
+            return Outcome::NotSent { why };
+        }
         let header = key_header.as_ref().map(|(name, value)| (name.as_str(), value.as_str()));
         if let Err(why) = verify_key(permit, Payload { arguments: &arguments, meta: &meta, header }) {
             return Outcome::NotSent { why };

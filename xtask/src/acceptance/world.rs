@@ -76,6 +76,11 @@ impl World {
             ("ANTHROPIC_API_KEY", "acceptance".to_owned()),
             ("HOME", self.path("home").display().to_string()),
         ];
+        let servers = self.path("work/.mcp.json");
+        if servers.exists() {
+            // Named by the user, and so let in.
+            all.push(("UA_MCP_CONFIG", servers.display().to_string()));
+        }
         if self.broken_rule == Some(BrokenRule::RunningAfterDispatch) {
             all.push(("UA_BROKEN_RULE", "running-after-dispatch".to_owned()));
         }

@@ -151,7 +151,8 @@ async fn life(
     }
 
     let transport = compose::tool_servers(home, &run, launch, env)?;
-    let redactor = compose::redactor(home, &run, launch)?;
+    let redactor = seams.redactor(compose::redactor(home, &run, launch)?);
+    let clean = ua_gateway::Redacting::new(transport.clone(), redactor.clone());
     let live = (!how.quiet && crate::terminal::can_draw()).then(|| Arc::new(Live::start()));
     if let Some(live) = &live {
         live.limits(&budgets_of(&port, &run).await?, std::time::Duration::from_millis(run.held_millis));
@@ -161,7 +162,7 @@ async fn life(
     let mut is_driven = false;
     let driven = match transport.fence_earlier().await {
         Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, env, &detail).await,
-        Fence::Gone => match until_stopped(transport.list(), stop).await {
+        Fence::Gone => match until_stopped(clean.list(), stop).await {
             None => park_for_signal(port.as_ref(), &lease, env).await,
             Some(Err(error)) => park_for_tool_server(port.as_ref(), &lease, env, &chain(&error)).await,
             Some(Ok(specs)) => {

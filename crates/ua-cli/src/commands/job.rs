@@ -50,6 +50,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     let spec = read_job(file)?;
     let env = ua_core::system::env();
     let launch = Launch::new(file, &spec, &args.launch)?;
+    super::trust::ask_about(&launch, &spec, !how.no_input && !how.quiet).await?;
     // Everything that can be known to be wrong is found before anything is stored or started.
     launch.check(&spec)?;
 

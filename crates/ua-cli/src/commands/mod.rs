@@ -26,6 +26,7 @@ mod schema;
 mod summary;
 mod tail;
 mod tools;
+mod trust;
 mod turns;
 
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
         Command::Turns(command) => turns::run(&home, command).await,
         Command::Tools(command) => tools::run(&home, command).await,
         Command::Config(command) => config::run(cli.root.as_deref(), cli.color, &command),
+        Command::Trust(args) => trust::run(&args).await,
         Command::Doctor(args) => doctor::run(&home, cli.root.as_deref(), &args).await,
         Command::Completions(args) => completions::run(&args),
         Command::Schema(args) => schema::run(&args),

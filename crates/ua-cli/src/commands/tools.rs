@@ -69,8 +69,7 @@ async fn offered(mcp_config: Option<&std::path::Path>) -> Result<Vec<ToolSpec>, 
     let env = ua_core::system::env();
     let folder =
         tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
-    let config = compose::mcp_config_file(mcp_config);
-    let config = config.as_deref();
+    let file = compose::mcp_config_file(mcp_config);
     let mut servers = Vec::new();
     if cfg!(feature = "toolserver") {
         let launch = Launch::for_inspection(folder.path().to_path_buf());
@@ -78,7 +77,19 @@ async fn offered(mcp_config: Option<&std::path::Path>) -> Result<Vec<ToolSpec>, 
         std::fs::create_dir(folder.path().join("workspace"))
             .map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
     }
-    servers.extend(compose::mcp_servers(config)?);
+    let mut config = compose::mcp_config(file.as_ref())?;
+    if let Some(file) = &file {
+        // Looking is no reason to start what nobody let in.
+        for sight in crate::trust::untrusted(file, &config.servers)? {
+            config.servers.retain(|(name, _)| *name != sight.server);
+            crate::output::tell(&format!(
+                "left out: `{}` of {} is not let in; `ua trust` shows it",
+                sight.server,
+                file.path.display()
+            ));
+        }
+    }
+    servers.extend(compose::mcp_servers(file.as_ref(), config)?);
     let transport = compose::transport(servers, &folder.path().join("locks"), RunId::new(&env), None, &env)?;
     let listed = transport.list().await;
     transport.shutdown().await;

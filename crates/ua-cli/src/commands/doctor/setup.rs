@@ -176,7 +176,10 @@ pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut
     }
     let configured = match job {
         Some(job) => job.launch.configured_servers(&job.spec),
-        None => compose::mcp_servers(compose::mcp_config_file(args.mcp_config.as_deref()).as_deref()),
+        None => {
+            let file = compose::mcp_config_file(args.mcp_config.as_deref());
+            compose::mcp_config(file.as_ref()).and_then(|config| compose::mcp_servers(file.as_ref(), config))
+        }
     };
     match configured {
         Ok(more) => servers.extend(more),
