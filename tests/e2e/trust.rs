@@ -70,8 +70,9 @@ fn s9_any_change_asks_again_and_a_word_can_be_taken_back() {
     assert_eq!(env.run_bare(&["trust", "--list", "--json"]).code(0).json()[0]["state"], "changed");
     assert_eq!(env.comments(), [""; 0]);
     project(&env, &json!({"forum": env.forum_entry(&[])}));
-    env.run(&["calls", "resolve", &env.value("SELECT tool_call_id FROM tool_calls"), "--execute"]);
-    env.run(&["resume", "r"]);
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["calls", "resolve", &env.value("SELECT tool_call_id FROM tool_calls"), "--execute"]).code(0);
+    env.run(&["resume", "r"]).code(0);
     assert_eq!(env.comments().len(), 1, "{:?}", env.calls());
     let record = env.path("home/.local/state/ua/trust.json");
     assert_eq!(std::fs::metadata(&record).unwrap().permissions().mode() & 0o777, 0o600);

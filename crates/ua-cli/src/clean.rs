@@ -4,7 +4,9 @@
 //! error, diagnostics, and the last words of a panic. It learns a secret before anybody is given it.
 
 use std::borrow::Cow;
+use std::fs;
 use std::panic;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use ua_core::Redactor;
@@ -35,6 +37,20 @@ pub(crate) fn bytes(bytes: &[u8]) -> Cow<'_, [u8]> {
     match REDACTOR.text(&whole) {
         Cow::Borrowed(_) => Cow::Borrowed(bytes),
         Cow::Owned(clean) => Cow::Owned(clean.into_bytes()),
+    }
+}
+
+/// Takes secrets out of what tool servers wrote to their standard error, which goes to files directly: a server may outlive this
+/// process, and nobody would read a pipe. To be called when none of them writes any more.
+pub(crate) fn scrub_logs(folder: &Path, redactor: &Redactor) {
+    for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let is_log = path.to_str().is_some_and(|path| path.ends_with(".stderr.log")) && !path.is_symlink();
+        let Some(bytes) = fs::read(&path).ok().filter(|_| is_log) else { continue };
+        if let Cow::Owned(clean) = redactor.text(&String::from_utf8_lossy(&bytes))
+            && let Err(error) = fs::write(&path, clean)
+        {
+            tracing::warn!(%error, "a secret could not be taken out of {}", path.display());
+        }
     }
 }
 

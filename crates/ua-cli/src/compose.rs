@@ -196,6 +196,7 @@ impl Launch {
                 };
                 let mut config = AnthropicConfig::new(key.into());
                 if let Some(base_url) = crate::env::var("ANTHROPIC_BASE_URL") {
+                    crate::base_url::check("ANTHROPIC_BASE_URL", &base_url)?;
                     config.base_url = base_url;
                 }
                 if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {

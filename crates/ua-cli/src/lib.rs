@@ -12,6 +12,7 @@
 
 mod alert;
 mod args;
+mod base_url;
 mod budgets;
 mod clean;
 mod commands;
@@ -25,6 +26,7 @@ mod find;
 mod home;
 mod live;
 mod output;
+mod person;
 mod pricing;
 mod progress;
 mod restart;
@@ -92,6 +94,11 @@ pub fn main() -> ExitCode {
         return ExitCode::from(error.code());
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    // What this process knows is not written to a file when it crashes; its children inherit that.
+    let no_core = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Core, no_core) {
+        tracing::debug!(%error, "core dumps stay as they are");
+    }
     let telemetry = telemetry::init(&cli);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let result = match runtime {

@@ -56,7 +56,8 @@ pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage, is
 pub use money::{Costs, Currency, Money};
 pub use phase::{MAIN_PHASE, PhaseBudgets, PhaseSpec};
 pub use policy::{
-    CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
+    CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, Reads, ScopeField, ScopeRule,
+    SideEffectClass,
 };
 pub use price::{PriceError, PriceTable, TokenPrice};
 pub use probe::{

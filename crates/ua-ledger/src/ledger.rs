@@ -20,6 +20,7 @@ use crate::interpret::{another_attempt_may_help, interpret};
 use crate::people::{PeopleRules, declined};
 use crate::permit::Permit;
 use crate::question::{Why, question};
+use crate::taint::Seen;
 
 /// What the run's contract says about its calls.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +43,7 @@ pub struct Ledger {
     pub(crate) people: PeopleRules,
     /// What the tools are now, by qualified name.
     pub(crate) definitions: BTreeMap<String, Sha256>,
+    pub(crate) seen: Seen,
     trace: Trace,
 }
 
@@ -56,7 +58,7 @@ impl Ledger {
         trace: Trace,
     ) -> Self {
         let (people, definitions) = (PeopleRules::default(), BTreeMap::new());
-        Self { store, lease, root, config, env, people, definitions, trace }
+        Self { store, lease, root, config, env, people, definitions, seen: Seen::default(), trace }
     }
 
     /// The first run of the lineage.

@@ -17,6 +17,8 @@ pub(crate) enum Why<'a> {
     NearDuplicate { facts: &'a Facts, other: &'a CallRecord },
     /// A policy or the job wants approval.
     Approval { facts: &'a Facts },
+    /// The run has read what others wrote and what is private, and nobody named where this goes.
+    Tainted { facts: &'a Facts },
     /// It is not clear who an e-mail goes to.
     AmbiguousRecipient { facts: &'a Facts, problem: &'a Problem },
     /// The tool refused the credentials.
@@ -31,6 +33,7 @@ impl Why<'_> {
         match self {
             Self::NearDuplicate { facts, .. }
             | Self::Approval { facts }
+            | Self::Tainted { facts }
             | Self::AmbiguousRecipient { facts, .. }
             | Self::AuthFailure { facts } => Some(facts),
             Self::Unknown { .. } | Self::WentOn { .. } | Self::AskUser => None,
@@ -76,6 +79,15 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             let what = effect_words(call);
             let text = format!(
                 "May `{tool}` run? It is {what}, and each of its calls needs a person's approval.\nArguments: {arguments}{}",
+                shown_facts(facts)
+            );
+            (QuestionKind::Approval, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
+        }
+        Why::Tainted { facts } => {
+            let what = effect_words(call);
+            let text = format!(
+                "May `{tool}` run? It is {what}. This run has read words of others and private data, and neither the job nor a person \
+                 named where this goes: the words may have asked for it.\nArguments: {arguments}{}",
                 shown_facts(facts)
             );
             (QuestionKind::Approval, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])

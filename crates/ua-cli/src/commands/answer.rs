@@ -75,6 +75,7 @@ pub(super) fn arguments_in_full(question: &QuestionRecord) -> String {
 }
 
 pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
+    crate::person::required("answer a question")?;
     let AnswerArgs { question, choice, proof, text } = args;
     let Some(name) = question else { return super::ask::choose_and_answer(home).await };
     let choice = choice.map(|choice| match choice {

@@ -160,7 +160,12 @@ async fn life(
     // Beside the drive, and not through its seams: it is no step of the run.
     let alive = tokio::spawn(say_alive(store.clone(), lease.clone(), env.clone()));
     let mut is_driven = false;
-    let driven = match transport.fence_earlier().await {
+    let logs = workspace.path("logs");
+    let fence = transport.fence_earlier().await;
+    if fence == Fence::Gone {
+        crate::clean::scrub_logs(&logs, &redactor); // of a life that was killed
+    }
+    let driven = match fence {
         Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, env, &detail).await,
         Fence::Gone => match until_stopped(clean.list(), stop).await {
             None => park_for_signal(port.as_ref(), &lease, env).await,
@@ -191,6 +196,7 @@ async fn life(
                     Err(error) => {
                         // The tools and the policies do not fit together: nothing was sent, and a resume may find them mended.
                         transport.shutdown().await;
+                        crate::clean::scrub_logs(&logs, &redactor);
                         alive.abort();
                         let _cancelled = alive.await;
                         let parked = park_for_tool_server(port.as_ref(), &lease, env, &error.to_string()).await;
@@ -201,6 +207,7 @@ async fn life(
         },
     };
     transport.shutdown().await;
+    crate::clean::scrub_logs(&logs, &redactor);
     if let Some(live) = live {
         live.finish();
     }

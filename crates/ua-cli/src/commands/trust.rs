@@ -15,6 +15,9 @@ use crate::view::TrustRow;
 use super::ask::{is_attended, prompt};
 
 pub(crate) async fn run(args: &TrustArgs) -> Result<u8, CliError> {
+    if !args.list {
+        crate::person::required("let tool servers in")?;
+    }
     if args.list {
         return list(args.file.as_deref());
     }

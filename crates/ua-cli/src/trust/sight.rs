@@ -126,7 +126,8 @@ impl Sight {
         if !headers.is_empty() {
             shown.push(("headers", headers.keys().cloned().collect::<Vec<_>>().join(", ")));
         }
-        let is_plain = url.starts_with("http://") && !is_loopback(url);
+        let is_here = url::Url::parse(url).is_ok_and(|url| crate::base_url::is_this_machine(&url));
+        let is_plain = url.starts_with("http://") && !is_here;
         let warnings = is_plain.then(|| "everything goes there unencrypted".to_owned());
         Self::finish(server, key, shown, warnings.into_iter().collect(), false, headers.values())
     }
@@ -256,15 +257,6 @@ fn is_exact_version(version: &str) -> bool {
     version.starts_with(|c: char| c.is_ascii_digit())
         && version.matches('.').count() >= 1
         && version.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+'))
-}
-
-fn is_loopback(url: &str) -> bool {
-    url::Url::parse(url).is_ok_and(|url| match url.host() {
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost",
-        None => false,
-    })
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod near_duplicates;
 mod phases;
 mod pinned_setup;
 mod scenario;
+mod taint;
 mod unknown;
 
 use scenario::{Answers, Scenario};
