@@ -48,9 +48,12 @@ fn found_below(folder: &Path, needles: &[Vec<u8>], found: &mut Vec<String>) {
         } else {
             let bytes = fs::read(&path).unwrap();
             let has = |needle: &Vec<u8>| bytes.windows(needle.len()).any(|part| part == needle.as_slice());
-            found.extend(needles.iter().filter(|needle| has(needle)).map(|needle| {
-                format!("{} in {}", String::from_utf8_lossy(needle), path.display())
-            }));
+            found.extend(
+                needles
+                    .iter()
+                    .filter(|needle| has(needle))
+                    .map(|needle| format!("{} in {}", String::from_utf8_lossy(needle), path.display())),
+            );
         }
     }
 }
@@ -77,10 +80,8 @@ fn story(broken: bool) -> Vec<String> {
     if broken {
         env = env.with_env("UA_BROKEN_RULE", "no-redactor");
     }
-    let secrets = env.write(
-        "home/.config/ua/secrets.toml",
-        format!("[secrets.FORUM]\nvalue = {THEIRS:?}\nservers = [\"forum\"]\n"),
-    );
+    let secrets = env
+        .write("home/.config/ua/secrets.toml", format!("[secrets.FORUM]\nvalue = {THEIRS:?}\nservers = [\"forum\"]\n"));
     fs::set_permissions(secrets, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let mut entry = env.forum_entry(&["--leak", "FORUM_KEY"]);
     entry["env"] = json!({"FORUM_KEY": "${secret:FORUM}"});
@@ -99,14 +100,18 @@ fn story(broken: bool) -> Vec<String> {
     let copy = env.root().join("copy.db").display().to_string();
     env.run(&["db", "backup", &copy]).code(0);
 
-    assert!(env.root().join("runtime_state.db").exists() && fs::read_dir(env.workspace().join("logs")).unwrap().count() > 0);
+    assert!(
+        env.root().join("runtime_state.db").exists() && fs::read_dir(env.workspace().join("logs")).unwrap().count() > 0
+    );
     let mut found = Vec::new();
     let needles = needles();
     found_below(&env.root(), &needles, &mut found);
     found_below(&env.path("out"), &needles, &mut found);
     found_below(&env.path("home/.local"), &needles, &mut found);
     let needles: Vec<String> = needles.iter().map(|needle| String::from_utf8_lossy(needle).into_owned()).collect();
-    found.extend(needles.iter().filter(|needle| collector.has_seen(needle)).map(|needle| format!("{needle} sent as telemetry")));
+    found.extend(
+        needles.iter().filter(|needle| collector.has_seen(needle)).map(|needle| format!("{needle} sent as telemetry")),
+    );
     // What the next request tells the model is kept as little.
     let told = model.last_request().to_string();
     assert!(broken || told.contains("[secret FORUM]") && told.contains("[secret ANTHROPIC_API_KEY]"), "{told}");

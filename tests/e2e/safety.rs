@@ -39,7 +39,8 @@ fn s4_under_a_umask_of_nothing_every_file_is_the_users_alone() {
         {"text": "Done."},
     ]);
     let job = env.job(&json!({}), &turns);
-    env.run_by_bash(&format!("umask 000; \"$@\" job {job} --run-id r && \"$@\" runs export r --out ../root/exported")).code(0);
+    env.run_by_bash(&format!("umask 000; \"$@\" job {job} --run-id r && \"$@\" runs export r --out ../root/exported"))
+        .code(0);
     let mut found = Vec::new();
     open_to_others(&env.root(), &mut found);
     assert_eq!(found, [""; 0]);
@@ -57,7 +58,9 @@ fn s10_no_job_and_no_project_says_where_a_key_goes() {
         }
     });
     let env = env().with_env("ANTHROPIC_API_KEY", "a-key-of-mine");
-    for model in [json!({"provider": "anthropic", "base_url": url}), json!({"provider": "anthropic", "headers": {"Host": "x"}})] {
+    for model in
+        [json!({"provider": "anthropic", "base_url": url}), json!({"provider": "anthropic", "headers": {"Host": "x"}})]
+    {
         let job = env.write("work/evil.json", json!({"objective": "x", "model": model}).to_string());
         env.run(&["job", &job]).code(2);
     }
@@ -67,7 +70,9 @@ fn s10_no_job_and_no_project_says_where_a_key_goes() {
     fs::remove_file(env.path("work/ua.toml")).unwrap();
     assert_eq!(connections.load(Ordering::SeqCst), 0);
     // Not even the user sends a key in the clear without meaning this machine.
-    env.start_with(("ANTHROPIC_BASE_URL", "http://models.example.test"), &["job", &job]).wait().refused(2, &["unencrypted", "https://"]);
+    env.start_with(("ANTHROPIC_BASE_URL", "http://models.example.test"), &["job", &job])
+        .wait()
+        .refused(2, &["unencrypted", "https://"]);
 }
 
 #[test]

@@ -24,7 +24,10 @@ fn post(text: &str) -> serde_json::Value {
 #[test]
 fn a_tool_gets_the_value_and_everything_else_the_reference() {
     let env = env().with_forum();
-    secrets(&env, &format!("[secrets.PASS]\nvalue = \"{VALUE}\"\ntools = {{ mcp__forum__post_comment = [\"text\"] }}\n"));
+    secrets(
+        &env,
+        &format!("[secrets.PASS]\nvalue = \"{VALUE}\"\ntools = {{ mcp__forum__post_comment = [\"text\"] }}\n"),
+    );
     let turns = json!([post("login ${secret:PASS}"), {"text": "Done."}]);
     let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
     env.run_killed_at("before:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);

@@ -8,8 +8,9 @@ use crate::error::CliError;
 /// Refuses an address to which a key would travel in the clear. `variable` is where the user said it.
 pub(crate) fn check(variable: &str, address: &str) -> Result<(), CliError> {
     let refused = |why: &str| {
-        CliError::usage(format!("cannot use {variable}: {why}"))
-            .hint(format!("set {variable} to an https:// address; http:// is for this machine only, because a key goes there"))
+        CliError::usage(format!("cannot use {variable}: {why}")).hint(format!(
+            "set {variable} to an https:// address; http:// is for this machine only, because a key goes there"
+        ))
     };
     let url = Url::parse(address.trim()).map_err(|e| refused(&format!("it is no address ({e})")))?;
     if !url.username().is_empty() || url.password().is_some() {

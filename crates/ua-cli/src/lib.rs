@@ -22,6 +22,7 @@ mod config;
 mod crash_points;
 mod env;
 mod error;
+mod escape;
 mod find;
 mod home;
 mod live;
@@ -121,5 +122,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+#[cfg(test)]
+mod escape_corpus;
 #[cfg(test)]
 mod help_tests;

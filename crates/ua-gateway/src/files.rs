@@ -77,21 +77,24 @@ mod tests {
             scope.spawn(|| {
                 let (spare, name) = (root.join("spare"), root.join("name"));
                 while !done.load(Ordering::Relaxed) {
-                    for target in [root.join("real"), outer.path().join("outside")] {
+                    for target in [Path::new("real"), Path::new("../outside")] {
                         std::os::unix::fs::symlink(target, &spare).unwrap();
                         std::fs::rename(&spare, &name).unwrap();
                     }
                 }
             });
-            for _ in 0..3_000 {
+            let mut tries = 0;
+            while tries < 3_000 || seen == 0 {
+                tries += 1;
                 let digest = files.digest("name/a.txt");
-                assert_ne!(digest, Some(outside));
                 seen += usize::from(digest == Some(inside));
+                if digest == Some(outside) {
+                    break;
+                }
             }
             done.store(true, Ordering::Relaxed);
+            assert!(tries >= 3_000, "what lies outside was read");
         });
-        // Absolute links are none that stay inside, so nothing of either is read; what is not a link is.
-        assert_eq!((seen, files.digest("real/a.txt")), (0, Some(inside)));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use reqwest::{Client, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use ua_core::{Env, ModelTurn, signed};
 
+pub(crate) use self::stream::read_in_pieces;
 use self::stream::{Bytes, ReadFault, limited, read_reply};
 use crate::ANTHROPIC;
 use crate::error::LlmError;

@@ -34,6 +34,8 @@
 mod anthropic;
 mod error;
 mod estimate;
+#[doc(hidden)]
+pub mod fuzzing;
 mod history;
 mod provider;
 mod redacting;

@@ -31,7 +31,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             "--meta" => meta = Some(PathBuf::from(value)),
             "--describe" => tools[0].1 = value,
             "--leak" => {
-                let value = std::env::vars().find(|(name, _)| *name == value).map(|(_, value)| value).unwrap_or_default();
+                let value =
+                    std::env::vars().find(|(name, _)| *name == value).map(|(_, value)| value).unwrap_or_default();
                 tools[0].1 = format!("Posts with {value}.");
                 leak = dressed(&value);
                 writeln!(io::stderr(), "started with {leak}")?;
@@ -95,7 +96,8 @@ fn dressed(value: &str) -> String {
             _ => format!("%{byte:02X}"),
         })
         .collect();
-    let in_base64: Vec<String> = ["", "x", "xx"].iter().map(|before| base64(format!("{before}{value}").as_bytes())).collect();
+    let in_base64: Vec<String> =
+        ["", "x", "xx"].iter().map(|before| base64(format!("{before}{value}").as_bytes())).collect();
     format!(" {value} {} {encoded} {}", json!({ "key": value }), in_base64.join(" "))
 }
 

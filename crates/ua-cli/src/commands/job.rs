@@ -168,8 +168,11 @@ const MAX_JOB_BYTES: u64 = 256 * 1024;
 /// Reads a job file.
 pub(super) fn read_job(file: &Path) -> Result<RunSpec, CliError> {
     if let Some(size) = fs::metadata(file).ok().map(|meta| meta.len()).filter(|size| *size > MAX_JOB_BYTES) {
-        return Err(CliError::usage(format!("{} has {size} bytes; a job file has at most {MAX_JOB_BYTES}", file.display()))
-            .hint("put material into files beside the job, and let it name them"));
+        return Err(CliError::usage(format!(
+            "{} has {size} bytes; a job file has at most {MAX_JOB_BYTES}",
+            file.display()
+        ))
+        .hint("put material into files beside the job, and let it name them"));
     }
     let text = fs::read_to_string(file).map_err(|e| {
         CliError::usage(format!("cannot read the job file {}: {e}", file.display()))

@@ -38,6 +38,18 @@ pub(crate) fn limited(bytes: Bytes, limit: usize) -> Bytes {
     }))
 }
 
+/// Reads a reply that is there already, in pieces of `piece` bytes: for the fuzz target.
+pub(crate) fn read_in_pieces(bytes: &[u8], piece: usize) -> Result<ModelTurn, LlmError> {
+    let pieces: Vec<_> = bytes.chunks(piece.max(1)).map(|piece| Ok(Cursor::new(piece.to_vec()))).collect();
+    let pieces: Bytes = Box::pin(futures_util::stream::iter(pieces));
+    let read = std::pin::pin!(read_reply(pieces, "model", &crate::provider::Silent));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match read.poll(&mut context) {
+        std::task::Poll::Ready(reply) => reply,
+        std::task::Poll::Pending => unreachable!("every piece is there"),
+    }
+}
+
 /// Reads until the message is whole; whatever ends the stream earlier is an error.
 pub(crate) async fn read_reply(
     bytes: Bytes,
