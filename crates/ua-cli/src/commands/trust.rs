@@ -15,18 +15,34 @@ use crate::view::TrustRow;
 use super::ask::{is_attended, prompt};
 
 pub(crate) async fn run(args: &TrustArgs) -> Result<u8, CliError> {
-    if !args.list {
-        crate::person::required("let tool servers in")?;
-    }
     if args.list {
         return list(args.file.as_deref());
     }
+    crate::person::required("let tool servers in")?;
+    let code = decide(args).await?;
+    // A machine is told what is let in now.
+    if crate::terminal::is_json() {
+        list(args.file.as_deref())?;
+    }
+    Ok(code)
+}
+
+/// For a person on standard output, beside what a machine reads on standard error.
+fn say(text: &str) -> Result<(), CliError> {
+    if crate::terminal::is_json() {
+        tell(text.trim_end());
+        return Ok(());
+    }
+    print(text)
+}
+
+async fn decide(args: &TrustArgs) -> Result<u8, CliError> {
     let path = args.file.clone().unwrap_or_else(|| PathBuf::from(PROJECT_FILE));
     if args.revoke {
         let mut trusted = Trusted::read()?;
         let count = trusted.revoke(&trust::canonical(&path));
         trusted.write()?;
-        print(&format!("{count} server(s) of {} are not let in any more\n", plain(&path.display().to_string())))?;
+        say(&format!("{count} server(s) of {} are not let in any more\n", plain(&path.display().to_string())))?;
         return Ok(OK);
     }
     if !path.exists() {
@@ -38,10 +54,10 @@ pub(crate) async fn run(args: &TrustArgs) -> Result<u8, CliError> {
     let unknown = trust::untrusted(&file, &config.servers)?;
     if unknown.is_empty() {
         let count = config.servers.len();
-        print(&format!("{}: {count} server(s), nothing new to let in\n", plain(&file.path.display().to_string())))?;
+        say(&format!("{}: {count} server(s), nothing new to let in\n", plain(&file.path.display().to_string())))?;
         return Ok(OK);
     }
-    print(&shown(&file.path, &unknown))?;
+    say(&shown(&file.path, &unknown))?;
     if args.yes {
         if let Some(loose) = unknown.iter().find(|sight| sight.is_unpinned).filter(|_| !args.allow_unpinned) {
             return Err(CliError::usage(format!(
@@ -59,7 +75,7 @@ pub(crate) async fn run(args: &TrustArgs) -> Result<u8, CliError> {
         return Ok(FAILED);
     }
     let count = remember(&file, unknown)?;
-    print(&format!("{count} server(s) are let in as they are now\n"))?;
+    say(&format!("{count} server(s) are let in as they are now\n"))?;
     Ok(OK)
 }
 
