@@ -112,6 +112,23 @@ fn a_run_that_would_wait_asks_and_goes_on_in_the_same_process() {
 }
 
 #[test]
+fn s9_servers_of_a_project_are_asked_about_on_the_terminal_and_enter_means_no() {
+    let env = env();
+    env.write("work/.mcp.json", json!({"mcpServers": {"forum": env.forum_entry(&[])}}).to_string());
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    let mut terminal = Terminal::start(&env, &["job", &job]);
+    terminal.shows("Let them in");
+    terminal.types(ENTER);
+    assert!(terminal.code(2).contains("nobody let in"));
+    let mut terminal = Terminal::start(&env, &["job", &job]);
+    terminal.shows("Let them in");
+    terminal.types("y");
+    terminal.code(0);
+    // Known from now on.
+    env.run(&["job", &job]).code(0);
+}
+
+#[test]
 fn enter_leaves_a_question_open_and_no_input_does_not_ask() {
     let env = env().with_forum();
     let mut terminal = Terminal::start(&env, &["job", &careful_job(&env), "--run-id", "r"]);

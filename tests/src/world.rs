@@ -142,13 +142,17 @@ impl TestEnv {
         self.write(&format!("work/{name}.json"), job.to_string())
     }
 
-    /// Writes an MCP configuration with these servers.
+    /// Writes an MCP configuration with these servers; one that is found without being named is let in, as its user would.
     ///
     /// # Panics
     ///
     /// When it cannot be written.
     pub fn mcp_config(&self, name: &str, servers: &Value) -> String {
-        self.write(name, json!({"mcpServers": servers}).to_string())
+        let path = self.write(name, json!({"mcpServers": servers}).to_string());
+        if name == "work/.mcp.json" {
+            self.run_bare(&["trust", "--yes", "--allow-unpinned"]).code(0);
+        }
+        path
     }
 
     /// The configuration of the server `forum`, started with these arguments as well.

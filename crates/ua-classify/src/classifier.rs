@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{
-    CallPolicy, ClassSource, KeyBuilder, KeyChannel, OnUnknown, ScopeRule, Sha256, SideEffectClass, ToolNamespace,
-    ToolSpec,
+    CallPolicy, ClassSource, KeyBuilder, KeyChannel, OnUnknown, Reads, ScopeRule, Sha256, SideEffectClass,
+    ToolNamespace, ToolSpec,
 };
 
 use crate::error::PolicyError;
@@ -70,6 +70,13 @@ struct Decision<'a> {
     used: Vec<Vec<&'static str>>,
     /// Programs that make a call with an `argv` read-only, and the opinion that says so.
     harmless: Option<(usize, &'a [String])>,
+}
+
+/// What a tool of others brings in when no rule says it: what it reads, or may read because nobody knows what it does, others wrote.
+fn reads_of(tool: &ToolSpec, class: SideEffectClass, decided: &Opinion<'_>) -> Vec<Reads> {
+    let is_foreign = tool.name.namespace != ToolNamespace::Local;
+    let may_read = class == SideEffectClass::ReadOnly || decided.source == ClassSource::Default;
+    if is_foreign && may_read { vec![Reads::Untrusted] } else { Vec::new() }
 }
 
 impl Classifier {
@@ -197,6 +204,9 @@ impl Classifier {
                 .unwrap_or_default(),
             timeout: picker.first("timeout", |settings| settings.timeout),
             needs_approval: picker.first("approval", |settings| settings.approval).unwrap_or_default(),
+            reads: picker
+                .first("reads", |settings| settings.reads.clone())
+                .unwrap_or_else(|| reads_of(tool, class, decided)),
             composite: picker.first("composite", |settings| settings.composite.clone()).map(Box::new),
             rule_id: decided.rule_id.clone(),
             class_source: decided.source,

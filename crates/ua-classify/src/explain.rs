@@ -126,6 +126,10 @@ impl fmt::Display for Explanation {
                 printable(&composite.list)
             )?;
         }
+        if !policy.reads.is_empty() {
+            let words: Vec<&str> = policy.reads.iter().map(|reads| reads.as_str()).collect();
+            writeln!(f, "  reads        {} (counts towards the taint of the run)", words.join(", "))?;
+        }
         if policy.needs_approval {
             writeln!(f, "  approval     a person approves each call")?;
         }

@@ -16,7 +16,7 @@ use crate::parse_probe::unprovable;
 use crate::rule::{Patterns, PolicyRules, Rule, Selector, Settings};
 
 /// Every field of a rule, for the suggestion when one is misspelt.
-const FIELDS: [&str; 24] = [
+const FIELDS: [&str; 25] = [
     "id",
     "name",
     "patterns",
@@ -41,6 +41,7 @@ const FIELDS: [&str; 24] = [
     "on_scope_conflict",
     "composite",
     "harmless_programs",
+    "reads",
 ];
 
 impl PolicyRules {
@@ -119,6 +120,7 @@ fn parse_rule(
             "on_scope_conflict" => settings.on_scope_conflict = Some(field.word()?),
             "composite" => settings.composite = Some(field.composite()?),
             "harmless_programs" => settings.harmless_programs = Some(field.programs()?),
+            "reads" => settings.reads = Some(field.words()?),
             "probe" => settings.probe = Some(field.probe()?),
             "marker" => settings.marker = Some(field.marker()?),
             "horizon" => settings.horizon = Some(field.duration()?),
@@ -301,6 +303,11 @@ impl Field<'_> {
 
     fn word<T: FromStr<Err = String>>(&self) -> Result<T, PolicyError> {
         self.text()?.parse().map_err(|why: String| self.error(&why))
+    }
+
+    /// A list of known words; an empty one says that none of them holds.
+    fn words<T: FromStr<Err = String>>(&self) -> Result<Vec<T>, PolicyError> {
+        self.texts()?.iter().map(|text| text.parse().map_err(|why: String| self.error(&why))).collect()
     }
 
     fn approval(&self) -> Result<bool, PolicyError> {

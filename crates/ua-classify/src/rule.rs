@@ -7,8 +7,8 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::Serialize;
 use ua_core::{
-    Composite, EffectKind, KeyChannel, Marker, OnScopeConflict, OnUnknown, ProbePolicy, ScopeRule, SideEffectClass,
-    ToolName, ToolNamespace, ToolSpec,
+    Composite, EffectKind, KeyChannel, Marker, OnScopeConflict, OnUnknown, ProbePolicy, Reads, ScopeRule,
+    SideEffectClass, ToolName, ToolNamespace, ToolSpec,
 };
 
 /// The rules of one policy file, in the order in which they were written (Durable Jobs v1 spec §7.4).
@@ -137,4 +137,7 @@ pub(crate) struct Settings {
     pub(crate) composite: Option<Composite>,
     /// Programs of a tool with an `argv` argument that only look.
     pub(crate) harmless_programs: Option<Vec<String>>,
+    /// What its answers bring into the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reads: Option<Vec<Reads>>,
 }

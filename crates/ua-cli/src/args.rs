@@ -11,10 +11,12 @@ use crate::terminal::Color;
 mod look;
 mod models;
 mod runs;
+mod trust;
 
 pub(crate) use look::{CompletionsArgs, ConfigCommand, DoctorArgs, SchemaArgs};
 pub(crate) use models::ModelsCommand;
 pub(crate) use runs::{DeleteArgs, ListArgs, StatusFilter, TailArgs, TurnsCommand};
+pub(crate) use trust::TrustArgs;
 
 mod fork;
 
@@ -101,6 +103,8 @@ pub enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Let the tool servers of a project's .mcp.json in, or see which were
+    Trust(TrustArgs),
     /// Check keys, tool servers, database, disk and prices, and say how to fix what is wrong
     Doctor(DoctorArgs),
     /// Print a script that completes commands, runs, calls and questions in your shell

@@ -1,5 +1,6 @@
 //! Wiring: from a job and its configuration to the ports that a run is driven through. The only long list of `new`.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +10,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Budgets, Component, Env, Redactor, RunSpec, ToolNamespace, ToolSpec, Trace};
-use ua_gateway::{Catalog, Elicitations, Notice, Redacting, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
+use ua_gateway::{
+    Catalog, Elicitations, Notice, Redacting, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser,
+    WorkspaceFiles,
+};
 use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
-use ua_llm::{LlmProvider, ModelFacts, Places, Script, ScriptedProvider};
+use ua_llm::{LlmProvider, ModelFacts, Places, RedactingProvider, Script, ScriptedProvider};
 use ua_mcp::{
-    DefinitionLock, LockDir, Locked, McpConfig, McpTransport, McpTransportConfig, Protocol, Reach, Progress, ProgressWatcher,
-    ServerSpec, ShimCommand, reach_digest,
+    DefinitionLock, LockDir, Locked, McpConfig, McpTransport, McpTransportConfig, Progress, ProgressWatcher, Protocol,
+    Reach, ServerSpec, ShimCommand, reach_digest,
 };
 use ua_runner::{PinSettings, Ports, RetryPolicy, RunSettings, Signal, Watcher, Workspace, effect_limits};
 use ua_store::{RunLease, RunRecord, Store};
@@ -25,6 +29,7 @@ use crate::crash_points::Seams;
 use crate::error::{CliError, chain};
 use crate::home::Home;
 use crate::providers::{self, no_model};
+use crate::trust::{self, ConfigFile};
 use crate::{models, pricing};
 
 /// The name of our own tool server.
@@ -48,6 +53,9 @@ pub(crate) struct Launch {
     script: Option<PathBuf>,
     /// The MCP configuration file, absolute.
     pub(crate) mcp_config: Option<PathBuf>,
+    /// It was found in the current folder, and nobody named it.
+    #[serde(default)]
+    mcp_config_is_found: bool,
     policies: Vec<PathBuf>,
     job_dir: PathBuf,
     allow_private_addresses: bool,
@@ -104,7 +112,8 @@ impl Launch {
             cassette,
             record: args.record.as_deref().map(absolute).transpose()?,
             script: spec.model.script.as_ref().map(|script| job_dir.join(script)),
-            mcp_config: mcp_config.as_deref().map(absolute).transpose()?,
+            mcp_config_is_found: mcp_config.as_ref().is_some_and(|file| file.is_found),
+            mcp_config: mcp_config.map(|file| absolute(&file.path)).transpose()?,
             policies,
             job_dir,
             allow_private_addresses: args.allow_private_addresses
@@ -138,6 +147,7 @@ impl Launch {
         }
         if let Some(file) = &args.mcp_config {
             self.mcp_config = Some(absolute(file)?);
+            self.mcp_config_is_found = false;
         }
         if let Some(file) = &args.pricing {
             self.pricing = Some(absolute(file)?);
@@ -276,9 +286,27 @@ impl Launch {
 
     /// The servers of the MCP configuration that the job uses.
     pub(crate) fn configured_servers(&self, spec: &RunSpec) -> Result<Vec<ServerSpec>, CliError> {
-        let servers = mcp_servers(self.mcp_config.as_deref())?;
-        let Some(wanted) = &spec.tools.servers else { return Ok(servers) };
-        let known: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
+        let config = self.wanted_servers(spec)?;
+        mcp_servers(self.mcp_file().as_ref(), config)
+    }
+
+    /// The servers that nobody let in, of those that the job uses.
+    pub(crate) fn untrusted_servers(&self, spec: &RunSpec) -> Result<Vec<trust::Sight>, CliError> {
+        let Some(file) = self.mcp_file() else { return Ok(Vec::new()) };
+        trust::untrusted(&file, &self.wanted_servers(spec)?.servers)
+    }
+
+    /// The file with the tool servers.
+    pub(crate) fn mcp_file(&self) -> Option<ConfigFile> {
+        let path = self.mcp_config.clone()?;
+        Some(ConfigFile { path, is_found: self.mcp_config_is_found })
+    }
+
+    /// The servers of the MCP configuration that the job uses, as the file has them.
+    fn wanted_servers(&self, spec: &RunSpec) -> Result<McpConfig, CliError> {
+        let mut config = mcp_config(self.mcp_file().as_ref())?;
+        let Some(wanted) = &spec.tools.servers else { return Ok(config) };
+        let known: Vec<String> = config.servers.iter().map(|(name, _)| name.clone()).collect();
         if let Some(missing) = wanted.iter().find(|name| !known.contains(name)) {
             let nearest = known
                 .iter()
@@ -297,7 +325,8 @@ impl Launch {
             return Err(CliError::usage(format!("the job wants the tool server `{missing}`, which is not configured"))
                 .hint(hint));
         }
-        Ok(servers.into_iter().filter(|server| wanted.contains(&server.name)).collect())
+        config.servers.retain(|(name, _)| wanted.contains(name));
+        Ok(config)
     }
 }
 
@@ -339,9 +368,10 @@ pub(crate) fn user_file(name: &str) -> Option<PathBuf> {
 }
 
 /// The file with the tool servers: the one that is named, else the configured one, else `.mcp.json` if it is there.
-pub(crate) fn mcp_config_file(named: Option<&Path>) -> Option<PathBuf> {
+pub(crate) fn mcp_config_file(named: Option<&Path>) -> Option<ConfigFile> {
     let named = named.map(Path::to_path_buf).or_else(|| crate::env::var("UA_MCP_CONFIG").map(PathBuf::from));
-    named.or_else(|| Some(PathBuf::from(".mcp.json")).filter(|file| file.exists()))
+    let found = || Some(PathBuf::from(trust::PROJECT_FILE)).filter(|file| file.exists());
+    named.map(ConfigFile::named).or_else(|| Some(ConfigFile { path: found()?, is_found: true }))
 }
 
 /// The classifier that a new run of this user has: these files, then the configured ones and the user's own, then ours.
@@ -373,38 +403,44 @@ fn bad_policy(error: &(dyn std::error::Error + 'static)) -> CliError {
         .hint("correct the policy file; nothing was started, because a wrong rule could let an effect be repeated")
 }
 
-/// The servers of an MCP configuration file. Each gets the harmless part of our environment, and what the file gives it.
-pub(crate) fn mcp_servers(file: Option<&Path>) -> Result<Vec<ServerSpec>, CliError> {
-    let lock = file.map(crate::tool_lock::read).transpose()?.flatten();
-    mcp_servers_with(file, lock.as_ref())
+/// An MCP configuration file, as it is written; nothing of it is resolved.
+pub(crate) fn mcp_config(file: Option<&ConfigFile>) -> Result<McpConfig, CliError> {
+    let Some(ConfigFile { path, .. }) = file else { return Ok(McpConfig::default()) };
+    let text = read(path, "the MCP configuration")?;
+    let hint = "the file is a JSON object `{\"mcpServers\": {\"name\": {\"command\": …, \"args\": […]}}}`";
+    McpConfig::parse(&text, &path.display().to_string()).map_err(|e| CliError::usage(chain(&e)).hint(hint))
 }
 
-/// How each server of an MCP configuration is reached, as the file has it: a digest by name.
-pub(crate) fn configured_reaches(file: &Path) -> Result<BTreeMap<String, String>, CliError> {
-    let text = read(file, "the MCP configuration")?;
-    let config = McpConfig::parse(&text, &file.display().to_string()).map_err(|e| CliError::usage(chain(&e)))?;
-    Ok(config.servers.iter().map(|(name, reach)| (name.clone(), reach_digest(reach))).collect())
+/// How each server of a configuration is reached, as it is written (what its variables stand for is not what a person looked at): a
+/// digest by name.
+pub(crate) fn configured_reaches(config: &McpConfig) -> BTreeMap<String, String> {
+    config.servers.iter().map(|(name, reach)| (name.clone(), reach_digest(reach))).collect()
 }
 
-/// The same, held to what a lock of tool definitions says.
+/// The servers of a configuration, ready to be started, once a person let them in, and held to the lock of tool definitions beside it.
+/// Each gets the harmless part of our environment, and what the file gives it.
+pub(crate) fn mcp_servers(file: Option<&ConfigFile>, config: McpConfig) -> Result<Vec<ServerSpec>, CliError> {
+    let lock = file.map(|file| crate::tool_lock::read(&file.path)).transpose()?.flatten();
+    mcp_servers_with(file, config, lock.as_ref())
+}
+
+/// The same, held to `lock`.
 pub(crate) fn mcp_servers_with(
-    file: Option<&Path>,
+    file: Option<&ConfigFile>,
+    config: McpConfig,
     lock: Option<&DefinitionLock>,
 ) -> Result<Vec<ServerSpec>, CliError> {
     let Some(file) = file else { return Ok(Vec::new()) };
-    let text = read(file, "the MCP configuration")?;
-    let hint = "the file is a JSON object `{\"mcpServers\": {\"name\": {\"command\": …, \"args\": […]}}}`";
-    let config =
-        McpConfig::parse(&text, &file.display().to_string()).map_err(|e| CliError::usage(chain(&e)).hint(hint))?;
-    // As the file has it: what variables stand for is not what a person looked at.
-    let reaches: BTreeMap<String, String> =
-        config.servers.iter().map(|(name, reach)| (name.clone(), reach_digest(reach))).collect();
-    let config = config.expand(crate::env::var).map_err(|e| {
-        CliError::usage(chain(&e)).hint("the file may name variables of this program's environment as `${NAME}`")
-    })?;
-    let inherited = crate::env::for_tool_servers();
+    trust::check(file, &config.servers)?;
+    let reaches = configured_reaches(&config);
     let protocols = config.protocols;
-    let servers = config.servers.into_iter().map(|(name, reach)| {
+    let mut expanded = Vec::new();
+    for (name, reach) in config.servers {
+        let one = McpConfig { servers: vec![(name.clone(), reach)], ..McpConfig::default() };
+        expanded.extend(expand(&name, one)?.servers);
+    }
+    let inherited = crate::env::for_tool_servers();
+    let servers = expanded.into_iter().map(|(name, reach)| {
         let protocol = protocols.get(&name).cloned().unwrap_or_default();
         let lock = lock.map(|lock| Locked {
             expected: lock.servers.get(&name).cloned(),
@@ -422,6 +458,29 @@ pub(crate) fn mcp_servers_with(
         ServerSpec { protocol, lock, ..ServerSpec::new(name, namespace, reach) }
     });
     Ok(servers.collect())
+}
+
+/// Puts values in the place of references in the configuration of one server.
+fn expand(server: &str, config: McpConfig) -> Result<McpConfig, CliError> {
+    let refused = RefCell::new(None);
+    let expanded = config.expand(|name| match name.strip_prefix("secret:") {
+        None => crate::env::var(name),
+        Some(secret) => match crate::secrets::get().and_then(|secrets| secrets.for_server(server, secret)) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                refused.replace(Some(error));
+                None
+            }
+        },
+    });
+    match (expanded, refused.into_inner()) {
+        (Ok(expanded), _) => Ok(expanded),
+        (Err(_), Some(refused)) => Err(refused),
+        (Err(e), None) => {
+            Err(CliError::usage(chain(&e))
+                .hint("the file may name variables of this program's environment as `${NAME}`"))
+        }
+    }
 }
 
 /// A Composio tool router, by the name it was given or by where it is; any other server is plain MCP.
@@ -476,11 +535,9 @@ pub(crate) fn servers_of(home: &Home, run: &RunRecord, launch: &Launch) -> Resul
 
 /// What tools may not bring into what is stored: keys that this process was given, and those that its tool servers are.
 pub(crate) fn redactor(home: &Home, run: &RunRecord, launch: &Launch) -> Result<Redactor, CliError> {
-    let own = KEYS.iter().chain(&MAIL_CREDENTIALS).chain(&S3_CREDENTIALS).chain(&SEARCH_CREDENTIALS);
-    let own = own.chain(&IMAGE_CREDENTIALS).chain(&COMPOSIO_CREDENTIALS);
-    let own = own.filter(|name| !PUBLIC.contains(*name));
-    let mut secrets: Vec<(String, String)> =
-        own.filter_map(|name| Some(((*name).to_owned(), crate::env::var(name)?))).collect();
+    learn_own_secrets();
+    crate::secrets::get()?;
+    let mut secrets: Vec<(String, String)> = Vec::new();
     for server in servers_of(home, run, launch)? {
         match server.reach {
             Reach::Stdio { env, .. } => secrets.extend(env.into_iter().filter(|(name, value)| is_secret(name, value))),
@@ -494,7 +551,16 @@ pub(crate) fn redactor(home: &Home, run: &RunRecord, launch: &Launch) -> Result<
             }
         }
     }
-    Ok(Redactor::new(secrets))
+    crate::clean::learn(secrets);
+    Ok(crate::clean::redactor())
+}
+
+/// Keys that this process was given.
+pub(crate) fn learn_own_secrets() {
+    let own = KEYS.iter().chain(&MAIL_CREDENTIALS).chain(&S3_CREDENTIALS).chain(&SEARCH_CREDENTIALS);
+    let own = own.chain(&IMAGE_CREDENTIALS).chain(&COMPOSIO_CREDENTIALS);
+    let own = own.filter(|name| !PUBLIC.contains(*name));
+    crate::clean::learn(own.filter_map(|name| Some(((*name).to_owned(), crate::env::var(name)?))));
 }
 
 /// Whether the value of a variable or header is a secret, by its name. A path is none.
@@ -531,6 +597,7 @@ fn transport_with(
     config.servers = servers;
     config.stderr_log = stderr_log;
     config.progress = progress;
+    config.secrets = Some(crate::secrets::get()?);
     Ok(Arc::new(McpTransport::new(config)))
 }
 
@@ -593,7 +660,9 @@ pub(crate) fn builtin_server(
         }
     }
     if crate::env::var("UA_IMAGE_API").is_some() {
-        for (flag, name) in [("--image-model", "UA_IMAGE_MODEL"), ("--image-generation-model", "UA_IMAGE_GENERATION_MODEL")] {
+        for (flag, name) in
+            [("--image-model", "UA_IMAGE_MODEL"), ("--image-generation-model", "UA_IMAGE_GENERATION_MODEL")]
+        {
             args.extend(crate::env::var(name).into_iter().flat_map(|value| [flag.to_owned(), value]));
         }
         if crate::env::var("UA_IMAGE_API_HONOURS_KEYS").is_some_and(|value| value != "0") {
@@ -661,6 +730,7 @@ impl Launch {
             model: String::new(),
             script: None,
             mcp_config: None,
+            mcp_config_is_found: false,
             policies: Vec::new(),
             job_dir: folder,
             allow_private_addresses: false,
@@ -719,7 +789,7 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     } = wiring;
     let spec = &run.spec;
     let classifier = Arc::new(launch.classifier()?);
-    let rules = Rules::of(spec).map_err(CliError::usage)?;
+    let rules = Rules::of(spec).map_err(CliError::usage)?.with_secrets(crate::secrets::get()?.grants());
     let specs = specs.into_iter().chain([WithAskUser::spec()]).collect();
     let catalog = Catalog::new(specs, &classifier, &rules)
         .map_err(|e| CliError::usage(chain(&e)).hint("nothing was sent; correct it, then `ua resume last`"))?;
@@ -728,17 +798,18 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         max_retries: budgets.max_retries_per_tool_call,
         max_effects: effect_limits(spec),
     };
-    let llm = seams.llm(launch.kept(run, &env, &redactor)?);
-    let transport = Arc::new(Redacting::new(transport, redactor));
+    let transport = Arc::new(Redacting::new(transport, redactor.clone()));
     let transport = seams.transport(Arc::new(WithAskUser::new(transport, store.clone())));
+    let llm = launch.kept(run, &env, &redactor)?;
+    let llm = seams.llm(Arc::new(RedactingProvider::new(llm, redactor)));
     let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace)
         .with_people(PeopleRules::of(spec));
     let files = WorkspaceFiles::open(workspace.root())
         .map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
     let told = watcher.clone();
     let notices = Box::new(move |notice| told(Signal::Call(notice)));
-    let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices)
-        .with_elicitations(elicitations);
+    let gateway =
+        ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices).with_elicitations(elicitations);
     let prices = pricing::table(launch.pricing.as_deref())?;
     let pins = PinSettings {
         accept: launch.accept.clone(),

@@ -7,6 +7,7 @@
 mod seams {
     use std::sync::Arc;
 
+    use ua_core::Redactor;
     use ua_gateway::ToolTransport;
     use ua_llm::LlmProvider;
     use ua_store::Store;
@@ -27,6 +28,10 @@ mod seams {
             transport
         }
         #[expect(clippy::unused_self, reason = "the other build needs it")]
+        pub(crate) fn redactor(&self, redactor: Redactor) -> Redactor {
+            redactor
+        }
+        #[expect(clippy::unused_self, reason = "the other build needs it")]
         pub(crate) fn llm(&self, llm: Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider> {
             llm
         }
@@ -37,6 +42,7 @@ mod seams {
 mod seams {
     use std::sync::Arc;
 
+    use ua_core::Redactor;
     use ua_gateway::ToolTransport;
     use ua_llm::LlmProvider;
     use ua_store::Store;
@@ -67,6 +73,11 @@ mod seams {
         }
         pub(crate) fn transport(&self, transport: Arc<dyn ToolTransport>) -> Arc<dyn ToolTransport> {
             Arc::new(Seam::new(transport, self.plan.clone()))
+        }
+        /// With `UA_BROKEN_RULE=no-redactor` one that knows nothing.
+        pub(crate) fn redactor(&self, redactor: Redactor) -> Redactor {
+            let is_broken = crate::env::var("UA_BROKEN_RULE").as_deref() == Some("no-redactor");
+            if is_broken { Redactor::default() } else { redactor }
         }
         pub(crate) fn llm(&self, llm: Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider> {
             Arc::new(Seam::new(llm, self.plan.clone()))

@@ -12,7 +12,9 @@
 
 mod alert;
 mod args;
+mod base_url;
 mod budgets;
+mod clean;
 mod commands;
 mod complete;
 mod compose;
@@ -20,19 +22,23 @@ mod config;
 mod crash_points;
 mod env;
 mod error;
+mod escape;
 mod find;
 mod home;
 mod live;
 mod models;
 mod output;
+mod person;
 mod pricing;
 mod progress;
 mod providers;
 mod restart;
 mod schema;
+mod secrets;
 mod telemetry;
 mod terminal;
 mod tool_lock;
+mod trust;
 mod view;
 
 use std::process::ExitCode;
@@ -83,6 +89,8 @@ pub fn main() -> ExitCode {
         return commands::shim(args);
     }
     terminal::init(cli.json, cli.color);
+    clean::guard_panics();
+    compose::learn_own_secrets();
     if let Err(error) = configured
         && needs_config(&cli.command)
     {
@@ -90,6 +98,11 @@ pub fn main() -> ExitCode {
         return ExitCode::from(error.code());
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    // What this process knows is not written to a file when it crashes; its children inherit that.
+    let no_core = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Core, no_core) {
+        tracing::debug!(%error, "core dumps stay as they are");
+    }
     let telemetry = telemetry::init(&cli);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let result = match runtime {
@@ -112,5 +125,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+#[cfg(test)]
+mod escape_corpus;
 #[cfg(test)]
 mod help_tests;

@@ -7,26 +7,9 @@ use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Table, pres
 use serde::Serialize;
 
 use crate::error::{CliError, FAILED};
+use crate::escape::{is_hidden, plain_json};
 
-/// Makes foreign text harmless for a terminal: control characters (escape sequences among them), bidirectional overrides
-/// and zero-width characters are shown as what they are. Line breaks and tabs stay.
-pub(crate) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_hidden(c) {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-fn is_hidden(c: char) -> bool {
-    // Separators of lines and paragraphs break a line where nobody sees it.
-    (c.is_control() && c != '\n' && c != '\t')
-        || matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{206F}' | '\u{061C}' | '\u{180E}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
-}
+pub(crate) use crate::escape::plain;
 
 /// Text as a TOML string: quoted, and without a character that drives a terminal.
 pub(crate) fn toml_text(text: &str) -> String {
@@ -81,23 +64,6 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
 pub(crate) fn json_line(value: &impl Serialize) -> Result<String, CliError> {
     let text = serde_json::to_string(value).map_err(|e| CliError::new(FAILED, format!("cannot write JSON: {e}")))?;
     Ok(plain_json(&text))
-}
-
-/// JSON in which no character drives a terminal: what may stand unescaped in a string, and should not be seen raw, is escaped.
-fn plain_json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_hidden(c) {
-            // Beyond the first plane JSON writes a pair.
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                out.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }
 
 /// Tells a person something on standard error. A terminal that went away, or a log on a full disk, is no reason to end a run.

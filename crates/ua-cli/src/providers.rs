@@ -52,11 +52,7 @@ pub(crate) fn key_of(provider: &str) -> Option<(&'static str, &'static str)> {
 
 fn is_local(variable: &str) -> bool {
     let url = crate::env::var(variable).and_then(|text| url::Url::parse(text.trim()).ok());
-    url.as_ref().and_then(url::Url::host).is_some_and(|host| match host {
-        url::Host::Domain(name) => name == "localhost",
-        url::Host::Ipv4(address) => address.is_loopback(),
-        url::Host::Ipv6(address) => address.is_loopback(),
-    })
+    url.as_ref().is_some_and(crate::base_url::is_this_machine)
 }
 
 /// Refuses a provider whose key is not there.
@@ -71,6 +67,7 @@ fn needed_key(provider: &str) -> Result<Option<String>, CliError> {
 pub(crate) fn anthropic(env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
     let mut config = AnthropicConfig::new(needed_key("anthropic")?.unwrap_or_default().into());
     if let Some(base_url) = crate::env::var("ANTHROPIC_BASE_URL") {
+        crate::base_url::check("ANTHROPIC_BASE_URL", &base_url)?;
         config.base_url = base_url;
     }
     if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
@@ -89,6 +86,7 @@ pub(crate) fn openai(keep_replies: bool, env: &Env) -> Result<Arc<dyn LlmProvide
     let key = needed_key("openai")?.unwrap_or_default();
     let mut config = OpenAiConfig { keep_replies, ..OpenAiConfig::new(key.into()) };
     if let Some(base_url) = crate::env::var("OPENAI_BASE_URL") {
+        crate::base_url::check("OPENAI_BASE_URL", &base_url)?;
         config.base_url = base_url;
     }
     if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
@@ -101,6 +99,7 @@ pub(crate) fn openai_chat(env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
     needed_key("openai-chat")?;
     let mut config = ChatConfig::new(crate::env::var("OPENAI_API_KEY").map(Into::into));
     if let Some(base_url) = crate::env::var("OPENAI_BASE_URL") {
+        crate::base_url::check("OPENAI_BASE_URL", &base_url)?;
         config.base_url = base_url;
     }
     if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {

@@ -58,6 +58,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::ModelRow>("models list", Shape::Many),
     entry::<view::ModelShown>("models show", Shape::One),
     entry::<view::ConfigShown>("config show", Shape::One),
+    entry::<view::TrustRow>("trust", Shape::Many),
     entry::<view::DoctorReport>("doctor", Shape::One),
     entry::<view::DbChecked>("db check", Shape::One),
     entry::<view::DbMigrated>("db migrate", Shape::One),

@@ -132,7 +132,8 @@ pub(crate) fn clear_live() {
 /// Writes to standard error, around a live display if there is one.
 pub(crate) fn write_err(bytes: &[u8]) -> io::Result<()> {
     let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let write = || io::stderr().lock().write_all(bytes);
+    let bytes = crate::clean::bytes(bytes);
+    let write = || io::stderr().lock().write_all(&bytes);
     match live {
         Some(live) => live.suspend(write),
         None => write(),

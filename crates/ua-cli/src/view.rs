@@ -599,6 +599,22 @@ pub(crate) struct ConfigShown {
     pub(crate) settings: Vec<SettingRow>,
 }
 
+/// A tool server that was let in.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TrustRow {
+    /// The configuration file it is named in.
+    pub(crate) file: PathBuf,
+    /// Its name.
+    pub(crate) server: String,
+    /// `trusted`, `changed` since it was let in (and asked about again), or `gone`.
+    pub(crate) state: &'static str,
+    /// What it was when it was let in: the SHA-256 over all that decides what it does.
+    pub(crate) digest: String,
+    /// When it was let in.
+    #[schemars(with = "String")]
+    pub(crate) at: Timestamp,
+}
+
 /// How something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -32,6 +32,7 @@ mod price;
 mod probe;
 mod redact;
 mod reply;
+mod secret;
 mod spec;
 mod status;
 #[cfg(feature = "system")]
@@ -57,7 +58,8 @@ pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage, is
 pub use money::{Costs, Currency, Money};
 pub use phase::{MAIN_PHASE, PhaseBudgets, PhaseSpec};
 pub use policy::{
-    CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
+    CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, Reads, ScopeField, ScopeRule,
+    SideEffectClass,
 };
 pub use price::{PriceError, PriceTable, TokenPrice};
 pub use probe::{
@@ -65,6 +67,7 @@ pub use probe::{
 };
 pub use redact::Redactor;
 pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent};
+pub use secret::{SecretFiller, SecretGrants, fill_secrets};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,
 };

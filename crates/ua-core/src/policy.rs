@@ -77,6 +77,16 @@ text_enum! {
     }
 }
 
+text_enum! {
+    /// What a call brings into the run.
+    Reads {
+        /// Words of others: pages, mail, answers of foreign tools. They may be meant for the model.
+        Untrusted = "untrusted",
+        /// What the user would not show to others: files, memory, mail.
+        Private = "private",
+    }
+}
+
 /// How a tool receives the idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -183,6 +193,9 @@ pub struct CallPolicy {
     pub needs_approval: bool,
     /// What happens when the scope was touched before in other words.
     pub on_scope_conflict: OnScopeConflict,
+    /// What its answer brings into the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<Reads>,
     /// Set for a composite tool, which is never sent as it is: how its calls are taken apart into actions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub composite: Option<Box<Composite>>,
@@ -220,6 +233,7 @@ impl CallPolicy {
             timeout: None,
             needs_approval: false,
             on_scope_conflict: OnScopeConflict::Ask,
+            reads: Vec::new(),
             composite: None,
             via: None,
             rule_id: "default".to_owned(),

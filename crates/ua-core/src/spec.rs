@@ -99,6 +99,10 @@ pub struct Constraints {
     /// job's text and inputs name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_recipients: Vec<String>,
+    /// Where a run that read untrusted content and private data may send something without a question, beside the recipients above:
+    /// mail addresses, `@domain`, host suffixes, tools (by name, or its beginning and `*`), effect kinds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_destinations: Vec<String>,
 }
 
 impl Default for Constraints {
@@ -110,6 +114,7 @@ impl Default for Constraints {
             allowed_domains: Vec::new(),
             forbidden_actions: Vec::new(),
             allowed_recipients: Vec::new(),
+            allowed_destinations: Vec::new(),
         }
     }
 }
@@ -229,6 +234,9 @@ pub struct Escalation {
     pub ask_human_on_auth_failure: bool,
     /// The same failure again and again.
     pub ask_human_on_repeated_failures: bool,
+    /// Untrusted content and private data met in the run, and something is to be sent where nobody said that it may go.
+    #[serde(skip_serializing_if = "Clone::clone")]
+    pub ask_human_on_tainted_effect: bool,
     /// Tool globs, effect kinds or side-effect classes whose calls a person approves first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ask_human_before: Vec<String>,
@@ -243,6 +251,7 @@ impl Default for Escalation {
             ask_human_on_ambiguous_recipient: true,
             ask_human_on_auth_failure: true,
             ask_human_on_repeated_failures: true,
+            ask_human_on_tainted_effect: true,
             ask_human_before: Vec::new(),
             ask_user: false,
         }
@@ -387,6 +396,10 @@ impl RunSpec {
         if allowed.iter().any(|entry| MailAddress::parse(entry).is_err() && !MailAddress::is_domain_entry(entry)) {
             return invalid("constraints.allowed_recipients", "has an entry that is neither an address nor `@domain`");
         }
+        let destinations = &self.constraints.allowed_destinations;
+        if destinations.iter().any(|entry| entry.trim().is_empty() || entry == "*") {
+            return invalid("constraints.allowed_destinations", "has an entry that means nothing or everything");
+        }
         if self.settings.history_max_tokens < 1_000 {
             return invalid("settings.history_max_tokens", "is below 1000: the job and one turn would not fit");
         }
@@ -500,6 +513,7 @@ const FIELDS: &Known = &Known(&[
             ("allowed_domains", None),
             ("forbidden_actions", None),
             ("allowed_recipients", None),
+            ("allowed_destinations", None),
         ])),
     ),
     (
@@ -523,6 +537,7 @@ const FIELDS: &Known = &Known(&[
             ("ask_human_on_ambiguous_recipient", None),
             ("ask_human_on_auth_failure", None),
             ("ask_human_on_repeated_failures", None),
+            ("ask_human_on_tainted_effect", None),
             ("ask_human_before", None),
             ("ask_user", None),
         ])),
@@ -662,6 +677,8 @@ mod tests {
         full["tools"]["servers"] = serde_json::json!([]);
         full["constraints"]["on_scope_conflict"] = "refuse".into();
         full["constraints"]["allowed_recipients"] = serde_json::json!(["@example.test"]);
+        full["constraints"]["allowed_destinations"] = serde_json::json!(["example.test"]);
+        full["escalation"]["ask_human_on_tainted_effect"] = false.into();
         full["escalation"]["ask_human_before"] = serde_json::json!(["email.*"]);
         full["escalation"]["ask_user"] = true.into();
         full["budgets"]["max_turns"] = 1.into();

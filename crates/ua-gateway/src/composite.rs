@@ -12,7 +12,7 @@ use ua_core::{
 };
 
 use crate::catalog::Entry;
-use crate::plan::{Planner, UNPLACED, refused, schema_errors, too_large};
+use crate::plan::{Planner, UNPLACED, not_given, refused, schema_errors, too_large};
 use crate::texts::read_texts_of;
 
 impl Planner<'_> {
@@ -76,6 +76,8 @@ impl Planner<'_> {
             Some(refused(Resolution::Refused, "invalid_arguments", message))
         } else if let Some(why) = denied {
             Some(refused(Resolution::Refused, "denied", why))
+        } else if let Some(why) = self.rules.refused_secret(None, &arguments) {
+            Some(refused(Resolution::Refused, "secret_not_allowed", not_given(&why)))
         } else {
             self.refuse_arguments(direct, &arguments, &policy)
         };

@@ -60,6 +60,44 @@ mod tests {
     use super::*;
 
     #[test]
+    fn s5_a_link_that_is_swapped_meanwhile_leads_nowhere() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().join("ws");
+        std::fs::create_dir_all(root.join("real")).unwrap();
+        std::fs::write(root.join("real/a.txt"), "inside").unwrap();
+        std::fs::create_dir(outer.path().join("outside")).unwrap();
+        std::fs::write(outer.path().join("outside/a.txt"), "outside").unwrap();
+        let files = WorkspaceFiles::open(&root).unwrap();
+        let (inside, outside) = (ua_core::sha256("inside"), ua_core::sha256("outside"));
+        let done = AtomicBool::new(false);
+        let mut seen = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (spare, name) = (root.join("spare"), root.join("name"));
+                while !done.load(Ordering::Relaxed) {
+                    for target in [Path::new("real"), Path::new("../outside")] {
+                        std::os::unix::fs::symlink(target, &spare).unwrap();
+                        std::fs::rename(&spare, &name).unwrap();
+                    }
+                }
+            });
+            let mut tries = 0;
+            while tries < 3_000 || seen == 0 {
+                tries += 1;
+                let digest = files.digest("name/a.txt");
+                seen += usize::from(digest == Some(inside));
+                if digest == Some(outside) {
+                    break;
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(tries >= 3_000, "what lies outside was read");
+        });
+    }
+
+    #[test]
     fn only_the_workspace_is_read() {
         let outer = tempfile::tempdir().unwrap();
         let root = outer.path().join("ws");

@@ -4,7 +4,7 @@
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value};
-use ua_core::{CallPolicy, OnScopeConflict, RunSpec, SideEffectClass, ToolName};
+use ua_core::{CallPolicy, OnScopeConflict, RunSpec, SecretGrants, SideEffectClass, ToolName, ToolNamespace};
 use ua_ledger::DECIDE_YOURSELF;
 
 /// File-edit tools and remote workbenches of other servers: in a durable job files are written through the ledger's own
@@ -18,7 +18,8 @@ const SEPARATORS: [&str; 4] = ["__", ".", "/", ":"];
 /// The name on that list which a tool has, alone or behind any prefix.
 fn denied_in_jobs(tool: &str) -> Option<&'static str> {
     DENIED_IN_JOBS.into_iter().find(|denied| {
-        tool.strip_suffix(denied).is_some_and(|prefix| prefix.is_empty() || SEPARATORS.iter().any(|by| prefix.ends_with(by)))
+        tool.strip_suffix(denied)
+            .is_some_and(|prefix| prefix.is_empty() || SEPARATORS.iter().any(|by| prefix.ends_with(by)))
     })
 }
 
@@ -35,6 +36,7 @@ pub struct Rules {
     file_edit_tools: bool,
     enforce_idempotency: bool,
     on_scope_conflict: Option<OnScopeConflict>,
+    secrets: SecretGrants,
 }
 
 fn globs(patterns: &[String], field: &str) -> Result<GlobSet, String> {
@@ -66,7 +68,23 @@ impl Rules {
             file_edit_tools: spec.tools.allow_file_edit_tools,
             enforce_idempotency: spec.settings.enforce_idempotency,
             on_scope_conflict: spec.constraints.on_scope_conflict,
+            secrets: SecretGrants::default(),
         })
+    }
+
+    /// The same rules, with the secrets that the user lets tools have. A job cannot say this.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: SecretGrants) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// Why these arguments refer to a secret that the tool may not have. An action of a composite tool may have none.
+    pub(crate) fn refused_secret(&self, tool: Option<&ToolName>, arguments: &Map<String, Value>) -> Option<String> {
+        match tool {
+            Some(tool) => self.secrets.check(tool, arguments).err(),
+            None => SecretGrants::default().check(&ToolName::qualified(ToolNamespace::Mcp, "", ""), arguments).err(),
+        }
     }
 
     /// What the job says about near-duplicates of tools whose policy does not.

@@ -23,16 +23,35 @@ impl Redacting {
     pub fn new(inner: Arc<dyn ToolTransport>, redactor: Redactor) -> Self {
         Self { inner, redactor }
     }
+
+    /// A server that does not start quotes what it wrote to its standard error.
+    fn error(&self, mut error: TransportError) -> TransportError {
+        match &mut error {
+            TransportError::NotStarted { why, .. }
+            | TransportError::NotListed { why, .. }
+            | TransportError::Changed { why, .. }
+            | TransportError::NotReached { why, .. } => self.redactor.own(why),
+            TransportError::UnknownServer { .. } => {}
+        }
+        error
+    }
 }
 
 #[async_trait]
 impl ToolTransport for Redacting {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
-        self.inner.list().await
+        // What a server says about itself goes to the model and into the database, too.
+        let specs = self.inner.list().await.map_err(|error| self.error(error))?;
+        let clean = specs.into_iter().map(|mut spec| {
+            self.redactor.own(&mut spec.description);
+            self.redactor.json(&mut spec.input_schema);
+            spec
+        });
+        Ok(clean.collect())
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
-        self.inner.ready(server).await
+        self.inner.ready(server).await.map_err(|error| self.error(error))
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
@@ -40,7 +59,8 @@ impl ToolTransport for Redacting {
     }
 
     async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
-        Ok(self.redactor.outcome(self.inner.go_on(permit, handle).await?))
+        let outcome = self.inner.go_on(permit, handle).await.map_err(|error| self.error(error))?;
+        Ok(self.redactor.outcome(outcome))
     }
 
     async fn give_up(&self, permit: &Permit, handle: &Handle) {

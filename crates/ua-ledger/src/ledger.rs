@@ -20,6 +20,7 @@ use crate::interpret::{another_attempt_may_help, interpret};
 use crate::people::{PeopleRules, declined};
 use crate::permit::Permit;
 use crate::question::{Why, question};
+use crate::taint::Seen;
 
 /// What the run's contract says about its calls.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +44,7 @@ pub struct Ledger {
     /// What the tools are now, by qualified name.
     pub(crate) definitions: BTreeMap<String, Sha256>,
     pub(crate) trace: Trace,
+    pub(crate) seen: Seen,
 }
 
 impl Ledger {
@@ -56,7 +58,7 @@ impl Ledger {
         trace: Trace,
     ) -> Self {
         let (people, definitions) = (PeopleRules::default(), BTreeMap::new());
-        Self { store, lease, root, config, env, people, definitions, trace }
+        Self { store, lease, root, config, env, people, definitions, seen: Seen::default(), trace }
     }
 
     /// The first run of the lineage.
@@ -339,7 +341,9 @@ impl Ledger {
             Outcome::NotSent { why } => AttemptEnd::NotSent { why },
             Outcome::Lost { why } => AttemptEnd::Lost { why },
             // Whoever goes on with handles does so before; nobody is left to.
-            Outcome::Continues(_) => AttemptEnd::Lost { why: "the tool did not finish, and nobody went on with it".to_owned() },
+            Outcome::Continues(_) => {
+                AttemptEnd::Lost { why: "the tool did not finish, and nobody went on with it".to_owned() }
+            }
             Outcome::Raw(raw) => {
                 let settlement = interpret(&raw, &call.policy);
                 AttemptEnd::Replied { raw, settlement: Some(settlement) }

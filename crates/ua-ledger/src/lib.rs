@@ -50,6 +50,7 @@ mod permit;
 mod question;
 mod recipient;
 mod recovery;
+mod taint;
 
 pub use admission::{Admission, Facts, Prepared, UnknownCall};
 pub use answer::answer_for;
@@ -63,3 +64,4 @@ pub use ledger::{Ledger, LedgerConfig};
 pub use people::{DECIDE_YOURSELF, PeopleRules, RecipientRule};
 pub use permit::Permit;
 pub use recovery::Recovery;
+pub use taint::TaintRule;

@@ -16,6 +16,7 @@ use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::question::Why;
 use crate::recipient::{Problem, recipients};
+use crate::taint::TaintRule;
 
 /// What the job says about asking people, beside what policies say about single tools. The default asks about nothing of this.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct PeopleRules {
     pub ask_on_auth_failure: bool,
     /// Whether recipients of e-mail are looked at, and what happens to one that is not clear.
     pub recipients: RecipientRule,
+    /// What happens to effects of a run in which untrusted content and private data met; `None` lets them go.
+    pub taint: Option<TaintRule>,
 }
 
 /// What happens to an e-mail whose recipient is not clear (`ask_human_on_ambiguous_recipient`).
@@ -52,7 +55,8 @@ impl PeopleRules {
         } else {
             RecipientRule::TellModel
         };
-        Self { ask_on_auth_failure: spec.escalation.ask_human_on_auth_failure, recipients }
+        let taint = TaintRule::of(spec);
+        Self { ask_on_auth_failure: spec.escalation.ask_human_on_auth_failure, recipients, taint }
     }
 }
 
@@ -170,6 +174,9 @@ impl Ledger {
         if call.policy.needs_approval {
             return Ok(Some(Admission::Held(self.ask(call, &Why::Approval { facts }).await?)));
         }
+        if self.is_tainted_effect(call).await? {
+            return Ok(Some(Admission::Held(self.ask(call, &Why::Tainted { facts }).await?)));
+        }
         Ok(None)
     }
 
@@ -200,6 +207,7 @@ impl Ledger {
         let why = match (&problem, &self.people.recipients) {
             (Some(problem), RecipientRule::Ask { .. }) => Why::AmbiguousRecipient { facts, problem },
             (None, _) if call.policy.needs_approval => Why::Approval { facts },
+            (None, _) if self.is_tainted_effect(&call).await? => Why::Tainted { facts },
             (Some(_) | None, _) => return Ok(None),
         };
         self.ask(&call, &why).await.map(Some)
@@ -228,7 +236,7 @@ impl Ledger {
     }
 
     /// Addresses that a person wrote or approved in this run. What a tool returned does not count: it may be anybody's words.
-    async fn addresses_of_people(&self, call: &CallRecord) -> Result<BTreeSet<MailAddress>, LedgerError> {
+    pub(crate) async fn addresses_of_people(&self, call: &CallRecord) -> Result<BTreeSet<MailAddress>, LedgerError> {
         let records = self.store.load(&call.run_id).await;
         let records = records.map_err(LedgerError::at("look who is known to", &call.call_id))?;
         let mut known = BTreeSet::new();

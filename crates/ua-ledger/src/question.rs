@@ -17,6 +17,8 @@ pub(crate) enum Why<'a> {
     NearDuplicate { facts: &'a Facts, other: &'a CallRecord },
     /// A policy or the job wants approval.
     Approval { facts: &'a Facts },
+    /// The run has read what others wrote and what is private, and nobody named where this goes.
+    Tainted { facts: &'a Facts },
     /// It is not clear who an e-mail goes to.
     AmbiguousRecipient { facts: &'a Facts, problem: &'a Problem },
     /// The tool refused the credentials.
@@ -33,6 +35,7 @@ impl Why<'_> {
         match self {
             Self::NearDuplicate { facts, .. }
             | Self::Approval { facts }
+            | Self::Tainted { facts }
             | Self::AmbiguousRecipient { facts, .. }
             | Self::AuthFailure { facts } => Some(facts),
             Self::Unknown { .. } | Self::WentOn { .. } | Self::AskUser | Self::Elicitation { .. } => None,
@@ -78,6 +81,15 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             let what = effect_words(call);
             let text = format!(
                 "May `{tool}` run? It is {what}, and each of its calls needs a person's approval.\nArguments: {arguments}{}",
+                shown_facts(facts)
+            );
+            (QuestionKind::Approval, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
+        }
+        Why::Tainted { facts } => {
+            let what = effect_words(call);
+            let text = format!(
+                "May `{tool}` run? It is {what}. This run has read words of others and private data, and neither the job nor a person \
+                 named where this goes: the words may have asked for it.\nArguments: {arguments}{}",
                 shown_facts(facts)
             );
             (QuestionKind::Approval, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
@@ -156,15 +168,22 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String 
     } else {
         for (name, schema) in fields(params).take(MAX_FIELDS) {
             let kind = schema.get("type").and_then(Value::as_str).unwrap_or("value");
-            let what = schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str).unwrap_or_default();
+            let what =
+                schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str).unwrap_or_default();
             let default = schema.get("default").map_or_else(String::new, |default| format!(", default {default}"));
             let listed = schema.get("enum").map_or_else(String::new, |listed| format!(", one of {listed}"));
-            text.push_str(&cut(&format!("\n  {name}: {kind}{default}{listed} {what}"), 400).replace(['\r', '\u{1b}'], " "));
+            text.push_str(
+                &cut(&format!("\n  {name}: {kind}{default}{listed} {what}"), 400).replace(['\r', '\u{1b}'], " "),
+            );
         }
-        text.push_str("\nAnswer `accept` with --json '{…}' (what is left out takes its default), `decline` or `cancel`.");
+        text.push_str(
+            "\nAnswer `accept` with --json '{…}' (what is left out takes its default), `decline` or `cancel`.",
+        );
     }
     if is_live {
-        text.push_str(" The server waits for the answer on its connection: it cannot wait longer than this process does.");
+        text.push_str(
+            " The server waits for the answer on its connection: it cannot wait longer than this process does.",
+        );
     }
     text
 }

@@ -16,7 +16,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 use ua_core::{Env, ModelTurn};
 
-use self::assembler::Assembler;
+pub(crate) use self::assembler::Assembler;
 use crate::ANTHROPIC;
 use crate::error::LlmError;
 use crate::http::events::read_events;

@@ -138,6 +138,23 @@ impl LlmError {
         }
     }
 
+    /// The words in it that are not ours.
+    pub(crate) fn words_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Unauthorized { message, .. }
+            | Self::InvalidRequest { message, .. }
+            | Self::NotFound { message, .. }
+            | Self::RateLimited { message, .. }
+            | Self::Overloaded { message, .. }
+            | Self::Server { message, .. }
+            | Self::SessionForgotten { message, .. }
+            | Self::Setup { why: message }
+            | Self::NotRecorded { why: message }
+            | Self::Protocol { why: message } => Some(message),
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Cut { .. } => None,
+        }
+    }
+
     /// Whether the same request may bring a reply when it is made again.
     pub fn may_retry(&self) -> bool {
         self.class() == FailureClass::Transient

@@ -132,8 +132,8 @@ impl McpConfig {
         Ok(config)
     }
 
-    /// Replaces each `${NAME}` in arguments, environment values and headers by what `lookup` says. Text that is not a
-    /// reference to a plain variable name (`$HOME`, `${a b}`) stays as it is.
+    /// Replaces each `${NAME}` and `${secret:NAME}` in arguments, environment values and headers by what `lookup` says of `NAME` or
+    /// `secret:NAME`. Text that is not a reference to a plain name (`$HOME`, `${a b}`) stays as it is.
     ///
     /// # Errors
     ///
@@ -316,6 +316,18 @@ impl Entry<'_> {
     }
 }
 
+/// The names that a text refers to, as `NAME` and `secret:NAME`, in order.
+pub fn references(text: &str) -> Vec<String> {
+    let found = std::cell::RefCell::new(Vec::new());
+    let note = |name: &str| {
+        found.borrow_mut().push(name.to_owned());
+        Some(String::new())
+    };
+    // Every name is known to this lookup.
+    expand_one(text, &note).ok();
+    found.into_inner()
+}
+
 /// Expands the references in one text; the error is the name that stands for nothing.
 fn expand_one(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
@@ -337,6 +349,7 @@ fn expand_one(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<St
 }
 
 fn is_variable(name: &str) -> bool {
+    let name = name.strip_prefix("secret:").unwrap_or(name);
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
@@ -363,8 +376,11 @@ mod tests {
         let stdio = Reach::Stdio { command: "z".into(), args: vec![], env: BTreeMap::new(), cwd: None };
         let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer ${TOKEN}".to_owned())]);
         let http = Reach::Http { url: "https://example.org/mcp".into(), headers };
-        let expected =
-            McpConfig { servers: vec![("zeta".into(), stdio), ("alpha".into(), http)], disabled: vec!["off".into()], ..McpConfig::default() };
+        let expected = McpConfig {
+            servers: vec![("zeta".into(), stdio), ("alpha".into(), http)],
+            disabled: vec!["off".into()],
+            ..McpConfig::default()
+        };
         assert_eq!(config, expected);
     }
 
@@ -457,6 +473,11 @@ mod tests {
             error.to_string(),
             "expand `${X}` in `args` of the tool server `notes`: set the variable X, or remove the reference"
         );
+    }
+
+    #[test]
+    fn what_a_text_refers_to_is_listed() {
+        assert_eq!(references("a ${X} $Y ${secret:Z}${1} ${open ${X}"), ["X", "secret:Z", "X"]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use config::{McpConfig, Reach, ServerSpec};
+pub use config::{McpConfig, Reach, ServerSpec, references};
 pub use definitions::{DefinitionLock, Locked, LockedServer, reach_digest};
 pub use dialect::Protocol;
 pub use error::McpError;

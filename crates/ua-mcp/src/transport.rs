@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use rmcp::model::Implementation;
 use serde_json::json;
 use tracing::Instrument as _;
-use ua_core::{CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SideEffectClass, ToolSpec};
+use ua_core::{CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SecretFiller, SideEffectClass, ToolSpec};
 use ua_gateway::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
@@ -59,6 +59,8 @@ pub struct McpTransportConfig {
     pub current_span: CurrentSpan,
     /// Who is told what servers say about calls under way.
     pub progress: Option<ProgressWatcher>,
+    /// Who puts the values of secrets in the place of references just before a call is sent; without one references go as they are.
+    pub secrets: Option<Arc<dyn SecretFiller>>,
 }
 
 impl fmt::Debug for McpTransportConfig {
@@ -84,6 +86,7 @@ impl McpTransportConfig {
             stderr_log: None,
             current_span: CurrentSpan::default(),
             progress: None,
+            secrets: None,
         }
     }
 }
@@ -97,6 +100,7 @@ pub struct McpTransport {
     shared: Shared,
     call_timeout_for_reads: Option<Duration>,
     current_span: CurrentSpan,
+    secrets: Option<Arc<dyn SecretFiller>>,
     /// What the last listing left out, by server.
     notes: Mutex<BTreeMap<String, Vec<String>>>,
     live: LiveCalls,
@@ -125,7 +129,16 @@ impl McpTransport {
         };
         let servers = config.servers.into_iter().map(Server::new).collect();
         let (call_timeout_for_reads, current_span) = (config.call_timeout_for_reads, config.current_span);
-        Self { servers, shared, call_timeout_for_reads, current_span, notes: Mutex::default(), live: LiveCalls::default() }
+        let secrets = config.secrets;
+        Self {
+            servers,
+            shared,
+            call_timeout_for_reads,
+            current_span,
+            secrets,
+            notes: Mutex::default(),
+            live: LiveCalls::default(),
+        }
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -186,7 +199,10 @@ impl McpTransport {
                 () = sleep_or_never(self.timeout_of(permit), self.env()) => not_in_time(self.timeout_of(permit)),
             };
         }
-        let mut sending = self.sending(server, permit, &connection);
+        let mut sending = match self.sending(server, permit, &connection) {
+            Ok(sending) => sending,
+            Err(why) => return Outcome::NotSent { why },
+        };
         if connection.dialect().makes_tasks_when_asked() && facts.task_support == "required" {
             sending.params.insert("task".to_owned(), json!({}));
         }
@@ -208,9 +224,12 @@ impl McpTransport {
         policy.timeout.or(for_class)
     }
 
-    /// The request of an attempt.
-    pub(crate) fn sending(&self, server: &Server, permit: &Permit, connection: &Connection) -> Sending {
-        let (arguments, mut meta) = (permit.arguments(), permit.meta());
+    /// The request of an attempt; the error says why it cannot be made.
+    pub(crate) fn sending(&self, server: &Server, permit: &Permit, connection: &Connection) -> Result<Sending, String> {
+        let (mut arguments, mut meta) = (permit.arguments(), permit.meta());
+        if let Some(secrets) = &self.secrets {
+            secrets.fill(permit.name(), &mut arguments)?;
+        }
         trace::put(&self.current_span, &mut meta);
         let param_headers = match connection {
             Connection::Http(_) => server.facts(&permit.name().tool).headers.values(&arguments),
@@ -221,7 +240,7 @@ impl McpTransport {
             Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
         };
         let timeout = self.timeout_of(permit);
-        Sending { key_header, param_headers, timeout, ..Sending::call(&permit.name().tool, arguments, meta) }
+        Ok(Sending { key_header, param_headers, timeout, ..Sending::call(&permit.name().tool, arguments, meta) })
     }
 
     /// Draws from an outcome what is to be known about the server.

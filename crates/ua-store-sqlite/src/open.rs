@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
@@ -36,6 +36,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<Connection, StoreError> {
     // Migrations are not safe across processes, and neither is telling a fresh file from an empty one.
     let _lock = lock(&beside(path, ".migrate.lock"))?;
     make_file(path)?;
+    check_owner(path)?;
     let ended_uncleanly = fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
 
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -81,6 +82,7 @@ pub(crate) fn inspector(path: &Path) -> Result<Connection, StoreError> {
     if !exists(path)? {
         return Err(missing(path));
     }
+    check_owner(path)?;
     let connection = reader(path)?;
     match recognise(&connection, path)? {
         Found::Schema(version) if version == our_schema() => Ok(connection),
@@ -189,6 +191,45 @@ fn make_file(path: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(refused_because(format!("{} cannot be made", path.display()), error)),
     }
+}
+
+/// Refuses a file that is a link, that belongs to somebody else, or that others may change: who can write it can say that an effect
+/// never happened, or that a person approved it.
+fn check_owner(path: &Path) -> Result<(), StoreError> {
+    let looked = |path: &Path| {
+        fs::symlink_metadata(path)
+            .map_err(|error| refused_because(format!("{} cannot be examined", path.display()), error))
+    };
+    let file = looked(path)?;
+    if !file.is_file() {
+        return Err(refused(format!(
+            "{} is a link or another thing that is no file; name the file itself",
+            path.display()
+        )));
+    }
+    let us = rustix::process::geteuid().as_raw();
+    if file.uid() != us {
+        return Err(refused(format!("{} belongs to another user (uid {})", path.display(), file.uid())));
+    }
+    if file.mode() & 0o022 != 0 {
+        return Err(refused(format!(
+            "others may change {0}; `chmod 600 {0}` if it can still be believed",
+            path.display()
+        )));
+    }
+    let folder = folder_of(path);
+    let above = fs::metadata(folder)
+        .map_err(|error| refused_because(format!("{} cannot be examined", folder.display()), error))?;
+    // In a folder like /tmp nobody can take away what is somebody else's.
+    let is_open = above.mode() & 0o002 != 0 && above.mode() & 0o1000 == 0;
+    if is_open {
+        return Err(refused(format!(
+            "everybody may put another file in the place of {}; `chmod o-w {}`",
+            path.display(),
+            folder.display()
+        )));
+    }
+    Ok(())
 }
 
 fn lock(path: &Path) -> Result<File, StoreError> {

@@ -32,6 +32,8 @@ pub(crate) fn harden(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
+    // What is deleted is overwritten: freed pages keep nothing.
+    connection.pragma_update(None, "secure_delete", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "mmap_size", 0)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -73,6 +75,27 @@ pub(crate) fn set_durability(connection: &Connection, durability: Durability) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s19_connections_believe_no_schema_and_overwrite_what_they_delete() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let connection = Connection::open(&path).unwrap();
+        harden(&connection).unwrap();
+        let says = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!((says("trusted_schema"), says("secure_delete"), says("foreign_keys")), (0, 1, 1));
+        let canary = "sk-canary-in-a-deleted-page";
+        let rows = format!("CREATE TABLE t(x); INSERT INTO t VALUES ('{}'); DELETE FROM t;", canary.repeat(400));
+        connection.execute_batch(&rows).unwrap();
+        drop(connection);
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(!bytes.windows(canary.len()).any(|window| window == canary.as_bytes()));
+        // The defensive mode keeps the schema table itself from being written.
+        let connection = Connection::open(&path).unwrap();
+        harden(&connection).unwrap();
+        connection.pragma_update(None, "writable_schema", true).ok();
+        assert!(connection.execute("UPDATE sqlite_schema SET sql = 'CREATE TABLE t(y)'", []).is_err());
+    }
 
     #[test]
     fn a_sqlite_that_can_damage_its_log_is_refused_by_name() {

@@ -309,3 +309,22 @@ async fn a_row_that_cannot_be_ours_is_called_corrupt() {
     assert_eq!(row.to_string(), "tool_calls call_1");
     assert!(why.starts_with("column file_digests_json"), "{why}");
 }
+
+#[test]
+fn s4_a_database_that_is_a_link_or_that_others_may_change_is_refused() {
+    let place = place();
+    open(&place.path).close().unwrap();
+    let link = place.path.with_file_name("link.db");
+    std::os::unix::fs::symlink(&place.path, &link).unwrap();
+    assert!(refusal(SqliteStore::open(SqliteConfig::new(&link))).contains("is a link"));
+    assert!(refusal(SqliteStore::open_read_only(&link)).contains("is a link"));
+    fs::set_permissions(&place.path, fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("others may change"));
+    assert!(refusal(SqliteStore::open_read_only(&place.path)).contains("chmod 600"));
+    fs::set_permissions(&place.path, fs::Permissions::from_mode(0o600)).unwrap();
+    let folder = place.path.parent().unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("everybody may put"));
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)).unwrap();
+    open(&place.path).close().unwrap();
+}

@@ -5,7 +5,8 @@
 //! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either. Given `fail`,
 //! `post_comment` reports that text as its failure, after its effect.
 //! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
-//! tool out, `--with NAME` adds one. `--meta FILE` appends the `_meta` of every call to a file.
+//! tool out, `--leak NAME` lets that variable of its environment stand in its description, its answers and its standard error,
+//! `--with NAME` adds one. `--meta FILE` appends the `_meta` of every call to a file.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -22,12 +23,20 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         ("post_comment".to_owned(), "Posts a comment; every call posts one.".to_owned()),
         ("get_page".to_owned(), "Reads a page.".to_owned()),
     ];
+    let mut leak = String::new();
     let mut args = std::env::args().skip(1);
     while let (Some(option), Some(value)) = (args.next(), args.next()) {
         match option.as_str() {
             "--log" => log = value.into(),
             "--meta" => meta = Some(PathBuf::from(value)),
             "--describe" => tools[0].1 = value,
+            "--leak" => {
+                let value =
+                    std::env::vars().find(|(name, _)| *name == value).map(|(_, value)| value).unwrap_or_default();
+                tools[0].1 = format!("Posts with {value}.");
+                leak = dressed(&value);
+                writeln!(io::stderr(), "started with {leak}")?;
+            }
             "--without" => tools.retain(|(name, _)| *name != value),
             "--with" => tools.push((value, "A further tool.".to_owned())),
             "--exit" => {
@@ -58,7 +67,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 }
                 let Some(text) = call(&request["params"], &log)? else { return Ok(ExitCode::from(9)) };
                 let fail = request.pointer("/params/arguments/fail").and_then(Value::as_str);
-                let content = json!([{"type": "text", "text": fail.unwrap_or(&text)}]);
+                if !leak.is_empty() {
+                    writeln!(io::stderr(), "called with {leak}")?;
+                }
+                let said = format!("{}{leak}", fail.unwrap_or(&text));
+                let content = json!([{"type": "text", "text": said}]);
                 json!({"result": {"content": content, "isError": fail.is_some()}})
             }
             _ => json!({"error": {"code": -32601, "message": "method not found"}}),
@@ -72,6 +85,30 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         output.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A value as it is, inside JSON, percent-encoded, and in base64 at each of the three places it can start.
+fn dressed(value: &str) -> String {
+    let encoded: String = value
+        .bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect();
+    let in_base64: Vec<String> =
+        ["", "x", "xx"].iter().map(|before| base64(format!("{before}{value}").as_bytes())).collect();
+    format!(" {value} {} {encoded} {}", json!({ "key": value }), in_base64.join(" "))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    let alphabet: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(['+', '/']).collect();
+    let mut out = String::new();
+    for group in bytes.chunks(3) {
+        let number = group.iter().fold(0_usize, |n, byte| n << 8 | usize::from(*byte)) << (8 * (3 - group.len()));
+        out.extend((0..=group.len()).map(|n| alphabet[number >> (18 - 6 * n) & 63]));
+    }
+    out
 }
 
 fn tool(name: &str, description: &str) -> Value {

@@ -26,6 +26,8 @@ pub(super) struct Cell {
     pub(super) page_requests: usize,
     pub(super) kills: usize,
     pub(super) asked: Vec<Doubt>,
+    /// Files in which a key was found.
+    pub(super) leaks: usize,
     pub(super) outcome: String,
     pub(super) took: Duration,
     /// What is not as it should be.
@@ -91,6 +93,7 @@ impl Cell {
             page_requests: asked_pages.len(),
             kills,
             asked,
+            leaks: 0,
             outcome,
             took: started.elapsed(),
             faults: Vec::new(),
@@ -104,6 +107,9 @@ impl Cell {
         }
         cell.judge();
         cell.judge_pages(&before_kill, &asked_pages);
+        let canaries = world.canaries()?;
+        cell.leaks = canaries.len();
+        cell.faults.extend(canaries.iter().map(|file| format!("a key is in {file}")));
         cell.faults.extend(world.check_upload().err().map(|error| format!("{error:#}")));
         if !cell.faults.is_empty() {
             cell.log = world.log();

@@ -61,6 +61,8 @@ pub(crate) struct Options {
 enum BrokenRule {
     /// RUNNING is stored only when the answer is in
     RunningAfterDispatch,
+    /// What tools and models say is kept with the keys in it
+    NoRedactor,
     /// The program is told that every webhook honours keys, whether it does or not
     UnhonouredKeys,
 }
@@ -85,7 +87,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
     let undisturbed: Vec<_> = routes.iter().map(|route| (*route, kill::undisturbed())).collect();
     let clean = bench.run(&undisturbed, "the job by itself")?;
-    if let Some(cell) = clean.iter().find(|cell| !cell.faults.is_empty()) {
+    let is_broken_always = options.broken_rule == Some(BrokenRule::NoRedactor);
+    if let Some(cell) = clean.iter().find(|cell| !cell.faults.is_empty() && !is_broken_always) {
         anyhow::bail!("the job does not work even without a kill ({}): {}", cell.route.name(), cell.faults.join("; "));
     }
     let mut random = Random(options.seed);
@@ -111,7 +114,9 @@ fn conclude(cells: &[Cell], options: &Options, took: Duration) -> anyhow::Result
         wrong.len()
     );
     if let Some(rule) = options.broken_rule {
-        ensure!(duplicates > 0, "the broken rule went unnoticed: {rule:?}");
+        let leaks: usize = cells.iter().map(|cell| cell.leaks).sum();
+        let seen = if rule == BrokenRule::NoRedactor { leaks } else { duplicates };
+        ensure!(seen > 0, "the broken rule went unnoticed: {rule:?}");
         println!("the broken rule was seen, as it must be: {rule:?}");
         return Ok(());
     }

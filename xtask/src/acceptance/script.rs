@@ -9,6 +9,9 @@ use ua_testkit::{OPAQUE_TOOL, workspace_root};
 
 use super::route::{Effect, Route};
 
+/// The key of the model provider, which is found nowhere afterwards.
+pub(super) const CANARY: &str = "sk-acceptance-canary-93b1f07d";
+
 /// Where the fixtures have their pages.
 const LOCAL_PAGES: &str = "file://${JOB_DIR}/site";
 
@@ -35,6 +38,11 @@ pub(super) fn write_script(folder: &Path, site: &str, route: Route) -> anyhow::R
         let before_notify =
             turns.len().checked_sub(2).context("the script ends with a notification and a last word")?;
         turns.insert(before_notify, comment);
+    }
+    // The model says a key that it should not know, in its first words and in its last.
+    for turn in [0, turns.len().saturating_sub(1)] {
+        let said = turns[turn]["text"].as_str().unwrap_or_default().to_owned();
+        turns[turn]["text"] = json!(format!("{said} ({CANARY})"));
     }
     Ok(fs::write(folder.join("script.json"), script.to_string())?)
 }

@@ -12,7 +12,7 @@ use ua_testkit::workspace_root;
 use super::BrokenRule;
 use super::kill::Kill;
 use super::route::{Effect, Route};
-use super::script::{write_job, write_script};
+use super::script::{CANARY, write_job, write_script};
 use super::server::Server;
 use crate::serve::{ACCESS_KEY_ID, BUCKET, Kind, MAIL_API_KEY};
 
@@ -73,11 +73,19 @@ impl World {
     pub(super) fn environment(&self) -> anyhow::Result<Vec<(&'static str, String)>> {
         let mut all = vec![
             ("ANTHROPIC_BASE_URL", self.server(Kind::Model)?.url.clone()),
-            ("ANTHROPIC_API_KEY", "acceptance".to_owned()),
+            ("ANTHROPIC_API_KEY", CANARY.to_owned()),
             ("HOME", self.path("home").display().to_string()),
         ];
+        let servers = self.path("work/.mcp.json");
+        if servers.exists() {
+            // Named by the user, and so let in.
+            all.push(("UA_MCP_CONFIG", servers.display().to_string()));
+        }
         if self.broken_rule == Some(BrokenRule::RunningAfterDispatch) {
             all.push(("UA_BROKEN_RULE", "running-after-dispatch".to_owned()));
+        }
+        if self.broken_rule == Some(BrokenRule::NoRedactor) {
+            all.push(("UA_BROKEN_RULE", "no-redactor".to_owned()));
         }
         if self.route == Route::Folders {
             return Ok(all);
@@ -119,6 +127,26 @@ impl World {
             Effect::Notification => visible(&self.path("root/notifications")).len(),
             Effect::Comment => fs::read_to_string(self.comments()).map_or(0, |text| text.lines().count()),
         })
+    }
+
+    /// Where a key that the program was given is found in what it wrote: workspace, database and its log, state, output.
+    pub(super) fn canaries(&self) -> anyhow::Result<Vec<String>> {
+        let mut found = Vec::new();
+        let mut waiting = vec![self.path("root"), self.path("home"), self.path("ua.log")];
+        while let Some(path) = waiting.pop() {
+            if path.is_symlink() || !path.exists() {
+                continue;
+            }
+            if path.is_dir() {
+                waiting.extend(fs::read_dir(&path)?.flatten().map(|entry| entry.path()));
+                continue;
+            }
+            let bytes = fs::read(&path)?;
+            if [CANARY, MAIL_API_KEY].iter().any(|key| bytes.windows(key.len()).any(|part| part == key.as_bytes())) {
+                found.push(path.display().to_string());
+            }
+        }
+        Ok(found)
     }
 
     /// The pages that were asked for, in order.

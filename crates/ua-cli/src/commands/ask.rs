@@ -198,7 +198,9 @@ async fn words(prompt_text: &'static str, may_be_empty: bool) -> Result<Option<S
 }
 
 /// Runs a prompt where it may block.
-async fn prompt<T: Send + 'static>(ask: impl FnOnce() -> dialoguer::Result<T> + Send + 'static) -> Result<T, CliError> {
+pub(super) async fn prompt<T: Send + 'static>(
+    ask: impl FnOnce() -> dialoguer::Result<T> + Send + 'static,
+) -> Result<T, CliError> {
     let asked = tokio::task::spawn_blocking(ask).await;
     let failed = |why: String| CliError::new(FAILED, format!("cannot ask on this terminal: {why}"));
     match asked {

@@ -162,6 +162,7 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
 }
 
 async fn resolve(home: &Home, args: &ResolveArgs) -> Result<u8, CliError> {
+    crate::person::required("settle a call")?;
     let choice = match (args.happened, args.execute, args.skip) {
         (true, _, _) => Choice::Happened,
         (_, true, _) => Choice::Execute,

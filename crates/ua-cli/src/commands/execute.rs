@@ -162,16 +162,22 @@ async fn life(
     let is_attended = how.is_attended();
     let watcher = if is_attended { super::ask_live::watcher(store.clone(), watcher) } else { watcher };
     let transport = compose::tool_servers(home, &run, launch, env, watcher.clone())?;
-    let redactor = compose::redactor(home, &run, launch)?;
+    let redactor = seams.redactor(compose::redactor(home, &run, launch)?);
+    let clean = ua_gateway::Redacting::new(transport.clone(), redactor.clone());
     if let Some(live) = &live {
         live.limits(&budgets_of(&port, &run).await?, std::time::Duration::from_millis(run.held_millis));
     }
     // Beside the drive, and not through its seams: it is no step of the run.
     let alive = tokio::spawn(say_alive(store.clone(), lease.clone(), env.clone()));
     let mut is_driven = false;
-    let driven = match transport.fence_earlier().await {
+    let logs = workspace.path("logs");
+    let fence = transport.fence_earlier().await;
+    if fence == Fence::Gone {
+        crate::clean::scrub_logs(&logs, &redactor); // of a life that was killed
+    }
+    let driven = match fence {
         Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, env, &detail).await,
-        Fence::Gone => match until_stopped(transport.list(), stop).await {
+        Fence::Gone => match until_stopped(clean.list(), stop).await {
             None => park_for_signal(port.as_ref(), &lease, env).await,
             Some(Err(error)) => park_for_tool_server(port.as_ref(), &lease, env, &chain(&error)).await,
             Some(Ok(specs)) => {
@@ -201,6 +207,7 @@ async fn life(
                     Err(error) => {
                         // The tools and the policies do not fit together: nothing was sent, and a resume may find them mended.
                         transport.shutdown().await;
+                        crate::clean::scrub_logs(&logs, &redactor);
                         alive.abort();
                         let _cancelled = alive.await;
                         let parked = park_for_tool_server(port.as_ref(), &lease, env, &error.to_string()).await;
@@ -211,6 +218,7 @@ async fn life(
         },
     };
     transport.shutdown().await;
+    crate::clean::scrub_logs(&logs, &redactor);
     if let Some(live) = live {
         live.finish();
     }

@@ -50,8 +50,10 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
     let spec = read_job(file)?;
     let env = ua_core::system::env();
     let launch = Launch::new(file, &spec, &args.launch)?;
+    super::trust::ask_about(&launch, &spec, !how.no_input && !how.quiet).await?;
     // Everything that can be known to be wrong is found before anything is stored or started.
     launch.check(&spec)?;
+    refuse_secrets(&spec)?;
 
     let store = home.open()?;
     if let Some(id) = &wanted {
@@ -151,8 +153,30 @@ fn taken_key(earlier: &RunRecord) -> CliError {
         .field("status", earlier.status)
 }
 
+/// Refuses a job that holds a secret itself: it would be stored, and sent to the model.
+fn refuse_secrets(spec: &RunSpec) -> Result<(), CliError> {
+    crate::secrets::get()?;
+    let text = serde_json::to_string(spec).unwrap_or_default();
+    match crate::clean::redactor().found_in(&text) {
+        None => Ok(()),
+        Some(name) => Err(CliError::usage(format!("the job holds the value of {name} itself")).hint(
+            "take it out: a model writes `${secret:NAME}` where a tool needs it, docs/guide/secrets.md says how; nothing was started",
+        )),
+    }
+}
+
+/// The largest job file.
+const MAX_JOB_BYTES: u64 = 256 * 1024;
+
 /// Reads a job file.
 pub(super) fn read_job(file: &Path) -> Result<RunSpec, CliError> {
+    if let Some(size) = fs::metadata(file).ok().map(|meta| meta.len()).filter(|size| *size > MAX_JOB_BYTES) {
+        return Err(CliError::usage(format!(
+            "{} has {size} bytes; a job file has at most {MAX_JOB_BYTES}",
+            file.display()
+        ))
+        .hint("put material into files beside the job, and let it name them"));
+    }
     let text = fs::read_to_string(file).map_err(|e| {
         CliError::usage(format!("cannot read the job file {}: {e}", file.display()))
             .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")

@@ -29,6 +29,7 @@ mod schema;
 mod summary;
 mod tail;
 mod tools;
+mod trust;
 mod turns;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
         Command::Tools(command) => tools::run(&home, command).await,
         Command::Models(command) => models::run(&command),
         Command::Config(command) => config::run(cli.root.as_deref(), cli.color, &command),
+        Command::Trust(args) => trust::run(&args).await,
         Command::Doctor(args) => doctor::run(&home, cli.root.as_deref(), &args).await,
         Command::Completions(args) => completions::run(&args),
         Command::Schema(args) => schema::run(&args),

@@ -84,6 +84,7 @@ pub(crate) async fn resume(
     launch.overlay(&run.spec, args)?;
     launch.accept = changes.accept;
     launch.budgets = changes.budgets;
+    super::trust::ask_about(&launch, &run.spec, !how.no_input && !how.quiet).await?;
     launch.check(&run.spec)?;
     Box::pin(execute::execute(home, store, run, &launch, how)).await
 }

@@ -83,14 +83,15 @@ struct Looked {
 
 /// `ua tools lock`: writes what the tools are now beside the MCP configuration, or compares with what was written.
 async fn lock(mcp_config: Option<&Path>, check: bool) -> Result<u8, CliError> {
-    let Some(config) = compose::mcp_config_file(mcp_config) else {
+    let Some(file) = compose::mcp_config_file(mcp_config) else {
         return Err(CliError::usage("there is no MCP configuration whose tools could be locked")
             .hint("name one with --mcp-config, or write a .mcp.json"));
     };
-    let path = tool_lock::path_for(&config);
-    let known = if check { tool_lock::read(&config)? } else { tool_lock::read(&config).unwrap_or_default() };
-    let servers = compose::mcp_servers_with(Some(&config), None)?;
-    let digests = compose::configured_reaches(&config)?;
+    let path = tool_lock::path_for(&file.path);
+    let known = if check { tool_lock::read(&file.path)? } else { tool_lock::read(&file.path).unwrap_or_default() };
+    let config = compose::mcp_config(Some(&file))?;
+    let digests = compose::configured_reaches(&config);
+    let servers = compose::mcp_servers_with(Some(&file), config, None)?;
     let mut found = start(servers).await?.1;
     for (server, locked) in &mut found.servers {
         locked.reach = digests.get(server).cloned().unwrap_or_default();
@@ -104,7 +105,9 @@ async fn lock(mcp_config: Option<&Path>, check: bool) -> Result<u8, CliError> {
             return Err(CliError::new(FAILED, format!("{} is not there", path.display()))
                 .hint("look at the tools (`ua tools list`), then run `ua tools lock`"));
         };
-        tell(&if changes.is_empty() { "the tools are what mcp.lock says".to_owned() } else {
+        tell(&if changes.is_empty() {
+            "the tools are what mcp.lock says".to_owned()
+        } else {
             format!("{} difference(s); `ua tools lock` accepts them", changes.len())
         });
         return Ok(if changes.is_empty() { OK } else { FAILED });
@@ -143,8 +146,7 @@ async fn offered(mcp_config: Option<&Path>) -> Result<Vec<ToolSpec>, CliError> {
 async fn look(mcp_config: Option<&Path>) -> Result<Looked, CliError> {
     let folder =
         tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
-    let config = compose::mcp_config_file(mcp_config);
-    let config = config.as_deref();
+    let file = compose::mcp_config_file(mcp_config);
     let mut servers = Vec::new();
     if cfg!(feature = "toolserver") {
         let launch = Launch::for_inspection(folder.path().to_path_buf());
@@ -152,6 +154,18 @@ async fn look(mcp_config: Option<&Path>) -> Result<Looked, CliError> {
         std::fs::create_dir(folder.path().join("workspace"))
             .map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
     }
-    servers.extend(compose::mcp_servers(config)?);
+    let mut config = compose::mcp_config(file.as_ref())?;
+    if let Some(file) = &file {
+        // Looking is no reason to start what nobody let in.
+        for sight in crate::trust::untrusted(file, &config.servers)? {
+            config.servers.retain(|(name, _)| *name != sight.server);
+            crate::output::tell(&format!(
+                "left out: `{}` of {} is not let in; `ua trust` shows it",
+                sight.server,
+                file.path.display()
+            ));
+        }
+    }
+    servers.extend(compose::mcp_servers(file.as_ref(), config)?);
     Ok(start(servers).await?.0)
 }

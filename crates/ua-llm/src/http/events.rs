@@ -9,7 +9,7 @@ use sse_stream::SseStream;
 use ua_core::ModelTurn;
 
 use crate::error::{BoxError, LlmError};
-use crate::provider::StreamObserver;
+use crate::provider::{Silent, StreamObserver};
 
 /// A reply's bytes, in whatever pieces they arrive.
 pub(crate) type Bytes = Pin<Box<dyn Stream<Item = Result<Cursor<Vec<u8>>, ReadFault>> + Send>>;
@@ -104,6 +104,18 @@ pub(crate) async fn read_reply(
     match assembler.end() {
         Some(end) => end.map_err(|fault| told(fault, &assembler, model)),
         None => Err(LlmError::Cut { text_bytes: assembler.text_bytes(), source: None }),
+    }
+}
+
+/// Reads a reply that is there already, in pieces of `piece` bytes: for the fuzz target.
+pub(crate) fn read_in_pieces(bytes: &[u8], piece: usize, assembler: impl Assemble) -> Result<ModelTurn, LlmError> {
+    let pieces: Vec<_> = bytes.chunks(piece.max(1)).map(|piece| Ok(Cursor::new(piece.to_vec()))).collect();
+    let pieces: Bytes = Box::pin(futures_util::stream::iter(pieces));
+    let read = std::pin::pin!(read_reply(pieces, "model", assembler, &Silent));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match read.poll(&mut context) {
+        std::task::Poll::Ready(reply) => reply,
+        std::task::Poll::Pending => unreachable!("every piece is there"),
     }
 }
 

@@ -22,7 +22,11 @@ struct Wire {
 }
 
 /// Every wire there is. One that is added here keeps all of these promises.
-const WIRES: &[Wire] = &[Wire { name: "anthropic", connect: anthropic }, Wire { name: "openai-chat", connect: chat }, Wire { name: "openai", connect: responses }];
+const WIRES: &[Wire] = &[
+    Wire { name: "anthropic", connect: anthropic },
+    Wire { name: "openai-chat", connect: chat },
+    Wire { name: "openai", connect: responses },
+];
 
 fn key() -> SecretString {
     SecretString::from(KEY.to_owned())

@@ -301,8 +301,7 @@ impl Opening for HttpConnection {
         method: &'static str,
         params: Map<String, Value>,
     ) -> Result<Value, Unanswered> {
-        let (headers, body) =
-            self.inner.request(&dialect, method, params, Map::new()).map_err(Unanswered::Broken)?;
+        let (headers, body) = self.inner.request(&dialect, method, params, Map::new()).map_err(Unanswered::Broken)?;
         let response = self.inner.endpoint.post(headers, body.bytes).await;
         let response = response.map_err(|failure| Unanswered::Broken(failure.into_why()))?;
         if method == "initialize" {
@@ -388,7 +387,8 @@ impl Inner {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let mut headers = self.headers();
         if dialect.is_stateless {
-            let header = |text: &str| HeaderValue::from_str(text).map_err(|_| "it cannot be named in a header".to_owned());
+            let header =
+                |text: &str| HeaderValue::from_str(text).map_err(|_| "it cannot be named in a header".to_owned());
             headers.insert(PROTOCOL_VERSION, header(&dialect.version)?);
             headers.insert(METHOD, HeaderValue::from_static(method));
             if let Some(name) = headers::name_of(method, &params) {

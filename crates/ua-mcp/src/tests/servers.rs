@@ -14,7 +14,7 @@ use crate::config::{Reach, ServerSpec};
 use crate::connection::{Connection, Sending};
 use crate::http::Horizon;
 use crate::server::{Server, Shared};
-use crate::{LockDir, Protocol, McpTransport, McpTransportConfig, ShimCommand};
+use crate::{LockDir, McpTransport, McpTransportConfig, Protocol, ShimCommand};
 
 pub(super) fn spec(name: &str, args: &[&str]) -> ServerSpec {
     command(name, example("fake_server").to_str().unwrap(), args)

@@ -19,6 +19,7 @@ mod pinned_setup;
 mod same_ids;
 mod scenario;
 mod sessions;
+mod taint;
 mod unknown;
 
 use scenario::{Answers, Scenario};

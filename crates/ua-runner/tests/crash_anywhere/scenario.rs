@@ -8,7 +8,7 @@ use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens};
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Block, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, Trace};
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
-use ua_ledger::{Ledger, LedgerConfig};
+use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
 use ua_runner::{
     Conclusion, ForkPlace, ForkPlan, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace, drive,
@@ -349,6 +349,9 @@ impl Scenario {
         };
         let ledger =
             Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, self.env.clone(), trace);
+        // Recipients are the business of other tests; the jobs here write to addresses that none of them names.
+        let people = PeopleRules { taint: PeopleRules::of(&run.spec).taint, ..PeopleRules::default() };
+        let ledger = ledger.with_people(people);
         let files = WorkspaceFiles::open(workspace.root()).unwrap();
         let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
         let ports = Ports {

@@ -24,8 +24,8 @@ use crate::error::{RowRef, StoreError};
 pub use blob::{blob_read, blobs_pruned};
 pub use call::{
     Resolved, Settled, StartContext, Started, call_cancelled, call_deduplicated, call_lost, call_not_happened,
-    call_resolved, call_settled, call_skipped, call_started, handle_kept, call_vouched_for, check_run_ended, may_have_happened,
-    owned_call, receipt_interpreted, replay_noted,
+    call_resolved, call_settled, call_skipped, call_started, call_vouched_for, check_run_ended, handle_kept,
+    may_have_happened, owned_call, receipt_interpreted, replay_noted,
 };
 pub(crate) use call::{counts_as_effect, holds_key};
 pub use deletion::run_deleted;
@@ -33,8 +33,8 @@ pub use fork::{ForkContext, check_again, is_beside, is_effect_elsewhere, key_is_
 pub use overrides::override_made;
 pub use question::{question_answered, question_closed, question_for_call, question_raised};
 pub use run::{
-    check_lease, checkpoint_saved, request_closed, request_reserved, response_named, run_acquired, run_cancel_requested, run_ended,
-    run_seen, run_submitted, step_ended, step_opened, step_resumed,
+    check_lease, checkpoint_saved, request_closed, request_reserved, response_named, run_acquired,
+    run_cancel_requested, run_ended, run_seen, run_submitted, step_ended, step_opened, step_resumed,
 };
 pub use step::{EnteredStep, EntryContext, step_entered};
 pub use turn::{CommitContext, CommittedTurn, RecordedTurn, notes_appended, turn_committed, turn_recorded};

@@ -180,7 +180,10 @@ pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut
     }
     let configured = match job {
         Some(job) => job.launch.configured_servers(&job.spec),
-        None => compose::mcp_servers(compose::mcp_config_file(args.mcp_config.as_deref()).as_deref()),
+        None => {
+            let file = compose::mcp_config_file(args.mcp_config.as_deref());
+            compose::mcp_config(file.as_ref()).and_then(|config| compose::mcp_servers(file.as_ref(), config))
+        }
     };
     match configured {
         Ok(more) => servers.extend(more),
@@ -199,7 +202,10 @@ pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut
         };
         match transport.list().await {
             Ok(specs) => {
-                let speaks = transport.about().pop().map_or_else(String::new, |(_, about)| format!(", speaks MCP {}", about.revision));
+                let speaks = transport
+                    .about()
+                    .pop()
+                    .map_or_else(String::new, |(_, about)| format!(", speaks MCP {}", about.revision));
                 let unknown = specs
                     .iter()
                     .filter(|spec| classifier.classify(spec, None).class_source == ua_core::ClassSource::Default)

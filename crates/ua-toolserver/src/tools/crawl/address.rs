@@ -18,13 +18,20 @@ impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let public: Vec<SocketAddr> = found.iter().copied().filter(|address| is_public(address.ip())).collect();
-            if public.is_empty() && !found.is_empty() {
-                return Err(Refused(name.as_str().to_owned()).into());
-            }
+            let public = public_of(&found).map_err(|Private| Refused(name.as_str().to_owned()))?;
             Ok(Box::new(public.into_iter()) as Addrs)
         })
     }
+}
+
+/// Nothing of it is public.
+#[derive(Debug, PartialEq, Eq)]
+struct Private;
+
+/// The public ones of the addresses that a name has now; the connection goes to these and asks no resolver again.
+fn public_of(found: &[SocketAddr]) -> Result<Vec<SocketAddr>, Private> {
+    let public: Vec<SocketAddr> = found.iter().copied().filter(|address| is_public(address.ip())).collect();
+    if public.is_empty() && !found.is_empty() { Err(Private) } else { Ok(public) }
 }
 
 /// A name that leads only to addresses that are not public.
@@ -131,6 +138,23 @@ mod tests {
             "fec0::1",
         ] {
             assert!(!is_public(private.parse().unwrap()), "{private}");
+        }
+    }
+
+    #[test]
+    fn s7_of_a_name_that_is_rebound_between_answers_only_public_addresses_are_used() {
+        let at = |text: &str| SocketAddr::new(text.parse().unwrap(), 0);
+        // A resolver that answers with another address each time, or with several at once.
+        let answers = [
+            (vec!["93.184.216.34"], Ok(vec!["93.184.216.34"])),
+            (vec!["127.0.0.1"], Err(Private)),
+            (vec!["93.184.216.34", "169.254.169.254", "::ffff:10.0.0.1"], Ok(vec!["93.184.216.34"])),
+            (vec!["64:ff9b::a9fe:a9fe", "fd00::1"], Err(Private)),
+            (vec![], Ok(vec![])),
+        ];
+        for (answer, wanted) in answers {
+            let found: Vec<SocketAddr> = answer.into_iter().map(at).collect();
+            assert_eq!(public_of(&found), wanted.map(|all| all.into_iter().map(at).collect()));
         }
     }
 

@@ -1,0 +1,35 @@
+//! `ua trust`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `ua trust`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua trust                   show the servers of .mcp.json, and ask whether to let them in
+  ua trust --yes             let them in without asking
+  ua trust --list            what was let in, and whether it still is what it was
+  ua trust --revoke          take the word back
+
+A .mcp.json that lies in the current folder is not used before that: no program of it is started and no address of it is reached.
+Any change to a command, its arguments, environment, program file, script, address or headers asks again. A file that you name with
+--mcp-config is yours and needs no word. docs/security.md says why.")]
+pub struct TrustArgs {
+    /// The configuration [default: .mcp.json of the current folder]
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// List what was let in, of FILE or of all files
+    #[arg(long, conflicts_with_all = ["revoke", "yes"])]
+    pub list: bool,
+    /// Let nothing of the file in any more
+    #[arg(long, conflicts_with = "yes")]
+    pub revoke: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// With --yes: also servers that fetch whatever version of a package there is that day (npx -y pkg@latest)
+    #[arg(long, requires = "yes")]
+    pub allow_unpinned: bool,
+}

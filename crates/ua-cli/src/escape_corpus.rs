@@ -1,0 +1,13 @@
+//! The corpus of the fuzz target `terminal`, replayed.
+
+use crate::escape;
+
+#[path = "../../../fuzz/bodies/terminal.rs"]
+mod body;
+#[path = "../../../fuzz/bodies/replay.rs"]
+mod replay;
+
+#[test]
+fn s16_no_text_drives_a_terminal() {
+    replay::replay("terminal", body::check);
+}

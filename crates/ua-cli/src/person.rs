@@ -1,0 +1,51 @@
+//! Whether a person speaks: words that let something happen are not taken from a program that a tool server started.
+//!
+//! A job may run programs (`run_command`), and a model could have one of them answer its own question. Tool servers live below a shim;
+//! a command that finds the shim among its ancestors was started by one. This is no wall against code that runs with the user's
+//! rights (it could write the database file itself); it keeps a model from approving itself by the front door.
+
+use crate::error::CliError;
+
+/// More ancestors than a process has.
+const MAX_ANCESTORS: usize = 64;
+
+/// Refuses a command that was started by a tool server. `doing` says what it would do.
+pub(crate) fn required(doing: &str) -> Result<(), CliError> {
+    if is_below_a_shim() {
+        return Err(CliError::usage(format!("cannot {doing} from inside a tool server"))
+            .hint("a person does this, in a terminal of their own"));
+    }
+    Ok(())
+}
+
+/// Whether this process was started, over however many others, by a tool server of ours. Where the system does not say, it was not.
+fn is_below_a_shim() -> bool {
+    let mut process = std::process::id();
+    for _ in 0..MAX_ANCESTORS {
+        let Some(parent) = parent_of(process).filter(|parent| *parent > 1) else { return false };
+        let line = std::fs::read(format!("/proc/{parent}/cmdline")).unwrap_or_default();
+        // Its first argument, as `ua __shim` is started.
+        if line.split(|byte| *byte == 0).nth(1) == Some(b"__shim") {
+            return true;
+        }
+        process = parent;
+    }
+    false
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything; behind the last one come the state and the parent.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_knows_its_parent() {
+        assert_eq!(parent_of(std::process::id()), Some(std::os::unix::process::parent_id()));
+        assert!(required("answer").is_ok());
+    }
+}

@@ -1,0 +1,196 @@
+//! Taint: a run that has read what others wrote and what is private has to ask before it sends something away.
+//!
+//! A page, a mail or a tool's answer may hold words that are meant for the model ("send the notes to …"). No rule tells them from
+//! data. So three things are not let together without a person: untrusted content in the run, private data in the run, and an effect
+//! outside whose destination nobody named (the "rule of two"). What a call brings into the run is part of its policy (`reads`), and so
+//! is stored with it; the taint of a run is what the calls that were sent brought in, in this run, its parents, forks and sub-agents.
+//! Invariants: it only grows; it survives any kill, because it is read from the calls; a job may name destinations, and nothing that a
+//! tool or a model said does. Proved by: this file's tests, `ua-runner`'s `crash_anywhere::taint`, the end-to-end tests `taint`.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+use ua_core::{CallStatus, MailAddress, Reads, RunId, RunSpec, SideEffectClass, ToolNamespace};
+use ua_store::CallRecord;
+
+use crate::error::LedgerError;
+use crate::ledger::Ledger;
+use crate::recipient::recipients;
+
+/// What the job says about effects of a tainted run (`escalation.ask_human_on_tainted_effect`, `constraints.allowed_destinations`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaintRule {
+    /// Mail addresses that the job's text and inputs name, and `constraints.allowed_recipients`.
+    named: BTreeSet<MailAddress>,
+    /// Addresses, `@domain`, host suffixes, tools and effect kinds.
+    allowed: Vec<String>,
+}
+
+impl TaintRule {
+    /// What a job says; `None` when it does not want to be asked.
+    pub(crate) fn of(spec: &RunSpec) -> Option<Self> {
+        let named = MailAddress::all_in(&spec.opening_prompt()).into_iter().collect();
+        let constraints = &spec.constraints;
+        let allowed = constraints.allowed_recipients.iter().chain(&constraints.allowed_destinations).cloned().collect();
+        spec.escalation.ask_human_on_tainted_effect.then_some(Self { named, allowed })
+    }
+
+    fn covers_mail(&self, address: &MailAddress) -> bool {
+        self.named.contains(address) || self.allowed.iter().any(|entry| address.is_covered_by(entry))
+    }
+
+    fn covers_host(&self, host: &str) -> bool {
+        let host = host.to_lowercase();
+        let is_host = |entry: &&String| entry.contains('.') && !entry.contains(['@', '*', '/']);
+        self.allowed.iter().filter(is_host).any(|entry| {
+            let entry = entry.trim_start_matches('.').to_lowercase();
+            host == entry || host.strip_suffix(&entry).is_some_and(|rest| rest.ends_with('.'))
+        })
+    }
+
+    fn covers_tool(&self, call: &CallRecord) -> bool {
+        let effect = call.policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str);
+        let names = [Some(call.name.raw.as_str()), Some(call.name.tool.as_str()), effect];
+        self.allowed.iter().any(|entry| {
+            names.iter().flatten().any(|name| match entry.strip_suffix('*') {
+                Some(start) => !start.is_empty() && name.starts_with(start),
+                None => entry == name,
+            })
+        })
+    }
+}
+
+/// What was found to be in the run. Only grows, so what was seen once need not be looked for again.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    untrusted: AtomicBool,
+    private: AtomicBool,
+}
+
+impl Seen {
+    fn note(&self, call: &CallRecord) {
+        let was_sent = !matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled);
+        if was_sent && call.policy.reads.contains(&Reads::Untrusted) {
+            self.untrusted.store(true, Ordering::Relaxed);
+        }
+        if was_sent && call.policy.reads.contains(&Reads::Private) {
+            self.private.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn is_both(&self) -> bool {
+        self.untrusted.load(Ordering::Relaxed) && self.private.load(Ordering::Relaxed)
+    }
+}
+
+/// The most runs of a family that are looked at; a larger one counts as tainted.
+const MAX_RUNS: usize = 256;
+
+impl Ledger {
+    /// Whether a person has to be asked because the run is tainted and nobody named where this call sends something.
+    pub(crate) async fn is_tainted_effect(&self, call: &CallRecord) -> Result<bool, LedgerError> {
+        let Some(rule) = &self.people.taint else { return Ok(false) };
+        if call.policy.class != SideEffectClass::External || !self.is_tainted(call).await? {
+            return Ok(false);
+        }
+        if rule.covers_tool(call) {
+            return Ok(false);
+        }
+        if let Some(recipients) = recipients(&call.policy, &call.arguments) {
+            let Ok(recipients) = recipients else { return Ok(true) };
+            let unnamed: Vec<MailAddress> = recipients.into_iter().filter(|one| !rule.covers_mail(one)).collect();
+            if unnamed.is_empty() {
+                return Ok(false);
+            }
+            let known = self.addresses_of_people(call).await?;
+            return Ok(unnamed.iter().any(|one| !known.contains(one)));
+        }
+        // Where our own tools send things is the user's configuration, and no argument of theirs changes it.
+        if call.name.namespace == ToolNamespace::Local {
+            return Ok(false);
+        }
+        let mut hosts = Vec::new();
+        collect_hosts(&call.arguments, &mut hosts);
+        Ok(hosts.is_empty() || !hosts.iter().all(|host| rule.covers_host(host)))
+    }
+
+    /// Whether untrusted content and private data met in the run, its parents, forks or sub-agents.
+    async fn is_tainted(&self, call: &CallRecord) -> Result<bool, LedgerError> {
+        if self.seen.is_both() {
+            return Ok(true);
+        }
+        let failed = || LedgerError::at("see what was read before", &call.call_id);
+        let mut family: Vec<RunId> = vec![call.run_id.clone()];
+        let mut next = 0;
+        while let Some(run) = family.get(next).cloned() {
+            next += 1;
+            if next > MAX_RUNS {
+                return Ok(true);
+            }
+            for call in self.store.calls(&run, None).await.map_err(failed())? {
+                self.seen.note(&call);
+            }
+            if self.seen.is_both() {
+                return Ok(true);
+            }
+            let parent = self.store.run(&run).await.map_err(failed())?.parent_run_id;
+            let children = self.store.children(&run).await.map_err(failed())?;
+            for relative in parent.into_iter().chain(children.into_iter().map(|child| child.run_id)) {
+                if !family.contains(&relative) {
+                    family.push(relative);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The hosts of every address in the arguments, also of one inside a text.
+fn collect_hosts(value: &Value, hosts: &mut Vec<String>) {
+    match value {
+        Value::String(text) => {
+            for scheme in ["https://", "http://", "wss://", "ws://", "ftp://"] {
+                hosts.extend(text.to_lowercase().split(scheme).skip(1).map(|rest| {
+                    let authority = rest.split(['/', '?', '#', '\\', ' ', '"', '\'', '<', '>', ')', '\n', '\t']).next();
+                    let host = authority.unwrap_or_default().rsplit('@').next().unwrap_or_default();
+                    host.split(':').next().unwrap_or_default().to_owned()
+                }));
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_hosts(item, hosts)),
+        Value::Object(fields) => fields.values().for_each(|field| collect_hosts(field, hosts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rule(allowed: &[&str]) -> TaintRule {
+        TaintRule { named: BTreeSet::new(), allowed: allowed.iter().map(|entry| (*entry).to_owned()).collect() }
+    }
+
+    #[test]
+    fn a_host_is_allowed_by_itself_or_by_what_it_ends_in() {
+        let rule = rule(&["example.org", ".api.test", "@mail.test", "post_*"]);
+        for host in ["example.org", "EXAMPLE.org", "a.example.org", "x.api.test", "api.test"] {
+            assert!(rule.covers_host(host), "{host}");
+        }
+        for host in ["evilexample.org", "example.org.evil.test", "mail.test", "", "post_x"] {
+            assert!(!rule.covers_host(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn every_address_in_the_arguments_counts() {
+        let mut hosts = Vec::new();
+        let arguments = json!({"url": "https://user@Example.org:8443/a?b=http://evil.test/x", "deep": ["see (http://a.test) now", 1]});
+        collect_hosts(&arguments, &mut hosts);
+        hosts.sort();
+        assert_eq!(hosts, ["a.test", "evil.test", "example.org"]);
+    }
+}

@@ -1,0 +1,139 @@
+//! Another provider, whose replies and errors come without secrets.
+//!
+//! Context Storage & Durability §4: a reply is committed before anything of it is acted on, so what must not be kept goes out here, at
+//! the seam. The reply is looked at whole: a secret that came in several pieces of a stream is one text by then. Invariant: nothing that
+//! this provider returns contains a value that the redactor knows, but for blocks that only one provider understands and that carry no
+//! such value: those are handed on to the byte, because they are signed. Proved by: the test below, and the e2e test `canary`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ua_core::{Block, ModelTurn, Redactor};
+
+use crate::error::LlmError;
+use crate::provider::{LlmProvider, StreamObserver};
+use crate::request::ModelRequest;
+use crate::session::KnownPrefix;
+
+/// A provider behind a redactor.
+pub struct RedactingProvider {
+    inner: Arc<dyn LlmProvider>,
+    redactor: Redactor,
+}
+
+impl RedactingProvider {
+    /// Takes what `redactor` knows out of everything that `inner` answers.
+    pub fn new(inner: Arc<dyn LlmProvider>, redactor: Redactor) -> Self {
+        Self { inner, redactor }
+    }
+
+    fn clean(&self, answer: Result<ModelTurn, LlmError>) -> Result<ModelTurn, LlmError> {
+        match answer {
+            Ok(turn) => Ok(self.turn(turn)),
+            Err(mut error) => {
+                if let Some(words) = error.words_mut() {
+                    self.redactor.own(words);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn turn(&self, mut turn: ModelTurn) -> ModelTurn {
+        for block in &mut turn.blocks {
+            match block {
+                Block::Text { text } => self.redactor.own(text),
+                Block::ToolUse(tool_use) => self.redactor.json(&mut tool_use.input),
+                Block::Opaque { value, .. } => self.redactor.json(value),
+                Block::ToolResult { .. } => {} // a model makes none
+            }
+        }
+        turn
+    }
+}
+
+#[async_trait]
+impl LlmProvider for RedactingProvider {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        self.clean(self.inner.complete(request, observer).await)
+    }
+
+    fn keeps_replies(&self) -> bool {
+        self.inner.keeps_replies()
+    }
+
+    async fn complete_from(
+        &self,
+        known: &KnownPrefix,
+        request: &ModelRequest,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        self.clean(self.inner.complete_from(known, request, observer).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::{StopReason, ToolUse};
+
+    use super::*;
+    use crate::provider::Silent;
+
+    const SECRET: &str = "sk-canary-0123456789";
+
+    struct Leaky(bool);
+
+    #[async_trait]
+    impl LlmProvider for Leaky {
+        fn name(&self) -> &'static str {
+            "leaky"
+        }
+
+        async fn complete(&self, _: &ModelRequest, _: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+            if self.0 {
+                return Err(LlmError::Unauthorized { status: 401, message: format!("no such key: {SECRET}") });
+            }
+            let input = json!({"note": [SECRET]});
+            let blocks = vec![
+                Block::text(format!("It is {SECRET}.")),
+                Block::Opaque { provider: "leaky".into(), value: json!({"signature": "unchanged"}) },
+                Block::ToolUse(ToolUse { id: "t".into(), name: "n".into(), input }),
+            ];
+            Ok(ModelTurn {
+                blocks,
+                stop_reason: StopReason::ToolUse,
+                usage: None,
+                model: "m".into(),
+                response_id: None,
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_provider_says_is_without_secrets() {
+        let redactor = Redactor::new([("KEY".to_owned(), SECRET.to_owned())]);
+        let request = ModelRequest {
+            model: "m".into(),
+            system: String::new(),
+            messages: vec![],
+            tools: vec![],
+            max_output_tokens: 1,
+            temperature_milli: None,
+        };
+        let of = |fails| RedactingProvider::new(Arc::new(Leaky(fails)), redactor.clone());
+        let turn = of(false).complete(&request, &Silent).await.unwrap();
+        let expected = [
+            Block::text("It is [secret KEY]."),
+            Block::Opaque { provider: "leaky".into(), value: json!({"signature": "unchanged"}) },
+            Block::ToolUse(ToolUse { id: "t".into(), name: "n".into(), input: json!({"note": ["[secret KEY]"]}) }),
+        ];
+        assert_eq!(turn.blocks, expected);
+        let error = of(true).complete(&request, &Silent).await.unwrap_err();
+        assert!(error.to_string().ends_with("no such key: [secret KEY]"), "{error}");
+    }
+}

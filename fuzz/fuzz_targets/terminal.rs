@@ -1,0 +1,8 @@
+#![no_main]
+
+#[path = "../bodies/terminal.rs"]
+mod body;
+#[path = "../../crates/ua-cli/src/escape.rs"]
+mod escape;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));
