@@ -20,6 +20,7 @@ mod composite;
 mod env;
 mod failure;
 mod fingerprint;
+mod harness;
 mod id;
 mod key;
 mod mail;
@@ -48,6 +49,7 @@ pub use failure::FailureClass;
 pub use fingerprint::{
     Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, ToolPin,
 };
+pub use harness::HarnessSpec;
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
 pub use mail::{MailAddress, MailAddressError};
