@@ -79,6 +79,20 @@ impl HarnessSpec {
     }
 }
 
+const HEADING: (&str, &str, &str) =
+    ("[note of the runner, not of a person] Iteration ", " begins here, after turn ", ", with an empty context.");
+
+/// The first line of what the model is told when iteration `number` of at most `of` begins behind turn `after`.
+pub fn iteration_heading(number: u32, of: u32, after: u32) -> String {
+    format!("{}{number} of at most {of}{}{after}{}", HEADING.0, HEADING.1, HEADING.2)
+}
+
+/// The turn behind which an iteration began, if `text` begins like an [`iteration_heading`].
+pub fn iteration_begins_after(text: &str) -> Option<u32> {
+    let rest = text.strip_prefix(HEADING.0)?.split_once(HEADING.1)?.1;
+    rest.split_once(HEADING.2)?.0.parse().ok()
+}
+
 impl RunSpec {
     /// The tokens of a request beyond which an iteration ends; `None` when the job does not go on in iterations.
     pub fn context_budget(&self) -> Option<u64> {
@@ -166,6 +180,15 @@ mod tests {
         assert!(matches!(job(r#"{"iterations": 3}"#), Err(SpecError::UnknownField { .. })));
         let without = RunSpec::parse(r#"{"objective": "x", "harness": {"completion_promise": "DONE"}}"#);
         assert!(without.is_err_and(|error| error.to_string().contains("never taken by its words alone")));
+    }
+
+    #[test]
+    fn a_heading_tells_where_its_iteration_began() {
+        let heading = iteration_heading(3, 40, 17);
+        assert_eq!(iteration_begins_after(&format!("{heading}\n\nMore.")), Some(17));
+        for other in ["", "Iteration 3", &heading[1..], "[note of the runner, not of a person] Iteration 1 of 2"] {
+            assert_eq!(iteration_begins_after(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub use failure::FailureClass;
 pub use fingerprint::{
     Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, ToolPin,
 };
-pub use harness::HarnessSpec;
+pub use harness::{HarnessSpec, iteration_begins_after, iteration_heading};
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
 pub use mail::{MailAddress, MailAddressError};

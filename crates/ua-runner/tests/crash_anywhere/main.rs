@@ -11,6 +11,7 @@ mod billed;
 mod cancelled;
 mod composite;
 mod forks;
+mod iterations;
 mod loop_contract;
 mod near_duplicates;
 mod phases;
