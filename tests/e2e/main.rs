@@ -16,6 +16,7 @@ mod enforcement;
 mod export;
 mod fingerprint;
 mod fork;
+mod harness;
 mod http_tool_server;
 mod inspect;
 mod interrupt;

@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn the_corpora_of_a_marker_are_found_by_whoever_reads_the_row() {
-        let corpus = CorpusRef { path: "tasks/tides/refined_corpus.md".to_owned(), sha256: sha256("corpus"), words: 1_234 };
+        let corpus =
+            CorpusRef { path: "tasks/tides/refined_corpus.md".to_owned(), sha256: sha256("corpus"), words: 1_234 };
         let cached = Checkpoint { snapshot: Snapshot { corpora: vec![corpus.clone()], ..whole().snapshot }, ..whole() };
         let row = record(&cached);
         assert_eq!((Checkpoint::read(&row), row.corpora()), (Ok(cached), vec![corpus]));

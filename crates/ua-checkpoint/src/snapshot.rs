@@ -114,7 +114,11 @@ impl Snapshot {
             turn_index: v1.turn_index,
             tool_calls: v1.tool_calls,
             artifacts: v1.artifacts.into_iter().map(|a| ArtifactRef { path: a.path, sha256: a.sha256 }).collect(),
-            corpora: v1.corpora.into_iter().map(|c| CorpusRef { path: c.path, sha256: c.sha256, words: c.words }).collect(),
+            corpora: v1
+                .corpora
+                .into_iter()
+                .map(|c| CorpusRef { path: c.path, sha256: c.sha256, words: c.words })
+                .collect(),
             remaining_phases: v1.remaining_phases,
             budgets_used: BudgetsUsed { tool_calls, turns, tokens, held_millis },
         })

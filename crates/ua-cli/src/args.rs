@@ -12,6 +12,7 @@ mod harness;
 mod look;
 mod runs;
 
+pub(crate) use harness::HarnessArgs;
 pub(crate) use look::{CompletionsArgs, ConfigCommand, DoctorArgs, SchemaArgs};
 pub(crate) use runs::{DeleteArgs, ListArgs, StatusFilter, TailArgs, TurnsCommand};
 

@@ -69,7 +69,9 @@ impl Progress {
                 Some(format!("nothing to accept: `{component}` is as it was pinned"))
             }
             Signal::PhaseEntered { phase, number, of } => Some(format!("phase {number}/{of} · {phase}")),
-            Signal::IterationBegun { number, of, why } => Some(format!("iteration {number}/{of} · the one before: {why}")),
+            Signal::IterationBegun { number, of, why } => {
+                Some(format!("iteration {number}/{of} · the one before: {why}"))
+            }
             Signal::Thinking { turn } => Some(format!("turn {turn} · thinking")),
             Signal::Retrying { attempt, why, wait_millis } => {
                 let wait = seconds(Duration::from_millis(*wait_millis));

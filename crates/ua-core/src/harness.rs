@@ -66,7 +66,10 @@ impl HarnessSpec {
             return Some(("completion_promise", "must be 1 to 200 characters, without white space around them"));
         }
         if promise.contains(['<', '>']) || promise.chars().any(char::is_control) {
-            return Some(("completion_promise", "must be one line without `<` and `>`: the model writes it between tags"));
+            return Some((
+                "completion_promise",
+                "must be one line without `<` and `>`: the model writes it between tags",
+            ));
         }
         let outputs = spec.phases.iter().map(|phase| phase.expected_outputs.len()).sum::<usize>();
         let has_evidence = spec.all_stop_conditions().next().is_some()
@@ -149,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_job_says_how_it_is_iterated() {
-        let spec = job(r#"{"max_iterations": 40, "completion_promise": "ALL DONE", "context_budget_tokens": 5000}"#).unwrap();
+        let spec =
+            job(r#"{"max_iterations": 40, "completion_promise": "ALL DONE", "context_budget_tokens": 5000}"#).unwrap();
         assert_eq!(spec.context_budget(), Some(5_000));
         assert!(spec.opening_prompt().contains("end with `<promise>ALL DONE</promise>`"), "{}", spec.opening_prompt());
         let plain = job("{}").unwrap();

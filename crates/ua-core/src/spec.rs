@@ -662,7 +662,8 @@ mod tests {
         let budgets = serde_json::json!({"max_turns": 1, "max_tool_calls": 1, "max_tokens": 1, "max_cost": 1});
         full["phases"] = serde_json::json!([{"name": "p", "instructions": "i", "stop_conditions": ["email_sent_once"],
             "expected_outputs": ["a"], "budgets": budgets}]);
-        full["harness"] = serde_json::json!({"max_iterations": 2, "completion_promise": "DONE", "context_budget_tokens": 5000});
+        full["harness"] =
+            serde_json::json!({"max_iterations": 2, "completion_promise": "DONE", "context_budget_tokens": 5000});
         full["model"] = serde_json::json!({"provider": "scripted", "name": "m", "script": "s", "max_output_tokens": 1, "temperature_milli": 1, "system_prompt": "s"});
         full["tools"]["servers"] = serde_json::json!([]);
         full["constraints"]["on_scope_conflict"] = "refuse".into();

@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use ua_core::{Block, Message, ModelTurn, Role, StopReason, ToolUse, Usage, is_omission, iteration_begins_after, parse_strict, sha256};
+use ua_core::{
+    Block, Message, ModelTurn, Role, StopReason, ToolUse, Usage, is_omission, iteration_begins_after, parse_strict,
+    sha256,
+};
 
 use self::template::Facts;
 use crate::ANTHROPIC;

@@ -165,7 +165,8 @@ impl Book {
         for iteration in crate::iterations(records).into_iter().filter(|iteration| iteration.number > 1) {
             let Some(begun_at) = iteration.begun_at else { continue };
             let (number, of) = (iteration.number, records.run.max_iterations);
-            let event = json!({"event": "iteration_begun", "number": number, "of": of, "turn": iteration.first_turn - 1});
+            let event =
+                json!({"event": "iteration_begun", "number": number, "of": of, "turn": iteration.first_turn - 1});
             self.note(begun_at, event, format!("iteration {number} begins behind turn {}", iteration.first_turn - 1));
         }
         for turn in &records.turns {

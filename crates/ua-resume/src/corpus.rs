@@ -46,9 +46,13 @@ impl CorpusLine {
                 self.words
             ),
             CorpusState::Changed => {
-                format!("{path} was a refined corpus and is another file now. Look at it before you rely on it, or make it again.")
+                format!(
+                    "{path} was a refined corpus and is another file now. Look at it before you rely on it, or make it again."
+                )
             }
-            CorpusState::Gone => format!("{path} was a refined corpus and is gone. Make it again before you rely on it."),
+            CorpusState::Gone => {
+                format!("{path} was a refined corpus and is gone. Make it again before you rely on it.")
+            }
         }
     }
 }

@@ -144,7 +144,9 @@ impl Handoff {
         }
         match file.get_mut("evidence_ledgers").map(Value::take) {
             Some(Value::Array(kept)) => kept,
-            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) | None => Vec::new(),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) | None => {
+                Vec::new()
+            }
         }
     }
 }

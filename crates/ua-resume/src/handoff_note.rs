@@ -153,7 +153,8 @@ impl Handoff {
         page.block("What the model said itself; no evidence.");
         let shown = &earlier[earlier.len().saturating_sub(ITERATIONS)..];
         for (iteration, limit) in shown.iter().map(|i| (i, WORDS)).chain([(last, usize::MAX)]) {
-            let turns = iteration.last_turn.map_or_else(String::new, |to| format!(", turns {} to {to}", iteration.first_turn));
+            let turns =
+                iteration.last_turn.map_or_else(String::new, |to| format!(", turns {} to {to}", iteration.first_turn));
             page.block(&format!("Iteration {}{turns}:", iteration.number));
             page.block(&quoted(iteration.last_words.as_deref().unwrap_or_default(), limit));
         }

@@ -341,9 +341,7 @@ impl<'a> Driver<'a> {
                 Command::FinishReplay { note } => self.finish_replay(note).instrument(span).await?,
                 Command::CheckEvidence => Event::Evidence(self.check_evidence().instrument(span).await?),
                 Command::EnterPhase { next } => self.enter_phase(&next).instrument(span).await?,
-                Command::EnterIteration { number, why } => {
-                    self.enter_iteration(number, &why).instrument(span).await?
-                }
+                Command::EnterIteration { number, why } => self.enter_iteration(number, &why).instrument(span).await?,
                 Command::Guide { text } => self.guide(&text).instrument(span).await?,
                 Command::Ask { kind, text } => Event::Asked(Box::new(self.ask(kind, &text).instrument(span).await?)),
                 Command::Stop(conclusion) => return Ok(conclusion),

@@ -41,7 +41,9 @@ impl IterationEnd {
     /// In words, after "it ended because".
     pub fn in_words(&self) -> String {
         match self {
-            Self::ContextFull { tokens } => format!("its context was full (the next request would have {tokens} tokens)"),
+            Self::ContextFull { tokens } => {
+                format!("its context was full (the next request would have {tokens} tokens)")
+            }
             Self::PromiseUnkept => "the model stopped without its promise".to_owned(),
         }
     }

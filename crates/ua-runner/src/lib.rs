@@ -64,8 +64,8 @@ pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
 pub use spans::run_span;
 pub use ua_resume::{
-    Artifact, CallSide, FileDiff, IterationLine, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide,
-    UsageSummary, iterations, job_changes, raise_flags,
+    Artifact, CallSide, FileDiff, IterationLine, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff,
+    TurnSide, UsageSummary, iterations, job_changes, raise_flags,
 };
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};

@@ -45,11 +45,7 @@ pub(crate) fn iteration_begun(
 ) -> Result<RunRecord, StoreError> {
     let next = run.iteration_count + 1;
     if iteration.number != next {
-        return Err(conflict(
-            "runs",
-            &run.run_id,
-            format!("its next iteration is {next}, not {}", iteration.number),
-        ));
+        return Err(conflict("runs", &run.run_id, format!("its next iteration is {next}, not {}", iteration.number)));
     }
     run.iteration_count = next;
     run.max_iterations = Some(iteration.max_iterations);

@@ -157,7 +157,8 @@ fn in_iterations(spec: RunSpec, args: &HarnessArgs) -> Result<RunSpec, CliError>
     harness.max_iterations = args.max_iterations.unwrap_or(harness.max_iterations);
     harness.completion_promise = args.completion_promise.clone().or(harness.completion_promise);
     spec.in_iterations(harness).map_err(|error| {
-        CliError::usage(error.to_string()).hint("docs/guide/long-runs.md says how a job is done in iterations; nothing was started")
+        CliError::usage(error.to_string())
+            .hint("docs/guide/long-runs.md says how a job is done in iterations; nothing was started")
     })
 }
 

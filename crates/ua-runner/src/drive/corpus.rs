@@ -29,7 +29,11 @@ impl Driver<'_> {
             if is_inside(&claimed.path) && found().is_ok_and(|(_, sha256)| sha256 == claimed.sha256) {
                 corpora.push(claimed);
             } else {
-                tracing::warn!(path = claimed.path, tool = call.name.tool, "a corpus is not the file that its maker told of");
+                tracing::warn!(
+                    path = claimed.path,
+                    tool = call.name.tool,
+                    "a corpus is not the file that its maker told of"
+                );
             }
         }
         Ok(corpora)

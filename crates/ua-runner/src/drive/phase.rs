@@ -55,7 +55,11 @@ impl Driver<'_> {
     }
 
     /// Enters the step; when the answer was lost, the same write again finds its work done.
-    pub(super) async fn enter_once(&self, entry: StepEntry, doing: &'static str) -> Result<ua_store::StepRecord, RunError> {
+    pub(super) async fn enter_once(
+        &self,
+        entry: StepEntry,
+        doing: &'static str,
+    ) -> Result<ua_store::StepRecord, RunError> {
         let mut reloads = 0;
         loop {
             match self.ports.store.enter_step(&self.ports.lease, entry.clone()).await {

@@ -34,9 +34,9 @@ impl RunMachine {
         let is_promised = HarnessSpec::is_promised(self.last_word.as_deref().unwrap_or_default(), promise);
         match found {
             Ok(()) if is_promised => None,
-            Err(missing) if is_promised => Some(self.tell_missing(format!(
-                "You gave the promise, but it counts only with evidence. {missing}"
-            ))),
+            Err(missing) if is_promised => {
+                Some(self.tell_missing(format!("You gave the promise, but it counts only with evidence. {missing}")))
+            }
             Ok(()) | Err(_) => Some(self.end_iteration(IterationEnd::PromiseUnkept)),
         }
     }
@@ -75,6 +75,114 @@ impl RunMachine {
 
     /// Whether the iteration that ends only talked.
     fn is_idle(&self, why: &IterationEnd) -> bool {
-        *why == IterationEnd::PromiseUnkept && self.iteration.as_ref().is_some_and(|iteration| iteration.tool_calls == 0)
+        *why == IterationEnd::PromiseUnkept
+            && self.iteration.as_ref().is_some_and(|iteration| iteration.tool_calls == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Block, ModelTurn, RunStop, StopReason};
+    use ua_store::QuestionKind;
+
+    use super::*;
+    use crate::budget::Estimate;
+    use crate::machine::{Command, Conclusion, Event, Guidance, Limits, Start};
+
+    fn iteration(number: u32) -> IterationState {
+        let promise = Some("ALL DONE".to_owned());
+        IterationState { number, max: 9, first_turn: 1, tool_calls: 0, context_budget: 100, promise }
+    }
+
+    fn machine(limits: Limits) -> RunMachine {
+        let start = Start { committed: 3, iteration: Some(iteration(1)), ..Start::fresh() };
+        RunMachine::new(Limits { ask_on_repeated_failures: true, ..limits }, start)
+    }
+
+    /// The model says `text` and asks for nothing; then the evidence is `found`.
+    fn says(machine: &mut RunMachine, text: &str, found: Result<(), String>) -> Command {
+        let blocks = vec![Block::text(text)];
+        let reply =
+            ModelTurn { blocks, stop_reason: StopReason::EndTurn, usage: None, model: "m".into(), response_id: None };
+        let events = [
+            Event::Reserved(Estimate::default()),
+            Event::Thought(Ok(Box::new(reply))),
+            Event::Recorded(Vec::new()),
+            Event::Committed { held_millis: 0 },
+        ];
+        for event in events {
+            machine.apply(event).unwrap();
+        }
+        assert_eq!(machine.command(), Command::CheckEvidence);
+        machine.apply(Event::Evidence(found)).unwrap();
+        machine.command()
+    }
+
+    fn missing() -> Result<(), String> {
+        Err("the e-mail".to_owned())
+    }
+
+    #[test]
+    fn a_promise_ends_the_run_only_with_evidence_and_evidence_only_with_a_promise() {
+        let promise = "<promise>ALL DONE</promise>";
+        let next = Command::EnterIteration { number: 2, why: IterationEnd::PromiseUnkept };
+        for found in [Ok(()), missing()] {
+            assert_eq!(says(&mut machine(Limits::default()), "I am done.", found), next);
+        }
+        let done = says(&mut machine(Limits::default()), promise, Ok(()));
+        assert_eq!(done, Command::Stop(Conclusion::Succeeded { final_output: promise.to_owned() }));
+        let mut early = machine(Limits::default());
+        for _ in 0..MAX_NUDGES {
+            let told = says(&mut early, promise, missing());
+            assert!(matches!(told, Command::Guide { text: Guidance::Missing(text) } if text.contains("the e-mail")));
+            early.apply(Event::Guided).unwrap();
+        }
+        let asked = says(&mut early, promise, missing());
+        assert!(matches!(asked, Command::Ask { kind: QuestionKind::MissingEvidence, .. }), "{asked:?}");
+    }
+
+    #[test]
+    fn a_full_context_ends_an_iteration_that_has_a_turn() {
+        let mut full = machine(Limits::default());
+        assert_eq!(full.context_full(100), None);
+        let why = full.context_full(101).unwrap();
+        full.apply(Event::ContextFull(why.clone())).unwrap();
+        assert_eq!(full.command(), Command::EnterIteration { number: 2, why });
+        let entered = IterationState { first_turn: 4, ..iteration(2) };
+        full.apply(Event::IterationEntered(Box::new(entered))).unwrap();
+        assert_eq!((full.command(), full.context_full(1_000)), (Command::Reserve { turn: 4 }, None));
+    }
+
+    #[test]
+    fn iterations_stop_at_their_own_number_and_at_that_of_steps() {
+        let budget = |command: Command| match command {
+            Command::Stop(Conclusion::Stopped { reason: RunStop::Budget, detail }) => detail,
+            other => panic!("{other:?}"),
+        };
+        let mut last = machine(Limits::default());
+        last.iteration.as_mut().unwrap().number = 9;
+        let detail = budget(says(&mut last, "Later.", missing()));
+        assert!(detail.starts_with("the budget max_iterations (9) is reached: iteration 9 is over"), "{detail}");
+        let limits = Limits { max_steps: Some(0), ..Limits::default() };
+        let detail = budget(says(&mut machine(limits), "Later.", missing()));
+        assert!(detail.starts_with("the budget max_steps (0) is reached"), "{detail}");
+    }
+
+    #[test]
+    fn iterations_that_only_talk_are_counted_and_one_that_works_begins_anew() {
+        let mut talks = machine(Limits::default());
+        for number in 2..=1 + MAX_NUDGES {
+            let entered = says(&mut talks, "Soon.", missing());
+            assert_eq!(entered, Command::EnterIteration { number, why: IterationEnd::PromiseUnkept });
+            talks.apply(Event::IterationEntered(Box::new(iteration(number)))).unwrap();
+        }
+        let mut works = machine(Limits::default());
+        works.nudges = MAX_NUDGES;
+        works.iteration.as_mut().unwrap().tool_calls = 1;
+        assert!(matches!(says(&mut works, "Soon.", missing()), Command::EnterIteration { number: 2, .. }));
+        works.apply(Event::IterationEntered(Box::new(iteration(2)))).unwrap();
+        assert_eq!(works.nudges, 0);
+        let asked = says(&mut talks, "Soon.", missing());
+        assert!(matches!(asked, Command::Ask { kind: QuestionKind::MissingEvidence, .. }), "{asked:?}");
     }
 }

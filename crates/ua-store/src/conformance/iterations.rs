@@ -17,7 +17,10 @@ fn harness_run(id: &str) -> NewRun {
 fn entry(before: Option<&str>, next: &str, number: u32, max_iterations: u32) -> StepEntry {
     StepEntry {
         end: before.map(|before| samples::step_end(before, StepStatus::Succeeded)),
-        checkpoints: before.map(|before| samples::checkpoint(&format!("ckpt_end_{before}"), before)).into_iter().collect(),
+        checkpoints: before
+            .map(|before| samples::checkpoint(&format!("ckpt_end_{before}"), before))
+            .into_iter()
+            .collect(),
         step: samples::new_step(next),
         messages: before.map(|_| Message::user(Origin::Iteration, format!("iteration {number}"))).into_iter().collect(),
         iteration: Some(NewIteration { number, max_iterations }),

@@ -9,7 +9,8 @@ use crate::record::RunRecords;
 pub(super) fn counted(found: &mut Found, records: &RunRecords) {
     let run = &records.run;
     let own_from = run.forked_at.map_or(0, |point| point.seq);
-    let is_boundary = |message: &&crate::MessageRecord| message.message.origin == Origin::Iteration && message.seq > own_from;
+    let is_boundary =
+        |message: &&crate::MessageRecord| message.message.origin == Origin::Iteration && message.seq > own_from;
     let boundaries = records.messages.iter().filter(is_boundary).count();
     let steps = records.steps.len();
     // The first iteration begins with the job itself, when the first step opens.
