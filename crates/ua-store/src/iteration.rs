@@ -49,6 +49,8 @@ pub(crate) fn iteration_begun(
     }
     run.iteration_count = next;
     run.max_iterations = Some(iteration.max_iterations);
+    // A provider that went on from its own copy of the conversation would bring back what the empty context is to leave out.
+    run.provider_session_id = None;
     run.updated_at = at;
     Ok(run)
 }

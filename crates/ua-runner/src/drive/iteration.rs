@@ -64,6 +64,7 @@ impl Driver<'_> {
         let mut state = IterationState::of(&records).unwrap_or_default();
         (state.number, state.first_turn, state.tool_calls) = (number, committed + 1, 0);
         (self.run.iteration_count, self.run.max_iterations) = (number, Some(handoff.max_iterations));
+        self.run.provider_session_id = None;
         self.pinned = PinnedStep::of(&records_with(records, entered.clone()), &entered)?;
         self.ports.gateway.catalog().pin(self.pinned.tool_names());
         self.last_seq += 1;

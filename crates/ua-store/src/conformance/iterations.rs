@@ -47,6 +47,7 @@ pub async fn an_iteration_is_counted_in_the_write_that_begins_it(store: &dyn Sto
     let second = store.enter_step(&scene.lease, entry(Some("step_1"), "step_2", 2, 5)).await.unwrap();
     let records = scene.records().await;
     assert_eq!(counted(&records.run), (2, Some(5), Some("ALL DONE")));
+    assert_eq!(records.run.provider_session_id, None, "the provider's conversation is not gone on with");
     let again = store.enter_step(&scene.lease, entry(Some("step_1"), "step_2", 2, 5)).await.unwrap();
     assert_eq!((again, scene.records().await), (second, records));
     assert_eq!(counted(&store.runs(1).await.unwrap()[0]), (2, Some(5), Some("ALL DONE")));

@@ -26,7 +26,6 @@ pub(super) fn counted(found: &mut Found, records: &RunRecords) {
 }
 
 #[cfg(all(test, feature = "conformance"))]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 mod tests {
     use ua_core::{Message, Origin};
 
