@@ -18,6 +18,7 @@ mod export;
 mod fingerprint;
 mod fork;
 mod guardrails;
+mod harness;
 mod http_tool_server;
 mod images;
 mod inspect;

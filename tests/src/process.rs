@@ -118,6 +118,11 @@ impl Output {
         self
     }
 
+    /// Whether SIGKILL ended the process.
+    pub fn is_killed(&self) -> bool {
+        self.status.signal() == Some(9)
+    }
+
     /// Checks that a kill point ended the process.
     ///
     /// # Panics

@@ -51,6 +51,7 @@ mod tests {
 
     use serde_json::json;
     use ua_core::{CallId, CallStatus, Env, FailureClass, RunId, RunStatus, sha256};
+    use ua_store::CorpusRef;
 
     use super::*;
     use crate::{ArtifactRef, BudgetsUsed};
@@ -70,6 +71,7 @@ mod tests {
                     (CallStatus::Unknown, 1),
                 ]),
                 artifacts: vec![ArtifactRef { path: "work_products/report.pdf".to_owned(), sha256: sha256("pdf") }],
+                corpora: Vec::new(),
                 remaining_phases: vec!["notify".to_owned()],
                 budgets_used: BudgetsUsed { tool_calls: 11, turns: 11, tokens: 48_211, held_millis: 1_830_000 },
             },
@@ -115,6 +117,16 @@ mod tests {
             cursor: Cursor::default(),
         };
         assert_eq!(Checkpoint::read(&record(&bare)), Ok(bare));
+    }
+
+    #[test]
+    fn the_corpora_of_a_marker_are_found_by_whoever_reads_the_row() {
+        let corpus =
+            CorpusRef { path: "tasks/tides/refined_corpus.md".to_owned(), sha256: sha256("corpus"), words: 1_234 };
+        let cached = Checkpoint { snapshot: Snapshot { corpora: vec![corpus.clone()], ..whole().snapshot }, ..whole() };
+        let row = record(&cached);
+        assert_eq!((Checkpoint::read(&row), row.corpora()), (Ok(cached), vec![corpus]));
+        assert_eq!(record(&whole()).corpora(), []);
     }
 
     #[test]

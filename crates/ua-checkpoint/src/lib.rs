@@ -20,6 +20,7 @@
 //!     turn_index: 3,
 //!     tool_calls: Default::default(),
 //!     artifacts: Vec::new(),
+//!     corpora: Vec::new(),
 //!     remaining_phases: Vec::new(),
 //!     budgets_used: BudgetsUsed::default(),
 //! };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use ua_core::{CallStatus, RunStatus, Sha256};
-use ua_store::CheckpointRecord;
+use ua_store::{CheckpointRecord, CorpusRef};
 
 use crate::CheckpointError;
 use crate::stored;
@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub tool_calls: BTreeMap<CallStatus, u32>,
     /// Files that existed, with their digests.
     pub artifacts: Vec<ArtifactRef>,
+    /// Refined corpora that are cached with this marker.
+    pub corpora: Vec<CorpusRef>,
     /// Phases that had not started, in order.
     pub remaining_phases: Vec<String>,
     /// What had been used of the budgets.
@@ -71,6 +73,9 @@ struct V1 {
     turn_index: u32,
     tool_calls: BTreeMap<CallStatus, u32>,
     artifacts: Vec<ArtifactV1>,
+    /// Came later than the others; markers without it have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    corpora: Vec<CorpusV1>,
     remaining_phases: Vec<String>,
     budgets_used: BudgetsUsedV1,
 }
@@ -79,6 +84,14 @@ struct V1 {
 struct ArtifactV1 {
     path: String,
     sha256: Sha256,
+}
+
+/// Read by [`CheckpointRecord::corpora`] as well.
+#[derive(Serialize, Deserialize)]
+struct CorpusV1 {
+    path: String,
+    sha256: Sha256,
+    words: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -101,6 +114,11 @@ impl Snapshot {
             turn_index: v1.turn_index,
             tool_calls: v1.tool_calls,
             artifacts: v1.artifacts.into_iter().map(|a| ArtifactRef { path: a.path, sha256: a.sha256 }).collect(),
+            corpora: v1
+                .corpora
+                .into_iter()
+                .map(|c| CorpusRef { path: c.path, sha256: c.sha256, words: c.words })
+                .collect(),
             remaining_phases: v1.remaining_phases,
             budgets_used: BudgetsUsed { tool_calls, turns, tokens, held_millis },
         })
@@ -116,6 +134,11 @@ impl Snapshot {
             turn_index: self.turn_index,
             tool_calls: self.tool_calls.clone(),
             artifacts: self.artifacts.iter().map(|a| ArtifactV1 { path: a.path.clone(), sha256: a.sha256 }).collect(),
+            corpora: self
+                .corpora
+                .iter()
+                .map(|c| CorpusV1 { path: c.path.clone(), sha256: c.sha256, words: c.words })
+                .collect(),
             remaining_phases: self.remaining_phases.clone(),
             budgets_used: BudgetsUsedV1 { tool_calls, turns, tokens, held_millis },
         }))

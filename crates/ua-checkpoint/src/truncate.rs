@@ -2,7 +2,7 @@
 //!
 //! Granular Execution PRD §8.2 (middle-out truncation). The first message stays, the newest that fit stay, and one message of the
 //! user's stands for what lies between: `... [Context Truncated: N messages omitted] ...`. N is the number of messages left out, of
-//! this view; nothing is ever written back. The message with which the current phase began stays too: it says what is to be done. A cut never separates a tool use from its result, and what is left out grows by
+//! this view; nothing is ever written back. The message with which the current phase or iteration began stays too: it says what is to be done. A cut never separates a tool use from its result, and what is left out grows by
 //! quarters of the window only, so that for many turns requests begin alike and a provider's prompt cache stays of use.
 //! Deterministic: equal histories have equal views, in whatever process and however they were put together.
 //!
@@ -43,7 +43,7 @@ pub struct MeasuredHistory {
     boundaries: Vec<usize>,
     /// Tool uses without a result so far.
     open: HashSet<String>,
-    /// Where the current phase began.
+    /// Where the current phase began, or the iteration, which is told its phase too.
     phase: Option<usize>,
 }
 
@@ -89,7 +89,7 @@ impl MeasuredHistory {
         if self.open.is_empty() && message.role == Role::Assistant {
             self.boundaries.push(self.messages.len());
         }
-        if message.origin == Origin::Phase {
+        if matches!(message.origin, Origin::Phase | Origin::Iteration) {
             self.phase = Some(self.messages.len());
         }
         for block in &message.blocks {

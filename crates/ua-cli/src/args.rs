@@ -8,11 +8,13 @@ use clap_complete::engine::ArgValueCompleter;
 use crate::complete;
 use crate::terminal::Color;
 
+mod harness;
 mod look;
 mod models;
 mod runs;
 mod trust;
 
+pub(crate) use harness::HarnessArgs;
 pub(crate) use look::{CompletionsArgs, ConfigCommand, DoctorArgs, SchemaArgs};
 pub(crate) use models::ModelsCommand;
 pub(crate) use runs::{DeleteArgs, ListArgs, StatusFilter, TailArgs, TurnsCommand};
@@ -138,6 +140,7 @@ Examples:
   ua job report.json --run-id monthly-2026-11 --provider anthropic --model claude-sonnet-4-5
   ua job report.json --mcp-config servers.json
   ua job report.json --again                    once more, although the run of its job_key succeeded
+  ua job survey.json --max-iterations 40 --completion-promise 'SURVEY DONE'
   ua job --resume --run-id monthly-2026-11
   ua job --fork --run-id monthly-2026-11 --at-turn 4
 
@@ -162,6 +165,9 @@ pub struct JobArgs {
     /// Run the job once more although the run of its job_key succeeded
     #[arg(long, conflicts_with_all = ["resume", "fork"])]
     pub again: bool,
+    /// Whether it goes on in further contexts
+    #[command(flatten)]
+    pub harness: HarnessArgs,
     /// How to start it
     #[command(flatten)]
     pub launch: LaunchArgs,
@@ -262,9 +268,12 @@ pub struct BudgetArgs {
     /// Minutes in which a process held the run
     #[arg(long, value_name = "[+]N")]
     pub max_wallclock_minutes: Option<String>,
-    /// Steps: the phases that are entered
+    /// Steps: the phases and iterations that begin
     #[arg(long, value_name = "[+]N")]
     pub max_steps: Option<String>,
+    /// Iterations of a job with a harness
+    #[arg(long, value_name = "[+]N")]
+    pub max_iterations: Option<String>,
     /// Attempts after the first for one call that did not happen
     #[arg(long, value_name = "[+]N")]
     pub max_retries_per_tool_call: Option<String>,

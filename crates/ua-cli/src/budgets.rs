@@ -19,6 +19,9 @@ pub(crate) struct BudgetChange {
 /// The budgets that a phase has too.
 const OF_PHASES: [&str; 4] = ["max_tool_calls", "max_turns", "max_tokens", "max_cost"];
 
+/// The budget that only a job with a harness has; it is part of that, not of the budgets.
+const MAX_ITERATIONS: &str = "max_iterations";
+
 impl BudgetChange {
     /// The changes that a command line asks for. A word that cannot be one is refused before anything is touched.
     pub(crate) fn of(args: &BudgetArgs) -> Result<Vec<Self>, CliError> {
@@ -29,6 +32,7 @@ impl BudgetChange {
             ("max_cost", &args.max_cost),
             ("max_wallclock_minutes", &args.max_wallclock_minutes),
             ("max_steps", &args.max_steps),
+            (MAX_ITERATIONS, &args.max_iterations),
             ("max_retries_per_tool_call", &args.max_retries_per_tool_call),
             ("max_same_error_repeats", &args.max_same_error_repeats),
         ];
@@ -56,6 +60,10 @@ impl BudgetChange {
 
     /// Refuses what cannot be changed about this run, before the run is taken.
     pub(crate) fn check(&self, spec: &RunSpec) -> Result<(), CliError> {
+        if self.budget == MAX_ITERATIONS && spec.harness.is_none() {
+            return Err(CliError::usage("the run is not done in iterations, so there are none to add")
+                .hint("leave --max-iterations out; `ua job FILE --harness` starts a run in iterations"));
+        }
         let Some(phase) = self.phase.as_deref().filter(|phase| spec.phase(phase).is_none()) else { return Ok(()) };
         let names: Vec<&str> = spec.phases.iter().map(|phase| phase.name.as_str()).collect();
         let hint = match names.as_slice() {
@@ -112,6 +120,10 @@ pub(crate) fn put_into(changes: &[BudgetChange], spec: &mut RunSpec) -> Result<(
             let mut fields = serde_json::to_value(&phase.budgets).map_err(unreadable)?;
             fields[change.budget] = change.over(&fields)?;
             phase.budgets = serde_json::from_value(fields).map_err(unreadable)?;
+        } else if let Some(harness) = spec.harness.as_mut().filter(|_| change.budget == MAX_ITERATIONS) {
+            let mut fields = serde_json::to_value(&*harness).map_err(unreadable)?;
+            fields[change.budget] = change.over(&fields)?;
+            *harness = serde_json::from_value(fields).map_err(unreadable)?;
         } else {
             let mut fields = serde_json::to_value(&spec.budgets).map_err(unreadable)?;
             fields[change.budget] = change.over(&fields)?;
@@ -131,6 +143,9 @@ pub(crate) async fn apply(
     for change in changes {
         let (now, component) = match &change.phase {
             Some(phase) => (json!(records.phase_budgets(phase)), format!("{phase}.{}", change.budget)),
+            None if change.budget == MAX_ITERATIONS => {
+                (json!({ MAX_ITERATIONS: records.max_iterations() }), change.budget.to_owned())
+            }
             None => (json!(records.budgets()), change.budget.to_owned()),
         };
         let value = change.over(&now)?;

@@ -148,6 +148,7 @@ impl State {
                 self.turn = *turn;
                 "thinking".clone_into(&mut self.doing);
             }
+            Signal::IterationBegun { number, of, .. } => self.doing = format!("iteration {number} of {of}"),
             Signal::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
             Signal::Retrying { .. } => "waiting for the model".clone_into(&mut self.doing),
             Signal::Recorded { turn, tool_calls, max_tool_calls, .. } => {

@@ -69,6 +69,9 @@ impl Progress {
                 Some(format!("nothing to accept: `{component}` is as it was pinned"))
             }
             Signal::PhaseEntered { phase, number, of } => Some(format!("phase {number}/{of} · {phase}")),
+            Signal::IterationBegun { number, of, why } => {
+                Some(format!("iteration {number}/{of} · the one before: {why}"))
+            }
             Signal::Thinking { turn } => Some(format!("turn {turn} · thinking")),
             Signal::SessionForgotten { turn, .. } => {
                 Some(format!("turn {turn} · the provider has forgotten the conversation, sending the whole history"))
@@ -202,6 +205,9 @@ fn event_for(signal: &Signal) -> Option<Value> {
         Signal::NothingToAccept { component } => json!({"event": "nothing_to_accept", "component": component}),
         Signal::PhaseEntered { phase, number, of } => {
             json!({"event": "phase_entered", "phase": phase, "number": number, "of": of})
+        }
+        Signal::IterationBegun { number, of, why } => {
+            json!({"event": "iteration_begun", "number": number, "of": of, "why": why})
         }
         Signal::Thinking { turn } => json!({"event": "thinking", "turn": turn}),
         Signal::SessionForgotten { turn, response_id } => {

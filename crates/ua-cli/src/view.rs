@@ -42,6 +42,10 @@ pub(crate) struct RunRow {
     pub(crate) updated_at: Timestamp,
     /// Committed turns.
     pub(crate) turn_index: u32,
+    /// Iterations that began; 0 for a job without a harness.
+    pub(crate) iteration_count: u32,
+    /// Iterations that may begin.
+    pub(crate) max_iterations: Option<u32>,
     /// What it is for.
     pub(crate) objective: String,
     /// Its folder.
@@ -66,6 +70,8 @@ impl RunRow {
             created_at: run.created_at,
             updated_at: run.updated_at,
             turn_index: run.turn_index,
+            iteration_count: run.iteration_count,
+            max_iterations: run.max_iterations,
             objective: run.objective,
             workspace_dir: run.workspace_dir,
             job_path: run.job_path,

@@ -21,6 +21,7 @@ mod env;
 mod failure;
 mod fingerprint;
 mod handle;
+mod harness;
 mod id;
 mod key;
 mod mail;
@@ -51,6 +52,7 @@ pub use fingerprint::{
     Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, ToolPin,
 };
 pub use handle::{ElicitAnswer, Handle, Input, fields, is_by_address, missing, with_defaults};
+pub use harness::{HarnessSpec, iteration_begins_after, iteration_heading};
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
 pub use mail::{MailAddress, MailAddressError};

@@ -28,6 +28,8 @@ text_enum! {
         Tools = "tools",
         /// The runner: a phase begins.
         Phase = "phase",
+        /// The runner: an iteration begins, with an empty context; what stands before it is not sent any more.
+        Iteration = "iteration",
         /// What the run told the model to go on with, when it stopped too early.
         Guidance = "guidance",
         /// The note after a resume; left out when histories are compared.

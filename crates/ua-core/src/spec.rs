@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::harness::HarnessSpec;
 use crate::mail::MailAddress;
 use crate::money::Money;
 use crate::phase::PhaseSpec;
@@ -56,6 +57,9 @@ pub struct RunSpec {
     /// Parts that are worked off one after the other; without any the whole job is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseSpec>,
+    /// How it goes on in further contexts when one is not enough; one context when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness: Option<HarnessSpec>,
     /// When a person is asked.
     #[serde(default)]
     pub escalation: Escalation,
@@ -125,7 +129,7 @@ impl Default for Constraints {
 pub struct Budgets {
     /// Minutes in which a process held the run, over all resumes.
     pub max_wallclock_minutes: u64,
-    /// Steps (phases, iterations).
+    /// Steps: the phases and iterations that begin.
     pub max_steps: u32,
     /// Tool calls, counted when the model asks for them.
     pub max_tool_calls: u32,
@@ -383,6 +387,7 @@ impl RunSpec {
             check_condition(condition, &format!("stop_conditions[{index}]"))?;
         }
         self.check_phases()?;
+        self.check_harness()?;
         if self.job_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
             return invalid("job_key", "is empty");
         }
@@ -478,6 +483,7 @@ impl RunSpec {
         if self.constraints.must_cite_sources {
             text.push_str("\nCite the source of every claim.\n");
         }
+        text.push_str(&self.harness_prompt());
         text
     }
 }
@@ -531,6 +537,10 @@ const FIELDS: &Known = &Known(&[
     ),
     ("stop_conditions", None),
     ("phases", None),
+    (
+        "harness",
+        Some(&Known(&[("max_iterations", None), ("completion_promise", None), ("context_budget_tokens", None)])),
+    ),
     (
         "escalation",
         Some(&Known(&[
@@ -673,6 +683,8 @@ mod tests {
         let budgets = serde_json::json!({"max_turns": 1, "max_tool_calls": 1, "max_tokens": 1, "max_cost": 1});
         full["phases"] = serde_json::json!([{"name": "p", "instructions": "i", "stop_conditions": ["email_sent_once"],
             "expected_outputs": ["a"], "budgets": budgets}]);
+        full["harness"] =
+            serde_json::json!({"max_iterations": 2, "completion_promise": "DONE", "context_budget_tokens": 5000});
         full["model"] = serde_json::json!({"provider": "scripted", "name": "m", "script": "s", "max_output_tokens": 1, "temperature_milli": 1, "system_prompt": "s"});
         full["tools"]["servers"] = serde_json::json!([]);
         full["constraints"]["on_scope_conflict"] = "refuse".into();

@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use ua_core::{Block, Message, ModelTurn, Role, StopReason, ToolUse, Usage, is_omission, parse_strict, sha256};
+use ua_core::{
+    Block, Message, ModelTurn, Role, StopReason, ToolUse, Usage, is_omission, iteration_begins_after, parse_strict,
+    sha256,
+};
 
 use self::template::Facts;
 use crate::ANTHROPIC;
@@ -152,7 +155,8 @@ impl Script {
     /// The turn that a request with these messages asks for, from 1: one more than the replies in it, as they are sent
     /// (an empty message is not sent, and neighbours of one role are one message).
     ///
-    /// Where messages are left out of the request, the replies are counted on from the last one that has a tool use whose id
+    /// Where an iteration began with an empty context, they are counted on from the turn behind which it did. Where messages are left
+    /// out of the request, the replies are counted on from the last one that has a tool use whose id
     /// tells its turn (`toolu_TURN_N`).
     pub fn turn_of(messages: &[Message]) -> usize {
         let sent: Vec<&Message> = messages.iter().filter(|message| message.blocks.iter().any(is_sent)).collect();
@@ -166,7 +170,13 @@ impl Script {
             let turns = replies.iter().rev().map(|speech| speech.iter().find_map(|message| told_turn(message)));
             turns.enumerate().find_map(|(after, turn)| Some(turn? + after))
         };
-        1 + if is_cut { told().unwrap_or(replies.len()) } else { replies.len() }
+        let iteration = messages.iter().flat_map(|message| &message.blocks).find_map(|block| match block {
+            Block::Text { text } => iteration_begins_after(text),
+            Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => None,
+        });
+        let before = iteration.map_or(0, |turn| turn as usize);
+        let counted = before + replies.len();
+        1 + if is_cut { told().unwrap_or(counted) } else { counted }
     }
 
     /// Answers a request, as the provider's `request_number`-th (from 1). Depends on its arguments alone.

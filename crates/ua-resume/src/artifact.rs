@@ -3,6 +3,8 @@
 use serde::Serialize;
 use ua_core::Sha256;
 
+use crate::corpus::{CorpusLine, CorpusState};
+
 /// A file of the run's workspace. The caller walks the workspace; nothing here opens a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Artifact {
@@ -32,7 +34,8 @@ pub struct ReadFirst {
 
 /// The files that hand a run's context on (Context Storage & Durability §5): the hand-off, refined corpora, then the
 /// texts among the work products. Each group in the order of its paths.
-pub(crate) fn read_first(artifacts: &[Artifact]) -> Vec<ReadFirst> {
+/// A corpus that is not any more what its checkpoint holds is left out: nobody vouches for it.
+pub(crate) fn read_first(artifacts: &[Artifact], corpora: &[CorpusLine]) -> Vec<ReadFirst> {
     const TEXTS: [&str; 6] = [".md", ".html", ".txt", ".csv", ".json", ".typ"];
     let rank = |artifact: &Artifact| match artifact.file_name() {
         "handoff.json" => Some((0, "the hand-off of an earlier iteration")),
@@ -42,8 +45,10 @@ pub(crate) fn read_first(artifacts: &[Artifact]) -> Vec<ReadFirst> {
         }
         _ => None,
     };
+    let is_stale = |path: &str| corpora.iter().any(|corpus| corpus.path == path && corpus.state != CorpusState::Kept);
+    let vouched = artifacts.iter().filter(|artifact| !is_stale(&artifact.path));
     let mut found: Vec<(u8, &str, &'static str)> =
-        artifacts.iter().filter_map(|a| rank(a).map(|(rank, why)| (rank, a.path.as_str(), why))).collect();
+        vouched.filter_map(|a| rank(a).map(|(rank, why)| (rank, a.path.as_str(), why))).collect();
     found.sort_unstable();
     found.into_iter().map(|(_, path, why)| ReadFirst { path: path.to_owned(), why }).collect()
 }
@@ -64,7 +69,7 @@ mod tests {
             "handoff.json",
         ];
         let artifacts = files.map(|path| Artifact { path: path.to_owned(), bytes: 1, sha256: sha256(path) });
-        let paths: Vec<String> = read_first(&artifacts).into_iter().map(|file| file.path).collect();
+        let paths: Vec<String> = read_first(&artifacts, &[]).into_iter().map(|file| file.path).collect();
         assert_eq!(paths, ["handoff.json", "tasks/a/refined_corpus.md", "work_products/report.html"]);
     }
 }

@@ -16,7 +16,7 @@ pub struct BudgetLine {
     pub used: u64,
     /// The job's limit; `None` means no limit.
     pub limit: Option<u64>,
-    /// `calls`, `turns`, `steps`, `tokens`, `milliseconds` or `nanos` (billionths of `currency`).
+    /// `calls`, `turns`, `steps`, `tokens`, `iterations`, `milliseconds` or `nanos` (billionths of `currency`).
     pub unit: &'static str,
     /// The currency of an amount of money.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,6 +87,13 @@ pub(crate) fn lines(records: &RunRecords) -> Vec<BudgetLine> {
             currency: None,
         },
     ];
+    lines.extend(records.max_iterations().map(|max| BudgetLine {
+        budget: "max_iterations",
+        used: records.run.iteration_count.into(),
+        limit: Some(max.into()),
+        unit: "iterations",
+        currency: None,
+    }));
     lines.extend(budgets.max_cost.map(|max| BudgetLine {
         budget: "max_cost",
         used: usage.cost.of(max.currency()).nanos(),
@@ -106,7 +113,7 @@ pub fn raise_flags(run: &RunRecord) -> Option<String> {
         "max_tokens" => "+100000",
         "max_cost" => "+1",
         "max_wallclock_minutes" => "+30",
-        "max_steps" => "+10",
+        "max_steps" | "max_iterations" => "+10",
         _ => return None,
     };
     let currency = Money::parse(&stop.limit).map(Money::currency).filter(|currency| *currency != Currency::USD);

@@ -162,6 +162,13 @@ impl Book {
             let event = json!({"event": "guided", "turn": told.turn, "text": text});
             self.note(told.created_at, event, format!("told the model to go on: {}", line(&text, 120)));
         }
+        for iteration in crate::iterations(records).into_iter().filter(|iteration| iteration.number > 1) {
+            let Some(begun_at) = iteration.begun_at else { continue };
+            let (number, of) = (iteration.number, records.run.max_iterations);
+            let event =
+                json!({"event": "iteration_begun", "number": number, "of": of, "turn": iteration.first_turn - 1});
+            self.note(begun_at, event, format!("iteration {number} begins behind turn {}", iteration.first_turn - 1));
+        }
         for turn in &records.turns {
             let Some(committed_at) = turn.committed_at else { continue };
             let event = json!({"event": "turn_committed", "turn": turn.turn});

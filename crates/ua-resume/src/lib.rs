@@ -28,9 +28,13 @@ mod call_line;
 mod changed;
 mod chronicle;
 mod citations;
+mod corpus;
 mod evidence;
 mod export;
 mod fork;
+mod handoff;
+mod handoff_note;
+mod iterations;
 mod job_diff;
 mod lineage;
 mod lives;
@@ -57,11 +61,14 @@ pub use call_line::CallLine;
 pub use changed::ChangedFile;
 pub use chronicle::{run_log, trace_lines};
 pub use citations::{fetched_sources, judge_citations, report_files};
+pub use corpus::{CorpusLine, CorpusState};
 pub use evidence::{
     ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_scope,
 };
 pub use export::RunExport;
 pub use fork::ForkNote;
+pub use handoff::{Handoff, HandoffEvidence, HandoffNext, HandoffOpen};
+pub use iterations::{IterationLine, iterations};
 pub use job_diff::{JobChange, job_changes};
 pub use lineage::evaluate_run;
 pub use lives::{Life, LifeEnd, lives};

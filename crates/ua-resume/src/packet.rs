@@ -13,6 +13,7 @@ use ua_store::{CallRecord, CheckpointKind, QuestionStatus, ReplayStatus, RunReco
 use crate::artifact::{Artifact, ReadFirst, read_first};
 use crate::budget::{self, BudgetLine};
 use crate::call_line::{CallLine, external_id, shown_arguments};
+use crate::corpus::{CorpusLine, corpus_lines};
 use crate::question::QuestionLine;
 use crate::quote::{clean, cut};
 use crate::verdict::{Verdict, is_in_flight};
@@ -110,6 +111,9 @@ pub struct ResumePacket {
     pub step: Option<StepLine>,
     /// Phases that have not started, in order.
     pub remaining_phases: Vec<String>,
+    /// The iteration that is worked on, and how many may begin; `None` for a job without a harness.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iteration: Option<(u32, u32)>,
     /// Number of committed turns.
     pub turn_index: u32,
     /// The turn that is recorded and not committed.
@@ -130,6 +134,9 @@ pub struct ResumePacket {
     pub artifacts: Vec<Artifact>,
     /// Files to read before going on.
     pub read_first: Vec<ReadFirst>,
+    /// Refined corpora that were cached with a checkpoint, and whether they are still there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub corpora: Vec<CorpusLine>,
 }
 
 impl ResumePacket {
@@ -137,7 +144,11 @@ impl ResumePacket {
     /// still in flight and have no decision are listed as undecided.
     pub fn new(records: &RunRecords, decisions: &[Decision], artifacts: &[Artifact]) -> Self {
         let run = &records.run;
+        let corpora = corpus_lines(records, artifacts);
         Self {
+            iteration: records.max_iterations().map(|of| (run.iteration_count, of)),
+            read_first: read_first(artifacts, &corpora),
+            corpora,
             run_id: run.run_id.clone(),
             status: run.status,
             stop_reason: run.stop_reason,
@@ -160,7 +171,6 @@ impl ResumePacket {
             do_not_repeat: past_effects(records),
             recent_calls: recent_calls(records),
             artifacts: artifacts.to_vec(),
-            read_first: read_first(artifacts),
         }
     }
 }

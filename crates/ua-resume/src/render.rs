@@ -54,6 +54,9 @@ impl ResumePacket {
             let phases: Vec<String> = self.remaining_phases.iter().map(|phase| code(phase, 100)).collect();
             page.item(&format!("remaining phases: {}", phases.join(", ")));
         }
+        if let Some((number, of)) = self.iteration {
+            page.item(&format!("iteration: {number} of {of}"));
+        }
         let open = self.open_turn.map_or_else(String::new, |turn| format!("; turn {turn} is open"));
         page.item(&format!("committed turns: {}{open}", self.turn_index));
         if let Some(checkpoint) = &self.checkpoint {
@@ -115,6 +118,12 @@ impl ResumePacket {
     }
 
     fn write_files(&self, page: &mut Page) {
+        if !self.corpora.is_empty() {
+            page.heading(2, "Refined research");
+            for corpus in &self.corpora {
+                page.item(&corpus.in_words());
+            }
+        }
         page.heading(2, "Files");
         if self.artifacts.is_empty() {
             page.block("None.");
@@ -161,6 +170,9 @@ impl ResumePacket {
         if !self.read_first.is_empty() {
             let files: Vec<String> = self.read_first.iter().take(10).map(|file| code(&file.path, 200)).collect();
             page.block(&format!("Files that exist already: {}.", files.join(", ")));
+        }
+        for corpus in &self.corpora {
+            page.block(&corpus.in_words());
         }
         page.block("Go on with the job from here. Do not start over.");
         page.finish()
@@ -230,7 +242,7 @@ pub(crate) const fn action_in_words(action: ReplayStatus, status: Option<CallSta
     }
 }
 
-fn effect_line(effect: &PastEffect) -> String {
+pub(crate) fn effect_line(effect: &PastEffect) -> String {
     let id = effect.external_id.as_deref().map_or_else(String::new, |id| format!(", external id {}", code(id, 200)));
     format!(
         "{} ({}, turn {}, {}) — {}{id}: {}",
@@ -243,7 +255,7 @@ fn effect_line(effect: &PastEffect) -> String {
     )
 }
 
-fn write_call(page: &mut Page, call: &CallLine) {
+pub(crate) fn write_call(page: &mut Page, call: &CallLine) {
     page.heading(3, &format!("Turn {}.{}: {}", call.position.turn, call.position.ordinal, code(&call.tool, 120)));
     page.item(&format!("{} — {}, attempts: {}", call.call_id, call.status, call.attempts));
     page.item(&format!("{} ({})", call.verdict.in_words(), call.class));

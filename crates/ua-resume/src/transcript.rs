@@ -93,6 +93,7 @@ const fn speaker(origin: Origin) -> &'static str {
         Origin::Model => "Model",
         Origin::Tools => "Tools",
         Origin::Phase => "Runner: a phase begins",
+        Origin::Iteration => "Runner: an iteration begins",
         Origin::Guidance => "Runner: what is missing",
         Origin::Resume => "Runner: note after a resume",
         Origin::Omission => "Runner: messages left out",

@@ -3,6 +3,8 @@
 mod admit;
 mod changes;
 mod conclude;
+mod corpus;
+mod iteration;
 mod phase;
 mod results;
 mod session;
@@ -25,6 +27,7 @@ use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, R
 use self::session::Session;
 use crate::budget::Estimate;
 use crate::error::RunError;
+use crate::iteration::context;
 use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
 use crate::pin::{PinSettings, PinnedStep, already_complete, open_step};
 use crate::recover::{InFlight, Recovered, recover, start_of};
@@ -250,7 +253,8 @@ struct Driver<'a> {
     pinned: PinnedStep,
     /// How often the stored state was taken over since a turn last ran.
     reloads: u32,
-    /// The history as it is stored: committed turns only, blobs as references. A request carries a view of it.
+    /// The history as it is stored: committed turns only, blobs as references; of a job in iterations, what belongs to the current one. A
+    /// request carries a view of it.
     history: MeasuredHistory,
     last_seq: u64,
     /// The reply of the open turn.
@@ -308,12 +312,17 @@ impl<'a> Driver<'a> {
         self.session = Session::of(&records);
         self.last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
         let (history, open): (Vec<_>, Vec<_>) = records.messages.into_iter().partition(|m| m.turn <= committed);
-        self.history = MeasuredHistory::new(estimate_tokens);
-        self.history.extend(history.into_iter().map(|m| m.message));
+        self.remember(context(history.into_iter().map(|m| m.message).collect()));
         self.open_reply = open.into_iter().map(|m| m.message).find(|m| m.role == Role::Assistant);
         self.request = None;
         self.last_call = records.calls.last().map(|call| call.call_id.clone());
         self.run = records.run;
+    }
+
+    /// Takes these messages for the history that requests are composed of.
+    fn remember(&mut self, messages: Vec<Message>) {
+        self.history = MeasuredHistory::new(estimate_tokens);
+        self.history.extend(messages);
     }
 
     async fn run(&mut self) -> Result<Conclusion, RunError> {
@@ -342,6 +351,7 @@ impl<'a> Driver<'a> {
                 Command::FinishReplay { note } => self.finish_replay(note).instrument(span).await?,
                 Command::CheckEvidence => Event::Evidence(self.check_evidence().instrument(span).await?),
                 Command::EnterPhase { next } => self.enter_phase(&next).instrument(span).await?,
+                Command::EnterIteration { number, why } => self.enter_iteration(number, &why).instrument(span).await?,
                 Command::Guide { text } => self.guide(&text).instrument(span).await?,
                 Command::Ask { kind, text } => Event::Asked(Box::new(self.ask(kind, &text).instrument(span).await?)),
                 Command::Stop(conclusion) => return Ok(conclusion),

@@ -101,7 +101,7 @@ pub(crate) fn note(what: &'static str, written: Result<(), WorkspaceError>) {
     }
 }
 
-fn pretty(value: &impl serde::Serialize) -> String {
+pub(crate) fn pretty(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 

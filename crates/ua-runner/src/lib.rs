@@ -28,6 +28,7 @@ mod fork;
 mod granular;
 mod host;
 mod interrupt;
+mod iteration;
 mod lock;
 mod machine;
 #[cfg(test)]
@@ -53,6 +54,7 @@ pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_worksp
 pub use granular::{Agent, GranularStep, StepError, StepHost, StepOutcome};
 pub use host::{boot_id, owner_stamp, process_is_alive};
 pub use interrupt::{DrainTimes, Interrupts};
+pub use iteration::{IterationEnd, IterationState};
 pub use lock::{LockError, RunLock};
 pub use machine::{
     Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure, UnexpectedEvent,
@@ -62,8 +64,8 @@ pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
 pub use spans::run_span;
 pub use ua_resume::{
-    Artifact, CallSide, FileDiff, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide,
-    UsageSummary, job_changes, raise_flags,
+    Artifact, CallSide, FileDiff, IterationLine, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff,
+    TurnSide, UsageSummary, iterations, job_changes, raise_flags,
 };
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};

@@ -13,7 +13,10 @@
 //! | all calls settled | commit the turn |
 //! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
 //! | the evidence holds, and a phase follows | enter it, unless the steps are used up |
+//! | a harness: a full context, or a stop without the promise | the next iteration ([`iteration`]) |
 //! | a budget reached, a signal, a cancel | stop at the next boundary |
+
+mod iteration;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,6 +26,7 @@ use ua_gateway::Dispatched;
 use ua_store::{CallRecord, QuestionKind, QuestionRecord, RequestEnd};
 
 use crate::budget::{Estimate, Spent};
+use crate::iteration::{IterationEnd, IterationState};
 use crate::phase::{PhaseState, calls_in_words};
 use crate::retry::RetryPolicy;
 
@@ -127,6 +131,8 @@ pub struct Start {
     pub steps: u32,
     /// The phase that is worked on; `None` when the job has none.
     pub phase: Option<PhaseState>,
+    /// The iteration that is worked on; `None` when the job has no harness.
+    pub iteration: Option<IterationState>,
     /// The error that settled calls ended with last, and how often in a row.
     pub same_error: Option<(String, u32)>,
 }
@@ -144,6 +150,7 @@ impl Start {
             held_millis: 0,
             steps: 0,
             phase: None,
+            iteration: None,
             same_error: None,
         }
     }
@@ -208,6 +215,13 @@ pub enum Command {
     EnterPhase {
         /// The next phase.
         next: String,
+    },
+    /// End the iteration and begin the next one with an empty context, in one write.
+    EnterIteration {
+        /// Its number.
+        number: u32,
+        /// Why the one before ends.
+        why: IterationEnd,
     },
     /// Tell the model what is missing or how to go on.
     Guide {
@@ -292,6 +306,8 @@ pub enum Event {
         /// In words.
         detail: String,
     },
+    /// The request would be larger than the iteration's context may be, and nothing was reserved ([`RunMachine::context_full`] said so).
+    ContextFull(IterationEnd),
     /// The model replied, or did not.
     Thought(Result<Box<ModelTurn>, ThinkFailure>),
     /// A signal asked to stop while a request was reserved; it is charged like this.
@@ -318,6 +334,8 @@ pub enum Event {
     Evidence(Result<(), String>),
     /// The next phase has begun.
     PhaseEntered(Box<PhaseState>),
+    /// The next iteration has begun.
+    IterationEntered(Box<IterationState>),
     /// The guidance is in the history.
     Guided,
     /// The question is raised.
@@ -369,6 +387,7 @@ enum State {
     FinishingReplay { note: bool },
     Checking,
     EnteringPhase { next: String },
+    EnteringIteration { number: u32, why: IterationEnd },
     Guiding(Guidance),
     Asking { kind: QuestionKind, text: String },
     Ended(Conclusion),
@@ -402,6 +421,7 @@ pub struct RunMachine {
     same_error: Option<(String, u32)>,
     steps: u32,
     phase: Option<PhaseState>,
+    iteration: Option<IterationState>,
 }
 
 impl RunMachine {
@@ -427,6 +447,7 @@ impl RunMachine {
             same_error: start.same_error,
             steps: start.steps,
             phase: start.phase,
+            iteration: start.iteration,
         };
         machine.state = match start.open {
             Some(open) => {
@@ -493,6 +514,7 @@ impl RunMachine {
             State::FinishingReplay { note } => Command::FinishReplay { note: *note },
             State::Checking => Command::CheckEvidence,
             State::EnteringPhase { next } => Command::EnterPhase { next: next.clone() },
+            State::EnteringIteration { number, why } => Command::EnterIteration { number: *number, why: why.clone() },
             State::Guiding(text) => Command::Guide { text: text.clone() },
             State::Asking { kind, text } => Command::Ask { kind: *kind, text: text.clone() },
             State::Ended(conclusion) => Command::Stop(conclusion.clone()),
@@ -535,6 +557,7 @@ impl RunMachine {
                 State::Thinking
             }
             (State::Begin | State::Reserving, Event::OverBudget { detail }) => stopped(RunStop::Budget, &detail),
+            (State::Begin | State::Reserving, Event::ContextFull(why)) => self.end_iteration(why),
             (State::Thinking, Event::Thought(Ok(reply))) => State::Recording { reply },
             (State::Thinking, Event::Thought(Err(failure))) => self.after_failure(failure),
             (State::Thinking, Event::ThinkingInterrupted { left_us }) => {
@@ -549,6 +572,9 @@ impl RunMachine {
                 self.tool_calls += asked;
                 if let Some(phase) = &mut self.phase {
                     phase.tool_calls += asked;
+                }
+                if let Some(iteration) = &mut self.iteration {
+                    iteration.tool_calls += asked;
                 }
                 self.open = Some((reply.stop_reason, reply.text(), !calls.is_empty()));
                 self.pending = calls.into();
@@ -575,6 +601,9 @@ impl RunMachine {
                 self.nudges = 0;
                 self.last_word = None;
                 self.between_turns()
+            }
+            (State::EnteringIteration { why, .. }, Event::IterationEntered(entered)) => {
+                self.iteration_entered(&why, *entered)
             }
             (State::Guiding(_), Event::Guided) => {
                 self.last_word = None;
@@ -786,26 +815,37 @@ impl RunMachine {
 
     fn after_evidence(&mut self, found: Result<(), String>) -> State {
         let next = self.phase.as_ref().and_then(|phase| phase.next.clone());
+        if next.is_none()
+            && let Some(state) = self.after_promise(&found)
+        {
+            return state;
+        }
         match (found, next) {
             (Ok(()), Some(next)) => self.after_phase(next),
             (Ok(()), None) => {
                 State::Ended(Conclusion::Succeeded { final_output: self.last_word.clone().unwrap_or_default() })
             }
-            (Err(missing), _) if self.nudges < MAX_NUDGES => {
-                if let Some(state) = self.budget_stop() {
-                    return state;
-                }
-                self.nudges += 1;
-                State::Guiding(Guidance::Missing(missing))
-            }
-            (Err(missing), _) => {
-                let text = format!("The model says it is done, but this is missing: {missing}");
-                if self.limits.ask_on_repeated_failures {
-                    State::Asking { kind: QuestionKind::MissingEvidence, text }
-                } else {
-                    State::Ended(Conclusion::Failed { why: text })
-                }
-            }
+            (Err(missing), _) => self.tell_missing(missing),
+        }
+    }
+
+    /// Conditions that do not hold although the model is done: it is told so a few times, then a person is asked.
+    fn tell_missing(&mut self, missing: String) -> State {
+        if self.nudges >= MAX_NUDGES {
+            return self.ask_about_missing(format!("The model says it is done, but this is missing: {missing}"));
+        }
+        if let Some(state) = self.budget_stop() {
+            return state;
+        }
+        self.nudges += 1;
+        State::Guiding(Guidance::Missing(missing))
+    }
+
+    fn ask_about_missing(&self, text: String) -> State {
+        if self.limits.ask_on_repeated_failures {
+            State::Asking { kind: QuestionKind::MissingEvidence, text }
+        } else {
+            State::Ended(Conclusion::Failed { why: text })
         }
     }
 }

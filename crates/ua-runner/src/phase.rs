@@ -41,7 +41,9 @@ impl PhaseState {
     /// The phase that the records say the run stands in; `None` when the job has none, or none was entered.
     pub(crate) fn of(records: &RunRecords) -> Option<Self> {
         let step = records.current_step()?;
-        let first = step.first_turn;
+        // Each of its iterations is a step of its own.
+        let steps = records.steps.iter().filter(|other| other.phase == step.phase);
+        let first = steps.map(|step| step.first_turn).min().unwrap_or(step.first_turn);
         let requests: Vec<_> = records.requests.iter().filter(|request| request.turn >= first).cloned().collect();
         let calls = records.calls.iter().filter(|call| call.position.turn >= first).count();
         Some(Self {

@@ -9,7 +9,7 @@ use ua_core::{
     Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, MAIN_PHASE, Message, Origin,
     PriceTable, RunSpec, RunStatus, StepId,
 };
-use ua_store::{NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, StepEntry, StepRecord};
+use ua_store::{NewIteration, NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, StepEntry, StepRecord};
 
 use crate::cas::{StoredTurns, TurnAdmission, admit_turn};
 use crate::drive::{Ports, RunSettings};
@@ -181,14 +181,16 @@ async fn first_step(ports: &Ports, settings: &RunSettings, records: &RunRecords)
     let phase = spec.phases.get(number - 1).map_or(MAIN_PHASE, |phase| phase.name.as_str());
     let step = PinnedStep::new_step(ports, settings, spec, phase);
     let message = spec.phase_message(number).filter(|_| told == 0);
-    let opened = match message {
-        None => ports.store.open_step(&ports.lease, step).await,
-        Some(text) => {
+    let iteration = records.max_iterations().map(|max_iterations| NewIteration { number: 1, max_iterations });
+    let opened = if message.is_none() && iteration.is_none() {
+        ports.store.open_step(&ports.lease, step).await
+    } else {
+        if message.is_some() {
             (ports.watcher)(Signal::PhaseEntered { phase: phase.to_owned(), number, of: spec.phases.len() });
-            let messages = vec![Message::user(Origin::Phase, text)];
-            let entry = StepEntry { end: None, checkpoints: Vec::new(), step, messages };
-            ports.store.enter_step(&ports.lease, entry).await
         }
+        let messages = message.map(|text| Message::user(Origin::Phase, text)).into_iter().collect();
+        let entry = StepEntry { end: None, checkpoints: Vec::new(), step, messages, iteration };
+        ports.store.enter_step(&ports.lease, entry).await
     };
     opened.map_err(RunError::at("open the step"))
 }

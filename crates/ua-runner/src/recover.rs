@@ -11,6 +11,7 @@ use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus,
 use crate::budget::Spent;
 use crate::drive::{Ports, raise_run_question};
 use crate::error::RunError;
+use crate::iteration::IterationState;
 use crate::machine::{OpenCall, OpenTurn, Start, errors_in_a_row};
 use crate::phase::PhaseState;
 use crate::spans;
@@ -144,6 +145,7 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
         held_millis: run.held_millis,
         steps: u32::try_from(records.steps.len()).unwrap_or(u32::MAX),
         phase: PhaseState::of(records),
+        iteration: IterationState::of(records),
         same_error: same_error(records),
     }
 }

@@ -60,6 +60,7 @@ impl Spans {
             Command::FinishReplay { .. }
             | Command::CheckEvidence
             | Command::EnterPhase { .. }
+            | Command::EnterIteration { .. }
             | Command::Guide { .. }
             | Command::Ask { .. }
             | Command::Stop(_) => {

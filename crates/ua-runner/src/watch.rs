@@ -39,6 +39,15 @@ pub enum Signal {
         /// How many phases the job has.
         of: usize,
     },
+    /// An iteration begins with an empty context.
+    IterationBegun {
+        /// Its number, from 1.
+        number: u32,
+        /// How many may begin.
+        of: u32,
+        /// Why the one before ended, in words.
+        why: String,
+    },
     /// A request to the model leaves.
     Thinking {
         /// The turn.

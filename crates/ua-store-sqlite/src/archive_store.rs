@@ -21,7 +21,7 @@ const BEHIND: char = '\u{7f}';
 
 /// Only columns of `runs`, and not its long ones: of the contract nothing but the objective is taken out.
 const FIND_RUNS: &str = "SELECT run_id, created_at, updated_at, status, stop_reason, status_detail, \
-    run_spec_json ->> '$.objective' AS objective, job_path, job_key, workspace_dir, parent_run_id, turn_index FROM runs \
+    run_spec_json ->> '$.objective' AS objective, job_path, job_key, workspace_dir, parent_run_id, turn_index, iteration_count, max_iterations FROM runs \
     WHERE run_id >= :from AND run_id < :to AND created_at >= :since AND instr(:statuses, ',' || status || ',') > 0 \
     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = runs.run_id) \
     ORDER BY created_at DESC, seq DESC LIMIT :limit";
@@ -49,6 +49,8 @@ fn run_head(row: &Row<'_>) -> Found<RunHead> {
         workspace_dir: column.get("workspace_dir")?,
         parent_run_id: column.opt_parsed("parent_run_id")?,
         turn_index: column.int("turn_index")?,
+        iteration_count: column.int("iteration_count")?,
+        max_iterations: column.opt_int("max_iterations")?,
     })
 }
 

@@ -75,9 +75,9 @@ impl Db<'_> {
         }
         let sql = "INSERT INTO runs (run_id, created_at, updated_at, status, entrypoint, run_mode, run_spec_json, job_path, \
                    job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, parent_run_id, \
-                   provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index) \
+                   provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index, max_iterations, completion_promise) \
                    VALUES (:id, :created, :updated, :status, :entrypoint, :mode, :spec, :job_path, :job_key, :prompt, \
-                   :workspace, :launch, :root, :parent, :forked_from, :forked_turn, :forked_seq, :turn_index)";
+                   :workspace, :launch, :root, :parent, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise)";
         let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": run.run_id.as_str(),
             ":created": text(&run.created_at),
@@ -97,6 +97,8 @@ impl Db<'_> {
             ":forked_turn": run.forked_at.map(|point| point.turn),
             ":forked_seq": run.forked_at.map(|point| int(point.seq)),
             ":turn_index": run.turn_index,
+            ":max_iterations": run.max_iterations,
+            ":promise": run.completion_promise,
         });
         inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("runs", &run.run_id)))
     }

@@ -48,6 +48,10 @@ pub struct RunHead {
     pub parent_run_id: Option<RunId>,
     /// Number of committed turns.
     pub turn_index: u32,
+    /// Iterations that began; 0 for a job without a harness.
+    pub iteration_count: u32,
+    /// Iterations that may begin.
+    pub max_iterations: Option<u32>,
 }
 
 impl From<RunRecord> for RunHead {
@@ -65,6 +69,8 @@ impl From<RunRecord> for RunHead {
             workspace_dir: run.workspace_dir,
             parent_run_id: run.parent_run_id,
             turn_index: run.turn_index,
+            iteration_count: run.iteration_count,
+            max_iterations: run.max_iterations,
         }
     }
 }

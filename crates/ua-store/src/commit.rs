@@ -10,6 +10,7 @@ use ua_core::{
 };
 
 use crate::Durability;
+use crate::iteration::NewIteration;
 use crate::record::{CheckpointKind, Choice, QuestionKind, ReplayStatus, RequestId};
 
 /// A run to be submitted; it starts `queued`, with its opening prompt as the first message.
@@ -72,6 +73,8 @@ pub struct StepEntry {
     pub step: NewStep,
     /// What the model is told; appended in order.
     pub messages: Vec<Message>,
+    /// The iteration that begins with the step, if one does.
+    pub iteration: Option<NewIteration>,
 }
 
 /// The end of a step.

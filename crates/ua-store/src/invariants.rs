@@ -8,6 +8,7 @@
 //! Durable Jobs v1 spec §8.3 and §9.2; Granular Execution PRD §5.1. Proved by: this file's tests, which break each statement
 //! on purpose, and the crash lanes, which find none broken.
 
+mod iterations;
 mod lineage;
 mod sessions;
 
@@ -59,6 +60,7 @@ pub fn check(records: &RunRecords, events: &[EventRecord]) -> Vec<Violation> {
     turns(&mut found, records);
     history(&mut found, records);
     lineage::shared(&mut found, records);
+    iterations::counted(&mut found, records);
     checkpoints(&mut found, records);
     requests(&mut found, records);
     sessions::continued(&mut found, records);

@@ -19,8 +19,10 @@ mod blob_store;
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod corpus;
 mod error;
 pub mod invariants;
+mod iteration;
 mod ledger_store;
 mod lifted;
 mod lineage;
@@ -38,7 +40,9 @@ pub use commit::{
     RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
     UnknownResolution,
 };
+pub use corpus::CorpusRef;
 pub use error::{BoxError, Retry, RowRef, StoreError};
+pub use iteration::{NewIteration, max_iterations_with};
 pub use ledger_store::LedgerStore;
 pub use lifted::{Lifted, NewBlob, blobs_of, offload_results, whole_reply, whole_text};
 pub use lineage::{ForkPoint, LineageRecords, SharedPart};

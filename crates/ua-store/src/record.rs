@@ -98,9 +98,9 @@ pub struct RunRecord {
     pub cancel_requested_at: Option<Timestamp>,
     /// Why.
     pub cancel_reason: Option<String>,
-    /// Harness iterations done.
+    /// Iterations that began; 0 for a job without a harness.
     pub iteration_count: u32,
-    /// Harness iterations allowed.
+    /// Iterations that may begin, as it counted when the last one did.
     pub max_iterations: Option<u32>,
     /// What the model must promise, verified against evidence.
     pub completion_promise: Option<String>,

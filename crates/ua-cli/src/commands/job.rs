@@ -7,7 +7,7 @@ use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError};
 use ua_store::{NewRun, RunRecord, RunStore, StoreError};
 use ua_store_sqlite::SqliteStore;
 
-use crate::args::{JobArgs, LaunchArgs};
+use crate::args::{HarnessArgs, JobArgs, LaunchArgs};
 use crate::compose::{Launch, job_dir, json_fragment};
 use crate::error::CliError;
 use crate::home::Home;
@@ -47,7 +47,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         let name = args.run_id.as_deref().unwrap_or("last");
         return super::resume::by_name(home, name, &args.launch, Changes::default(), how).await;
     };
-    let spec = read_job(file)?;
+    let spec = in_iterations(read_job(file)?, &args.harness)?;
     let env = ua_core::system::env();
     let launch = Launch::new(file, &spec, &args.launch)?;
     super::trust::ask_about(&launch, &spec, !how.no_input && !how.quiet).await?;
@@ -73,7 +73,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         run_id,
         created_at: env.now(),
         entrypoint: "cli".to_owned(),
-        run_mode: "job".to_owned(),
+        run_mode: if spec.harness.is_some() { "harness" } else { "job" }.to_owned(),
         opening: Message::user(Origin::Prompt, spec.opening_prompt()),
         job_path: Some(file.display().to_string()),
         workspace_dir: workspace.display().to_string(),
@@ -167,6 +167,20 @@ fn refuse_secrets(spec: &RunSpec) -> Result<(), CliError> {
 
 /// The largest job file.
 const MAX_JOB_BYTES: u64 = 256 * 1024;
+
+/// The job with what the command line says about iterations.
+fn in_iterations(spec: RunSpec, args: &HarnessArgs) -> Result<RunSpec, CliError> {
+    if !args.is_given() {
+        return Ok(spec);
+    }
+    let mut harness = spec.harness.clone().unwrap_or_default();
+    harness.max_iterations = args.max_iterations.unwrap_or(harness.max_iterations);
+    harness.completion_promise = args.completion_promise.clone().or(harness.completion_promise);
+    spec.in_iterations(harness).map_err(|error| {
+        CliError::usage(error.to_string())
+            .hint("docs/guide/long-runs.md says how a job is done in iterations; nothing was started")
+    })
+}
 
 /// Reads a job file.
 pub(super) fn read_job(file: &Path) -> Result<RunSpec, CliError> {

@@ -87,13 +87,21 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, CliError> {
         vec![
             run.run_id.to_string(),
             run.shown_status.clone(),
-            run.turn_index.to_string(),
+            turns_cell(run),
             run.updated_at.to_string(),
             line(&run.objective, 60),
         ]
     });
     print_table(&["RUN", "STATUS", "TURNS", "UPDATED", "OBJECTIVE"], cells.collect())?;
     Ok(OK)
+}
+
+/// Committed turns, and of a run in iterations which one it is in.
+fn turns_cell(run: &RunRow) -> String {
+    match run.max_iterations {
+        Some(of) => format!("{} (iteration {}/{of})", run.turn_index, run.iteration_count),
+        None => run.turn_index.to_string(),
+    }
 }
 
 async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
@@ -131,6 +139,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
         records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
     ))?;
     crate::output::print(&steps_text(&records))?;
+    crate::output::print(&iterations_text(&records))?;
     crate::output::print(&super::lineage::text(&records, &children))?;
     crate::output::print(&pins::text(&records))?;
     Ok(OK)
@@ -151,6 +160,26 @@ fn steps_text(records: &RunRecords) -> String {
             (None, _) => String::new(),
         };
         out.push_str(format!("  {:>2}  {:<24} {status:<12}{turns}", step.step_index, line(&step.phase, 24)).trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// The iterations of a run whose job has a harness; nothing for another.
+fn iterations_text(records: &RunRecords) -> String {
+    let Some(max) = records.max_iterations() else { return String::new() };
+    let mut out = format!("\nIterations ({} of {max})\n", records.run.iteration_count);
+    if let Some(promise) = &records.run.completion_promise {
+        out.push_str(&format!("  promise    {}\n", line(promise, 100)));
+    }
+    for iteration in ua_runner::iterations(records) {
+        let turns = match iteration.last_turn {
+            Some(last) => format!("turns {} to {last}", iteration.first_turn),
+            None => "no turn yet".to_owned(),
+        };
+        let words = iteration.last_words.as_deref().map_or_else(String::new, |words| line(words, 60));
+        let row = format!("  {:>2}  {turns:<18}{:>4} call(s)  {words}", iteration.number, iteration.tool_calls);
+        out.push_str(row.trim_end());
         out.push('\n');
     }
     out

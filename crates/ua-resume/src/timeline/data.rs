@@ -71,7 +71,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             "by": clean(&change.made_by),
         })).collect::<Vec<_>>(),
         "notes": records.messages.iter()
-            .filter(|told| matches!(told.message.origin, Origin::Guidance | Origin::Resume))
+            .filter(|told| matches!(told.message.origin, Origin::Guidance | Origin::Resume | Origin::Iteration))
             .map(|told| json!({
                 "turn": told.turn, "at": told.created_at.as_millis(), "origin": told.message.origin,
                 "text": excerpt(&told.message.text(), limit),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
 use ua_core::{CallStatus, CheckpointId, Message, Origin, Resolution, RunStatus, RunStop, StepStatus};
 use ua_resume::{Decision, EvidenceReport, ResumePacket};
-use ua_store::{CallCancel, CheckpointKind, NewCheckpoint, ReplayStatus, RunRecord, RunRecords, StepEnd};
+use ua_store::{CallCancel, CheckpointKind, CorpusRef, NewCheckpoint, ReplayStatus, RunRecord, RunRecords, StepEnd};
 
 use super::{Driver, held_for, run_end};
 use crate::error::RunError;
@@ -23,6 +23,18 @@ impl Driver<'_> {
         open_turn: Option<u32>,
         artifacts: Vec<ArtifactRef>,
     ) -> NewCheckpoint {
+        self.marker_with(kind, turn_index, open_turn, artifacts, Vec::new())
+    }
+
+    /// A marker that caches refined corpora too.
+    pub(super) fn marker_with(
+        &self,
+        kind: CheckpointKind,
+        turn_index: u32,
+        open_turn: Option<u32>,
+        artifacts: Vec<ArtifactRef>,
+        corpora: Vec<CorpusRef>,
+    ) -> NewCheckpoint {
         let snapshot = Snapshot {
             status: RunStatus::Running,
             phase: self.pinned.phase.clone(),
@@ -30,6 +42,7 @@ impl Driver<'_> {
             turn_index,
             tool_calls: BTreeMap::new(),
             artifacts,
+            corpora,
             remaining_phases: self.run.spec.phases_after(&self.pinned.phase),
             budgets_used: BudgetsUsed {
                 tool_calls: self.machine.tool_calls(),
@@ -99,14 +112,20 @@ impl Driver<'_> {
     pub(super) async fn check_evidence(&self) -> Result<Result<(), String>, RunError> {
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         self.ports.workspace.replace("transcript.md", ua_resume::transcript(&records))?;
-        let mut report = self.evidence(&records)?;
+        let report = self.evidence_with_citations(&records).await?;
+        Ok(if report.all_met { Ok(()) } else { Err(report.missing_for_model()) })
+    }
+
+    /// What the conditions come to that have to hold now, those about citations included.
+    pub(super) async fn evidence_with_citations(&self, records: &RunRecords) -> Result<EvidenceReport, RunError> {
+        let mut report = self.evidence(records)?;
         if self.evidence_scope().is_of_job() {
-            let replies = crate::citations::whole_replies(self.ports.store.as_ref(), &records).await?;
-            if let Some(citations) = crate::citations::judge(&self.ports.workspace, &records, &replies)? {
+            let replies = crate::citations::whole_replies(self.ports.store.as_ref(), records).await?;
+            if let Some(citations) = crate::citations::judge(&self.ports.workspace, records, &replies)? {
                 report = report.with(citations);
             }
         }
-        Ok(if report.all_met { Ok(()) } else { Err(report.missing_for_model()) })
+        Ok(report)
     }
 
     pub(super) fn evidence(&self, records: &RunRecords) -> Result<EvidenceReport, RunError> {

@@ -42,6 +42,7 @@ impl Driver<'_> {
             checkpoints: markers.into(),
             step,
             messages: vec![message.clone()],
+            iteration: None,
         };
         let entered = self.enter_once(entry, doing).await?;
         self.pinned = PinnedStep::of(&records_with(records, entered.clone()), &entered)?;
@@ -54,7 +55,11 @@ impl Driver<'_> {
     }
 
     /// Enters the step; when the answer was lost, the same write again finds its work done.
-    async fn enter_once(&self, entry: StepEntry, doing: &'static str) -> Result<ua_store::StepRecord, RunError> {
+    pub(super) async fn enter_once(
+        &self,
+        entry: StepEntry,
+        doing: &'static str,
+    ) -> Result<ua_store::StepRecord, RunError> {
         let mut reloads = 0;
         loop {
             match self.ports.store.enter_step(&self.ports.lease, entry.clone()).await {
@@ -75,7 +80,8 @@ impl Driver<'_> {
     }
 }
 
-fn records_with(mut records: RunRecords, step: ua_store::StepRecord) -> RunRecords {
+/// The records behind the entry of `step`.
+pub(super) fn records_with(mut records: RunRecords, step: ua_store::StepRecord) -> RunRecords {
     records.run.current_step_id = Some(step.step_id.clone());
     records.steps.push(step);
     records

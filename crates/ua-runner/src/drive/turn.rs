@@ -3,7 +3,7 @@
 use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role};
 use ua_gateway::{Dispatched, GatewayError};
 use ua_ledger::LedgerError;
-use ua_llm::{ModelRequest, ToolOffer};
+use ua_llm::{ModelRequest, ToolOffer, estimate_input_tokens};
 use ua_store::{
     CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, StoreError, TurnCommit, TurnDraft,
 };
@@ -32,6 +32,9 @@ impl Driver<'_> {
             max_output_tokens: self.settings.max_output_tokens,
             temperature_milli: self.settings.temperature_milli,
         };
+        if let Some(why) = self.machine.context_full(estimate_input_tokens(&request)) {
+            return Ok(Event::ContextFull(why));
+        }
         self.reserve_composed(turn, request).await
     }
 
@@ -157,14 +160,17 @@ impl Driver<'_> {
     pub(super) async fn commit(&mut self, turn: u32) -> Result<Event, RunError> {
         let calls = self.turn_calls(turn).await?;
         let had_effects = calls.iter().any(|call| call.attempt > 0 && call.policy.class.has_effect());
+        let corpora = self.corpora_of(&calls).await?;
         let blocks = results_of(self.ports.store.as_ref(), calls).await?;
         let results = Message { role: Role::User, origin: Origin::Tools, blocks };
         let messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
         let files = if had_effects { self.changed_files() } else { Vec::new() };
+        // It is the boundary of the step all the same; the word says what is special about it.
+        let kind = if corpora.is_empty() { CheckpointKind::StepBoundary } else { CheckpointKind::CorpusCache };
         let now = self.ports.env.now();
         let commit = TurnCommit {
             turn,
-            checkpoint: self.marker(CheckpointKind::StepBoundary, turn, None, files),
+            checkpoint: self.marker_with(kind, turn, None, files, corpora),
             messages: messages.clone(),
             held_millis: held_for(self.ports, self.counted_from),
             at: now,

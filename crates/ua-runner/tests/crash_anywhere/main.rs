@@ -12,6 +12,7 @@ mod cancelled;
 mod composite;
 mod forks;
 mod handles;
+mod iterations;
 mod loop_contract;
 mod near_duplicates;
 mod phases;

@@ -92,6 +92,7 @@ pub async fn a_repeated_write_changes_nothing(store: &dyn Store) {
         checkpoints: vec![samples::checkpoint("ckpt_3", step)],
         step: samples::new_step("step_2"),
         messages: vec![Message::user(Origin::Phase, "the next phase")],
+        iteration: None,
     };
     twice!(lossy, records(), lossy.enter_step(&lease, entry()));
     twice!(lossy, records(), lossy.note_alive(&lease, at(64)));

@@ -17,6 +17,7 @@ mod differential;
 pub mod doubts;
 pub mod forks;
 pub mod handles;
+pub mod iterations;
 mod lose_answers;
 pub mod lost_answers;
 pub mod overrides;
@@ -99,6 +100,8 @@ macro_rules! conformance_tests {
             steps::a_step_is_entered_whole_and_once,
             steps::a_step_that_cannot_be_entered_leaves_everything,
             steps::the_time_of_a_killed_owner_counts,
+            iterations::an_iteration_is_counted_in_the_write_that_begins_it,
+            iterations::an_iteration_is_neither_left_out_nor_counted_twice,
             calls::a_start_claims_the_key,
             calls::a_held_key_refuses_every_other_call,
             calls::attempts_are_numbered_and_keep_their_key,

@@ -22,6 +22,7 @@ fn entry(before: Option<&str>, next: &str) -> StepEntry {
         checkpoints: markers.into_iter().chain([marker(format!("ckpt_of_{next}"), next)]).collect(),
         step: crate::NewStep { phase: next.to_owned(), ..samples::new_step(next) },
         messages: vec![Message::user(Origin::Phase, format!("phase {next} begins"))],
+        iteration: None,
     }
 }
 

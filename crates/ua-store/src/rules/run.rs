@@ -30,6 +30,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
     let opening = MessageRecord { seq: 1, turn: 0, message: run.opening, created_at: run.created_at };
     // A sub-agent starts a conversation of its own; a fork starts from its parent's.
     let forked_from = parent.filter(|_| run.run_mode != "task").and_then(|parent| parent.provider_session_id.clone());
+    let harness = run.spec.harness.clone();
     let record = RunRecord {
         root_run_id: parent.map_or_else(|| run.run_id.clone(), |parent| parent.root_run_id.clone()),
         run_id: run.run_id,
@@ -60,8 +61,8 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         cancel_requested_at: None,
         cancel_reason: None,
         iteration_count: 0,
-        max_iterations: None,
-        completion_promise: None,
+        max_iterations: harness.as_ref().map(|harness| harness.max_iterations),
+        completion_promise: harness.and_then(|harness| harness.completion_promise),
         held_millis: 0,
         held_from: None,
         seen_at: None,

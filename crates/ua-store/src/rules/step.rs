@@ -6,6 +6,7 @@ use super::run::{checkpoint_saved, step_ended, step_opened};
 use super::{conflict, not_found};
 use crate::commit::StepEntry;
 use crate::error::StoreError;
+use crate::iteration::iteration_begun;
 use crate::record::{CheckpointRecord, MessageRecord, RunRecord, StepRecord};
 
 /// What a store found that bears on the entry of a step.
@@ -42,7 +43,7 @@ pub fn step_entered(
     context: EntryContext,
     entry: StepEntry,
 ) -> Result<Option<EnteredStep>, StoreError> {
-    let StepEntry { end, checkpoints, step, messages } = entry;
+    let StepEntry { end, checkpoints, step, messages, iteration } = entry;
     if run.current_step_id.as_ref() == Some(&step.step_id) {
         return Ok(None);
     }
@@ -64,6 +65,9 @@ pub fn step_entered(
         let (marked, checkpoint) = checkpoint_saved(run, of, marker)?;
         run = marked;
         markers.push(checkpoint);
+    }
+    if let Some(iteration) = iteration {
+        run = iteration_begun(run, iteration, at)?;
     }
     run.updated_at = at;
     let messages = (context.last_seq + 1..)

@@ -1,0 +1,84 @@
+//! The boundary between two iterations: the one ends and the next begins, with an empty context and a hand-off, in one write.
+//!
+//! Context Storage & Durability Summary §5. The files are written first and repeat what the write stores: a process that dies between the two
+//! makes them again. Proved by: `crash_anywhere::iterations`, the e2e tests `harness`.
+
+use std::fs::File;
+use std::io::Read as _;
+
+use serde_json::Value;
+use ua_core::{Message, Origin, StepStatus};
+use ua_resume::{Handoff, ResumePacket};
+use ua_store::{CheckpointKind, NewIteration, StepEnd, StepEntry};
+
+use super::Driver;
+use super::phase::records_with;
+use crate::error::RunError;
+use crate::files::{self, pretty, write_packet};
+use crate::iteration::{IterationEnd, IterationState, context};
+use crate::machine::Event;
+use crate::pin::{PinnedStep, mismatch_text};
+use crate::watch::Signal;
+use crate::workspace::Workspace;
+
+/// The file that hands an iteration's context on.
+const HANDOFF: &str = "handoff.json";
+/// As much of an earlier hand-off as is looked through.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+impl Driver<'_> {
+    /// Begins iteration `number`. Under another setup than the pinned one nothing begins: its step must not pin silently what the one
+    /// before would have stopped at.
+    pub(super) async fn enter_iteration(&mut self, number: u32, why: &IterationEnd) -> Result<Event, RunError> {
+        let diff = self.pin_diff();
+        if !diff.is_empty() {
+            return Ok(Event::SetupChanged { detail: mismatch_text(&diff) });
+        }
+        let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+        let report = self.evidence_with_citations(&records).await?;
+        let workspace = &self.ports.workspace;
+        let packet = ResumePacket::new(&records, &[], &workspace.artifacts()?);
+        let handoff = Handoff::new(&records, number, &packet, &report, evidence_ledgers(workspace));
+        workspace.replace(HANDOFF, pretty(&handoff))?;
+        files::note("the resume packet", write_packet(workspace, &self.run.run_id, &packet));
+
+        let spec = &self.run.spec;
+        let phase = spec.phase(&self.pinned.phase).and_then(|(number, _)| spec.phase_message(number));
+        let message = Message::user(Origin::Iteration, handoff.note(&packet, phase.as_deref()));
+        let step = PinnedStep::new_step(self.ports, self.settings, spec, &self.pinned.phase);
+        let committed = self.machine.committed();
+        let entry = StepEntry {
+            end: Some(StepEnd {
+                step_id: self.pinned.step_id.clone(),
+                status: StepStatus::Succeeded,
+                error_code: None,
+                error_detail: None,
+                at: step.created_at,
+            }),
+            checkpoints: vec![self.marker(CheckpointKind::StepBoundary, committed, None, self.artifact_refs()?)],
+            step,
+            messages: vec![message.clone()],
+            iteration: Some(NewIteration { number, max_iterations: handoff.max_iterations }),
+        };
+        let entered = self.enter_once(entry, "begin the next iteration").await?;
+        let mut state = IterationState::of(&records).unwrap_or_default();
+        (state.number, state.first_turn, state.tool_calls) = (number, committed + 1, 0);
+        (self.run.iteration_count, self.run.max_iterations) = (number, Some(handoff.max_iterations));
+        self.run.provider_session_id = None;
+        self.pinned = PinnedStep::of(&records_with(records, entered.clone()), &entered)?;
+        self.ports.gateway.catalog().pin(self.pinned.tool_names());
+        self.last_seq += 1;
+        let mut history = self.history.messages().to_vec();
+        history.push(message);
+        self.remember(context(history));
+        (self.ports.watcher)(Signal::IterationBegun { number, of: handoff.max_iterations, why: why.in_words() });
+        Ok(Event::IterationEntered(Box::new(state)))
+    }
+}
+
+/// What the agent's evidence ledgers left in the hand-off that is there. Nothing is decided by it, so a file that cannot be read has none.
+fn evidence_ledgers(workspace: &Workspace) -> Vec<Value> {
+    let mut text = String::new();
+    let read = File::open(workspace.path(HANDOFF)).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text));
+    if read.is_err() { Vec::new() } else { Handoff::ledgers_in(&text) }
+}

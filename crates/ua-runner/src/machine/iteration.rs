@@ -1,0 +1,188 @@
+//! What the machine decides about iterations.
+//!
+//! | after | next |
+//! |---|---|
+//! | a request that is larger than the context may be, behind at least one turn | the next iteration |
+//! | a reply that asks for nothing and has no promise | the next iteration; a few in a row that asked for no tool at all: a person |
+//! | a promise, and a condition that does not hold | say what is missing, as often as for any missing condition; then a person |
+//! | a promise, and every condition holds | the end of the run |
+//! | no iteration is left | stop |
+
+use ua_core::HarnessSpec;
+
+use super::{MAX_NUDGES, RunMachine, State};
+use crate::iteration::{IterationEnd, IterationState};
+
+impl RunMachine {
+    /// The iteration that is worked on; `None` when the job has no harness.
+    pub fn iteration(&self) -> Option<&IterationState> {
+        self.iteration.as_ref()
+    }
+
+    /// Why the iteration ends instead of sending a request of so many tokens. One that has no turn yet sends it whatever its size, or no
+    /// iteration would ever get anywhere.
+    pub fn context_full(&self, tokens: u64) -> Option<IterationEnd> {
+        let iteration = self.iteration.as_ref()?;
+        let has_a_turn = self.committed >= iteration.first_turn;
+        (has_a_turn && tokens > iteration.context_budget).then_some(IterationEnd::ContextFull { tokens })
+    }
+
+    /// What a promise makes of the evidence at the end of the job. `None` leaves it as it is: no promise is asked for, or it was given and
+    /// everything holds.
+    pub(super) fn after_promise(&mut self, found: &Result<(), String>) -> Option<State> {
+        let promise = self.iteration.as_ref()?.promise.as_ref()?;
+        let is_promised = HarnessSpec::is_promised(self.last_word.as_deref().unwrap_or_default(), promise);
+        match found {
+            Ok(()) if is_promised => None,
+            Err(missing) if is_promised => {
+                Some(self.tell_missing(format!("You gave the promise, but it counts only with evidence. {missing}")))
+            }
+            Ok(()) | Err(_) => Some(self.end_iteration(IterationEnd::PromiseUnkept)),
+        }
+    }
+
+    /// Ends the iteration: the next one, if the budgets leave one.
+    pub(super) fn end_iteration(&mut self, why: IterationEnd) -> State {
+        if let Some(state) = self.budget_stop() {
+            return state;
+        }
+        let Some(iteration) = &self.iteration else { return State::Reserving };
+        if self.is_idle(&why) && self.nudges >= MAX_NUDGES {
+            let text = format!(
+                "{} iterations in a row ended without a tool call and without the promise that the job is done.",
+                self.nudges + 1
+            );
+            return self.ask_about_missing(text);
+        }
+        let ended = format!("iteration {} is over: {}", iteration.number, why.in_words());
+        if iteration.number >= iteration.max {
+            return Self::over_budget("max_iterations", &iteration.max, ended);
+        }
+        if let Some(max) = self.limits.max_steps.filter(|max| self.steps >= *max) {
+            return Self::over_budget("max_steps", &max, format!("{} steps are used, and {ended}", self.steps));
+        }
+        State::EnteringIteration { number: iteration.number + 1, why }
+    }
+
+    /// The next iteration has begun, because `why`.
+    pub(super) fn iteration_entered(&mut self, why: &IterationEnd, entered: IterationState) -> State {
+        self.nudges = if self.is_idle(why) { self.nudges + 1 } else { 0 };
+        self.iteration = Some(entered);
+        self.steps += 1;
+        self.last_word = None;
+        self.between_turns()
+    }
+
+    /// Whether the iteration that ends only talked.
+    fn is_idle(&self, why: &IterationEnd) -> bool {
+        *why == IterationEnd::PromiseUnkept
+            && self.iteration.as_ref().is_some_and(|iteration| iteration.tool_calls == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Block, ModelTurn, RunStop, StopReason};
+    use ua_store::QuestionKind;
+
+    use super::*;
+    use crate::budget::Estimate;
+    use crate::machine::{Command, Conclusion, Event, Guidance, Limits, Start};
+
+    fn iteration(number: u32) -> IterationState {
+        let promise = Some("ALL DONE".to_owned());
+        IterationState { number, max: 9, first_turn: 1, tool_calls: 0, context_budget: 100, promise }
+    }
+
+    fn machine(limits: Limits) -> RunMachine {
+        let start = Start { committed: 3, iteration: Some(iteration(1)), ..Start::fresh() };
+        RunMachine::new(Limits { ask_on_repeated_failures: true, ..limits }, start)
+    }
+
+    /// The model says `text` and asks for nothing; then the evidence is `found`.
+    fn says(machine: &mut RunMachine, text: &str, found: Result<(), String>) -> Command {
+        let blocks = vec![Block::text(text)];
+        let reply =
+            ModelTurn { blocks, stop_reason: StopReason::EndTurn, usage: None, model: "m".into(), response_id: None };
+        let events = [
+            Event::Reserved(Estimate::default()),
+            Event::Thought(Ok(Box::new(reply))),
+            Event::Recorded(Vec::new()),
+            Event::Committed { held_millis: 0 },
+        ];
+        for event in events {
+            machine.apply(event).unwrap();
+        }
+        assert_eq!(machine.command(), Command::CheckEvidence);
+        machine.apply(Event::Evidence(found)).unwrap();
+        machine.command()
+    }
+
+    fn missing() -> Result<(), String> {
+        Err("the e-mail".to_owned())
+    }
+
+    #[test]
+    fn a_promise_ends_the_run_only_with_evidence_and_evidence_only_with_a_promise() {
+        let promise = "<promise>ALL DONE</promise>";
+        let next = Command::EnterIteration { number: 2, why: IterationEnd::PromiseUnkept };
+        for found in [Ok(()), missing()] {
+            assert_eq!(says(&mut machine(Limits::default()), "I am done.", found), next);
+        }
+        let done = says(&mut machine(Limits::default()), promise, Ok(()));
+        assert_eq!(done, Command::Stop(Conclusion::Succeeded { final_output: promise.to_owned() }));
+        let mut early = machine(Limits::default());
+        for _ in 0..MAX_NUDGES {
+            let told = says(&mut early, promise, missing());
+            assert!(matches!(told, Command::Guide { text: Guidance::Missing(text) } if text.contains("the e-mail")));
+            early.apply(Event::Guided).unwrap();
+        }
+        let asked = says(&mut early, promise, missing());
+        assert!(matches!(asked, Command::Ask { kind: QuestionKind::MissingEvidence, .. }), "{asked:?}");
+    }
+
+    #[test]
+    fn a_full_context_ends_an_iteration_that_has_a_turn() {
+        let mut full = machine(Limits::default());
+        assert_eq!(full.context_full(100), None);
+        let why = full.context_full(101).unwrap();
+        full.apply(Event::ContextFull(why.clone())).unwrap();
+        assert_eq!(full.command(), Command::EnterIteration { number: 2, why });
+        let entered = IterationState { first_turn: 4, ..iteration(2) };
+        full.apply(Event::IterationEntered(Box::new(entered))).unwrap();
+        assert_eq!((full.command(), full.context_full(1_000)), (Command::Reserve { turn: 4 }, None));
+    }
+
+    #[test]
+    fn iterations_stop_at_their_own_number_and_at_that_of_steps() {
+        let budget = |command: Command| match command {
+            Command::Stop(Conclusion::Stopped { reason: RunStop::Budget, detail }) => detail,
+            other => panic!("{other:?}"),
+        };
+        let mut last = machine(Limits::default());
+        last.iteration.as_mut().unwrap().number = 9;
+        let detail = budget(says(&mut last, "Later.", missing()));
+        assert!(detail.starts_with("the budget max_iterations (9) is reached: iteration 9 is over"), "{detail}");
+        let limits = Limits { max_steps: Some(0), ..Limits::default() };
+        let detail = budget(says(&mut machine(limits), "Later.", missing()));
+        assert!(detail.starts_with("the budget max_steps (0) is reached"), "{detail}");
+    }
+
+    #[test]
+    fn iterations_that_only_talk_are_counted_and_one_that_works_begins_anew() {
+        let mut talks = machine(Limits::default());
+        for number in 2..=1 + MAX_NUDGES {
+            let entered = says(&mut talks, "Soon.", missing());
+            assert_eq!(entered, Command::EnterIteration { number, why: IterationEnd::PromiseUnkept });
+            talks.apply(Event::IterationEntered(Box::new(iteration(number)))).unwrap();
+        }
+        let mut works = machine(Limits::default());
+        works.nudges = MAX_NUDGES;
+        works.iteration.as_mut().unwrap().tool_calls = 1;
+        assert!(matches!(says(&mut works, "Soon.", missing()), Command::EnterIteration { number: 2, .. }));
+        works.apply(Event::IterationEntered(Box::new(iteration(2)))).unwrap();
+        assert_eq!(works.nudges, 0);
+        let asked = says(&mut talks, "Soon.", missing());
+        assert!(matches!(asked, Command::Ask { kind: QuestionKind::MissingEvidence, .. }), "{asked:?}");
+    }
+}
