@@ -7,6 +7,7 @@ use crate::mail::MailAddress;
 use crate::money::Money;
 use crate::phase::PhaseSpec;
 use crate::policy::OnScopeConflict;
+use crate::subagents::Subagents;
 
 /// A job file that cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +69,9 @@ pub struct RunSpec {
     /// Which tools it may use.
     #[serde(default)]
     pub tools: ToolsSpec,
+    /// Whether its model may hand tasks to sub-agents; it may not when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagents: Option<Subagents>,
     /// How its history is kept and sent.
     #[serde(default)]
     pub settings: Settings,
@@ -369,6 +373,9 @@ impl RunSpec {
             check_condition(condition, &format!("stop_conditions[{index}]"))?;
         }
         self.check_phases()?;
+        if let Some((field, why)) = self.subagents.as_ref().and_then(Subagents::problem) {
+            return invalid(field, why);
+        }
         if self.job_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
             return invalid("job_key", "is empty");
         }
@@ -546,6 +553,10 @@ const FIELDS: &Known = &Known(&[
         ])),
     ),
     (
+        "subagents",
+        Some(&Known(&[("max_depth", None), ("max_tasks", None), ("max_turns", None), ("tools", None)])),
+    ),
+    (
         "settings",
         Some(&Known(&[
             ("blob_threshold_bytes", None),
@@ -658,6 +669,7 @@ mod tests {
         full["constraints"]["allowed_recipients"] = serde_json::json!(["@example.test"]);
         full["escalation"]["ask_human_before"] = serde_json::json!(["email.*"]);
         full["escalation"]["ask_user"] = true.into();
+        full["subagents"] = serde_json::json!({"max_depth": 1, "max_tasks": 1, "max_turns": 1, "tools": ["a"]});
         full["budgets"]["max_turns"] = 1.into();
         full["budgets"]["max_tokens"] = 1.into();
         full["budgets"]["max_cost"] = "2.50 USD".into();

@@ -46,6 +46,7 @@ mod redacting;
 mod settle;
 mod spans;
 mod stop;
+mod task;
 mod transport;
 
 pub use ask_user::WithAskUser;
@@ -58,5 +59,6 @@ pub use guardrail::Rules;
 pub use local::{LocalCall, LocalFailure, LocalTools, PermittedCall};
 pub use redacting::Redacting;
 pub use stop::StopSignal;
+pub use task::{Carried, SubAgentError, SubAgents, is_task_under_way, task_tool};
 pub use transport::{Fence, ToolTransport, TransportError};
 pub use ua_ledger::{Asked, Enquiry, Finding, Permit, answer_for, answer_together};

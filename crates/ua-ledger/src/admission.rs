@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Sha256};
 use ua_store::{CallRecord, QuestionRecord, ReplayStatus};
 
+use crate::permit::Permit;
+
 /// What the gateway found out about a call just before admission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -26,6 +28,8 @@ pub enum Admission {
     Held(QuestionRecord),
     /// It may be started.
     Ready(Prepared),
+    /// It is a task under way: its child run goes on, whoever drove it before. No new attempt.
+    Ongoing(Box<Permit>),
     /// It was sent and nobody knows what came of it: fence its server, then ask [`Ledger::recover`](crate::Ledger::recover).
     Unknown(UnknownCall),
 }

@@ -8,7 +8,7 @@ use ua_core::{
     RunId, Sha256, Trace,
 };
 use ua_store::{
-    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord,
+    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, NewRun, QuestionKind, QuestionRecord,
     QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError,
     rules::may_have_happened, whole_reply,
 };
@@ -42,7 +42,7 @@ pub struct Ledger {
     pub(crate) people: PeopleRules,
     /// What the tools are now, by qualified name.
     pub(crate) definitions: BTreeMap<String, Sha256>,
-    trace: Trace,
+    pub(crate) trace: Trace,
 }
 
 impl Ledger {
@@ -129,6 +129,9 @@ impl Ledger {
             } else {
                 Ok(Admission::Settled(settled))
             };
+        }
+        if let Some(permit) = self.ongoing_task(&call) {
+            return Ok(Admission::Ongoing(Box::new(permit)));
         }
         let why = "the process that sent it ended before an answer was stored";
         let lost = self
@@ -279,6 +282,16 @@ impl Ledger {
     /// Commits RUNNING and hands out the permit. `None` when the store found, in the same transaction, that the call must
     /// not start after all: it is then settled, or has to be admitted again.
     pub async fn start(&self, prepared: Prepared, generation: &str) -> Result<Option<Permit>, LedgerError> {
+        self.start_with(prepared, generation, None).await
+    }
+
+    /// The same for a task, whose child run is made in the same write.
+    pub(crate) async fn start_with(
+        &self,
+        prepared: Prepared,
+        generation: &str,
+        child: Option<NewRun>,
+    ) -> Result<Option<Permit>, LedgerError> {
         let Prepared { call, key, facts, scope_seen, approved_by, replay_status } = prepared;
         let id = call.call_id.clone();
         let effect = call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned());
@@ -293,6 +306,7 @@ impl Ledger {
             max_effects: effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied()),
             approved_by,
             replay_status,
+            child: child.map(Box::new),
             durability: durability(&call),
             at: self.env.now(),
         };

@@ -49,6 +49,7 @@ mod permit;
 mod question;
 mod recipient;
 mod recovery;
+mod task;
 
 pub use admission::{Admission, Facts, Prepared, UnknownCall};
 pub use answer::answer_for;

@@ -39,6 +39,7 @@ mod retry;
 mod spans;
 mod stamps;
 mod take_over;
+mod tasks;
 mod watch;
 mod workspace;
 
@@ -65,6 +66,7 @@ pub use ua_resume::{
     Artifact, CallSide, FileDiff, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide,
     UsageSummary, job_changes, raise_flags,
 };
+pub use tasks::{ChildDriver, ChildRuns, top_of_tree};
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};
 

@@ -125,6 +125,7 @@ impl Driver<'_> {
             self.checkpoint(CheckpointKind::PhaseBoundary, None, self.artifact_refs()?).await?;
         }
         if matches!(conclusion, Conclusion::Cancelled) {
+            self.end_tasks().await?;
             self.cancel_prepared().await?;
             self.close_questions().await?;
         }
