@@ -163,8 +163,10 @@ impl ToolGateway {
 
     /// Dispatches calls that may run together (reads, or tasks), or one call with an effect.
     pub async fn dispatch_group(&self, calls: &[CallId], stop: &StopSignal) -> Result<Vec<Dispatched>, GatewayError> {
-        let dispatches = stream::iter(calls).map(|call| self.dispatch(call, stop)).buffered(READS_AT_ONCE);
-        let ended: Vec<Result<Dispatched, GatewayError>> = dispatches.collect().await;
+        // All of them first, so that what is waited for is `Send`: a closure that borrows is not known to be.
+        let dispatches: Vec<_> = calls.iter().map(|call| self.dispatch(call, stop)).collect();
+        let ended: Vec<Result<Dispatched, GatewayError>> =
+            stream::iter(dispatches).buffered(READS_AT_ONCE).collect().await;
         ended.into_iter().collect()
     }
 

@@ -46,7 +46,7 @@ pub use estimate::{ESTIMATOR, estimate_input_tokens};
 pub use history::check_history;
 pub use provider::{LlmProvider, Silent, StreamObserver};
 pub use request::{ModelRequest, ToolOffer};
-pub use script::{Expectation, Script, ScriptError, ScriptTool, ScriptTurn};
+pub use script::{Conversation, Expectation, Script, ScriptError, ScriptTool, ScriptTurn};
 pub use scripted::ScriptedProvider;
 
 /// The name of the Anthropic provider, which also marks the opaque blocks that only it understands.

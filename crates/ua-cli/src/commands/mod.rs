@@ -8,6 +8,7 @@ mod calls;
 mod cancel;
 mod completions;
 mod config;
+mod crew;
 mod db;
 mod delete;
 mod diff;
@@ -26,6 +27,7 @@ mod schema;
 mod summary;
 mod tail;
 mod tools;
+mod tree;
 mod turns;
 
 use std::process::ExitCode;

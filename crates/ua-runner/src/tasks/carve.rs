@@ -49,8 +49,8 @@ pub(super) fn carve(records: &RunRecords, call: &CallRecord) -> Result<Carved, S
     let deeper = below.tasks.saturating_sub(u32::try_from(own_started.count()).unwrap_or(u32::MAX));
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let earlier = number(tasks(records).filter(|task| task.position < call.position).count());
-    let in_turn = number(tasks(records).filter(|task| task.position.turn == call.position.turn).count()).max(1);
-    let asked = number(tasks(records).filter(|task| task.position.turn <= call.position.turn).count());
+    let before = number(tasks(records).filter(|task| task.position.turn < call.position.turn).count());
+    let in_turn = number(tasks(records).filter(|task| task.position.turn == call.position.turn).count());
     if earlier.saturating_add(deeper) >= allowance.max_tasks {
         return Err(format!(
             "Not run: this job may hand on {} task(s), and they are used up (`subagents.max_tasks`). Do the rest yourself, with your own \
@@ -58,6 +58,9 @@ pub(super) fn carve(records: &RunRecords, call: &CallRecord) -> Result<Carved, S
             allowance.max_tasks
         ));
     }
+    // Those beyond the limit will be refused, so nothing is put aside for them.
+    let in_turn = in_turn.min(allowance.max_tasks.saturating_sub(before.saturating_add(deeper))).max(1);
+    let asked = before.saturating_add(in_turn);
     let budgets = records.budgets();
     let spent = Spent::of(records.requests.iter().chain(&below.requests));
     let turns = u64::from(records.run.own_turns()) + 1 + u64::from(below.turns);

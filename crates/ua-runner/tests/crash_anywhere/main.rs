@@ -10,12 +10,14 @@ mod approvals;
 mod billed;
 mod cancelled;
 mod composite;
+mod family;
 mod forks;
 mod loop_contract;
 mod near_duplicates;
 mod phases;
 mod pinned_setup;
 mod scenario;
+mod tasks;
 mod unknown;
 
 use scenario::{Answers, Scenario};
