@@ -33,6 +33,7 @@ mod resume;
 mod same_receipts;
 mod secrets;
 mod sources;
+mod subagents;
 mod telemetry;
 mod terminal;
 mod timeline;
