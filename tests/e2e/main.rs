@@ -42,6 +42,7 @@ mod secrets;
 mod sessions;
 mod sources;
 mod stateless_server;
+mod subagents;
 mod taint;
 mod telemetry;
 mod terminal;

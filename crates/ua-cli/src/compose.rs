@@ -11,8 +11,8 @@ use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Budgets, Component, Env, Redactor, RunSpec, ToolNamespace, ToolSpec, Trace};
 use ua_gateway::{
-    Catalog, Elicitations, Notice, Redacting, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser,
-    WorkspaceFiles,
+    Catalog, Elicitations, Notice, Redacting, Rules, StopSignal, SubAgents, ToolGateway, ToolTransport, WithAskUser,
+    WorkspaceFiles, task_tool,
 };
 use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_llm::{LlmProvider, ModelFacts, Places, RedactingProvider, Script, ScriptedProvider};
@@ -526,6 +526,11 @@ pub(crate) fn servers_of(home: &Home, run: &RunRecord, launch: &Launch) -> Resul
             for domain in &run.spec.constraints.allowed_domains {
                 args.push(format!("--allow-domain={domain}"));
             }
+            // A sub-agent may read what lies in the folder of the run it works for.
+            let parents = workspace.parent().and_then(Path::parent).filter(|_| ua_store::is_task(run));
+            args.extend(
+                parents.into_iter().flat_map(|folder| ["--allow-root".to_owned(), folder.display().to_string()]),
+            );
         }
         servers.push(builtin);
     }
@@ -749,11 +754,15 @@ impl Launch {
 /// What the ports are made of.
 pub(crate) struct Wiring<'a> {
     pub(crate) run: &'a RunRecord,
+    /// The job that the run works for: its own, or that of the run at the top of its tree.
+    pub(crate) job: &'a RunSpec,
     pub(crate) launch: &'a Launch,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lease: RunLease,
     pub(crate) trace: Trace,
     pub(crate) transport: Arc<dyn ToolTransport>,
+    /// Who drives the run's sub-agents.
+    pub(crate) agents: Arc<dyn SubAgents>,
     /// What must not be kept of what tools answer.
     pub(crate) redactor: Redactor,
     pub(crate) specs: Vec<ToolSpec>,
@@ -772,11 +781,13 @@ pub(crate) struct Wiring<'a> {
 pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError> {
     let Wiring {
         run,
+        job,
         launch,
         store,
         lease,
         trace,
         transport,
+        agents,
         redactor,
         specs,
         watcher,
@@ -790,26 +801,27 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     let spec = &run.spec;
     let classifier = Arc::new(launch.classifier()?);
     let rules = Rules::of(spec).map_err(CliError::usage)?.with_secrets(crate::secrets::get()?.grants());
-    let specs = specs.into_iter().chain([WithAskUser::spec()]).collect();
+    let specs = specs.into_iter().chain([WithAskUser::spec(), task_tool()]).collect();
     let catalog = Catalog::new(specs, &classifier, &rules)
         .map_err(|e| CliError::usage(chain(&e)).hint("nothing was sent; correct it, then `ua resume last`"))?;
     let config = LedgerConfig {
         no_duplicate_external_actions: spec.constraints.no_duplicate_external_actions,
         max_retries: budgets.max_retries_per_tool_call,
-        max_effects: effect_limits(spec),
+        max_effects: effect_limits(job),
     };
     let transport = Arc::new(Redacting::new(transport, redactor.clone()));
     let transport = seams.transport(Arc::new(WithAskUser::new(transport, store.clone())));
     let llm = launch.kept(run, &env, &redactor)?;
     let llm = seams.llm(Arc::new(RedactingProvider::new(llm, redactor)));
     let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace)
-        .with_people(PeopleRules::of(spec));
+        .with_people(PeopleRules::of(job));
     let files = WorkspaceFiles::open(workspace.root())
         .map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
     let told = watcher.clone();
     let notices = Box::new(move |notice| told(Signal::Call(notice)));
-    let gateway =
-        ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices).with_elicitations(elicitations);
+    let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices)
+        .with_elicitations(elicitations)
+        .with_sub_agents(agents);
     let prices = pricing::table(launch.pricing.as_deref())?;
     let pins = PinSettings {
         accept: launch.accept.clone(),

@@ -11,6 +11,7 @@
 //! | 130 | interrupted |
 
 use clap::builder::styling::AnsiColor;
+use ua_gateway::GatewayError;
 use ua_runner::{LockError, ResumeError, RunError};
 use ua_store::StoreError;
 
@@ -167,8 +168,29 @@ fn store_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a S
     None
 }
 
+/// The error that ended the drive of a sub-agent's run, on its way through the road of its task.
+#[derive(Debug)]
+pub(crate) struct ChildFailed(pub(crate) CliError);
+
+impl std::fmt::Display for ChildFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for ChildFailed {}
+
 impl From<RunError> for CliError {
     fn from(error: RunError) -> Self {
+        let error = match error {
+            RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } } => {
+                match source.downcast::<ChildFailed>() {
+                    Ok(child) => return child.0,
+                    Err(source) => RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } },
+                }
+            }
+            other => other,
+        };
         if let RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } = &error {
             return Self::lost_result(&error);
         }

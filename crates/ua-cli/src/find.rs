@@ -23,7 +23,9 @@ async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, CliError> {
         Ok::<_, CliError>(found.into_iter().map(|run| run.run_id).collect::<Vec<_>>())
     };
     if text == "last" {
-        let newest = find("", 1).await?.into_iter().next();
+        let query = RunQuery { limit: 1, without_tasks: true, ..RunQuery::default() };
+        let found = store.find_runs(&query).await.map_err(|e| fail(&e))?;
+        let newest = found.into_iter().map(|run| run.run_id).next();
         return newest.ok_or_else(|| CliError::usage("there is no run yet").hint("start one with `ua job FILE`"));
     }
     let no_run = |error: CliError| error.hint("`ua runs list` shows them; `last` is the newest");

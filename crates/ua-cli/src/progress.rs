@@ -19,12 +19,20 @@ struct Progress {
     started_at: Timestamp,
     quiet: bool,
     live: Option<Arc<Live>>,
+    /// The sub-agent whose work this is; `None` for the run that a person started.
+    label: Option<String>,
     sent_at: Mutex<std::collections::BTreeMap<String, Timestamp>>,
 }
 
 /// Makes the watcher of one process's work on a run.
-pub(crate) fn watcher(workspace: Workspace, env: Env, quiet: bool, live: Option<Arc<Live>>) -> Watcher {
-    let progress = Progress { workspace, started_at: env.now(), env, quiet, live, sent_at: Mutex::default() };
+pub(crate) fn watcher(
+    workspace: Workspace,
+    env: Env,
+    quiet: bool,
+    live: Option<Arc<Live>>,
+    label: Option<String>,
+) -> Watcher {
+    let progress = Progress { workspace, started_at: env.now(), env, quiet, live, label, sent_at: Mutex::default() };
     Arc::new(move |signal| progress.take(&signal))
 }
 
@@ -33,7 +41,8 @@ impl Progress {
         if let Some(text) = self.line_for(signal) {
             let now = self.env.now();
             if !self.quiet {
-                crate::output::tell(&format!("[{}] {text}", clock(now.since(self.started_at))));
+                let who = self.label.as_deref().map_or_else(String::new, |label| format!("{} ▸ ", line(label, 40)));
+                crate::output::tell(&format!("[{}] {who}{text}", clock(now.since(self.started_at))));
             }
             self.keep("run.log", &format!("{now} {text}"));
         }

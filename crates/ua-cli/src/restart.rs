@@ -37,7 +37,10 @@ async fn try_write(home: &Home, store: &dyn Store) -> Result<(), CliError> {
     let opened = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(lock);
     let lock = opened.map_err(fail("cannot open its lock"))?;
     take(&lock).await?;
-    let runs = store.runs(LOOKED_AT).await.map_err(|e| CliError::store("list the runs", &e))?;
+    let mut runs = store.runs(LOOKED_AT).await.map_err(|e| CliError::store("list the runs", &e))?;
+    let has_more = runs.len() >= LOOKED_AT as usize;
+    // A sub-agent goes on with its job.
+    runs.retain(|run| !ua_store::is_task(run));
     let locks = home.locks();
     let text = restart_page(
         &runs,
@@ -45,7 +48,7 @@ async fn try_write(home: &Home, store: &dyn Store) -> Result<(), CliError> {
             flags: &root_flag(home),
             is_driven: &|run| RunLock::is_held(&locks, run),
             files: &files,
-            has_more: runs.len() >= LOOKED_AT as usize,
+            has_more,
         },
     );
     let temporary = home.root().join(".RESTART.md.tmp");

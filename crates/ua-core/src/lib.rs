@@ -36,6 +36,7 @@ mod reply;
 mod secret;
 mod spec;
 mod status;
+mod subagents;
 #[cfg(feature = "system")]
 pub mod system;
 mod tool;
@@ -76,6 +77,7 @@ pub use spec::{
 pub use status::{
     CallEvent, CallStatus, FailureKind, IllegalTransition, Resolution, RunStatus, StepStatus, StopReason as RunStop,
 };
+pub use subagents::{Subagents, TASK_FOLDER, TASK_MODE, TaskOrder};
 pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,

@@ -8,6 +8,7 @@ use crate::mail::MailAddress;
 use crate::money::Money;
 use crate::phase::PhaseSpec;
 use crate::policy::OnScopeConflict;
+use crate::subagents::Subagents;
 
 /// A job file that cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +73,9 @@ pub struct RunSpec {
     /// Which tools it may use.
     #[serde(default)]
     pub tools: ToolsSpec,
+    /// Whether its model may hand tasks to sub-agents; it may not when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagents: Option<Subagents>,
     /// How its history is kept and sent.
     #[serde(default)]
     pub settings: Settings,
@@ -388,6 +392,9 @@ impl RunSpec {
         }
         self.check_phases()?;
         self.check_harness()?;
+        if let Some((field, why)) = self.subagents.as_ref().and_then(Subagents::problem) {
+            return invalid(field, why);
+        }
         if self.job_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
             return invalid("job_key", "is empty");
         }
@@ -575,6 +582,7 @@ const FIELDS: &Known = &Known(&[
             ("allow_file_edit_tools", None),
         ])),
     ),
+    ("subagents", Some(&Known(&[("max_depth", None), ("max_tasks", None), ("max_turns", None), ("tools", None)]))),
     (
         "settings",
         Some(&Known(&[
@@ -693,6 +701,7 @@ mod tests {
         full["escalation"]["ask_human_on_tainted_effect"] = false.into();
         full["escalation"]["ask_human_before"] = serde_json::json!(["email.*"]);
         full["escalation"]["ask_user"] = true.into();
+        full["subagents"] = serde_json::json!({"max_depth": 1, "max_tasks": 1, "max_turns": 1, "tools": ["a"]});
         full["budgets"]["max_turns"] = 1.into();
         full["budgets"]["max_tokens"] = 1.into();
         full["budgets"]["max_cost"] = "2.50 USD".into();

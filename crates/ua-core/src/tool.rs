@@ -52,6 +52,16 @@ impl ToolName {
     pub fn is_ask_user(&self) -> bool {
         self.namespace == ToolNamespace::Local && self.server == "ua_person" && self.tool == "ask_user"
     }
+
+    /// The tool by which a model hands a task to a sub-agent. A child run is behind it, no tool server.
+    pub fn task() -> Self {
+        Self::qualified(ToolNamespace::Local, "ua_agents", "task")
+    }
+
+    /// Whether this is [`ToolName::task`].
+    pub fn is_task(&self) -> bool {
+        self.namespace == ToolNamespace::Local && self.server == "ua_agents" && self.tool == "task"
+    }
 }
 
 impl fmt::Display for ToolName {

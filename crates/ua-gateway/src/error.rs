@@ -3,6 +3,7 @@
 use ua_core::FailureClass;
 use ua_ledger::LedgerError;
 
+use crate::task::SubAgentError;
 use crate::transport::TransportError;
 
 /// Why a call could not be taken to its receipt.
@@ -22,6 +23,15 @@ pub enum GatewayError {
         /// What is known about the process.
         detail: String,
     },
+    /// A sub-agent could not be driven; its run stays where it is.
+    #[error("drive the sub-agent of call {call}")]
+    SubAgent {
+        /// Its task.
+        call: ua_core::CallId,
+        /// Why.
+        #[source]
+        source: SubAgentError,
+    },
     /// A tool or rule is set up in a way that cannot keep its promise.
     #[error("offer the tool `{tool}`: {why}")]
     Configuration {
@@ -37,7 +47,7 @@ impl GatewayError {
     pub fn class(&self) -> FailureClass {
         match self {
             Self::Ledger(source) => source.class(),
-            Self::Transport(_) => FailureClass::Transient,
+            Self::Transport(_) | Self::SubAgent { .. } => FailureClass::Transient,
             Self::OrphanAlive { .. } | Self::Configuration { .. } => FailureClass::Operator,
         }
     }

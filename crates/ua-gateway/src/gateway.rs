@@ -8,10 +8,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
+use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 use ua_classify::{Classifier, file_arguments, project_scope};
 use ua_core::{
-    CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, Scope, Sha256, SideEffectClass,
+    CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256, SideEffectClass,
 };
 use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
 use ua_store::{CallRecord, QuestionRecord};
@@ -24,6 +25,7 @@ use crate::guardrail::Rules;
 use crate::plan::Planner;
 use crate::spans;
 use crate::stop::StopSignal;
+use crate::task::{SubAgents, TASKS_AT_ONCE};
 use crate::transport::{Fence, ToolTransport};
 
 /// How many reads of a turn run at the same time.
@@ -39,6 +41,13 @@ pub enum Dispatched {
     Settled(Box<CallRecord>),
     /// A person has to decide first.
     Held(Box<QuestionRecord>),
+    /// It is a task whose child run stopped for a reason that a resume may lift; both go on then.
+    Parked {
+        /// The reason.
+        reason: RunStop,
+        /// In words.
+        detail: String,
+    },
     /// A stop was asked for before the call was started, or while a read was under way.
     Stopped,
 }
@@ -110,12 +119,15 @@ pub struct ToolGateway {
     pub(crate) catalog: Catalog,
     pub(crate) classifier: Arc<Classifier>,
     policy_version: OnceLock<Sha256>,
-    rules: Rules,
+    pub(crate) rules: Rules,
     pub(crate) ledger: Ledger,
     pub(crate) transport: Arc<dyn ToolTransport>,
     files: WorkspaceFiles,
     watcher: Box<dyn Fn(Notice) + Send + Sync>,
     pub(crate) elicitations: Elicitations,
+    /// What drives sub-agents; `None` where nothing does.
+    pub(crate) agents: Option<Arc<dyn SubAgents>>,
+    pub(crate) tasks_at_once: Semaphore,
 }
 
 impl ToolGateway {
@@ -130,8 +142,26 @@ impl ToolGateway {
         watcher: Box<dyn Fn(Notice) + Send + Sync>,
     ) -> Self {
         let ledger = ledger.with_definitions(catalog.definitions());
-        let (policy_version, elicitations) = (OnceLock::new(), Elicitations::default());
-        Self { catalog, classifier, policy_version, rules, ledger, transport, files, watcher, elicitations }
+        Self {
+            catalog,
+            classifier,
+            policy_version: OnceLock::new(),
+            rules,
+            ledger,
+            transport,
+            files,
+            watcher,
+            elicitations: Elicitations::default(),
+            agents: None,
+            tasks_at_once: Semaphore::new(TASKS_AT_ONCE),
+        }
+    }
+
+    /// The same road with somebody who drives sub-agents at the end of `task`.
+    #[must_use]
+    pub fn with_sub_agents(mut self, agents: Arc<dyn SubAgents>) -> Self {
+        self.agents = Some(agents);
+        self
     }
 
     /// The tools of the step.
@@ -155,10 +185,12 @@ impl ToolGateway {
         Planner { catalog: &self.catalog, classifier: &self.classifier, rules: &self.rules, env }.plan(reply, turn)
     }
 
-    /// Dispatches calls that may run together (reads), or one call with an effect.
+    /// Dispatches calls that may run together (reads, or tasks), or one call with an effect.
     pub async fn dispatch_group(&self, calls: &[CallId], stop: &StopSignal) -> Result<Vec<Dispatched>, GatewayError> {
-        let dispatches = stream::iter(calls).map(|call| self.dispatch(call, stop)).buffered(READS_AT_ONCE);
-        let ended: Vec<Result<Dispatched, GatewayError>> = dispatches.collect().await;
+        // All of them first, so that what is waited for is `Send`: a closure that borrows is not known to be.
+        let dispatches: Vec<_> = calls.iter().map(|call| self.dispatch(call, stop)).collect();
+        let ended: Vec<Result<Dispatched, GatewayError>> =
+            stream::iter(dispatches).buffered(READS_AT_ONCE).collect().await;
         ended.into_iter().collect()
     }
 
@@ -205,6 +237,17 @@ impl ToolGateway {
                     return Ok(Dispatched::Stopped);
                 }
                 Admission::Continues(continued) => self.take_up(continued, stop).await?,
+                Admission::Ongoing(permit) => return self.carry_on_task(*permit, stop).await,
+                Admission::Ready(prepared) if prepared.call().name.is_task() => {
+                    if let Some(ended) = self.start_task(prepared, stop).await? {
+                        return Ok(ended);
+                    }
+                    readmissions += 1;
+                    if readmissions > MAX_READMISSIONS {
+                        return self.give_up_start(id).await;
+                    }
+                    continue;
+                }
                 Admission::Ready(prepared) => {
                     if stop.is_stopping() {
                         return Ok(Dispatched::Stopped);
@@ -214,11 +257,7 @@ impl ToolGateway {
                     let Some(permit) = self.ledger.start(prepared, &generation).await? else {
                         readmissions += 1;
                         if readmissions > MAX_READMISSIONS {
-                            let call = self.read(id).await?;
-                            let message = "Not run: another call of this job kept claiming the same effect.";
-                            return Ok(Dispatched::Settled(Box::new(
-                                self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?,
-                            )));
+                            return self.give_up_start(id).await;
                         }
                         continue;
                     };
@@ -263,6 +302,14 @@ impl ToolGateway {
         }
     }
 
+    /// Refuses a call that the store kept from starting again and again.
+    async fn give_up_start(&self, id: &CallId) -> Result<Dispatched, GatewayError> {
+        let call = self.read(id).await?;
+        let message = "Not run: another call of this job kept claiming the same effect.";
+        let refused = self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?;
+        Ok(Dispatched::Settled(Box::new(refused)))
+    }
+
     /// Admits a call; one that is unknown is fenced first, then decided by its policy.
     pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, GatewayError> {
         match Box::pin(self.ledger.admit(id, facts.clone())).await? {
@@ -275,10 +322,11 @@ impl ToolGateway {
                 }
                 self.recover(unknown, &facts, stop).await
             }
-            admission
-            @ (Admission::Settled(_) | Admission::Held(_) | Admission::Ready(_) | Admission::Continues(_)) => {
-                Ok(admission)
-            }
+            admission @ (Admission::Settled(_)
+            | Admission::Held(_)
+            | Admission::Ready(_)
+            | Admission::Continues(_)
+            | Admission::Ongoing(_)) => Ok(admission),
         }
     }
 

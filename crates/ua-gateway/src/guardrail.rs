@@ -32,6 +32,9 @@ pub struct Rules {
     ask_before: GlobSet,
     ask_before_classes: Vec<SideEffectClass>,
     ask_user: bool,
+    /// How deep tasks may still be nested; `None` when the job has no sub-agents.
+    task_depth: Option<u32>,
+    task_tools: Option<GlobSet>,
     allowed_domains: Vec<String>,
     file_edit_tools: bool,
     enforce_idempotency: bool,
@@ -56,6 +59,11 @@ impl Rules {
             ask_before: globs(ask_before, "escalation.ask_human_before")?,
             ask_before_classes: ask_before.iter().filter_map(|word| word.parse().ok()).collect(),
             ask_user: spec.escalation.ask_user,
+            task_depth: spec.subagents.as_ref().map(|agents| agents.max_depth),
+            task_tools: match &spec.subagents {
+                Some(agents) if !agents.tools.is_empty() => Some(globs(&agents.tools, "subagents.tools")?),
+                Some(_) | None => None,
+            },
             allow: if allow.is_empty() { None } else { Some(globs(allow, "tools.allow")?) },
             deny: globs(&spec.tools.deny, "tools.deny")?,
             forbidden: globs(&spec.constraints.forbidden_actions, "constraints.forbidden_actions")?,
@@ -92,6 +100,11 @@ impl Rules {
         self.on_scope_conflict
     }
 
+    /// The tools that the job lets sub-agents use; `None` for all.
+    pub(crate) fn tools_of_sub_agents(&self) -> Option<&GlobSet> {
+        self.task_tools.as_ref()
+    }
+
     /// Whether every call that does harm when repeated needs an idempotency key.
     pub(crate) fn enforces_keys(&self) -> bool {
         self.enforce_idempotency
@@ -112,6 +125,21 @@ impl Rules {
         if name.is_ask_user() && !self.ask_user {
             return Some(format!("Nobody can be asked in this job. {DECIDE_YOURSELF}"));
         }
+        if name.is_task() {
+            match self.task_depth {
+                None => {
+                    return Some("This job has no sub-agents. Do the work yourself, with your own tools.".to_owned());
+                }
+                Some(0) => {
+                    return Some(
+                        "A sub-agent may not hand on tasks here (`subagents.max_depth` is reached). Do the work yourself, with your \
+                         own tools, and say in your answer what you could not do."
+                            .to_owned(),
+                    );
+                }
+                Some(_) => {}
+            }
+        }
         let named = |set: &GlobSet| set.is_match(&name.raw) || set.is_match(&name.tool);
         if let Some(denied) = denied_in_jobs(&name.tool).filter(|_| !self.file_edit_tools) {
             let instead = if denied.starts_with("COMPOSIO_") {
@@ -124,8 +152,9 @@ impl Rules {
                 name.tool
             ));
         }
-        // The job asks for it by a switch of its own.
-        if self.allow.as_ref().is_some_and(|allow| !named(allow)) && !name.is_ask_user() {
+        // The job asks for these by switches of their own.
+        let has_switch = name.is_ask_user() || name.is_task();
+        if self.allow.as_ref().is_some_and(|allow| !named(allow)) && !has_switch {
             return Some(format!(
                 "`{}` is not among the tools this job allows. Go on with those that are offered.",
                 name.tool

@@ -48,6 +48,7 @@ mod redacting;
 mod settle;
 mod spans;
 mod stop;
+mod task;
 mod texts;
 mod transport;
 
@@ -62,5 +63,6 @@ pub use guardrail::Rules;
 pub use local::{LocalCall, LocalFailure, LocalTools, PermittedCall};
 pub use redacting::Redacting;
 pub use stop::StopSignal;
+pub use task::{Carried, SubAgentError, SubAgents, is_task_under_way, task_tool};
 pub use transport::{Fence, ToolTransport, TransportError};
 pub use ua_ledger::{Asked, Enquiry, Finding, Permit, answer_for, answer_together};

@@ -37,7 +37,7 @@ impl ToolGateway {
                 self.tell(Notice::Held { question: Box::new(question.clone()) });
                 Some(Dispatched::Held(Box::new(question)))
             }
-            Admission::Ready(_) | Admission::Continues(_) | Admission::Unknown(_) => None,
+            Admission::Ready(_) | Admission::Continues(_) | Admission::Ongoing(_) | Admission::Unknown(_) => None,
         })
     }
 }

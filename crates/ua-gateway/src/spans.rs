@@ -69,6 +69,9 @@ pub(crate) fn ended(dispatched: &Dispatched) {
         Dispatched::Held(_) => {
             span.record("ua.tool.status", "held");
         }
+        Dispatched::Parked { .. } => {
+            span.record("ua.tool.status", "parked");
+        }
         Dispatched::Stopped => {
             span.record("ua.tool.status", "stopped");
         }

@@ -9,6 +9,7 @@ use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Sha256};
 use ua_store::{CallRecord, QuestionRecord, ReplayStatus};
 
 use crate::handle::Continued;
+use crate::permit::Permit;
 
 /// What the gateway found out about a call just before admission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum Admission {
     Ready(Prepared),
     /// It was sent, the tool has it, and its attempt keeps what to go on with.
     Continues(Continued),
+    /// It is a task under way: its child run goes on, whoever drove it before. No new attempt.
+    Ongoing(Box<Permit>),
     /// It was sent and nobody knows what came of it: fence its server, then ask [`Ledger::recover`](crate::Ledger::recover).
     Unknown(UnknownCall),
 }

@@ -14,11 +14,16 @@ pub(crate) fn admitted(admission: &Admission) {
         Admission::Held(question) => ("held", question.call_id.as_ref().map_or("", |call| call.as_str())),
         Admission::Ready(prepared) => ("ready", prepared.call().call_id.as_str()),
         Admission::Continues(continued) => ("continues", continued.call().call_id.as_str()),
+        Admission::Ongoing(permit) => ("ongoing", permit.call().call_id.as_str()),
         Admission::Unknown(unknown) => ("unknown", unknown.call().call_id.as_str()),
     };
     let twin = match admission {
         Admission::Settled(call) => call.deduplicated_from.as_ref().map(CallId::as_str),
-        Admission::Held(_) | Admission::Ready(_) | Admission::Continues(_) | Admission::Unknown(_) => None,
+        Admission::Held(_)
+        | Admission::Ready(_)
+        | Admission::Continues(_)
+        | Admission::Ongoing(_)
+        | Admission::Unknown(_) => None,
     };
     tracing::info!(tool_call_id = call, verdict, deduplicated_from = twin, "ua.ledger.admitted");
 }

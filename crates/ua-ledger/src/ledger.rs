@@ -8,7 +8,7 @@ use ua_core::{
     RunId, Sha256, Trace,
 };
 use ua_store::{
-    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, QuestionKind, QuestionRecord,
+    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, NewRun, QuestionKind, QuestionRecord,
     QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError,
     rules::may_have_happened, whole_reply,
 };
@@ -136,6 +136,9 @@ impl Ledger {
         let attempt = self.last_attempt(&call).await?;
         if let Some(attempt) = attempt.filter(|attempt| attempt.live_handle().is_some()) {
             return self.admit_handle(call, attempt).await;
+        }
+        if let Some(permit) = self.ongoing_task(&call) {
+            return Ok(Admission::Ongoing(Box::new(permit)));
         }
         let why = "the process that sent it ended before an answer was stored";
         let lost = self
@@ -288,6 +291,16 @@ impl Ledger {
     /// Commits RUNNING and hands out the permit. `None` when the store found, in the same transaction, that the call must
     /// not start after all: it is then settled, or has to be admitted again.
     pub async fn start(&self, prepared: Prepared, generation: &str) -> Result<Option<Permit>, LedgerError> {
+        self.start_with(prepared, generation, None).await
+    }
+
+    /// The same for a task, whose child run is made in the same write.
+    pub(crate) async fn start_with(
+        &self,
+        prepared: Prepared,
+        generation: &str,
+        child: Option<NewRun>,
+    ) -> Result<Option<Permit>, LedgerError> {
         let Prepared { call, key, facts, scope_seen, approved_by, replay_status } = prepared;
         let id = call.call_id.clone();
         let effect = call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned());
@@ -302,6 +315,7 @@ impl Ledger {
             max_effects: effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied()),
             approved_by,
             replay_status,
+            child: child.map(Box::new),
             durability: durability(&call),
             at: self.env.now(),
         };

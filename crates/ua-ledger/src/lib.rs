@@ -51,6 +51,7 @@ mod question;
 mod recipient;
 mod recovery;
 mod taint;
+mod task;
 
 pub use admission::{Admission, Facts, Prepared, UnknownCall};
 pub use answer::answer_for;

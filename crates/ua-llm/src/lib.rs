@@ -62,7 +62,7 @@ pub use openai::{OpenAiConfig, OpenAiProvider};
 pub use provider::{LlmProvider, Silent, StreamObserver};
 pub use redacting::RedactingProvider;
 pub use request::{ModelRequest, ToolOffer};
-pub use script::{Expectation, Script, ScriptError, ScriptTool, ScriptTurn};
+pub use script::{Conversation, Expectation, Script, ScriptError, ScriptTool, ScriptTurn};
 pub use scripted::ScriptedProvider;
 pub use session::{KeptReply, KnownPrefix};
 pub use tool_ids::tell_tool_uses_apart;

@@ -49,6 +49,22 @@ pub struct Script {
     /// The reply to every request after the last turn; `Done.` when absent.
     #[serde(default)]
     pub after_end: Option<ScriptTurn>,
+    /// What the model says in other conversations than the main one, for example those of sub-agents.
+    #[serde(default)]
+    pub conversations: Vec<Conversation>,
+}
+
+/// The replies of a conversation that is known by how it begins.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conversation {
+    /// A text that its first message contains. The first conversation whose text is found is the one.
+    pub when: String,
+    /// The replies, in order.
+    pub turns: Vec<ScriptTurn>,
+    /// The reply to every request after the last turn; that of the script when absent.
+    #[serde(default)]
+    pub after_end: Option<ScriptTurn>,
 }
 
 /// One reply of a script.
@@ -149,6 +165,14 @@ impl Script {
         for (index, turn) in script.turns.iter().chain(&script.after_end).enumerate() {
             turn.check(index + 1)?;
         }
+        for conversation in &script.conversations {
+            if conversation.when.trim().is_empty() {
+                return Err(ScriptError::Syntax("a conversation's `when` is empty".to_owned()));
+            }
+            for (index, turn) in conversation.turns.iter().chain(&conversation.after_end).enumerate() {
+                turn.check(index + 1)?;
+            }
+        }
         Ok(script)
     }
 
@@ -179,6 +203,12 @@ impl Script {
         1 + if is_cut { told().unwrap_or(counted) } else { counted }
     }
 
+    /// The conversation that these messages belong to; `None` for the main one.
+    pub fn conversation_of(&self, messages: &[Message]) -> Option<&Conversation> {
+        let first = messages.first()?.text();
+        self.conversations.iter().find(|conversation| first.contains(&conversation.when))
+    }
+
     /// Answers a request, as the provider's `request_number`-th (from 1). Depends on its arguments alone.
     pub fn reply(
         &self,
@@ -197,7 +227,10 @@ impl Script {
             return Err(wrong(format!("the system prompt does not contain {text:?}")));
         }
         let done = ScriptTurn { text: Some("Done.".to_owned()), ..ScriptTurn::default() };
-        let played = self.turns.get(turn - 1).or(self.after_end.as_ref()).unwrap_or(&done);
+        let conversation = self.conversation_of(messages);
+        let turns = conversation.map_or(&self.turns, |conversation| &conversation.turns);
+        let own_end = conversation.and_then(|conversation| conversation.after_end.as_ref());
+        let played = turns.get(turn - 1).or(own_end).or(self.after_end.as_ref()).unwrap_or(&done);
         if let Some(expectation) = &played.expect {
             expectation.check(messages).map_err(wrong)?;
         }

@@ -67,14 +67,14 @@ pub(crate) fn lines(records: &RunRecords) -> Vec<BudgetLine> {
         },
         BudgetLine {
             budget: "max_tool_calls",
-            used: count(&records.calls),
+            used: count(&records.calls) + records.tool_calls_below(),
             limit: Some(budgets.max_tool_calls.into()),
             unit: "calls",
             currency: None,
         },
         BudgetLine {
             budget: "max_turns",
-            used: records.run.own_turns().into(),
+            used: u64::from(records.run.own_turns()) + records.turns_below(),
             limit: budgets.max_turns.map(u64::from),
             unit: "turns",
             currency: None,

@@ -45,6 +45,7 @@ mod quote;
 mod render;
 mod restart;
 mod run_diff;
+mod sub_agents;
 mod summary;
 mod summary_render;
 #[cfg(test)]
@@ -76,6 +77,7 @@ pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, S
 pub use question::{AnswerLine, QuestionLine};
 pub use restart::{RestartPlace, restart_page};
 pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};
+pub use sub_agents::{SubAgentEffect, SubAgentLine, SubAgentOutput};
 pub use summary::{CompletionSummary, Replayed, SideEffect, StepSummary};
 pub use timeline::timeline_html;
 pub use trace::trace_json;

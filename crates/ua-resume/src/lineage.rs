@@ -10,7 +10,7 @@ use crate::artifact::Artifact;
 use crate::evidence::{EvidenceReport, EvidenceScope, evaluate_scope};
 
 /// Judges the conditions in `scope` of a run over its own receipts and those that count with them: of the turns
-/// it shares, and of effects elsewhere in its lineage that it asked for and was answered with, or that a condition allows no
+/// it shares, of what its sub-agents did, and of effects elsewhere in its lineage that it asked for and was answered with, or that a condition allows no
 /// further one of.
 pub fn evaluate_run(
     records: &RunRecords,
@@ -28,6 +28,10 @@ fn counting(records: &RunRecords) -> (Vec<CallRecord>, Vec<ReceiptRecord>) {
     let answered_by: Vec<_> = calls.iter().filter_map(|call| call.deduplicated_from.clone()).collect();
     let counts = |other: &&CallRecord| answered_by.contains(&other.call_id) || is_limited(&records.run.spec, other);
     calls.extend(lineage.elsewhere.iter().filter(counts).cloned());
+    // Sub-agents work for the run: what they did, it did.
+    let counted: Vec<_> = calls.iter().map(|call| call.call_id.clone()).collect();
+    let below = lineage.sub_agents.iter().flat_map(|child| &child.effects);
+    calls.extend(below.filter(|call| !counted.contains(&call.call_id)).cloned());
     let receipts = lineage.receipts.iter().chain(&records.receipts).cloned().collect();
     (calls, receipts)
 }

@@ -238,6 +238,7 @@ pub(crate) const fn action_in_words(action: ReplayStatus, status: Option<CallSta
         (ReplayStatus::Executed, Some(CallStatus::Prepared)) => {
             "it had never been sent; it is next to be run, for the first time"
         }
+        (ReplayStatus::Resumed, _) => "its sub-agent goes on where it stood",
         (ReplayStatus::Executed, _) => "it had never been sent and was run for the first time",
     }
 }

@@ -18,6 +18,7 @@ use crate::changed::{ChangedFile, changed_files};
 use crate::evidence::{ConditionResult, EvidenceReport};
 use crate::question::QuestionLine;
 use crate::quote::{clean, cut};
+use crate::sub_agents::SubAgentLine;
 use crate::usage::UsageSummary;
 use crate::verdict::Verdict;
 
@@ -140,6 +141,9 @@ pub struct CompletionSummary {
     pub changed_files: Vec<ChangedFile>,
     /// Every call that was to change something, in the order in which the model asked.
     pub side_effects: Vec<SideEffect>,
+    /// The sub-agents that worked for the run, with what they did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sub_agents: Vec<SubAgentLine>,
     /// Every call that a resume found in flight.
     pub replayed: Vec<Replayed>,
     /// Every question, with its answer or the commands that answer it.
@@ -177,6 +181,7 @@ impl CompletionSummary {
             artifacts: artifacts.to_vec(),
             changed_files: changed_files(&records.calls, artifacts),
             side_effects: side_effects(records),
+            sub_agents: SubAgentLine::all(records),
             replayed: records.calls.iter().filter_map(replayed).collect(),
             questions: records.questions.iter().map(QuestionLine::of).collect(),
             usage: UsageSummary::of(records),

@@ -15,6 +15,7 @@ impl CompletionSummary {
         self.write_steps(&mut page);
         self.write_conditions(&mut page);
         self.write_side_effects(&mut page);
+        self.write_sub_agents(&mut page);
         self.write_replayed(&mut page);
         self.write_questions(&mut page);
         self.write_files(&mut page);
@@ -84,6 +85,20 @@ impl CompletionSummary {
         }
         for effect in &self.side_effects {
             write_side_effect(page, effect);
+        }
+    }
+
+    /// A run without any says nothing about them.
+    fn write_sub_agents(&self, page: &mut Page) {
+        if self.sub_agents.is_empty() {
+            return;
+        }
+        page.heading(2, "Sub-agents");
+        for child in &self.sub_agents {
+            page.item(&child.in_words());
+            for effect in &child.effects {
+                page.item(&format!("{}: {}", child.run_id, effect.in_words()));
+            }
         }
     }
 

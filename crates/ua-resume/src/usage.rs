@@ -52,7 +52,7 @@ impl UsageSummary {
     /// Adds up the requests of a run, of all processes that drove it.
     pub fn of(records: &RunRecords) -> Self {
         let mut summary = Self::default();
-        for request in &records.requests {
+        for request in records.requests.iter().chain(records.requests_below()) {
             summary.add(request);
         }
         summary

@@ -5,8 +5,8 @@
 //! counts on over crashes and resumes; a charge computed here is the one that the store writes.
 //! Proved by: the tables below, `machine_tests`, `crash_anywhere`, and `e2e/usage.rs`.
 
-use ua_core::{BudgetStop, Costs, Money, TokenPrice, Usage};
-use ua_store::{RequestEnd, RequestRecord};
+use ua_core::{BudgetStop, Costs, Money, RunId, TokenPrice, Usage};
+use ua_store::{RequestEnd, RequestRecord, RunRecords};
 
 use crate::machine::Limits;
 
@@ -21,7 +21,7 @@ pub struct Spent {
 
 impl Spent {
     /// The sum over a run's requests; one that is still reserved has been charged nothing yet.
-    pub fn of(requests: &[RequestRecord]) -> Self {
+    pub fn of<'r>(requests: impl IntoIterator<Item = &'r RequestRecord>) -> Self {
         let mut spent = Self::default();
         for request in requests {
             spent.add(Charge { usage: request.usage, cost: request.cost });
@@ -35,6 +35,40 @@ impl Spent {
         if let Some(cost) = charge.cost {
             self.costs.add(cost);
         }
+    }
+}
+
+/// What the sub-agents of a run used; it counts for the run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Below {
+    /// How many of them there are.
+    pub(crate) tasks: u32,
+    /// Turns that they committed.
+    pub(crate) turns: u32,
+    /// Tool calls that they asked for.
+    pub(crate) tool_calls: u32,
+    /// Their requests to models.
+    pub(crate) requests: Vec<RequestRecord>,
+}
+
+impl Below {
+    /// What was used by those that work on tasks of turns from `first` on, and by those below them.
+    pub(crate) fn of(records: &RunRecords, first: u32) -> Self {
+        let mut counted: Vec<&RunId> = Vec::new();
+        let mut sum = Self::default();
+        // Parents stand before their children.
+        for child in &records.lineage.sub_agents {
+            let own = records.call(&child.call_id).is_some_and(|call| call.position.turn >= first);
+            if !own && !counted.contains(&&child.parent_run_id) {
+                continue;
+            }
+            counted.push(&child.run_id);
+            sum.tasks += 1;
+            sum.turns = sum.turns.saturating_add(child.turns);
+            sum.tool_calls = sum.tool_calls.saturating_add(child.tool_calls);
+            sum.requests.extend(child.requests.iter().cloned());
+        }
+        sum
     }
 }
 

@@ -4,17 +4,40 @@
 //! who asks. Invariants: nothing is sent; a call that was under way when its process died stays `unknown` and goes on blocking its
 //! scope, because a cancel says nothing about what happened; no question is left open.
 
-use ua_core::{CallStatus, Env, Resolution, RunStatus, StepStatus};
+use serde_json::json;
+use ua_core::{CallStatus, Env, RawReply, Resolution, RunStatus, StepStatus};
+use ua_gateway::is_task_under_way;
+use ua_ledger::interpret;
 use ua_store::{
-    AttemptEnd, CallCancel, Durability, QuestionStatus, RunEnd, RunLease, RunRecord, SettleAttempt, StepEnd, Store,
+    AttemptEnd, CallCancel, Durability, QuestionStatus, RunEnd, RunLease, RunRecord, RunRecords, SettleAttempt,
+    StepEnd, Store,
 };
 
 use crate::error::RunError;
 use crate::files::write_conclusion;
 use crate::workspace::Workspace;
 
+/// Settles tasks that were under way. Their sub-agents were ended before, so that nothing of them goes on.
+async fn settle_tasks(store: &dyn Store, lease: &RunLease, records: &RunRecords, env: &Env) -> Result<(), RunError> {
+    for call in records.calls.iter().filter(|call| is_task_under_way(call)) {
+        let text = "The sub-agent was cancelled with the run; what it did is in its own records.";
+        let raw =
+            RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}], "isError": true}) };
+        let settlement = Some(interpret(&raw, &call.policy));
+        let settle = SettleAttempt {
+            call_id: call.call_id.clone(),
+            attempt: call.attempt,
+            end: AttemptEnd::Replied { raw, settlement },
+            durability: Durability::Synced,
+            at: env.now(),
+        };
+        store.settle_attempt(lease, settle).await.map_err(RunError::at("settle a task that was under way"))?;
+    }
+    Ok(())
+}
+
 /// Ends the run that `lease` owns as cancelled and writes the files that say so. The caller made sure that no tool server of it
-/// is alive and that somebody asked to cancel it.
+/// is alive, that somebody asked to cancel it, and that the runs below it have ended.
 ///
 /// # Errors
 /// Those of the store and of the workspace.
@@ -32,7 +55,8 @@ pub async fn end_cancelled(
     let why = "the process that sent it ended before an answer was stored";
     store.mark_lost(lease, why, now).await.map_err(RunError::at("mark what was under way as lost"))?;
     let mut records = store.load(&lease.run_id).await.map_err(RunError::at("load the run"))?;
-    for call in records.calls.iter_mut().filter(|call| call.status == CallStatus::Running) {
+    settle_tasks(store, lease, &records, env).await?;
+    for call in records.calls.iter_mut().filter(|call| call.status == CallStatus::Running && !call.name.is_task()) {
         // A tool went on with it, and nobody will ask how it ended.
         let end = AttemptEnd::Lost { why: why.to_owned() };
         let (call_id, attempt) = (call.call_id.clone(), call.attempt);

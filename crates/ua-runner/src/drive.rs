@@ -22,7 +22,7 @@ use ua_core::{
 };
 use ua_gateway::{StopSignal, ToolGateway};
 use ua_llm::{KnownPrefix, LlmProvider, ModelRequest};
-use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store};
+use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store, is_task};
 
 use self::session::Session;
 use crate::budget::Estimate;
@@ -159,6 +159,13 @@ async fn drive_to_conclusion(
         (None, false) if !diff.is_empty() && driver.run.cancel_requested_at.is_some() => Conclusion::Cancelled,
         (None, false) if !diff.is_empty() => Box::pin(driver.settle_without_sending(&diff)).await?,
         (None, false) => driver.run().await?,
+    };
+    let conclusion = match conclusion {
+        // What a sub-agent may use was carved from its parent's budgets: it gets no more, and its parent is told.
+        Conclusion::Stopped { reason: RunStop::Budget, detail } if is_task(&driver.run) => {
+            Conclusion::Failed { why: detail }
+        }
+        other => other,
     };
     let run = driver.conclude(&conclusion).await?;
     Ok((conclusion, run))

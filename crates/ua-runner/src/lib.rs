@@ -40,6 +40,7 @@ mod retry;
 mod spans;
 mod stamps;
 mod take_over;
+mod tasks;
 mod watch;
 mod workspace;
 
@@ -63,6 +64,7 @@ pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
 pub use spans::run_span;
+pub use tasks::{ChildDriver, ChildRuns, top_of_tree};
 pub use ua_resume::{
     Artifact, CallSide, FileDiff, IterationLine, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff,
     TurnSide, UsageSummary, iterations, job_changes, raise_flags,

@@ -7,8 +7,9 @@
 //! | start otherwise | reserve |
 //! | a request that does not fit the budget | stop |
 //! | no reply, and another request may bring one | wait, then reserve again, a few times |
-//! | a reply that asks for tools | dispatch, group by group: adjacent reads together, each call with an effect alone |
-//! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled, but for actions of its own composite tool use |
+//! | a reply that asks for tools | dispatch, group by group: adjacent reads together, adjacent tasks together, each other call with an effect alone |
+//! | a task whose sub-agent cannot go on now | the other tasks of its group, then wait for a person or stop, as the sub-agent does |
+//! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled, but for actions of its own composite tool use and tasks of its own group |
 //! | a call that is held | wait for a person, after the other actions of its composite tool use |
 //! | all calls settled | commit the turn |
 //! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
@@ -60,8 +61,10 @@ pub struct Limits {
 pub struct OpenCall {
     /// Its id.
     pub call_id: CallId,
-    /// The composite tool use that it is an action of. Its actions do not depend on each other.
+    /// The composite tool use that it is an action of, or the group of adjacent tasks that it is one of. Neither depend on each other.
     pub composite: Option<String>,
+    /// Whether it is a task: adjacent ones run together.
+    pub is_task: bool,
     /// Whether it has an effect and so is a barrier.
     pub has_effect: bool,
     /// Whether it needs nothing more.
@@ -77,6 +80,7 @@ impl OpenCall {
         Self {
             call_id: call.call_id.clone(),
             composite: call.policy.via.is_some().then(|| call.tool_use_id.clone()),
+            is_task: call.name.is_task(),
             has_effect: call.policy.class.has_effect(),
             // A definite failure found at the start may have attempts left; the ledger knows.
             is_settled: is_skipped
@@ -91,7 +95,20 @@ impl OpenCall {
 }
 
 impl OpenCall {
-    /// Whether the two are actions of one composite tool use.
+    /// Reads the rows of a turn, in order: tasks that stand side by side are a group.
+    pub fn of_turn<'c>(calls: impl IntoIterator<Item = &'c CallRecord>) -> Vec<Self> {
+        let mut read: Vec<Self> = calls.into_iter().map(Self::of).collect();
+        let mut group: Option<String> = None;
+        for call in &mut read {
+            group = call.is_task.then(|| group.take().unwrap_or_else(|| format!("tasks from {}", call.call_id)));
+            if call.is_task {
+                call.composite.clone_from(&group);
+            }
+        }
+        read
+    }
+
+    /// Whether the two are actions of one composite tool use, or tasks of one group.
     fn is_beside(&self, other: &Self) -> bool {
         self.composite.is_some() && self.composite == other.composite
     }
@@ -121,10 +138,12 @@ pub struct Start {
     pub last_word: Option<String>,
     /// The run was driven before, so the model is told what happened in between.
     pub is_resume: bool,
-    /// Tool calls charged so far.
+    /// Tool calls charged so far, those of sub-agents included.
     pub tool_calls: u32,
-    /// What requests to models took so far.
+    /// What requests to models took so far, those of sub-agents included.
     pub spent: Spent,
+    /// Turns that sub-agents committed.
+    pub turns_below: u32,
     /// Milliseconds held so far.
     pub held_millis: u64,
     /// Steps opened so far.
@@ -147,6 +166,7 @@ impl Start {
             is_resume: false,
             tool_calls: 0,
             spent: Spent::default(),
+            turns_below: 0,
             held_millis: 0,
             steps: 0,
             phase: None,
@@ -402,6 +422,7 @@ pub struct RunMachine {
     committed: u32,
     tool_calls: u32,
     spent: Spent,
+    turns_below: u32,
     /// What the request under way may take.
     reserved: Estimate,
     /// Requests for the next turn that brought no reply.
@@ -434,6 +455,7 @@ impl RunMachine {
             committed: start.committed,
             tool_calls: start.tool_calls,
             spent: start.spent,
+            turns_below: start.turns_below,
             reserved: Estimate::default(),
             attempts: 0,
             held_millis: start.held_millis,
@@ -489,6 +511,14 @@ impl RunMachine {
         *self = Self::new(self.limits.clone(), start).with_retry(self.retry);
     }
 
+    /// Takes the sums from what is stored: sub-agents used something meanwhile. No request is under way.
+    pub fn recount(&mut self, stored: Start) {
+        self.tool_calls = stored.tool_calls;
+        self.spent = stored.spent;
+        self.turns_below = stored.turns_below;
+        self.phase = stored.phase;
+    }
+
     /// Committed turns.
     pub fn committed(&self) -> u32 {
         self.committed
@@ -521,11 +551,13 @@ impl RunMachine {
         }
     }
 
-    /// The next group: adjacent reads together, a call with an effect alone.
+    /// The next group: adjacent reads together, adjacent tasks together, any other call with an effect alone.
     fn next_group(&mut self) -> Command {
         if self.in_hand.is_empty() {
             while let Some(call) = self.pending.front() {
-                let joins = self.in_hand.is_empty() || (!call.has_effect && !self.in_hand[0].has_effect);
+                let joins = self.in_hand.first().is_none_or(|first| {
+                    (!call.has_effect && !first.has_effect) || (call.is_task && first.is_task && call.is_beside(first))
+                });
                 if !joins {
                     break;
                 }
@@ -674,7 +706,7 @@ impl RunMachine {
     /// Tool calls are not among these: a run that used them all may still say its last word.
     fn budget_stop(&self) -> Option<State> {
         let limits = &self.limits;
-        let own = self.committed.saturating_sub(limits.shared_turns);
+        let own = self.committed.saturating_sub(limits.shared_turns).saturating_add(self.turns_below);
         if let Some(max) = limits.max_turns.filter(|max| own >= *max) {
             return Some(Self::over_budget("max_turns", &max, format!("{own} turns are used")));
         }
@@ -750,7 +782,7 @@ impl RunMachine {
 
     fn after_dispatch(&mut self, ended: Vec<Dispatched>) -> State {
         let in_hand = std::mem::take(&mut self.in_hand);
-        let mut failed = None;
+        let (mut failed, mut parked) = (None, None);
         for (call, ended) in in_hand.iter().zip(ended) {
             match ended {
                 Dispatched::Settled(record) => {
@@ -760,8 +792,14 @@ impl RunMachine {
                     }
                 }
                 Dispatched::Held(question) => self.hold(call, question),
+                Dispatched::Parked { reason, detail } => {
+                    parked.get_or_insert_with(|| stopped(reason, &detail));
+                }
                 Dispatched::Stopped => return stopped(RunStop::Interrupt, "a signal asked the process to stop"),
             }
+        }
+        if let Some(state) = parked {
+            return state;
         }
         if let Some(state) = failed.and_then(|failed| self.cancel_rest(&failed)) {
             return state;

@@ -18,7 +18,7 @@ fn id(n: u32) -> CallId {
 }
 
 fn call(n: u32, has_effect: bool) -> OpenCall {
-    OpenCall { call_id: id(n), composite: None, has_effect, is_settled: false, has_failed: false }
+    OpenCall { call_id: id(n), composite: None, is_task: false, has_effect, is_settled: false, has_failed: false }
 }
 
 #[expect(clippy::unnecessary_box_returns, reason = "events carry it boxed")]

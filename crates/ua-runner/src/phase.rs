@@ -7,7 +7,7 @@
 use ua_core::{BudgetStop, PhaseBudgets};
 use ua_store::RunRecords;
 
-use crate::budget::{Estimate, Spent, admit_within};
+use crate::budget::{Below, Estimate, Spent, admit_within};
 
 /// A phase and what it used so far.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,12 +44,13 @@ impl PhaseState {
         // Each of its iterations is a step of its own.
         let steps = records.steps.iter().filter(|other| other.phase == step.phase);
         let first = steps.map(|step| step.first_turn).min().unwrap_or(step.first_turn);
-        let requests: Vec<_> = records.requests.iter().filter(|request| request.turn >= first).cloned().collect();
+        let requests = records.requests.iter().filter(|request| request.turn >= first);
+        let below = Below::of(records, first);
         let calls = records.calls.iter().filter(|call| call.position.turn >= first).count();
         Some(Self {
-            turns: (records.run.turn_index + 1).saturating_sub(first),
-            tool_calls: u32::try_from(calls).unwrap_or(u32::MAX),
-            spent: Spent::of(&requests),
+            turns: (records.run.turn_index + 1).saturating_sub(first).saturating_add(below.turns),
+            tool_calls: u32::try_from(calls).unwrap_or(u32::MAX).saturating_add(below.tool_calls),
+            spent: Spent::of(requests.chain(&below.requests)),
             ..Self::fresh(records, &step.phase)?
         })
     }

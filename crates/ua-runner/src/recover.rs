@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use ua_core::{CallId, CallStatus, Role, StopReason, Timestamp};
-use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecords};
+use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, RunRecords};
 
-use crate::budget::Spent;
+use crate::budget::{Below, Spent};
 use crate::drive::{Ports, raise_run_question};
 use crate::error::RunError;
 use crate::iteration::IterationState;
@@ -61,6 +61,7 @@ pub(crate) async fn recover(ports: &Ports) -> Result<Recovered, RunError> {
         .await
         .map_err(|source| RunError::Gateway { turn, source: source.into() })?;
 
+    note_tasks(ports, &before, &in_flight).await?;
     let (mut waiting_for, aborted) = run_questions(ports, &before).await?;
     if waiting_for.is_none() && !aborted {
         waiting_for = crash_loop(ports, &before).await?;
@@ -68,6 +69,19 @@ pub(crate) async fn recover(ports: &Ports) -> Result<Recovered, RunError> {
     let records = ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?;
     let start = start_of(&records);
     Ok(Recovered { records, in_flight, start, waiting_for, aborted })
+}
+
+/// Notes what this resume does with tasks that were under way: the output of a sub-agent that has ended is reused, any other one
+/// goes on where it stood.
+async fn note_tasks(ports: &Ports, records: &RunRecords, in_flight: &[InFlight]) -> Result<(), RunError> {
+    for flight in in_flight.iter().filter(|flight| flight.was == CallStatus::Running) {
+        let child = records.lineage.sub_agents.iter().find(|child| child.call_id == flight.call_id);
+        let Some(child) = child else { continue };
+        let status = if child.status.is_terminal() { ReplayStatus::Reused } else { ReplayStatus::Resumed };
+        let noted = ports.store.note_replay(&ports.lease, &flight.call_id, status, ports.env.now()).await;
+        noted.map_err(RunError::at("note what the resume does with a task"))?;
+    }
+    Ok(())
 }
 
 /// Questions about the run as a whole: an open one keeps it waiting, an answered one is acted on.
@@ -122,7 +136,7 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
             turn: turn.turn,
             stop_reason: turn.reply.stop_reason,
             text: message.map(|m| m.message.text()).unwrap_or_default(),
-            calls: records.calls.iter().filter(|call| call.position.turn == turn.turn).map(OpenCall::of).collect(),
+            calls: OpenCall::of_turn(records.calls.iter().filter(|call| call.position.turn == turn.turn)),
         }
     });
     let last = records.messages.last().filter(|_| open.is_none()).map(|m| &m.message);
@@ -135,13 +149,15 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
         .filter(|_| !was_cut)
         .filter(|m| m.role == Role::Assistant && m.tool_uses().next().is_none())
         .map(ua_core::Message::text);
+    let below = Below::of(records, 0);
     Start {
         committed: run.turn_index,
         open,
         last_word,
         is_resume: run.lease_epoch > 1,
-        tool_calls: u32::try_from(records.calls.len()).unwrap_or(u32::MAX),
-        spent: Spent::of(&records.requests),
+        tool_calls: u32::try_from(records.calls.len()).unwrap_or(u32::MAX).saturating_add(below.tool_calls),
+        spent: Spent::of(records.requests.iter().chain(&below.requests)),
+        turns_below: below.turns,
         held_millis: run.held_millis,
         steps: u32::try_from(records.steps.len()).unwrap_or(u32::MAX),
         phase: PhaseState::of(records),

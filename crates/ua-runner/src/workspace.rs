@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
-use ua_core::{RunId, Sha256};
+use ua_core::{RunId, Sha256, TASK_FOLDER};
 use ua_resume::Artifact;
 
 /// A file of the workspace that could not be read or written.
@@ -41,8 +41,16 @@ pub struct Workspace {
 const FOLDERS: [&str; 3] = ["work_products", "search_results", "tasks"];
 
 /// Files that the runner itself writes; they are no artifacts. A transcript is both.
-const OWN: [&str; 7] =
-    ["run.log", "trace.jsonl", "trace.json", "session_summary.txt", "timeline.html", Workspace::BLOBS, "logs"];
+const OWN: [&str; 8] = [
+    "run.log",
+    "trace.jsonl",
+    "trace.json",
+    "session_summary.txt",
+    "timeline.html",
+    Workspace::BLOBS,
+    "logs",
+    crate::tasks::OUTPUT_FILE,
+];
 
 impl Workspace {
     /// The folder into which an export puts the texts of large results.
@@ -161,6 +169,10 @@ fn sniff(head: &[u8]) -> Option<&'static str> {
 
 /// Whether a file or folder of the workspace is the runner's own, by its path in it.
 pub(crate) fn is_own(name: &str) -> bool {
+    // The folder of a task has the same files as that of a run, and what the task came to.
+    if let Some((_, inner)) = name.strip_prefix(TASK_FOLDER).and_then(|rest| rest.strip_prefix('/')?.split_once('/')) {
+        return is_own(inner);
+    }
     OWN.contains(&name)
         || name.starts_with("resume_packet_")
         || name.starts_with("job_completion_")
@@ -217,8 +229,15 @@ mod tests {
         workspace.append_line("run.log", "x").unwrap();
         fs::create_dir(workspace.path(".ua")).unwrap();
         fs::write(workspace.path(".ua/journal"), "x").unwrap();
+        let task = Workspace::create(&workspace.path("subagent_outputs/call_1")).unwrap();
+        for name in ["work_products/part.md", "run.log", "subagent_output.json", "job_completion_run_task_1.md"] {
+            task.replace(name, "x").unwrap();
+        }
         let names: Vec<String> = workspace.artifacts().unwrap().into_iter().map(|a| a.path).collect();
-        assert_eq!(names, ["transcript.md", "work_products/report.html"]);
+        assert_eq!(
+            names,
+            ["subagent_outputs/call_1/work_products/part.md", "transcript.md", "work_products/report.html"]
+        );
         assert_eq!(workspace.media_type("work_products/report.html").as_deref(), Some("text/html"));
         assert_eq!(sniff(b"%PDF-1.7"), Some("application/pdf"));
     }

@@ -20,9 +20,10 @@ type Found<T> = Result<T, DbError>;
 const BEHIND: char = '\u{7f}';
 
 /// Only columns of `runs`, and not its long ones: of the contract nothing but the objective is taken out.
-const FIND_RUNS: &str = "SELECT run_id, created_at, updated_at, status, stop_reason, status_detail, \
+const FIND_RUNS: &str = "SELECT run_id, created_at, updated_at, run_mode, status, stop_reason, status_detail, \
     run_spec_json ->> '$.objective' AS objective, job_path, job_key, workspace_dir, parent_run_id, turn_index, iteration_count, max_iterations FROM runs \
     WHERE run_id >= :from AND run_id < :to AND created_at >= :since AND instr(:statuses, ',' || status || ',') > 0 \
+    AND (:tasks OR run_mode <> 'task') \
     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = runs.run_id) \
     ORDER BY created_at DESC, seq DESC LIMIT :limit";
 
@@ -40,6 +41,7 @@ fn run_head(row: &Row<'_>) -> Found<RunHead> {
         run_id: column.parsed("run_id")?,
         created_at: column.at("created_at")?,
         updated_at: column.at("updated_at")?,
+        run_mode: column.get("run_mode")?,
         status: column.parsed("status")?,
         stop_reason: column.opt_parsed("stop_reason")?,
         status_detail: column.get("status_detail")?,
@@ -73,6 +75,7 @@ impl Db<'_> {
             ":to": to,
             ":since": query.since.as_ref().map(text).unwrap_or_default(),
             ":statuses": statuses.concat(),
+            ":tasks": !query.without_tasks,
             ":limit": query.limit,
         };
         self.rows(FIND_RUNS, parameters, run_head)

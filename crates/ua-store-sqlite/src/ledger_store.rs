@@ -37,6 +37,10 @@ impl LedgerStore for SqliteStore {
             if let Some(question) = started.approval {
                 db.update_question(&question)?;
             }
+            if let Some((child, opening)) = started.child {
+                db.insert_run(&child)?;
+                db.insert_message(&child.run_id, &opening)?;
+            }
             db.note_effect(&started.call, "start", lease.epoch, at);
             Ok(started.call)
         })

@@ -8,7 +8,7 @@ use crate::column::int;
 use crate::db::Db;
 use crate::error::DbError;
 use crate::ledger_rows::{call_record, receipt_record};
-use crate::run_rows::{message_record, run_record, turn_record};
+use crate::run_rows::{message_record, request_record, run_record, turn_record};
 
 type Found<T> = Result<T, DbError>;
 
@@ -26,6 +26,11 @@ impl Db<'_> {
 
     pub(crate) fn children_of(&self, run: &RunId) -> Found<Vec<RunRecord>> {
         self.rows("SELECT * FROM runs WHERE parent_run_id = ?1 ORDER BY seq", [run.as_str()], run_record)
+    }
+
+    /// All child runs below a run, parents before their children.
+    pub(crate) fn runs_below(&self, run: &RunId) -> Found<Vec<RunRecord>> {
+        rules::runs_below(run, |id| self.children_of(id))
     }
 
     /// The messages of a run of turns up to `last_turn`, in order: its prompt, what it shares, its own.
@@ -96,6 +101,18 @@ impl Db<'_> {
         for call in lineage.elsewhere.iter().map(|call| &call.call_id) {
             let receipts = self.receipts_of_call(call)?;
             lineage.receipts.extend(receipts);
+        }
+        for child in self.runs_below(&run.run_id)? {
+            let id = child.run_id.as_str();
+            let calls =
+                self.rows("SELECT * FROM tool_calls WHERE run_id = ?1 ORDER BY turn, ordinal", [id], call_record)?;
+            let sql = "SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id";
+            let requests = self.rows(sql, [id], request_record)?;
+            lineage.sub_agents.extend(rules::sub_agent(&child, calls, requests));
+        }
+        let effects = lineage.sub_agents.iter().flat_map(|child| &child.effects).map(|call| call.call_id.clone());
+        for call in effects.collect::<Vec<_>>() {
+            lineage.receipts.extend(self.receipts_of_call(&call)?);
         }
         Ok(lineage)
     }

@@ -86,6 +86,9 @@ impl RunStore for SqliteStore {
         self.write(Synced, move |db| {
             let run = rules::run_cancel_requested(db.run(&run)?, &reason, at)?;
             db.update_run(&run)?;
+            for child in db.runs_below(&run.run_id)?.into_iter().filter(|child| !child.status.is_terminal()) {
+                db.update_run(&rules::run_cancel_requested(child, &reason, at)?)?;
+            }
             Ok(run)
         })
         .await

@@ -17,6 +17,8 @@ pub struct RunQuery {
     pub statuses: Vec<RunStatus>,
     /// Those submitted at this instant or later.
     pub since: Option<Timestamp>,
+    /// Leave out the runs of sub-agents.
+    pub without_tasks: bool,
     /// At most so many, the newest ones.
     pub limit: u32,
 }
@@ -30,6 +32,8 @@ pub struct RunHead {
     pub created_at: Timestamp,
     /// When its row last changed.
     pub updated_at: Timestamp,
+    /// `job`, `harness`, `task` or `library`.
+    pub run_mode: String,
     /// Where it stands.
     pub status: RunStatus,
     /// Why it is `stopped`.
@@ -60,6 +64,7 @@ impl From<RunRecord> for RunHead {
             run_id: run.run_id,
             created_at: run.created_at,
             updated_at: run.updated_at,
+            run_mode: run.run_mode,
             status: run.status,
             stop_reason: run.stop_reason,
             status_detail: run.status_detail,

@@ -237,6 +237,8 @@ pub struct StartAttempt {
     pub approved_by: Option<QuestionId>,
     /// What resume did, when it is resume that starts it.
     pub replay_status: Option<ReplayStatus>,
+    /// For a task: the child run that works on it, made in the same write.
+    pub child: Option<Box<NewRun>>,
     /// Synced for calls with an effect.
     pub durability: Durability,
     /// When.

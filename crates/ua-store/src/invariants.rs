@@ -192,7 +192,9 @@ fn keys(found: &mut Found, records: &RunRecords) {
 fn questions(found: &mut Found, records: &RunRecords) {
     let waits = records.run.status == RunStatus::WaitingForHuman;
     let pending = records.questions.iter().filter(|question| question.status != QuestionStatus::Closed).count();
-    if waits && pending == 0 {
+    // What a sub-agent asks stands with its own run.
+    let has_task_under_way = records.calls.iter().any(|call| call.name.is_task() && call.status == CallStatus::Running);
+    if waits && pending == 0 && !has_task_under_way {
         found.add("waiting_has_a_question", &records.run.run_id, "waits for a person, but asks nothing");
     }
     for call in records.calls.iter().filter(|call| call.status == CallStatus::Unknown && call.resolution.is_none()) {

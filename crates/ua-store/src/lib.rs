@@ -45,7 +45,7 @@ pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use iteration::{NewIteration, max_iterations_with};
 pub use ledger_store::LedgerStore;
 pub use lifted::{Lifted, NewBlob, blobs_of, offload_results, whole_reply, whole_text};
-pub use lineage::{ForkPoint, LineageRecords, SharedPart};
+pub use lineage::{ForkPoint, LineageRecords, SharedPart, SubAgentRecord, is_task};
 pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};
 pub use record::{

@@ -4,9 +4,9 @@
 //! Durable runner, current state (fork); Durability Architecture (lineage). Proved by: `conformance::forks`.
 
 use serde::{Deserialize, Serialize};
-use ua_core::RunId;
+use ua_core::{CallId, RunId, RunStatus, TASK_MODE};
 
-use crate::record::{CallRecord, ReceiptRecord, TurnRecord};
+use crate::record::{CallRecord, ReceiptRecord, RequestRecord, RunRecord, TurnRecord};
 
 /// Up to where a fork shares the history of its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,13 +35,50 @@ pub struct LineageRecords {
     pub calls: Vec<CallRecord>,
     /// Calls with an effect that other runs of the lineage sent outside these turns and that may have happened, run by run.
     pub elsewhere: Vec<CallRecord>,
-    /// The receipts of both.
+    /// The receipts of both, and of what sub-agents did.
     pub receipts: Vec<ReceiptRecord>,
+    /// The child runs that work on the run's tasks, and on theirs; parents stand before their children.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sub_agents: Vec<SubAgentRecord>,
+}
+
+/// A child run, as the runs above it see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SubAgentRecord {
+    /// The child run.
+    pub run_id: RunId,
+    /// The run whose task it works on.
+    pub parent_run_id: RunId,
+    /// The task: a call of that run.
+    pub call_id: CallId,
+    /// What it is about.
+    pub description: String,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// A sentence about that.
+    pub status_detail: Option<String>,
+    /// Number of committed turns.
+    pub turns: u32,
+    /// How many tool calls it asked for.
+    pub tool_calls: u32,
+    /// Its calls with an effect that were sent and may have happened, by position.
+    pub effects: Vec<CallRecord>,
+    /// Its requests to models.
+    pub requests: Vec<RequestRecord>,
+}
+
+/// Whether a run works on a task of another one.
+pub fn is_task(run: &RunRecord) -> bool {
+    run.run_mode == TASK_MODE
 }
 
 impl LineageRecords {
     /// Whether the run has nothing from others.
     pub fn is_empty(&self) -> bool {
-        self.turns.is_empty() && self.calls.is_empty() && self.elsewhere.is_empty() && self.receipts.is_empty()
+        self.turns.is_empty()
+            && self.calls.is_empty()
+            && self.elsewhere.is_empty()
+            && self.receipts.is_empty()
+            && self.sub_agents.is_empty()
     }
 }

@@ -212,6 +212,8 @@ pub enum ReplayStatus {
     Cancelled,
     /// It had never been sent and was run for the first time.
     Executed,
+    /// It is a task whose child run went on where it stood.
+    Resumed,
 }
 
 /// A tool call (`tool_calls`).
@@ -604,6 +606,21 @@ impl RunRecords {
             }
         }
         budgets
+    }
+
+    /// The requests to models of the run's sub-agents; they count for the run.
+    pub fn requests_below(&self) -> impl Iterator<Item = &RequestRecord> {
+        self.lineage.sub_agents.iter().flat_map(|child| &child.requests)
+    }
+
+    /// How many tool calls the run's sub-agents asked for.
+    pub fn tool_calls_below(&self) -> u64 {
+        self.lineage.sub_agents.iter().map(|child| u64::from(child.tool_calls)).sum()
+    }
+
+    /// How many turns the run's sub-agents committed.
+    pub fn turns_below(&self) -> u64 {
+        self.lineage.sub_agents.iter().map(|child| u64::from(child.turns)).sum()
     }
 
     /// The step that is being executed.

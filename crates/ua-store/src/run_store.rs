@@ -33,7 +33,8 @@ pub trait RunStore: Send + Sync {
     /// Stores a person's answer to an open question (synced).
     async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError>;
 
-    /// Asks the owner of a run to cancel it (synced); sticky. A run that nobody owns is cancelled by its next resume.
+    /// Asks the owner of a run to cancel it and all child runs below it (synced); sticky. A run that nobody owns is cancelled by its
+    /// next resume.
     async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError>;
 
     /// Stores what a person changed about a run (synced). The newest change of the component that says the same already is

@@ -58,6 +58,8 @@ pub struct RequestRecord {
     pub messages: usize,
     /// The turn of the script that it asked for, from 1; 0 when it could not be read.
     pub turn: usize,
+    /// The conversation of the script it belongs to, by its `when`; `None` for the main one.
+    pub conversation: Option<String>,
     /// The HTTP status of the answer; 0 while there is none.
     pub status: u16,
     /// The fault that was played, if any.
@@ -182,6 +184,7 @@ impl Shared {
             sha256: sha256(body),
             messages: 0,
             turn: 0,
+            conversation: None,
             status: 0,
             fault: fault.clone(),
             continued_from: None,
@@ -326,6 +329,8 @@ fn reply(wire: Wire, shared: &Shared, number: u64, headers: &HeaderMap, body: &[
     shared.note(number, |record| {
         record.messages = request.messages.len();
         record.turn = Script::turn_of(&request.messages);
+        let conversation = shared.config.script.conversation_of(&request.messages);
+        record.conversation = conversation.map(|conversation| conversation.when.clone());
     });
     let script = &shared.config.script;
     let turn = script

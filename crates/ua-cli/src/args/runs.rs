@@ -27,6 +27,9 @@ pub struct ListArgs {
     /// How many
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u32,
+    /// The runs of sub-agents too, below the runs they work for
+    #[arg(long)]
+    pub tasks: bool,
 }
 
 /// Where a run stands, as a person says it.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::Value;
+use ua_core::RunId;
 use ua_store::{Choice, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore};
 use ua_store_sqlite::SqliteStore;
 
@@ -41,7 +42,8 @@ pub(crate) async fn list(home: &Home, args: QuestionsArgs) -> Result<u8, CliErro
                 let line = serde_json::to_value(question).unwrap_or_default();
                 print(&format!("{}\n", crate::output::json_line(&line)?))?;
             } else {
-                print(&shown_question(question, args.full))?;
+                let top = super::tree::top(&store, &question.run_id).await?;
+                print(&shown_question(question, &top, args.full))?;
             }
         }
         if !args.watch {
@@ -51,16 +53,17 @@ pub(crate) async fn list(home: &Home, args: QuestionsArgs) -> Result<u8, CliErro
     }
 }
 
-fn shown_question(question: &QuestionRecord, full: bool) -> String {
+fn shown_question(question: &QuestionRecord, top: &RunId, full: bool) -> String {
     let state = match question.status {
         QuestionStatus::Open => String::new(),
         QuestionStatus::Answered | QuestionStatus::Closed => {
             let choice = question.answer.as_ref().map_or("?", |answer| word(answer.choice));
-            format!("Answered       {choice}; go on with `ua resume {}`\n", question.run_id)
+            format!("Answered       {choice}; go on with `ua resume {top}`\n")
         }
     };
     let arguments = if full { arguments_in_full(question) } else { String::new() };
-    format!("{}Run            {}\n{state}{arguments}", question_text(question).trim_start(), question.run_id)
+    let of = if *top == question.run_id { String::new() } else { format!(", a sub-agent of {top}") };
+    format!("{}Run            {}{of}\n{state}{arguments}", question_text(question).trim_start(), question.run_id)
 }
 
 /// Each argument of the call on a line of its own, whole and harmless for a terminal.
@@ -107,8 +110,9 @@ pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
         None if question.kind == QuestionKind::AskUser && text.is_some() => Choice::Continue,
         None if super::ask::is_attended() && text.is_none() && proof.is_none() => {
             let answered = super::ask::one(&store, &question).await?;
+            let top = super::tree::top(&store, &question.run_id).await?;
             crate::home::close(store);
-            return Ok(super::ask::told(answered, &question));
+            return Ok(super::ask::told(answered, &top));
         }
         None => {
             let words: Vec<&str> = question.choices.iter().map(|choice| word(*choice)).collect();
@@ -146,7 +150,7 @@ pub(crate) async fn insert(
 ) -> Result<String, CliError> {
     if question.status != QuestionStatus::Open {
         return Err(CliError::usage(format!("question {} is answered already", question.question_id))
-            .hint(format!("`ua resume {}` acts on the answer", question.run_id)));
+            .hint(format!("`ua resume {}` acts on the answer", super::tree::top(store, &question.run_id).await?)));
     }
     let run = store.run(&question.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
     if run.status.is_terminal() && !outlives_its_run(store, question).await? {
@@ -193,7 +197,7 @@ pub(crate) async fn insert(
     let settled = settled.map_err(|e| CliError::store("apply the answer", &e))?;
     Ok(match settled.first() {
         Some(call) => format!("answered; call {} is {} now", call.call_id, call.status),
-        None => format!("answered; go on with `ua resume {}`", run.run_id),
+        None => format!("answered; go on with `ua resume {}`", super::tree::top(store, &run.run_id).await?),
     })
 }
 

@@ -57,15 +57,16 @@ pub(crate) async fn choose_and_answer(home: &Home) -> Result<u8, CliError> {
     drop(store);
     let store = home.open()?;
     let answered = one(&store, &question).await?;
+    let top = super::tree::top(&store, &question.run_id).await?;
     crate::home::close(store);
-    Ok(told(answered, &question))
+    Ok(told(answered, &top))
 }
 
 /// Says how to go on and returns the exit code.
-pub(crate) fn told(answered: Answered, question: &QuestionRecord) -> u8 {
+pub(crate) fn told(answered: Answered, top: &RunId) -> u8 {
     match answered {
         Answered::Yes => {
-            tell(&format!("answered; go on with `ua resume {}`", question.run_id));
+            tell(&format!("answered; go on with `ua resume {top}`"));
             OK
         }
         Answered::Later => {
@@ -75,10 +76,13 @@ pub(crate) fn told(answered: Answered, question: &QuestionRecord) -> u8 {
     }
 }
 
-/// Asks about every open question of a run. [`Answered::Later`] when one was left open, and when there is none: then the run waits
+/// Asks about every open question of a run and its sub-agents. [`Answered::Later`] when one was left open, and when there is none: then the run waits
 /// for the time from which an answer counts, and asking would not hasten it.
 pub(crate) async fn all_of_run(store: &SqliteStore, run: &RunId) -> Result<Answered, CliError> {
-    let open = open_questions(store, Some(run)).await?;
+    let mut open = open_questions(store, Some(run)).await?;
+    for child in super::tree::runs_below(store, run).await? {
+        open.extend(open_questions(store, Some(&child.run_id)).await?);
+    }
     if open.is_empty() {
         return Ok(Answered::Later);
     }

@@ -23,6 +23,12 @@ pub(super) async fn end_now(home: &Home, store: &SqliteStore, run: &RunRecord, e
         Err(LockError::Held { .. }) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
+    // Those below it first, the deepest of them foremost: each as if it stood alone.
+    for child in super::tree::runs_below(store, &run.run_id).await?.into_iter().rev() {
+        if !child.status.is_terminal() && !Box::pin(end_now(home, store, &child, env)).await? {
+            return Ok(false);
+        }
+    }
     // Without servers of its own it starts none; it ends those that an earlier process left behind.
     let servers = crate::compose::transport(Vec::new(), &home.locks(), run.run_id.clone(), None, env)?;
     if let Fence::Alive { detail } = servers.fence_earlier().await {

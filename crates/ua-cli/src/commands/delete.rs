@@ -26,6 +26,7 @@ pub(crate) async fn run(home: &Home, args: &DeleteArgs) -> Result<u8, CliError> 
     let mut wanted = Vec::new();
     for name in &args.runs {
         let run = find::run(&look, name).await?;
+        super::tree::refuse_task(&look, &run, "deleted", "ua runs delete").await?;
         refuse(home, &run.run_id, run.status, args.force)?;
         if !wanted.contains(&run.run_id) {
             wanted.push(run.run_id);
@@ -33,7 +34,7 @@ pub(crate) async fn run(home: &Home, args: &DeleteArgs) -> Result<u8, CliError> 
     }
     if let Some(span) = args.older_than {
         let before = ua_core::system::env().now().minus(span);
-        let query = RunQuery { limit: u32::MAX, ..RunQuery::default() };
+        let query = RunQuery { limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
         let all = look.find_runs(&query).await.map_err(|e| CliError::store("look for old runs", &e))?;
         let old = all.into_iter().filter(|run| run.status.is_terminal() && run.updated_at < before);
         for run in old {
@@ -91,6 +92,15 @@ async fn delete(home: &Home, store: &dyn Store, run: &mut RunDeleted, args: &Del
     let env = ua_core::system::env();
     // Whoever wants to drive it meanwhile is refused, and whoever drives it refuses us.
     let lock = RunLock::take(&home.locks(), &run.run_id, &owner_stamp(Trace::new(&env)))?;
+    // Its sub-agents go with it, the deepest first; their folders lie in its own.
+    for child in super::tree::runs_below(store, &run.run_id).await?.into_iter().rev() {
+        let deletion = RunDeletion { run_id: child.run_id.clone(), force: true, at: env.now() };
+        match store.delete_run(&deletion).await {
+            Ok(_) | Err(ua_store::StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(CliError::store("delete the run of a sub-agent", &error)),
+        }
+        std::fs::remove_file(home.locks().join(format!("{}.run", child.run_id))).ok();
+    }
     let deletion = RunDeletion { run_id: run.run_id.clone(), force: args.force, at: env.now() };
     let outcome = store.delete_run(&deletion).await.map_err(|e| CliError::store("delete the run", &e))?;
     run.kept_for = outcome.kept_for;

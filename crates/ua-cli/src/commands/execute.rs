@@ -5,24 +5,21 @@ use std::sync::Arc;
 
 use tracing::Instrument as _;
 use ua_core::{Budgets, Env, RunStatus, RunStop, Trace};
-use ua_gateway::{Fence, StopSignal, ToolTransport as _};
-use ua_runner::{
-    Conclusion, DrainTimes, Interrupts, RunError, RunLock, Workspace, drive, owner_stamp, park_for_orphan,
-    park_for_tool_server, say_alive,
-};
-use ua_store::{RunEnd, RunLease, RunRecord, RunRecords, RunStore as _, Store, budgets_with};
+use ua_gateway::StopSignal;
+use ua_runner::{Conclusion, DrainTimes, Interrupts, RunLock, Workspace, owner_stamp};
+use ua_store::{RunRecord, RunRecords, RunStore as _, Store};
 use ua_store_sqlite::SqliteStore;
 
 use crate::alert::Alerts;
-use crate::compose::{self, Launch};
+use crate::compose::Launch;
 use crate::crash_points::Seams;
-use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING, chain};
+use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING};
 use crate::home::Home;
 use crate::live::Live;
-use crate::progress;
 use crate::{restart, telemetry};
 
 use super::ask::Answered;
+use super::crew::{Crew, Taken, Worked};
 use super::summary;
 
 /// How a person wants it done.
@@ -61,7 +58,7 @@ pub(crate) async fn execute(
     how: How,
 ) -> Result<u8, CliError> {
     let env = ua_core::system::env();
-    let seams = Seams::open();
+    let seams = Arc::new(Seams::open());
     let alerts = Alerts::from_env(home)?;
     let owner = owner_stamp(Trace::new(&env));
     let _lock = if how.take_over {
@@ -128,7 +125,7 @@ async fn life(
     run: RunRecord,
     launch: &Launch,
     how: &How,
-    seams: &Seams,
+    seams: &Arc<Seams>,
     stop: &StopSignal,
     env: &Env,
     trace: Trace,
@@ -151,91 +148,41 @@ async fn life(
         let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
         crate::budgets::apply(port.as_ref(), &records, &launch.budgets, env).await?;
     }
-    let overrides = port.overrides(&run.run_id).await.map_err(|e| CliError::store("read the run's budgets", &e))?;
     crate::output::tell(&format!("run {} · workspace {}", run.run_id, run.workspace_dir));
     if !how.quiet {
         crate::output::tell(&format!("to resume: {}", restart::resume_command(home, &run)));
     }
-
     let live = (!how.quiet && crate::terminal::can_draw()).then(|| Arc::new(Live::start()));
-    let watcher = progress::watcher(workspace.clone(), env.clone(), how.quiet, live.clone());
-    let is_attended = how.is_attended();
-    let watcher = if is_attended { super::ask_live::watcher(store.clone(), watcher) } else { watcher };
-    let transport = compose::tool_servers(home, &run, launch, env, watcher.clone())?;
-    let redactor = seams.redactor(compose::redactor(home, &run, launch)?);
-    let clean = ua_gateway::Redacting::new(transport.clone(), redactor.clone());
     if let Some(live) = &live {
         live.limits(&budgets_of(&port, &run).await?, std::time::Duration::from_millis(run.held_millis));
     }
-    // Beside the drive, and not through its seams: it is no step of the run.
-    let alive = tokio::spawn(say_alive(store.clone(), lease.clone(), env.clone()));
-    let mut is_driven = false;
-    let logs = workspace.path("logs");
-    let fence = transport.fence_earlier().await;
-    if fence == Fence::Gone {
-        crate::clean::scrub_logs(&logs, &redactor); // of a life that was killed
-    }
-    let driven = match fence {
-        Fence::Alive { detail } => park_for_orphan(port.as_ref(), &lease, env, &detail).await,
-        Fence::Gone => match until_stopped(clean.list(), stop).await {
-            None => park_for_signal(port.as_ref(), &lease, env).await,
-            Some(Err(error)) => park_for_tool_server(port.as_ref(), &lease, env, &chain(&error)).await,
-            Some(Ok(specs)) => {
-                is_driven = true;
-                if let Ok(classifier) = launch.classifier() {
-                    super::audit::note(home.root(), &run.run_id, &specs, &classifier, env.now());
-                }
-                let wiring = compose::Wiring {
-                    run: &run,
-                    launch,
-                    store: port.clone(),
-                    lease: lease.clone(),
-                    trace,
-                    transport: transport.clone(),
-                    redactor: redactor.clone(),
-                    specs,
-                    watcher: watcher.clone(),
-                    workspace: workspace.clone(),
-                    env: env.clone(),
-                    stop: stop.clone(),
-                    budgets: budgets_with(&run.spec.budgets, &overrides),
-                    seams,
-                    elicitations: super::ask_live::patience(is_attended, how.no_input)?,
-                };
-                match compose::wire(wiring) {
-                    Ok((ports, settings)) => Box::pin(drive(&ports, &settings, acquired_at)).await,
-                    Err(error) => {
-                        // The tools and the policies do not fit together: nothing was sent, and a resume may find them mended.
-                        transport.shutdown().await;
-                        crate::clean::scrub_logs(&logs, &redactor);
-                        alive.abort();
-                        let _cancelled = alive.await;
-                        let parked = park_for_tool_server(port.as_ref(), &lease, env, &error.to_string()).await;
-                        return Err(parked.err().map_or(error, CliError::from));
-                    }
-                }
-            }
-        },
+    let crew = Crew {
+        home: home.clone(),
+        store: store.clone(),
+        port: port.clone(),
+        launch: launch.clone(),
+        quiet: how.quiet,
+        is_attended: how.is_attended(),
+        no_input: how.no_input,
+        seams: seams.clone(),
+        env: env.clone(),
+        trace,
+        live: live.clone(),
     };
-    transport.shutdown().await;
-    crate::clean::scrub_logs(&logs, &redactor);
+    let worked = crew.work(Taken { run, lease, workspace: workspace.clone(), acquired_at }, stop).await;
     if let Some(live) = live {
         live.finish();
     }
-    alive.abort();
-    let _cancelled = alive.await;
-    match driven {
-        Ok((conclusion, run)) => {
-            let records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
-            // The run's end is stored; a file or a terminal that only repeats it must not turn it into a failure.
-            if !is_driven && ua_runner::write_conclusion(&workspace, &records).is_err() {
-                tracing::warn!("the completion file could not be written");
-            }
-            restart::write(home, port.as_ref()).await;
-            Ok(Life { code: exit_code(&conclusion), records })
-        }
-        Err(error) => Err(CliError::from(error)),
+    let Worked { conclusion, run, is_driven } = worked?;
+    let mut records = port.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
+    // The run's end is stored; a file or a terminal that only repeats it must not turn it into a failure.
+    if !is_driven && ua_runner::write_conclusion(&workspace, &records).is_err() {
+        tracing::warn!("the completion file could not be written");
     }
+    restart::write(home, port.as_ref()).await;
+    // What sub-agents ask waits for the same person.
+    records.questions.extend(super::tree::questions_below(port.as_ref(), &records).await?);
+    Ok(Life { code: exit_code(&conclusion), records })
 }
 
 /// Refuses a folder of locks in which nothing new can be made, before the run is taken: each tool server needs a lock file.
@@ -251,32 +198,6 @@ fn can_lock(home: &Home) -> Result<(), CliError> {
 async fn budgets_of(store: &Arc<dyn Store>, run: &RunRecord) -> Result<Budgets, CliError> {
     let records = store.load_turns(&run.run_id, 0, 0).await.map_err(|e| CliError::store("read the budgets", &e))?;
     Ok(records.budgets())
-}
-
-/// Waits for `work`, unless a signal asks the process to stop first.
-async fn until_stopped<T>(work: impl Future<Output = T>, stop: &StopSignal) -> Option<T> {
-    tokio::select! {
-        done = work => Some(done),
-        () = stop.stopping() => None,
-    }
-}
-
-/// Parks a run that was interrupted before its tool servers had started: nothing was sent.
-async fn park_for_signal(store: &dyn Store, lease: &RunLease, env: &Env) -> Result<(Conclusion, RunRecord), RunError> {
-    let (reason, detail) = (RunStop::Interrupt, "a signal asked the process to stop".to_owned());
-    let end = RunEnd {
-        status: RunStatus::Stopped,
-        stop_reason: Some(reason),
-        detail: Some(detail.clone()),
-        final_output: None,
-        final_artifact_ref: None,
-        step_end: None,
-        held_millis: 0,
-        at: env.now(),
-    };
-    let parked = store.end_run(lease, end).await;
-    let run = parked.map_err(|source| RunError::Store { doing: "park the run", source })?;
-    Ok((Conclusion::Stopped { reason, detail }, run))
 }
 
 fn exit_code(conclusion: &Conclusion) -> u8 {

@@ -55,6 +55,7 @@ pub(crate) async fn fork(home: &Home, wanted: Wanted<'_>) -> Result<u8, CliError
         return Err(CliError::usage(format!("run {} belongs to a program that uses the library", parent.run_id))
             .hint("only that program has its tools and its model; it forks runs with `ForkPlan`"));
     }
+    super::tree::refuse_task(&inspector, &parent, "forked", "ua fork").await?;
     let spec = changed_job(&parent, &wanted)?;
     let launch = Launch::for_fork(&parent, &spec, wanted.launch)?;
     launch.check(&spec)?;

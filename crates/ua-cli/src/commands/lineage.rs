@@ -1,6 +1,8 @@
 //! What `ua runs show` says about where a run comes from and what was forked from it.
 
-use ua_store::{RunRecord, RunRecords};
+use ua_store::{RunRecord, RunRecords, is_task};
+
+use crate::output::line;
 
 /// The run's place in its lineage, ready to print; empty for a run without kin.
 pub(crate) fn text(records: &RunRecords, children: &[RunRecord]) -> String {
@@ -10,6 +12,7 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord]) -> String {
         (Some(parent), Some(point)) => {
             out.push_str(&format!("Fork of        {parent}, sharing its turns up to {}\n", point.turn));
         }
+        (Some(parent), None) if is_task(run) => out.push_str(&format!("Sub-agent of   {parent}\n")),
         (Some(parent), None) => out.push_str(&format!("Started by     {parent}\n")),
         (None, _) => {}
     }
@@ -17,6 +20,14 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord]) -> String {
         out.push_str(&format!("Lineage        {}\n", run.root_run_id));
     }
     for child in children {
+        if is_task(child) {
+            let about = line(&child.spec.objective, 60);
+            out.push_str(&format!(
+                "Sub-agent      {} ({}, {} turn(s)): {about}\n",
+                child.run_id, child.status, child.turn_index
+            ));
+            continue;
+        }
         let kind = child.forked_at.map_or_else(|| "started".to_owned(), |point| format!("forked at {}", point.turn));
         out.push_str(&format!("Child          {} ({kind}, {})\n", child.run_id, child.status));
     }

@@ -9,6 +9,7 @@ mod calls;
 mod cancel;
 mod completions;
 mod config;
+mod crew;
 mod db;
 mod delete;
 mod diff;
@@ -29,6 +30,7 @@ mod schema;
 mod summary;
 mod tail;
 mod tools;
+mod tree;
 mod trust;
 mod turns;
 

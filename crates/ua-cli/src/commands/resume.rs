@@ -49,6 +49,7 @@ pub(crate) async fn by_name(
     if found.status.is_terminal() {
         return finished(home, &found).await;
     }
+    super::tree::refuse_task(&home.open_read_only()?, &found, "resumed", "ua resume").await?;
     let store = home.open()?;
     let run = store.run(&found.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
     resume(home, store, run, args, changes, how).await
@@ -74,6 +75,7 @@ pub(crate) async fn resume(
         ))
         .hint("put it back where it was; its files are part of the run"));
     }
+    super::tree::refuse_task(&store, &run, "resumed", "ua resume").await?;
     if run.entrypoint == "library" {
         crate::home::close(store);
         return Err(CliError::usage(format!("run {} belongs to a program that uses the library", run.run_id))

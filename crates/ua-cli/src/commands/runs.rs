@@ -2,7 +2,7 @@
 
 use ua_core::{CallStatus, RunId, RunStatus, RunStop};
 use ua_runner::{RunLock, StepSummary, UsageSummary};
-use ua_store::{ArchiveStore as _, RunQuery, RunRecords, RunStore};
+use ua_store::{ArchiveStore as _, RunHead, RunQuery, RunRecords, RunStore, is_task};
 
 use crate::args::{ListArgs, RunsCommand, StatusFilter};
 use crate::error::{CliError, OK};
@@ -59,6 +59,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, CliError> {
         statuses: args.status.iter().map(|filter| stored(*filter)).collect(),
         since: args.since.map(|span| ua_core::system::env().now().minus(span)),
         limit: if is_split { u32::MAX } else { args.limit },
+        without_tasks: true,
         ..RunQuery::default()
     };
     let found = home.open_read_only()?.find_runs(&query).await.map_err(|e| CliError::store("list the runs", &e))?;
@@ -72,8 +73,10 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, CliError> {
             || args.status.contains(&StatusFilter::Crashed) == (row.shown_status == "crashed")
     };
     let rows: Vec<RunRow> = rows.filter(is_wanted).take(args.limit as usize).collect();
+    let rows: Vec<(usize, RunRow)> =
+        if args.tasks { with_tasks(home, rows).await? } else { rows.into_iter().map(|row| (0, row)).collect() };
     if crate::terminal::is_json() {
-        print_json(&rows)?;
+        print_json(&rows.iter().map(|(_, row)| row).collect::<Vec<_>>())?;
         return Ok(OK);
     }
     if rows.is_empty() {
@@ -83,9 +86,10 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, CliError> {
             "no such runs"
         });
     }
-    let cells = rows.iter().map(|run| {
+    let cells = rows.iter().map(|(depth, run)| {
+        let indent = if *depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
         vec![
-            run.run_id.to_string(),
+            format!("{indent}{}", run.run_id),
             run.shown_status.clone(),
             turns_cell(run),
             run.updated_at.to_string(),
@@ -102,6 +106,28 @@ fn turns_cell(run: &RunRow) -> String {
         Some(of) => format!("{} (iteration {}/{of})", run.turn_index, run.iteration_count),
         None => run.turn_index.to_string(),
     }
+}
+
+/// The same rows, each with the runs of its sub-agents below it, and how deep each stands.
+async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow)>, CliError> {
+    let store = home.open_read_only()?;
+    let mut found = Vec::new();
+    for row in rows {
+        let top = row.run_id.clone();
+        found.push((0, row));
+        // Depth first: a sub-agent of a sub-agent stands below it.
+        let mut open: Vec<(usize, RunId)> = vec![(1, top)];
+        while let Some((depth, parent)) = open.pop() {
+            let children = store.children(&parent).await.map_err(|e| CliError::store("look for sub-agents", &e))?;
+            let at = found.iter().position(|(_, row)| row.run_id == parent).map_or(found.len(), |at| at + 1);
+            for (nth, child) in children.into_iter().filter(is_task).enumerate() {
+                open.push((depth + 1, child.run_id.clone()));
+                let shown = shown_status(home, &child.run_id, child.status, child.stop_reason);
+                found.insert(at + nth, (depth, RunRow::of(RunHead::from(child), shown)));
+            }
+        }
+    }
+    Ok(found)
 }
 
 async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {

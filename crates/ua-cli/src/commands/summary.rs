@@ -58,7 +58,8 @@ fn text(home: &Home, records: &RunRecords) -> String {
     if let Some(output) = run.final_output.as_deref().filter(|text| !text.trim().is_empty()) {
         out.push_str(&format!("\n{}\n", indented(output)));
     }
-    let effects: Vec<String> = records.calls.iter().filter_map(effect_line).collect();
+    let below = records.lineage.sub_agents.iter().flat_map(|child| &child.effects);
+    let effects: Vec<String> = records.calls.iter().chain(below).filter_map(effect_line).collect();
     if !effects.is_empty() {
         out.push_str(&format!("\nEffects\n{}\n", effects.join("\n")));
     }

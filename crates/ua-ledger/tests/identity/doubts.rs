@@ -87,7 +87,7 @@ async fn held(
             Some(question)
         }
         Admission::Ready(_) => None,
-        other @ (Admission::Settled(_) | Admission::Unknown(_)) => panic!("{other:?}"),
+        other @ (Admission::Settled(_) | Admission::Ongoing(_) | Admission::Unknown(_)) => panic!("{other:?}"),
     }
 }
 

@@ -166,3 +166,30 @@ fn a_script_with_a_mistake_is_refused_before_it_is_played() {
     }
     assert!(Script::parse(r#"{"turns": [{"text": "fn main() { {} } {{ open"}]}"#).is_ok());
 }
+
+#[test]
+fn a_conversation_is_known_by_how_it_begins() {
+    let script = script(&json!({
+        "turns": [{"text": "Main one."}, {"text": "Main two."}],
+        "after_end": {"text": "End."},
+        "conversations": [
+            {"when": "the report", "turns": [{"text": "About the report."}], "after_end": {"text": "Report done."}},
+            {"when": "report", "turns": [{"text": "Any report."}]},
+        ],
+    }));
+    let said = |first: &str, replies: usize| {
+        let mut messages = vec![Message::user(Origin::Prompt, first)];
+        for _ in 0..replies {
+            messages.push(Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::text("x")] });
+            messages.push(Message::user(Origin::Guidance, "go on"));
+        }
+        played(&script, &messages).unwrap().text()
+    };
+    assert_eq!(said("write the report", 0), "About the report.");
+    assert_eq!(said("write the report", 1), "Report done.");
+    assert_eq!(said("a report", 0), "Any report.");
+    assert_eq!(said("a report", 1), "End.");
+    assert_eq!(said("something else", 1), "Main two.");
+    let empty = json!({"turns": [], "conversations": [{"when": " ", "turns": []}]});
+    assert!(Script::parse(&empty.to_string()).is_err());
+}

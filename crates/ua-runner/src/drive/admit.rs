@@ -108,7 +108,7 @@ impl Driver<'_> {
         for call in unknown {
             match self.ports.gateway.settle_without_sending(&call.call_id).await {
                 Ok(Some(Dispatched::Held(_))) => questions += 1,
-                Ok(Some(Dispatched::Settled(_) | Dispatched::Stopped) | None) => {}
+                Ok(Some(Dispatched::Settled(_) | Dispatched::Parked { .. } | Dispatched::Stopped) | None) => {}
                 Err(GatewayError::Ledger(LedgerError::Aborted { .. })) => {
                     return Ok(Conclusion::Failed { why: "a person answered `abort`".to_owned() });
                 }

@@ -151,6 +151,7 @@ impl Driver<'_> {
             abandoned.map_err(|source| RunError::Gateway { turn, source })?;
         }
         if matches!(conclusion, Conclusion::Cancelled) {
+            self.end_tasks().await?;
             self.cancel_prepared().await?;
             self.close_questions().await?;
         }

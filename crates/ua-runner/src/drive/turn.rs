@@ -1,7 +1,7 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
 use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role};
-use ua_gateway::{Dispatched, GatewayError};
+use ua_gateway::{Dispatched, GatewayError, StopSignal, is_task_under_way};
 use ua_ledger::LedgerError;
 use ua_llm::{ModelRequest, ToolOffer, estimate_input_tokens};
 use ua_store::{
@@ -13,6 +13,7 @@ use super::{Driver, held_for, with_causes};
 use crate::compose::compose;
 use crate::error::RunError;
 use crate::machine::{Event, Guidance, OpenCall};
+use crate::recover::start_of;
 use crate::spans;
 use crate::watch::Signal;
 
@@ -74,7 +75,7 @@ impl Driver<'_> {
             tool_calls: self.machine.tool_calls() + u32::try_from(calls.len()).unwrap_or(u32::MAX),
             max_tool_calls: self.machine.limits().max_tool_calls,
         });
-        Ok(Event::Recorded(calls.iter().map(OpenCall::of).collect()))
+        Ok(Event::Recorded(OpenCall::of_turn(&calls)))
     }
 
     pub(super) async fn turn_calls(&self, turn: u32) -> Result<Vec<CallRecord>, RunError> {
@@ -98,6 +99,13 @@ impl Driver<'_> {
                 let question = self.ask(QuestionKind::OrphanAlive, &text).await?;
                 return Ok(Event::Dispatched(vec![Dispatched::Held(Box::new(question)); calls.len()]));
             }
+            // What drives a sub-agent says it as it would of any run.
+            Err(GatewayError::SubAgent { call, source }) => {
+                return Err(match source.downcast::<RunError>() {
+                    Ok(error) => *error,
+                    Err(source) => RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } },
+                });
+            }
             // A cancel that came after the last look: the store starts nothing any more.
             Err(source) => {
                 if was_refused(&source) && self.is_cancel_asked().await? {
@@ -112,7 +120,31 @@ impl Driver<'_> {
             asked.map_err(|source| RunError::Gateway { turn, source })?;
         }
         self.note_first_runs(&ended).await?;
+        self.count_sub_agents(turn).await?;
         Ok(Event::Dispatched(ended))
+    }
+
+    /// What the sub-agents of the turn used counts for the run.
+    async fn count_sub_agents(&mut self, turn: u32) -> Result<(), RunError> {
+        if self.run.spec.subagents.is_none() || !self.turn_calls(turn).await?.iter().any(|call| call.name.is_task()) {
+            return Ok(());
+        }
+        let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+        self.machine.recount(start_of(&records));
+        Ok(())
+    }
+
+    /// Has every task under way brought to its end: the run is cancelled, and so are its sub-agents, each by its own driver.
+    pub(super) async fn end_tasks(&self) -> Result<(), RunError> {
+        let turn = self.machine.committed() + 1;
+        let calls = self.turn_calls(turn).await?;
+        let under_way: Vec<CallId> =
+            calls.iter().filter(|call| is_task_under_way(call)).map(|call| call.call_id.clone()).collect();
+        if under_way.is_empty() {
+            return Ok(());
+        }
+        let ended = self.ports.gateway.dispatch_group(&under_way, &StopSignal::default()).await;
+        ended.map(drop).map_err(|source| RunError::Gateway { turn, source })
     }
 
     /// Notes calls that a crash had left unsent and that this resume ran for the first time.

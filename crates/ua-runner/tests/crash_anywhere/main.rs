@@ -10,6 +10,7 @@ mod approvals;
 mod billed;
 mod cancelled;
 mod composite;
+mod family;
 mod forks;
 mod handles;
 mod iterations;
@@ -21,6 +22,7 @@ mod same_ids;
 mod scenario;
 mod sessions;
 mod taint;
+mod tasks;
 mod unknown;
 
 use scenario::{Answers, Scenario};

@@ -275,6 +275,7 @@ pub fn start(call: &str, attempt: u32, key_text: &str) -> StartAttempt {
         max_effects: None,
         approved_by: None,
         replay_status: None,
+        child: None,
         durability: Durability::Synced,
         at: at(5),
     }

@@ -44,6 +44,7 @@ impl ArchiveStore for MemStore {
         let found = model.newest_runs().into_iter().filter(|run| {
             run.run_id.as_str().starts_with(&query.prefix)
                 && (query.statuses.is_empty() || query.statuses.contains(&run.status))
+                && !(query.without_tasks && crate::is_task(run))
                 && query.since.is_none_or(|since| run.created_at >= since)
                 && !model.deleted.contains(&run.run_id)
         });

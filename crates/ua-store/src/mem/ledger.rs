@@ -61,10 +61,17 @@ impl LedgerStore for MemStore {
             approval: start.approved_by.as_ref().map(|question| model.question(question)).transpose()?,
         };
         let started = rules::call_started(context, call, start)?;
+        if let Some((child, _)) = &started.child {
+            model.check_new_run(child)?;
+        }
         model.put_call(started.call.clone(), lease.epoch);
         model.put_attempt(started.attempt);
         if let Some(question) = started.approval {
             model.put_question(question);
+        }
+        if let Some((child, opening)) = started.child {
+            model.messages.push((child.run_id.clone(), opening));
+            model.runs.push(child);
         }
         Ok(started.call)
     }

@@ -71,6 +71,18 @@ impl Model {
         Ok(found)
     }
 
+    /// All child runs below a run, parents before their children.
+    pub(super) fn runs_below(&self, run: &RunId) -> Vec<RunRecord> {
+        let children = |id: &RunId| {
+            let is_child = |other: &&RunRecord| other.parent_run_id.as_ref() == Some(id);
+            Ok::<_, std::convert::Infallible>(self.runs.iter().filter(is_child).cloned().collect())
+        };
+        match rules::runs_below(run, children) {
+            Ok(found) => found,
+            Err(never) => match never {},
+        }
+    }
+
     pub(super) fn lineage_of(&self, run: &RunRecord) -> Result<LineageRecords, StoreError> {
         let mut lineage = LineageRecords::default();
         let parts = rules::shared_parts(run, |id| self.run(id))?;
@@ -84,6 +96,12 @@ impl Model {
         let calls = lineage.calls.iter().chain(&lineage.elsewhere);
         let receipts: Vec<ReceiptRecord> = calls.flat_map(|call| self.receipts_of(&call.call_id)).cloned().collect();
         lineage.receipts = receipts;
+        for child in self.runs_below(&run.run_id) {
+            let requests = self.requests_of(&child.run_id).cloned().collect();
+            lineage.sub_agents.extend(rules::sub_agent(&child, self.calls_of(&child.run_id, None), requests));
+        }
+        let effects = lineage.sub_agents.iter().flat_map(|child| &child.effects);
+        lineage.receipts.extend(effects.flat_map(|call| self.receipts_of(&call.call_id)).cloned());
         Ok(lineage)
     }
 }

@@ -110,6 +110,9 @@ impl RunStore for MemStore {
         let mut model = self.model();
         let run = rules::run_cancel_requested(model.run(run)?, reason, at)?;
         model.put_run(run.clone());
+        for child in model.runs_below(&run.run_id).into_iter().filter(|child| !child.status.is_terminal()) {
+            model.put_run(rules::run_cancel_requested(child, reason, at)?);
+        }
         Ok(run)
     }
 

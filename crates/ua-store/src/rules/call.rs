@@ -7,12 +7,14 @@ use ua_core::{
 };
 
 use super::question::{question_closed, question_for_call};
+use super::task::child_made;
 use super::{conflict, not_found};
 use crate::commit::{AttemptEnd, CallCancel, KeepHandle, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::lifted::{NewBlob, lift, offload};
 use crate::record::{
-    AttemptRecord, CallRecord, Choice, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, RunRecord,
+    AttemptRecord, CallRecord, Choice, MessageRecord, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus,
+    RunLease, RunRecord,
 };
 
 /// Hands the call out only to the run it belongs to.
@@ -51,6 +53,8 @@ pub struct Started {
     pub attempt: AttemptRecord,
     /// The approval, consumed.
     pub approval: Option<QuestionRecord>,
+    /// For a task: the child run and its opening message.
+    pub child: Option<(RunRecord, MessageRecord)>,
 }
 
 /// RUNNING, if nothing speaks against it.
@@ -86,6 +90,7 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
         return Err(StoreError::EffectLimit { call: call.call_id, effect: effect.as_str().to_owned(), max });
     }
     let approval = approval.map(|question| consumed(question, &call, start.at)).transpose()?;
+    let child = start.child.map(|child| child_made(*child, &call, run)).transpose()?;
 
     call.resolution = (before == CallStatus::Unknown && approval.is_some()).then_some(Resolution::Executed);
     call.attempt = start.attempt;
@@ -108,7 +113,7 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
         detail: None,
         handle: None,
     };
-    Ok(Started { call, attempt, approval })
+    Ok(Started { call, attempt, approval, child })
 }
 
 fn consumed(question: QuestionRecord, call: &CallRecord, at: Timestamp) -> Result<QuestionRecord, StoreError> {
@@ -283,14 +288,15 @@ pub fn call_cancelled(call: CallRecord, cancel: &CallCancel, at: Timestamp) -> R
 }
 
 /// A running call whose process died, and its attempt; `None` when the call is not running, its reply is stored, or there is
-/// something to go on with.
+/// something to go on with, as a task has: of it the child run's rows say where it stands, and nothing is lost.
 pub fn call_lost(
     call: &CallRecord,
     attempt: &AttemptRecord,
     why: &str,
     at: Timestamp,
 ) -> Option<(CallRecord, AttemptRecord)> {
-    if call.status != CallStatus::Running || attempt.ended_at.is_some() || attempt.live_handle().is_some() {
+    let goes_on = attempt.live_handle().is_some() || call.name.is_task();
+    if call.status != CallStatus::Running || attempt.ended_at.is_some() || goes_on {
         return None;
     }
     let end = AttemptEnd::Lost { why: why.to_owned() };

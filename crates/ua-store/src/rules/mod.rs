@@ -15,6 +15,7 @@ mod overrides;
 mod question;
 mod run;
 mod step;
+mod task;
 mod turn;
 
 use std::fmt;
@@ -37,6 +38,7 @@ pub use run::{
     run_cancel_requested, run_ended, run_seen, run_submitted, step_ended, step_opened, step_resumed,
 };
 pub use step::{EnteredStep, EntryContext, step_entered};
+pub use task::{child_made, runs_below, sub_agent};
 pub use turn::{CommitContext, CommittedTurn, RecordedTurn, notes_appended, turn_committed, turn_recorded};
 
 pub(crate) fn conflict(table: &'static str, key: impl fmt::Display, why: impl Into<String>) -> StoreError {

@@ -1,0 +1,200 @@
+//! Sub-agents: what a task's child run is to be, and how it is driven.
+//!
+//! Durability Architecture (Task relaunch rules: reuse the output, else resume the sub-agent). A child is the same [`drive()`] with
+//! ports of its own, in the process that drives its parent, which holds the lock of the whole tree. [`ChildRuns`] stands at the end of
+//! the gateway's road; how a child gets its ports is the composition root's business ([`ChildDriver`]).
+//! Invariants: a child that has ended is not driven again, its output is told anew from its records; a child uses no more than what was
+//! carved from its parent's budgets when it was made; files of a child stay below its parent's folder.
+//! Proved by: `crash_anywhere::tasks`, the tables in `tasks/carve.rs`, `e2e/subagents.rs`.
+//!
+//! [`drive()`]: crate::drive()
+
+mod carve;
+
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::json;
+use ua_core::{
+    CallStatus, Env, Message, Origin, RawReply, RunId, RunSpec, RunStatus, RunStop, Subagents, TASK_FOLDER, TASK_MODE,
+    TaskOrder,
+};
+use ua_gateway::{Carried, StopSignal, SubAgentError, SubAgents};
+use ua_resume::{Artifact, SubAgentOutput};
+use ua_store::{CallRecord, NewRun, RunRecord, RunRecords, Store};
+
+use crate::error::RunError;
+use crate::machine::Conclusion;
+use crate::workspace::Workspace;
+
+/// The file in a task's folder that holds what it came to.
+pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
+
+/// Whoever gives a child run its ports.
+#[async_trait]
+pub trait ChildDriver: Send + Sync {
+    /// Takes a child run that has not ended and drives it to a conclusion of this process: epoch, tool servers of its own,
+    /// [`drive()`](crate::drive()). Nobody else drives it, because the lock of the run at the top of its tree is held.
+    ///
+    /// # Errors
+    /// Whatever ends a drive without a conclusion.
+    async fn drive(&self, child: RunRecord, stop: &StopSignal) -> Result<(Conclusion, RunRecord), SubAgentError>;
+}
+
+/// The child runs of one run.
+pub struct ChildRuns {
+    store: Arc<dyn Store>,
+    parent: RunId,
+    workspace: Workspace,
+    env: Env,
+    driver: Arc<dyn ChildDriver>,
+}
+
+impl ChildRuns {
+    /// The child runs of `parent`, whose folder is `workspace`.
+    pub fn new(
+        store: Arc<dyn Store>,
+        parent: RunId,
+        workspace: Workspace,
+        env: Env,
+        driver: Arc<dyn ChildDriver>,
+    ) -> Self {
+        Self { store, parent, workspace, env, driver }
+    }
+
+    /// Writes what a child that has ended came to, and says it.
+    async fn answer(&self, call: &CallRecord, child: &RunRecord) -> Result<Carried, SubAgentError> {
+        let records = self.store.load(&child.run_id).await.map_err(RunError::at("load the sub-agent's run"))?;
+        let folder = format!("{TASK_FOLDER}/{}", call.call_id);
+        let own = Workspace::create(&self.workspace.path(&folder))?.artifacts()?;
+        let artifacts =
+            own.into_iter().map(|file| Artifact { path: format!("{folder}/{}", file.path), ..file }).collect();
+        let output = SubAgentOutput::new(&call.call_id, &records, artifacts);
+        let written = serde_json::to_string_pretty(&output)?;
+        self.workspace.replace(&format!("{folder}/{OUTPUT_FILE}"), written)?;
+        Ok(Carried::Answered(RawReply::ToolResult {
+            result: json!({
+                "content": [{"type": "text", "text": output.text_for_model()}],
+                "structuredContent": {
+                    "run_id": output.run_id, "status": output.status, "output": format!("{folder}/{OUTPUT_FILE}"),
+                },
+                "isError": output.status != RunStatus::Succeeded,
+            }),
+        }))
+    }
+}
+
+#[async_trait]
+impl SubAgents for ChildRuns {
+    async fn plan(
+        &self,
+        call: &CallRecord,
+        allow: Option<Vec<String>>,
+    ) -> Result<Result<NewRun, String>, SubAgentError> {
+        let records = self.store.load(&self.parent).await.map_err(RunError::at("load the run"))?;
+        let order = TaskOrder::of(&call.arguments);
+        if let Some(path) = order.expected_outputs.iter().find(|path| !is_inside(path)) {
+            return Ok(Err(format!(
+                "Not run: {path:?} in `expected_outputs` is not a path inside the sub-agent's own folder. Name files like \
+                 work_products/part.md."
+            )));
+        }
+        let carved = match carve::carve(&records, call) {
+            Ok(carved) => carved,
+            Err(why) => return Ok(Err(why)),
+        };
+        let spec = records.run.spec.of_task(&order, carved.budgets, carved.subagents, allow);
+        let folder = self.workspace.path(TASK_FOLDER).join(call.call_id.as_str());
+        Ok(Ok(NewRun {
+            run_id: RunId::of_task(&call.call_id),
+            created_at: self.env.now(),
+            entrypoint: records.run.entrypoint.clone(),
+            run_mode: TASK_MODE.to_owned(),
+            opening: Message::user(Origin::Prompt, opening(&spec, self.workspace.root())),
+            spec,
+            job_path: records.run.job_path.clone(),
+            workspace_dir: folder.display().to_string(),
+            launch: records.run.launch.clone(),
+            parent_run_id: Some(self.parent.clone()),
+        }))
+    }
+
+    async fn carry_on(&self, call: &CallRecord, stop: &StopSignal) -> Result<Carried, SubAgentError> {
+        let id = RunId::of_task(&call.call_id);
+        let child = self.store.run(&id).await.map_err(RunError::at("read the sub-agent's run"))?;
+        if child.status.is_terminal() {
+            return self.answer(call, &child).await;
+        }
+        let (conclusion, child) = self.driver.drive(child, stop).await?;
+        match conclusion {
+            Conclusion::Waiting { question } => Ok(Carried::Waiting(question)),
+            Conclusion::Stopped { reason: RunStop::Interrupt, .. } => Ok(Carried::Stopped),
+            Conclusion::Stopped { reason, detail } => {
+                Ok(Carried::Parked { reason, detail: format!("sub-agent {}: {detail}", child.run_id) })
+            }
+            Conclusion::Succeeded { .. } | Conclusion::Failed { .. } | Conclusion::Cancelled => {
+                self.answer(call, &child).await
+            }
+        }
+    }
+}
+
+/// What a child run's model is told first.
+fn opening(spec: &RunSpec, parent: &Path) -> String {
+    format!(
+        "{}\n# Your place\n\nYou are a sub-agent: this task is a part of a larger job. Your workspace is a folder of your own; put files \
+         into work_products/. Files of the job can be read at file://{}/ where a tool reads such addresses. Your last message, without a \
+         tool call, is all that the agent who gave you the task gets to read: say what you found, which files you wrote, and what you \
+         could not do.\n",
+        spec.opening_prompt(),
+        parent.display()
+    )
+}
+
+/// Whether a path names something below the folder it is relative to.
+fn is_inside(path: &str) -> bool {
+    let mut parts = Path::new(path).components().peekable();
+    parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+/// The tasks of a run that were not refused.
+fn tasks(records: &RunRecords) -> impl Iterator<Item = &CallRecord> {
+    records.calls.iter().filter(|call| call.name.is_task() && call.status != CallStatus::Cancelled)
+}
+
+/// What a run may still hand on; the defaults of a job that says nothing hand on nothing.
+fn allowance(records: &RunRecords) -> Subagents {
+    records.run.spec.subagents.clone().unwrap_or(Subagents { max_depth: 0, ..Subagents::default() })
+}
+
+/// The run at the top of a run's tree: the one whose lock is held by whoever drives them all. Itself, unless it works on a task.
+///
+/// # Errors
+/// When a run above it cannot be read.
+pub async fn top_of_tree(store: &dyn Store, run: &RunRecord) -> Result<RunRecord, RunError> {
+    let mut top = run.clone();
+    while let (true, Some(parent)) = (ua_store::is_task(&top), top.parent_run_id.clone()) {
+        top = store.run(&parent).await.map_err(RunError::at("read the run above a sub-agent"))?;
+    }
+    Ok(top)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expected_outputs_stay_in_the_folder_of_the_task() {
+        for (path, inside) in [
+            ("work_products/a.md", true),
+            ("./a.md", true),
+            ("", false),
+            ("/etc/passwd", false),
+            ("../a.md", false),
+            ("a/../../b", false),
+        ] {
+            assert_eq!(is_inside(path), inside, "{path}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Tasks: child runs that are made with RUNNING, and the tree they form.
+//!
+//! Durability Architecture (Task relaunch rules). Invariants: a child run and the RUNNING of its task are one write; a task that
+//! was started is never in doubt, because the child's rows say where it stands; a cancel reaches the whole tree in one write.
+
+use ua_core::{RunId, TASK_MODE};
+
+use super::run::run_submitted;
+use super::{conflict, is_effect_elsewhere};
+use crate::commit::NewRun;
+use crate::error::StoreError;
+use crate::lineage::{SubAgentRecord, is_task};
+use crate::record::{CallRecord, MessageRecord, RequestRecord, RunRecord};
+
+/// The child run that is made with RUNNING of `call`, and its opening message. The run's id follows from the call's.
+pub fn child_made(child: NewRun, call: &CallRecord, run: &RunRecord) -> Result<(RunRecord, MessageRecord), StoreError> {
+    let refuse = |why: &str| Err(conflict("tool_calls", &call.call_id, why));
+    if !call.name.is_task() {
+        return refuse("it is no task, so no child run is made with it");
+    }
+    if child.run_mode != TASK_MODE
+        || child.parent_run_id.as_ref() != Some(&run.run_id)
+        || child.run_id != RunId::of_task(&call.call_id)
+    {
+        return refuse("the run to be made with it is not its child");
+    }
+    Ok(run_submitted(child, Some(run)))
+}
+
+/// All child runs below `run`, parents before their children. `children` reads the runs that name a run as their parent.
+pub fn runs_below<E>(
+    run: &RunId,
+    mut children: impl FnMut(&RunId) -> Result<Vec<RunRecord>, E>,
+) -> Result<Vec<RunRecord>, E> {
+    let mut found: Vec<RunRecord> = children(run)?.into_iter().filter(is_task).collect();
+    let mut next = 0;
+    while let Some(parent) = found.get(next).map(|run| run.run_id.clone()) {
+        found.extend(children(&parent)?.into_iter().filter(is_task));
+        next += 1;
+    }
+    Ok(found)
+}
+
+/// A child run as those above it see it, with all its calls and requests; `None` when it works on no task.
+pub fn sub_agent(run: &RunRecord, calls: Vec<CallRecord>, requests: Vec<RequestRecord>) -> Option<SubAgentRecord> {
+    let bare = run.run_id.as_str().strip_prefix("run_task_")?;
+    let call_id = [format!("call_{bare}"), bare.to_owned()]
+        .iter()
+        .find_map(|text| ua_core::CallId::parse(text).ok().filter(|call| RunId::of_task(call) == run.run_id))?;
+    Some(SubAgentRecord {
+        run_id: run.run_id.clone(),
+        parent_run_id: run.parent_run_id.clone()?,
+        call_id,
+        description: run.spec.objective.clone(),
+        status: run.status,
+        status_detail: run.status_detail.clone(),
+        turns: run.turn_index,
+        tool_calls: u32::try_from(calls.len()).unwrap_or(u32::MAX),
+        effects: calls.into_iter().filter(|call| is_effect_elsewhere(call) && !call.name.is_task()).collect(),
+        requests,
+    })
+}

@@ -1,0 +1,190 @@
+//! Sub-agents through the real program: a tree of runs is killed and resumed, asks, is cancelled, looked at and deleted.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use ua_e2e::{Model, TestEnv};
+
+use super::env;
+
+/// Two sub-agents; afterwards the run at the top asks for the e-mail that one of them has sent.
+const SCRIPT: &str = r#"{
+  "turns": [
+    {"text": "Handing on.", "tools": [
+      {"name": "mcp__ua_agents__task", "input": {"description": "Tell the boss", "prompt": "ALPHA: send the mail.",
+        "expected_outputs": ["work_products/mail.md"]}},
+      {"name": "mcp__ua_agents__task", "input": {"description": "Tell the forum", "prompt": "BETA: post."}}]},
+    {"tools": [{"name": "mcp__ua__send_email", "input": {"to": ["a@example.test"], "subject": "Report", "body": "Done."}}]},
+    {"tools": [{"name": "mcp__ua__notify", "input": {"title": "Done", "message": "done {{request}}"}}]},
+    {"text": "All done."}],
+  "conversations": [
+    {"when": "ALPHA", "turns": [
+      {"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "work_products/mail.md", "content": "mail {{request}}"}}]},
+      {"tools": [{"name": "mcp__ua__send_email", "input": {"to": ["a@example.test"], "subject": "Report", "body": "Done."}}]},
+      {"text": "The boss knows."}]},
+    {"when": "BETA", "turns": [
+      {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "request {{request}}"}}]},
+      {"text": "The forum knows."}]}]}"#;
+
+fn job(env: &TestEnv, fields: &Value) -> String {
+    let mut all = json!({
+        "objective": "Tell everybody at a@example.test once.",
+        "model": {"provider": "anthropic", "name": "scripted"},
+        "subagents": {},
+        "stop_conditions": ["email_sent_once", "final_notification_sent"],
+    });
+    for (name, value) in fields.as_object().into_iter().flatten() {
+        all[name] = value.clone();
+    }
+    env.job(&all, &json!([]))
+}
+
+fn asked(model: &Model, conversation: &str) -> usize {
+    model.log().iter().filter(|request| request.conversation.as_deref() == Some(conversation)).count()
+}
+
+fn child(env: &TestEnv, objective: &str) -> String {
+    env.value(&format!("SELECT run_id FROM runs WHERE run_spec_json ->> '$.objective' = '{objective}'"))
+}
+
+/// Answers what is asked by looking outside, and resumes the run at the top until it has ended.
+fn finish(env: &TestEnv, at: &str) {
+    for _ in 0..4 {
+        let output = env.run(&["resume", "r"]);
+        let open = env.rows("SELECT question_id FROM questions WHERE status = 'open'");
+        if open.is_empty() {
+            output.code(0);
+            return;
+        }
+        output.code(75).shows(&["Did `post_comment` happen?", "ua resume r"]);
+        let happened = if env.comments().is_empty() { "execute" } else { "happened" };
+        for question in open {
+            env.run(&["answer", &question, happened]).code(0).says(&["ua resume r"]);
+        }
+    }
+    panic!("the run never ends: {at}");
+}
+
+fn check_end(env: &TestEnv, at: &str) {
+    assert_eq!(env.effects(), [1, 0, 1, 1], "{at}");
+    let runs = env.rows("SELECT run_mode, status FROM runs ORDER BY run_mode");
+    assert_eq!(runs, ["job succeeded", "task succeeded", "task succeeded"], "{at}");
+    let tasks = env.rows("SELECT status, attempt FROM tool_calls WHERE tool_name = 'task'");
+    assert_eq!(tasks, ["succeeded 1", "succeeded 1"], "{at}");
+    let own = "SELECT count(*) FROM tool_calls WHERE run_id = 'r' AND tool_name = 'send_email' AND deduplicated_from IS NOT NULL";
+    assert_eq!(env.value(own), "1", "{at}: the mail at the top is that of the sub-agent");
+    env.run(&["db", "check", "--invariants"]).code(0);
+}
+
+#[test]
+fn a_tree_that_is_killed_anywhere_has_each_effect_once() {
+    for point in [
+        "",
+        "before:store.start_attempt:task",
+        "after:store.start_attempt:task#2",
+        "after:store.acquire_run#2",
+        "before:store.record_turn#2",
+        "after:store.start_attempt:send_email",
+        "after:tool.invoke:send_email",
+        "after:tool.invoke:post_comment",
+        "after:store.commit_turn#2",
+        "before:store.end_run",
+        "after:store.end_run",
+        "after:store.end_run#2",
+        "before:store.commit_turn#6",
+    ] {
+        let model = Model::with(SCRIPT, |_| ());
+        let env = env().with_forum().with_model(&model);
+        let job = job(&env, &json!({}));
+        if point.is_empty() {
+            let output = env.run(&["job", &job, "--run-id", "r"]).code(0);
+            output.says(&["Tell the boss ▸ turn 1", "Tell the forum ▸ "]).shows(&["succeeded · run r", "post_comment"]);
+            check_end(&env, "no kill");
+            check_what_people_see(&env);
+            continue;
+        }
+        env.run_killed_at(point, &["job", &job, "--run-id", "r"]);
+        let ended: Vec<(&str, usize)> = [("Tell the boss", "ALPHA"), ("Tell the forum", "BETA")]
+            .into_iter()
+            .filter(|(objective, _)| {
+                let status = "SELECT status FROM runs WHERE run_spec_json ->> '$.objective' =";
+                env.rows(&format!("{status} '{objective}'")) == ["succeeded"]
+            })
+            .map(|(_, name)| (name, asked(&model, name)))
+            .collect();
+        finish(&env, point);
+        check_end(&env, point);
+        for (name, before) in ended {
+            assert_eq!(asked(&model, name), before, "{name} had ended at {point} and was asked again");
+        }
+    }
+}
+
+fn check_what_people_see(env: &TestEnv) {
+    let boss = child(env, "Tell the boss");
+    let listed = env.run(&["runs", "list"]).code(0);
+    assert!(!listed.shown().contains("run_task_"), "{}", listed.shown());
+    env.run(&["runs", "list", "--tasks"]).code(0).shows(&[&format!("└ {boss}"), "Tell the forum"]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["Sub-agent", &boss, "Tell the boss"]);
+    env.run(&["runs", "show", &boss]).code(0).shows(&["Sub-agent of   r"]);
+    env.run(&["runs", "tail", "--no-follow", &boss]).code(0);
+    let workspace = env.value("SELECT workspace_dir FROM runs WHERE run_id = 'r'");
+    let page = fs::read_to_string(format!("{workspace}/job_completion_r.md")).unwrap();
+    for words in ["## Sub-agents", &boss, "`send_email`", "`post_comment`"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    let call = boss.replace("run_task_", "call_");
+    let output = fs::read_to_string(format!("{workspace}/subagent_outputs/{call}/subagent_output.json")).unwrap();
+    let output: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(output["final_output"], "The boss knows.");
+    let path = format!("subagent_outputs/{call}/work_products/mail.md");
+    assert!(output["artifacts"].to_string().contains(&path), "{output}");
+    assert!(fs::exists(format!("{workspace}/{path}")).unwrap());
+
+    for command in [&["fork", &boss][..], &["runs", "delete", &boss]] {
+        env.run(command).refused(2, &["sub-agent of run r"]);
+    }
+    env.run(&["runs", "delete", "r"]).code(0);
+    assert_eq!(env.rows("SELECT run_id FROM runs"), [""; 0]);
+    assert!(!fs::exists(workspace).unwrap());
+}
+
+/// One sub-agent asks a person, the other one has sent its mail meanwhile.
+fn waits(env: &TestEnv) {
+    let output =
+        env.run(&["job", &job(env, &json!({"escalation": {"ask_human_before": ["post_*"]}})), "--run-id", "r"]);
+    output.code(75).shows(&["waiting for a person", "May `post_comment` run?"]);
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+    let statuses = env.rows("SELECT run_mode, status FROM runs ORDER BY run_mode, status");
+    assert_eq!(statuses, ["job waiting_for_human", "task succeeded", "task waiting_for_human"]);
+}
+
+#[test]
+fn a_question_of_a_sub_agent_is_answered_and_its_job_goes_on() {
+    let model = Model::with(SCRIPT, |_| ());
+    let env = env().with_forum().with_model(&model);
+    waits(&env);
+    let forum = child(&env, "Tell the forum");
+    env.run(&["questions"]).code(0).shows(&[&format!("{forum}, a sub-agent of r")]);
+    env.run(&["resume", &forum]).refused(2, &["sub-agent of run r", "ua resume r"]);
+    let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+    env.run(&["answer", &question, "execute"]).code(0).says(&["ua resume r"]);
+    let before = asked(&model, "ALPHA");
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(asked(&model, "ALPHA"), before);
+    check_end(&env, "answered");
+}
+
+#[test]
+fn a_cancel_ends_the_whole_tree() {
+    let model = Model::with(SCRIPT, |_| ());
+    let env = env().with_forum().with_model(&model);
+    waits(&env);
+    env.run(&["runs", "cancel", "r", "--reason", "enough"]).code(0).says(&["cancelled run r"]);
+    let statuses = env.rows("SELECT run_mode, status FROM runs ORDER BY run_mode, status");
+    assert_eq!(statuses, ["job cancelled", "task cancelled", "task succeeded"]);
+    assert_eq!(env.value("SELECT count(*) FROM questions WHERE status <> 'closed'"), "0");
+    assert_eq!(env.value("SELECT count(*) FROM tool_calls WHERE status IN ('running', 'prepared')"), "0");
+    assert_eq!(env.effects(), [1, 0, 0, 0]);
+    env.run(&["db", "check", "--invariants"]).code(0);
+}
