@@ -5,3 +5,4 @@
 mod client;
 mod conformance;
 mod support;
+mod third_party;
