@@ -16,7 +16,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// Estimates the input tokens of a request. An image counts for what a large one costs, whatever its bytes.
 pub fn estimate_input_tokens(request: &ModelRequest) -> u64 {
     let blocks = request.messages.iter().flat_map(|message| &message.blocks);
-    let images: u64 = blocks.map(|block| uncounted_bytes(block, BYTES_PER_TOKEN as usize) as u64).sum();
+    let images: u64 = blocks.map(|block| uncounted_bytes(block, BYTES_PER_TOKEN)).sum();
     (request.canonical().as_str().len() as u64).saturating_sub(images).div_ceil(BYTES_PER_TOKEN)
 }
 

@@ -16,7 +16,7 @@ const KINDS: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 pub const MAX_IMAGE_BYTES: usize = 5_000_000;
 
 /// What an image counts as where tokens are estimated: about what a large one costs.
-const IMAGE_TOKENS: usize = 1_600;
+const IMAGE_TOKENS: u64 = 1_600;
 
 /// An image of a tool result, as a request carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +52,8 @@ pub(crate) fn image_of(block: &Block) -> Option<Image<'_>> {
 }
 
 /// The bytes by which the size of a block says more than its tokens: an image costs by its area, not by its bytes.
-pub(crate) fn uncounted_bytes(block: &Block, bytes_per_token: usize) -> usize {
-    image_of(block).map_or(0, |image| image.data.len().saturating_sub(IMAGE_TOKENS * bytes_per_token))
+pub(crate) fn uncounted_bytes(block: &Block, bytes_per_token: u64) -> u64 {
+    image_of(block).map_or(0, |image| (image.data.len() as u64).saturating_sub(IMAGE_TOKENS * bytes_per_token))
 }
 
 #[cfg(test)]

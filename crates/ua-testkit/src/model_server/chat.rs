@@ -145,7 +145,7 @@ fn decode_messages(messages: Vec<WireMessage>) -> Result<(String, Vec<Message>),
             }
             WireMessage::Assistant { content, tool_calls, reasoning_content } => {
                 let mut message = assistant(content, tool_calls, index)?;
-                message.blocks.splice(0..0, reasoning_content.map(reasoning));
+                message.blocks.splice(0..0, reasoning_content.as_deref().map(reasoning));
                 open = message.tool_uses().map(|tool_use| tool_use.id.clone()).collect();
                 decoded.push(message);
             }
@@ -220,7 +220,7 @@ fn assistant(content: Option<String>, calls: Option<Vec<WireCall>>, index: usize
     Ok(Message { role: Role::Assistant, origin: Origin::Model, blocks })
 }
 
-fn reasoning(text: String) -> Block {
+fn reasoning(text: &str) -> Block {
     Block::Opaque { provider: OPENAI_CHAT.to_owned(), value: json!({"reasoning_content": text}) }
 }
 
@@ -304,7 +304,7 @@ pub(super) fn events(turn: &ModelTurn, with_usage: bool) -> Frames {
         frames.push(chunk(&json!([]), &usage(turn.usage.unwrap_or_default())));
     }
     frames.push("data: [DONE]\n\n".to_owned());
-    Frames { frames, first_piece, end }
+    Frames { events: frames, first_piece, end }
 }
 
 fn call(tool_use: &ToolUse) -> Value {

@@ -153,7 +153,7 @@ impl FaultKind {
 /// The events of a reply, each in the form of Server-Sent Events.
 #[derive(Debug)]
 pub(super) struct Frames {
-    pub(super) frames: Vec<String>,
+    pub(super) events: Vec<String>,
     /// The first that brings text or input.
     pub(super) first_piece: usize,
     /// The first without which the reply is not whole.
@@ -163,7 +163,7 @@ pub(super) struct Frames {
 impl Pace {
     /// Takes away what the damage takes away.
     pub(super) fn cut(&self, wire: Wire, whole: Frames) -> (Vec<String>, Ending) {
-        let Frames { mut frames, first_piece, end } = whole;
+        let Frames { events: mut frames, first_piece, end } = whole;
         let behind_first_piece = (first_piece + 1).min(frames.len());
         let ending = match &self.damage {
             Damage::None => Ending::Clean,

@@ -264,7 +264,7 @@ pub(super) fn events(turn: &ModelTurn) -> Frames {
     frames.push(frame("message_delta", &end));
     frames.push(frame("message_stop", &json!({"type": "message_stop"})));
     let first_piece = frames.iter().position(|frame| frame.contains("content_block_delta")).unwrap_or(frames.len() / 2);
-    Frames { first_piece, end: frames.len() - 1, frames }
+    Frames { first_piece, end: frames.len() - 1, events: frames }
 }
 
 /// One event in the form of Server-Sent Events.
