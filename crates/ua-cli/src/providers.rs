@@ -133,12 +133,15 @@ pub(crate) fn places_of(run: &RunRecord, job_dir: &Path) -> Places {
     let workspace = Path::new(&run.workspace_dir);
     let text = |path: &Path| path.display().to_string();
     let session = workspace.file_name().map(|name| name.to_string_lossy().into_owned());
+    // A name that a person gave may be a word of the job.
+    let run_id = run.run_id.to_string();
+    let is_made_up = run_id.starts_with("run_") && run_id.len() > 20;
     Places::new([
         ("workspace", text(workspace)),
         ("root", workspace.parent().map(text).unwrap_or_default()),
         ("session", session.unwrap_or_default()),
         ("job_dir", text(job_dir)),
-        ("run_id", run.run_id.to_string()),
+        ("run_id", if is_made_up { run_id } else { String::new() }),
     ])
 }
 

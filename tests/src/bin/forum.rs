@@ -1,7 +1,7 @@
 //! A tool server that misbehaves on request; it speaks MCP over standard input and output, line by line.
 //!
 //! `post_comment` is an effect: each call appends its arguments to the file of `--log`. `get_page` is a read that answers with its
-//! `text`. Given `repeat`, both answer with `text` that many times. Both take `until`, a file without which they do not answer, and
+//! `text`, and with the image `picture` (Base64) when it is given. Given `repeat`, both answer with `text` that many times. Both take `until`, a file without which they do not answer, and
 //! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either. Given `fail`,
 //! `post_comment` reports that text as its failure, after its effect.
 //! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
@@ -71,7 +71,12 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                     writeln!(io::stderr(), "called with {leak}")?;
                 }
                 let said = format!("{}{leak}", fail.unwrap_or(&text));
-                let content = json!([{"type": "text", "text": said}]);
+                let mut content = json!([{"type": "text", "text": said}]);
+                if let (Some(data), Some(items)) =
+                    (request.pointer("/params/arguments/picture").and_then(Value::as_str), content.as_array_mut())
+                {
+                    items.push(json!({"type": "image", "data": data, "mimeType": "image/png"}));
+                }
                 json!({"result": {"content": content, "isError": fail.is_some()}})
             }
             _ => json!({"error": {"code": -32601, "message": "method not found"}}),
@@ -114,7 +119,7 @@ fn base64(bytes: &[u8]) -> String {
 fn tool(name: &str, description: &str) -> Value {
     let text = json!({"type": "string"});
     let schema = json!({
-        "type": "object", "properties": {"text": text, "repeat": {"type": "integer"}, "until": text, "die_without": text, "fail": text}, "required": ["text"],
+        "type": "object", "properties": {"text": text, "repeat": {"type": "integer"}, "until": text, "die_without": text, "fail": text, "picture": text}, "required": ["text"],
         "additionalProperties": false,
     });
     json!({"name": name, "description": description, "inputSchema": schema})

@@ -44,7 +44,7 @@ impl RecordingProvider {
         Ok(Self { inner, file: Mutex::new(file), redactor, places })
     }
 
-    fn keep(&self, request: &ModelRequest, events: Vec<String>, answer: &Result<ModelTurn, LlmError>) {
+    fn keep(&self, request: &ModelRequest, events: &[String], answer: &Result<ModelTurn, LlmError>) {
         let (key, asked) = key_of(request, &self.redactor, &self.places);
         let mut exchange = Exchange {
             version: VERSION,
@@ -58,7 +58,7 @@ impl RecordingProvider {
         };
         match answer {
             Err(error) => exchange.failure = Some(self.clean(&error.to_string())),
-            Ok(turn) => self.keep_reply(&mut exchange, request, &events, turn),
+            Ok(turn) => self.keep_reply(&mut exchange, request, events, turn),
         }
         let written = serde_json::to_string(&exchange).map_err(io::Error::other).and_then(|line| {
             let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +133,7 @@ impl LlmProvider for RecordingProvider {
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let tap = Tap { observer, events: Mutex::default() };
         let answer = self.inner.complete(request, &tap).await;
-        self.keep(request, tap.events.into_inner().unwrap_or_else(PoisonError::into_inner), &answer);
+        self.keep(request, &tap.events.into_inner().unwrap_or_else(PoisonError::into_inner), &answer);
         answer
     }
 

@@ -306,7 +306,7 @@ impl Reply {
         let frames = frames.0;
         let is_piece = |frame: &String| frame.contains(".delta\"");
         let first_piece = frames.iter().position(is_piece).unwrap_or(frames.len() / 2);
-        Frames { first_piece, end: frames.len() - 1, frames }
+        Frames { first_piece, end: frames.len() - 1, events: frames }
     }
 }
 
