@@ -182,6 +182,8 @@ fn apart(text: &str) -> Vec<Block> {
     let mut texts: Vec<String> = Vec::new();
     let mut is_new = true;
     for piece in text.split("\n\n") {
+        // A text before it may end in a line break of its own.
+        let piece = if is_omission(piece.trim()) { piece.trim() } else { piece };
         match texts.last_mut() {
             Some(last) if !is_new && !is_omission(piece) => last.push_str(&format!("\n\n{piece}")),
             Some(_) | None => texts.push(piece.to_owned()),
