@@ -5,6 +5,7 @@ use ua_core::{Block, Message, Role};
 
 use crate::OPENAI;
 use crate::chat::names::wire_name;
+use crate::image::{Image, image_of};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
 
@@ -83,13 +84,21 @@ fn encode_user<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
                 let output = if *is_error { format!("Error: {}", content.as_str()) } else { content.to_string() };
                 items.push(json!({"type": "function_call_output", "call_id": tool_use_id, "output": output}));
             }
-            Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => {}
+            Block::Opaque { .. } => said.extend(image_of(block).into_iter().flat_map(encode_image)),
+            Block::Text { .. } | Block::ToolUse(_) => {}
         }
     }
     if !said.is_empty() {
         items.push(json!({"type": "message", "role": "user", "content": said}));
     }
     items
+}
+
+/// An image of a result, said by the user behind all results: an output is a text.
+fn encode_image(image: Image<'_>) -> [Value; 2] {
+    let label = format!("An image of the result of {}:", image.tool_use_id);
+    let url = format!("data:{};base64,{}", image.media_type, image.data);
+    [json!({"type": "input_text", "text": label}), json!({"type": "input_image", "image_url": url})]
 }
 
 fn encode_assistant<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
@@ -189,6 +198,22 @@ mod tests {
             encode_request(&request(history()), None, false),
             json!({"model": "gpt-4.1", "input": expected, "max_output_tokens": 100, "store": false, "stream": true})
         );
+    }
+
+    #[test]
+    fn images_of_results_are_said_behind_all_results() {
+        let mut seen = result("a", "seen", false);
+        seen.blocks.push(crate::image_block("a", "image/png", "iVBORw0KGgo=").unwrap());
+        let history =
+            vec![Message::user(Origin::Prompt, "look"), assistant(vec![call("a", json!({})), call("b", json!({}))]), seen, result("b", "done", false)];
+        let body = encode_request(&request(history), None, false);
+        let items = body["input"].as_array().unwrap();
+        assert_eq!((&items[3]["call_id"], &items[4]["call_id"]), (&json!("a"), &json!("b")));
+        let content = json!([
+            {"type": "input_text", "text": "An image of the result of a:"},
+            {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+        ]);
+        assert_eq!(items[5], json!({"type": "message", "role": "user", "content": content}));
     }
 
     #[test]
