@@ -44,7 +44,7 @@ pub use anthropic::{AnthropicConfig, AnthropicProvider};
 pub use error::LlmError;
 pub use estimate::{ESTIMATOR, estimate_input_tokens};
 pub use history::check_history;
-pub use provider::{LlmProvider, Silent, StreamObserver};
+pub use provider::{Conversation, LlmProvider, Silent, StreamObserver};
 pub use request::{ModelRequest, ToolOffer};
 pub use script::{Expectation, Script, ScriptError, ScriptTool, ScriptTurn};
 pub use scripted::ScriptedProvider;

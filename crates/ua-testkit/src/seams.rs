@@ -9,7 +9,7 @@ use ua_core::{
     ToolName, ToolSpec,
 };
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
-use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
+use ua_llm::{Conversation, LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     ArchiveStore, AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallQuery, CallRecord, DeletedRun,
     Durability, EventRecord, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion,
@@ -166,6 +166,18 @@ impl LlmProvider for Seam<dyn LlmProvider> {
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         self.cross("model.complete", None, self.inner.complete(request, observer)).await
+    }
+
+    fn conversation(&self) -> Conversation {
+        self.inner.conversation()
+    }
+
+    fn priced_as(&self) -> &str {
+        self.inner.priced_as()
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
     }
 }
 
