@@ -19,6 +19,7 @@ use ua_store::{RunLease, RunRecord, Store};
 
 use crate::args::LaunchArgs;
 use crate::budgets::BudgetChange;
+use crate::claude_code;
 use crate::crash_points::Seams;
 use crate::error::{CliError, PROVIDER, chain};
 use crate::home::Home;
@@ -165,7 +166,12 @@ impl Launch {
 
     /// Finds everything that can be known to be wrong before anything is stored or started.
     pub(crate) fn check(&self, spec: &RunSpec) -> Result<(), CliError> {
-        self.provider(&ua_core::system::env())?;
+        if self.provider == claude_code::NAME {
+            claude_code::check()?;
+            model_timeout()?;
+        } else {
+            self.provider(&ua_core::system::env())?;
+        }
         pricing::check(self.pricing.as_deref(), &self.provider, &self.model, spec)?;
         self.classifier()?;
         Rules::of(spec)
@@ -191,8 +197,8 @@ impl Launch {
                 if let Some(base_url) = crate::env::var("ANTHROPIC_BASE_URL") {
                     config.base_url = base_url;
                 }
-                if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
-                    config.idle_timeout = idle_timeout(&seconds)?;
+                if let Some(timeout) = model_timeout()? {
+                    config.idle_timeout = timeout;
                 }
                 let provider = AnthropicProvider::new(config, env.clone());
                 let provider = provider.map_err(|e| {
@@ -214,7 +220,7 @@ impl Launch {
                 Ok(Arc::new(ScriptedProvider::new(script)))
             }
             other => {
-                Err(CliError::usage(format!("unknown model provider `{other}`")).hint("use `anthropic` or `scripted`"))
+                Err(CliError::usage(format!("unknown model provider `{other}`")).hint("use `anthropic`, `claude-code` or `scripted`"))
             }
         }
     }
@@ -257,6 +263,11 @@ impl Launch {
         }
         Ok(servers.into_iter().filter(|server| wanted.contains(&server.name)).collect())
     }
+}
+
+/// The longest silence of a model, as it is configured.
+fn model_timeout() -> Result<Option<Duration>, CliError> {
+    crate::env::var("UA_MODEL_TIMEOUT").map(|seconds| idle_timeout(&seconds)).transpose()
 }
 
 /// The longest silence of a model, from its text in seconds.
@@ -461,7 +472,8 @@ fn own_program() -> Result<PathBuf, CliError> {
 }
 
 /// Keys of this process itself.
-const KEYS: [&str; 2] = ["ANTHROPIC_API_KEY", "UA_TOOLSERVER_TOKEN"];
+const KEYS: [&str; 4] =
+    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "UA_TOOLSERVER_TOKEN"];
 /// Halves of credentials that are no secret.
 const PUBLIC: [&str; 2] = ["UA_MAIL_USER", "AWS_ACCESS_KEY_ID"];
 
@@ -589,6 +601,8 @@ pub(crate) struct Wiring<'a> {
     pub(crate) specs: Vec<ToolSpec>,
     pub(crate) watcher: Watcher,
     pub(crate) workspace: Workspace,
+    /// Where the run's locks are.
+    pub(crate) locks: PathBuf,
     pub(crate) env: Env,
     pub(crate) stop: StopSignal,
     /// The contract's budgets, with what a person changed since.
@@ -609,6 +623,7 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         specs,
         watcher,
         workspace,
+        locks,
         env,
         stop,
         budgets,
@@ -627,7 +642,12 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     };
     let transport = Arc::new(Redacting::new(transport, redactor));
     let transport = seams.transport(Arc::new(WithAskUser::new(transport, store.clone())));
-    let llm = seams.llm(launch.provider(&env)?);
+    let llm = if launch.provider == claude_code::NAME {
+        claude_code::provider(run, own_program()?, &locks, model_timeout()?, &env)?
+    } else {
+        launch.provider(&env)?
+    };
+    let llm = seams.llm(llm);
     let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace)
         .with_people(PeopleRules::of(spec));
     let files = WorkspaceFiles::open(workspace.root())

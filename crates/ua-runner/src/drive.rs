@@ -3,6 +3,7 @@
 mod admit;
 mod changes;
 mod conclude;
+mod conversation;
 mod phase;
 mod results;
 mod think;
@@ -23,6 +24,7 @@ use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, R
 
 use crate::budget::Estimate;
 use crate::error::RunError;
+use crate::forced_replay::ForcedReplay;
 use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
 use crate::pin::{PinSettings, PinnedStep, already_complete, open_step};
 use crate::recover::{InFlight, Recovered, recover, start_of};
@@ -257,6 +259,8 @@ struct Driver<'a> {
     marked_files: FileStamps,
     /// The turn after which the files for people were last written.
     files_of: u32,
+    /// What an agent that owns its loop is owed.
+    replay: ForcedReplay,
     spans: Spans,
 }
 
@@ -285,6 +289,7 @@ impl<'a> Driver<'a> {
             last_call: None,
             marked_files: FileStamps::default(),
             files_of: records.run.turn_index,
+            replay: ForcedReplay::default(),
             spans: Spans::default(),
             run: records.run.clone(),
             machine,
@@ -295,6 +300,7 @@ impl<'a> Driver<'a> {
 
     /// Makes what is stored this process's own state.
     fn take_over(&mut self, records: RunRecords) {
+        self.replay = self.owed_by(&records);
         let committed = records.run.turn_index;
         self.last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
         let (history, open): (Vec<_>, Vec<_>) = records.messages.into_iter().partition(|m| m.turn <= committed);

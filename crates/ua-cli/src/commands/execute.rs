@@ -180,13 +180,18 @@ async fn life(
                     specs,
                     watcher: progress::watcher(workspace.clone(), env.clone(), how.quiet, live.clone()),
                     workspace: workspace.clone(),
+                    locks: home.locks(),
                     env: env.clone(),
                     stop: stop.clone(),
                     budgets: budgets_with(&run.spec.budgets, &overrides),
                     seams,
                 };
                 match compose::wire(wiring) {
-                    Ok((ports, settings)) => Box::pin(drive(&ports, &settings, acquired_at)).await,
+                    Ok((ports, settings)) => {
+                        let driven = Box::pin(drive(&ports, &settings, acquired_at)).await;
+                        ports.llm.close().await;
+                        driven
+                    }
                     Err(error) => {
                         // The tools and the policies do not fit together: nothing was sent, and a resume may find them mended.
                         transport.shutdown().await;

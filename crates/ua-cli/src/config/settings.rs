@@ -135,6 +135,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Where the provider `anthropic` is",
     ),
     setting(
+        "providers.claude_code.program",
+        "UA_CLAUDE_CODE",
+        Kind::Path,
+        Some("claude, in a folder of PATH"),
+        RUNS_PROGRAMS,
+        "Program of the provider `claude-code`",
+    ),
+    setting(
         "output.color",
         "UA_COLOR",
         Kind::Word(&["auto", "always", "never"]),
