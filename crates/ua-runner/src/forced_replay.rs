@@ -10,7 +10,7 @@
 //! gets its receipt and never runs.
 //!
 //! Invariants: no owed call runs a second time, whatever is killed; what is owed does not depend on which process asks; nobody is asked
-//! in vain for ever (three turns or two refused ones, then a person). Proved by: the tests below, `crash_anywhere::own_loop`, the
+//! in vain for ever (three turns or two refused ones, then a person). Proved by: `crash_anywhere::own_loop`, the
 //! end-to-end tests `claude_code`.
 
 use ua_core::{ArgsHash, CallId, CallStatus, Origin, PlannedCall, Refusal, Resolution};

@@ -3,6 +3,7 @@
 //!
 //! Its reading and writing of the wire format is its own, not `ua-llm`'s, so that a mistake on one side shows.
 
+mod count;
 mod fault;
 mod wire;
 
@@ -123,6 +124,7 @@ pub async fn serve_forever(listener: TcpListener, config: ModelServerConfig) -> 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) -> std::io::Result<()> {
     let router = Router::new()
         .route("/v1/messages", post(answer))
+        .route("/v1/messages/count_tokens", post(count::count))
         .route("/__log", get(log))
         .layer(DefaultBodyLimit::disable())
         .with_state(shared);

@@ -13,6 +13,7 @@ mod composite;
 mod forks;
 mod loop_contract;
 mod near_duplicates;
+mod own_loop;
 mod phases;
 mod pinned_setup;
 mod scenario;
