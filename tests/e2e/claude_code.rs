@@ -73,7 +73,10 @@ fn a_job_runs_through_an_agent_that_owns_its_loop_and_every_call_is_in_the_ledge
     assert_eq!(env.calls(), calls);
     assert_eq!(env.rows("SELECT count(*) FROM turns WHERE committed_at IS NOT NULL"), ["3"]);
     // Every reply is a request that is charged as it was told.
-    assert_eq!(env.rows("SELECT DISTINCT provider, status, input_tokens, output_tokens FROM usage"), ["claude-code actual 10 7"]);
+    assert_eq!(
+        env.rows("SELECT DISTINCT provider, status, input_tokens, output_tokens FROM usage"),
+        ["claude-code actual 10 7"]
+    );
     let session = env.value("SELECT provider_session_id FROM runs");
     let kept = env.workspace().join(".claude-code/session.json");
     assert!(std::fs::read_to_string(kept).unwrap().contains(&session), "{session}");
@@ -84,10 +87,22 @@ fn a_job_runs_through_an_agent_that_owns_its_loop_and_every_call_is_in_the_ledge
 #[test]
 fn a_kill_of_ua_at_any_boundary_sends_each_mail_once() {
     let points = [
-        "before:model.complete", "after:model.complete", "before:store.record_turn", "after:store.record_turn",
-        "before:store.start_attempt", "after:store.start_attempt", "before:tool.invoke:send_email", "after:tool.invoke:send_email",
-        "before:store.settle_attempt", "after:store.settle_attempt", "before:store.commit_turn", "after:store.commit_turn",
-        "before:model.complete#2", "after:model.complete#2", "after:store.record_turn#2", "after:store.commit_turn#2",
+        "before:model.complete",
+        "after:model.complete",
+        "before:store.record_turn",
+        "after:store.record_turn",
+        "before:store.start_attempt",
+        "after:store.start_attempt",
+        "before:tool.invoke:send_email",
+        "after:tool.invoke:send_email",
+        "before:store.settle_attempt",
+        "after:store.settle_attempt",
+        "before:store.commit_turn",
+        "after:store.commit_turn",
+        "before:model.complete#2",
+        "after:model.complete#2",
+        "after:store.record_turn#2",
+        "after:store.commit_turn#2",
     ];
     for point in points {
         let env = world(&json!({"steps": [[mail(), page("a")], [page("b")]]}));
@@ -103,7 +118,12 @@ fn a_kill_of_ua_at_any_boundary_sends_each_mail_once() {
 #[test]
 fn a_kill_between_the_repeat_of_an_owed_call_and_its_answer_sends_nothing() {
     // The first kill leaves the results of turn 1 untaken; the second one hits the turn in which they are asked for again.
-    for point in ["after:store.record_turn", "before:store.deduplicate_call", "after:store.deduplicate_call", "before:store.commit_turn"] {
+    for point in [
+        "after:store.record_turn",
+        "before:store.deduplicate_call",
+        "after:store.deduplicate_call",
+        "before:store.commit_turn",
+    ] {
         let env = world(&json!({"steps": [[post("one"), post("two")]]}));
         env.run_killed_at("after:store.commit_turn", &["job", &job(&env, &json!({})), "--run-id", "r"]);
         assert_eq!(env.comments().len(), 2, "{point}");
@@ -220,7 +240,11 @@ fn an_interrupt_ends_the_agent_and_a_resume_goes_on() {
     let hold = env.arg("go");
     env.write("plan.json", json!({"steps": [[post("one")]], "hold": hold}).to_string());
     let live = env.start(&["job", &job(&env, &json!({})), "--run-id", "r"]);
-    let kept = || env.try_rows("SELECT workspace_dir FROM runs").iter().any(|dir| PathBuf::from(dir).join(".claude-code/session.json").exists());
+    let kept = || {
+        env.try_rows("SELECT workspace_dir FROM runs")
+            .iter()
+            .any(|dir| PathBuf::from(dir).join(".claude-code/session.json").exists())
+    };
     until("the agent thinks", kept);
     live.signal(Signal::INT);
     live.wait().code(130);

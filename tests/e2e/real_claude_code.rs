@@ -22,7 +22,11 @@ fn claude(check: &str) -> Option<(PathBuf, String)> {
 }
 
 fn world((program, path): &(PathBuf, String), model: &Model) -> TestEnv {
-    env().with_forum().with_model(model).with_env("PATH", path).with_env("UA_CLAUDE_CODE", &program.display().to_string())
+    env()
+        .with_forum()
+        .with_model(model)
+        .with_env("PATH", path)
+        .with_env("UA_CLAUDE_CODE", &program.display().to_string())
 }
 
 fn job(env: &TestEnv) -> String {
@@ -47,7 +51,8 @@ fn kill_claude(env: &TestEnv) {
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         line.contains(&mark) && line.contains("--include-partial-messages") && !line.contains("__shim")
     };
-    let pids = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    let pids =
+        std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
     let pids: Vec<i32> = pids.filter(is_it).collect();
     assert_eq!(pids.len(), 1, "{:?}", env.processes());
     kill_process(Pid::from_raw(pids[0]).unwrap(), Signal::KILL).unwrap();
@@ -71,7 +76,10 @@ fn the_real_claude_code_works_through_the_gateway() {
     assert_eq!(env.comments().len(), 1);
     // What the model said it cost is what is charged, request by request.
     let billed: u64 = model.bill().iter().map(|usage| usage.input_tokens + usage.output_tokens).sum();
-    assert_eq!(env.value("SELECT sum(input_tokens + output_tokens) FROM usage WHERE status = 'actual'"), billed.to_string());
+    assert_eq!(
+        env.value("SELECT sum(input_tokens + output_tokens) FROM usage WHERE status = 'actual'"),
+        billed.to_string()
+    );
     assert_eq!(env.value("SELECT provider_session_id FROM runs").len(), 36);
     until("everything has ended", || env.processes().is_empty());
 }

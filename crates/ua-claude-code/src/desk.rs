@@ -123,7 +123,11 @@ impl Shared {
                 // A client that does not say: the oldest of the same tool with the same arguments is the one.
                 id = self.take(server, &params["name"], &params["arguments"]);
             }
-            let found = self.expected().iter().find(|one| Some(&one.tool_use.id) == id.as_ref()).and_then(|one| one.result.clone());
+            let found = self
+                .expected()
+                .iter()
+                .find(|one| Some(&one.tool_use.id) == id.as_ref())
+                .and_then(|one| one.result.clone());
             match found {
                 Some(result) => return result,
                 None => changed.await,
@@ -134,7 +138,8 @@ impl Shared {
     fn take(&self, server: &str, tool: &Value, arguments: &Value) -> Option<String> {
         let name = format!("mcp__{server}__{}", tool.as_str()?);
         let mut expected = self.expected();
-        let is_it = |one: &&mut Expected| !one.is_taken && one.tool_use.name == name && one.tool_use.input == *arguments;
+        let is_it =
+            |one: &&mut Expected| !one.is_taken && one.tool_use.name == name && one.tool_use.input == *arguments;
         let one = expected.iter_mut().find(is_it)?;
         one.is_taken = true;
         Some(one.tool_use.id.clone())
@@ -184,7 +189,9 @@ async fn serve(stream: UnixStream, shared: Arc<Shared>) {
     while let Ok(Some(line)) = lines.next_line().await {
         let Ok(mut message) = serde_json::from_str::<Value>(&line) else { continue };
         // Notifications want no answer, and answers none either.
-        let (id, Some(method)) = (message["id"].take(), message["method"].as_str().map(str::to_owned)) else { continue };
+        let (id, Some(method)) = (message["id"].take(), message["method"].as_str().map(str::to_owned)) else {
+            continue;
+        };
         if id.is_null() {
             continue;
         }
@@ -248,7 +255,11 @@ mod tests {
     fn desk() -> (tempfile::TempDir, std::path::PathBuf, Desk) {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("desk.sock");
-        let offer = |name: &str| ToolOffer { name: name.into(), description: "d".into(), input_schema: json!({"type": "object"}) };
+        let offer = |name: &str| ToolOffer {
+            name: name.into(),
+            description: "d".into(),
+            input_schema: json!({"type": "object"}),
+        };
         let desk = Desk::open(&socket, &[offer("mcp__mail__send"), offer("mcp__notes__list")]).unwrap();
         (folder, socket, desk)
     }
@@ -259,7 +270,9 @@ mod tests {
         assert_eq!(desk.servers().collect::<Vec<_>>(), ["mail", "notes"]);
         assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
         let mut bridge = Bridge::open(&socket, "notes").await;
-        bridge.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "x"}})).await;
+        bridge
+            .say(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "x"}}))
+            .await;
         assert_eq!(bridge.hear().await["result"]["protocolVersion"], "x");
         bridge.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
         bridge.say(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})).await;
@@ -275,7 +288,13 @@ mod tests {
         let arguments = json!({"to": "a"});
         // It comes before the reply that asks for it is whole, and the second is answered first.
         bridge.call(1, "send", &arguments, Some("t1")).await;
-        desk.expect([tool_use("t1", "mcp__mail__send", arguments.clone()), tool_use("t2", "mcp__mail__send", arguments.clone())].iter());
+        desk.expect(
+            [
+                tool_use("t1", "mcp__mail__send", arguments.clone()),
+                tool_use("t2", "mcp__mail__send", arguments.clone()),
+            ]
+            .iter(),
+        );
         bridge.call(2, "send", &arguments, Some("t2")).await;
         desk.answer("t2", "second", true);
         let heard = bridge.hear().await;
@@ -289,7 +308,8 @@ mod tests {
     async fn a_call_that_does_not_say_is_the_oldest_of_the_same_tool_and_arguments() {
         let (_folder, socket, desk) = desk();
         let mut bridge = Bridge::open(&socket, "mail").await;
-        let uses = [("t1", "a"), ("t2", "b"), ("t3", "a")].map(|(id, to)| tool_use(id, "mcp__mail__send", json!({"to": to})));
+        let uses =
+            [("t1", "a"), ("t2", "b"), ("t3", "a")].map(|(id, to)| tool_use(id, "mcp__mail__send", json!({"to": to})));
         desk.expect(uses.iter());
         for (id, to) in [(1, "b"), (2, "a"), (3, "a")] {
             bridge.call(id, "send", &json!({"to": to}), None).await;

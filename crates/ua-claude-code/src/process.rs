@@ -50,8 +50,12 @@ impl Live {
 
         let generation = config.locks.begin(NAME)?;
         let mut args: Vec<std::ffi::OsString> =
-            ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"].map(Into::into).into();
-        args.extend(["--include-partial-messages", "--strict-mcp-config", "--tools=", "--setting-sources="].map(Into::into));
+            ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+                .map(Into::into)
+                .into();
+        args.extend(
+            ["--include-partial-messages", "--strict-mcp-config", "--tools=", "--setting-sources="].map(Into::into),
+        );
         args.extend(["--disable-slash-commands".into(), "--mcp-config".into(), mcp_config.into()]);
         if !request.system.is_empty() {
             args.extend(["--system-prompt-file".into(), system.into()]);

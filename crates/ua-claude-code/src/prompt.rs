@@ -92,7 +92,9 @@ mod tests {
     fn a_fresh_session_is_told_everything_and_tools_speak_only_in_quotes() {
         assert_eq!(for_fresh_session(&history()[..1]), "Do the job.");
         let told = for_fresh_session(&history());
-        for part in ["Do the job.", "`mcp__mail__send` (t1)", "{\"to\":\"a\"}", "> sent\n> ## You were told", "You were away."] {
+        for part in
+            ["Do the job.", "`mcp__mail__send` (t1)", "{\"to\":\"a\"}", "> sent\n> ## You were told", "You were away."]
+        {
             assert!(told.contains(part), "{part}: {told}");
         }
         assert_eq!(told.matches("\n## You were told\n").count(), 2);

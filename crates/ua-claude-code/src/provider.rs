@@ -77,7 +77,12 @@ impl ClaudeCode {
     }
 
     /// The next reply that asks for tools, or the last words.
-    async fn hear_out(&self, live: &mut Live, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+    async fn hear_out(
+        &self,
+        live: &mut Live,
+        request: &ModelRequest,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
         let mut asked = false;
         let mut text_bytes = 0;
         // Replies that asked for nothing and did not end the prompt: claude went on by itself.
@@ -103,7 +108,9 @@ impl ClaudeCode {
                     live.session = Some(session_id);
                 }
                 Heard::NoServer(server) => {
-                    return Err(LlmError::Setup { why: format!("claude could not reach the gateway's tools of `{server}`") });
+                    return Err(LlmError::Setup {
+                        why: format!("claude could not reach the gateway's tools of `{server}`"),
+                    });
                 }
                 Heard::Refused(error) => return Err(for_model(error, request)),
                 Heard::Asking => asked = true,
@@ -216,7 +223,10 @@ fn turn(reply: Reply, live: &Live) -> ModelTurn {
 fn not_reached(live: &Live, error: io::Error) -> LlmError {
     let words = live.last_words();
     let why = if words.is_empty() { error.to_string() } else { format!("{error}; it wrote: {words}") };
-    LlmError::Unreachable { host: "`claude`, which ended before it asked its model anything".to_owned(), source: why.into() }
+    LlmError::Unreachable {
+        host: "`claude`, which ended before it asked its model anything".to_owned(),
+        source: why.into(),
+    }
 }
 
 fn for_model(error: LlmError, request: &ModelRequest) -> LlmError {

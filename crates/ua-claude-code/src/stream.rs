@@ -155,7 +155,9 @@ impl Assembler {
                 growing.stop_reason = event["delta"]["stop_reason"].as_str().map(stop_reason);
                 count(&mut growing.usage, &event["usage"]);
             }
-            "message_stop" => return self.growing.take().map_or(Heard::Nothing, |growing| Heard::Reply(growing.whole())),
+            "message_stop" => {
+                return self.growing.take().map_or(Heard::Nothing, |growing| Heard::Reply(growing.whole()));
+            }
             _ => {}
         }
         Heard::Nothing
@@ -284,7 +286,8 @@ mod tests {
 
     #[test]
     fn a_reply_that_was_cut_and_begun_anew_is_one_reply() {
-        let say = |text: &str| block(0, json!({"type": "text", "text": ""}), &[json!({"type": "text_delta", "text": text})]);
+        let say =
+            |text: &str| block(0, json!({"type": "text", "text": ""}), &[json!({"type": "text_delta", "text": text})]);
         let events = [vec![start()], say("cut"), vec![start()], say("whole"), end("end_turn")].concat();
         let replies = replies(events);
         assert_eq!(replies.len(), 1);
@@ -313,7 +316,11 @@ mod tests {
         assert_eq!(hear(json!(400)), (false, true, true));
         assert_eq!(hear(json!(500)), (true, true, false));
         assert_eq!(hear(json!(null)), (true, true, false));
-        let retry = json!({"type": "system", "subtype": "api_retry", "error_status": 401, "error": "authentication_failed"});
-        assert!(matches!(Assembler::default().hear(&retry), Heard::Refused(LlmError::Unauthorized { status: 401, .. })));
+        let retry =
+            json!({"type": "system", "subtype": "api_retry", "error_status": 401, "error": "authentication_failed"});
+        assert!(matches!(
+            Assembler::default().hear(&retry),
+            Heard::Refused(LlmError::Unauthorized { status: 401, .. })
+        ));
     }
 }

@@ -219,9 +219,8 @@ impl Launch {
                 })?;
                 Ok(Arc::new(ScriptedProvider::new(script)))
             }
-            other => {
-                Err(CliError::usage(format!("unknown model provider `{other}`")).hint("use `anthropic`, `claude-code` or `scripted`"))
-            }
+            other => Err(CliError::usage(format!("unknown model provider `{other}`"))
+                .hint("use `anthropic`, `claude-code` or `scripted`")),
         }
     }
 
@@ -472,8 +471,7 @@ fn own_program() -> Result<PathBuf, CliError> {
 }
 
 /// Keys of this process itself.
-const KEYS: [&str; 4] =
-    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "UA_TOOLSERVER_TOKEN"];
+const KEYS: [&str; 4] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "UA_TOOLSERVER_TOKEN"];
 /// Halves of credentials that are no secret.
 const PUBLIC: [&str; 2] = ["UA_MAIL_USER", "AWS_ACCESS_KEY_ID"];
 

@@ -5,7 +5,7 @@
 //!
 //! - `steps`: a list of replies, each a list of `{"tool", "input"}`; a reply is made until each of its calls has an answer that is no error
 //! - `die`: `{"at": POINT, "mark": FILE}`, dies there once and makes FILE; points are `init`, `reply`, `asked`, `waiting`, `answered`, `end`
-//! - `reword`: after an interruption it first asks for its calls in other words; `stubborn`: it never asks for what it is owed
+//! - `reword`: after an interruption it first asks for its calls in other words; `stubborn`: it takes what it is owed for done, and goes on
 //! - `hold`: a file; while it is missing, the model does not answer
 //!
 //! Like the real one it asks for a tool as soon as the tool's block is whole, before its reply is, and one after the other; a call that was
@@ -23,7 +23,8 @@ use ua_core::system;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const INTERRUPTED: &str = "[Tool call interrupted: the session ended before this call's result was recorded, so its outcome is unknown.]";
+const INTERRUPTED: &str =
+    "[Tool call interrupted: the session ended before this call's result was recorded, so its outcome is unknown.]";
 
 fn main() -> Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -56,7 +57,9 @@ fn main() -> Result<ExitCode> {
         die(&plan, "init")?;
         let last = work(&plan, &mut session, &mut servers)?;
         die(&plan, "end")?;
-        say(&json!({"type": "result", "subtype": "success", "is_error": false, "result": last, "session_id": session.id}))?;
+        say(
+            &json!({"type": "result", "subtype": "success", "is_error": false, "result": last, "session_id": session.id}),
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -69,7 +72,10 @@ fn work(plan: &Value, session: &mut Session, servers: &mut Servers) -> Result<St
         }
         let asks = next_asks(plan, &session.messages);
         let number = session.messages.len();
-        stream(session, &json!({"type": "message_start", "message": {"model": "plan", "usage": {"input_tokens": 10, "output_tokens": 1}}}))?;
+        stream(
+            session,
+            &json!({"type": "message_start", "message": {"model": "plan", "usage": {"input_tokens": 10, "output_tokens": 1}}}),
+        )?;
         let text = if asks.is_empty() { "All is done." } else { "I go on." };
         let mut blocks = vec![json!({"type": "text", "text": text})];
         block(session, 0, &json!({"type": "text", "text": ""}), &json!({"type": "text_delta", "text": text}))?;
@@ -93,7 +99,10 @@ fn work(plan: &Value, session: &mut Session, servers: &mut Servers) -> Result<St
             die(plan, "reply")?;
         }
         let reason = if asks.is_empty() { "end_turn" } else { "tool_use" };
-        stream(session, &json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 7}}))?;
+        stream(
+            session,
+            &json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 7}}),
+        )?;
         stream(session, &json!({"type": "message_stop"}))?;
         if asks.is_empty() {
             return Ok(text.to_owned());
@@ -117,7 +126,11 @@ fn work(plan: &Value, session: &mut Session, servers: &mut Servers) -> Result<St
 
 /// What the model asks for next; nothing when it is done.
 fn next_asks(plan: &Value, messages: &[Value]) -> Vec<(String, Value)> {
-    let done = answered(messages);
+    let mut done = answered(messages);
+    let is_stubborn = plan["stubborn"] == true;
+    if let Some((_, owed)) = owed(messages).filter(|_| is_stubborn) {
+        done.extend(owed);
+    }
     let is_done = |call: &(String, Value)| done.contains(call);
     if let Some((at, owed)) = owed(messages) {
         let tries = messages[at..].iter().filter(|message| message["role"] == "assistant").count();
@@ -130,7 +143,7 @@ fn next_asks(plan: &Value, messages: &[Value]) -> Vec<(String, Value)> {
                 }
             }
         }
-        if !left.is_empty() && plan["stubborn"] != true {
+        if !left.is_empty() && !is_stubborn {
             return left;
         }
     }
@@ -146,7 +159,9 @@ fn call_of(value: &Value) -> (String, Value) {
 
 /// The newest list of calls that the model was told to make again, and where it was told.
 fn owed(messages: &[Value]) -> Option<(usize, Vec<(String, Value)>)> {
-    let at = messages.iter().rposition(|message| message["role"] == "user" && texts(message).contains("make exactly these calls"))?;
+    let at = messages
+        .iter()
+        .rposition(|message| message["role"] == "user" && texts(message).contains("make exactly these calls"))?;
     let calls = texts(&messages[at]);
     let calls = calls.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     Some((at, calls.filter(|call| call["tool"].is_string()).map(|call| call_of(&call)).collect()))
@@ -164,9 +179,10 @@ fn answered(messages: &[Value]) -> Vec<(String, Value)> {
         .filter(|block| block["type"] == "tool_result" && block["is_error"] != true)
         .map(|block| &block["tool_use_id"])
         .collect();
-    blocks().filter(|block| block["type"] == "tool_use" && good.contains(&&block["id"])).map(|block| {
-        (block["name"].as_str().unwrap_or_default().to_owned(), block["input"].clone())
-    }).collect()
+    blocks()
+        .filter(|block| block["type"] == "tool_use" && good.contains(&&block["id"]))
+        .map(|block| (block["name"].as_str().unwrap_or_default().to_owned(), block["input"].clone()))
+        .collect()
 }
 
 struct Session {
@@ -194,7 +210,9 @@ impl Session {
         // A line that begins with `!` replaces the one before: a reply grew.
         for line in text.lines().filter_map(|line| line.strip_prefix('!')) {
             let grown: Value = serde_json::from_str(line)?;
-            if let Some(last) = messages.iter_mut().find(|message| message["content"][1]["id"] == grown["content"][1]["id"]) {
+            if let Some(last) =
+                messages.iter_mut().find(|message| message["content"][1]["id"] == grown["content"][1]["id"])
+            {
                 *last = grown;
             }
         }
@@ -251,7 +269,9 @@ impl Servers {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()?;
-            let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else { return Err("no pipes".into()) };
+            let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+                return Err("no pipes".into());
+            };
             let mut server = Server { _child: child, stdin, stdout: BufReader::new(stdout), last: 0 };
             // A newer protocol is asked for first, as the real one does.
             let id = server.send("server/discover", &json!({}))?;
@@ -277,7 +297,8 @@ impl Servers {
 
     fn ask(&mut self, tool_use: &str, tool: &str, input: &Value) -> Result<u64> {
         let (server, name) = self.of(tool)?;
-        server.send("tools/call", &json!({"name": name, "arguments": input, "_meta": {"claudecode/toolUseId": tool_use}}))
+        server
+            .send("tools/call", &json!({"name": name, "arguments": input, "_meta": {"claudecode/toolUseId": tool_use}}))
     }
 
     fn answer(&mut self, tool: &str, id: u64) -> Result<Value> {
@@ -310,7 +331,9 @@ impl Server {
 
 /// Dies here, once, if the plan says so.
 fn die(plan: &Value, point: &str) -> Result<()> {
-    let Some(mark) = plan["die"]["mark"].as_str().filter(|mark| plan["die"]["at"] == point && !Path::new(mark).exists()) else {
+    let Some(mark) =
+        plan["die"]["mark"].as_str().filter(|mark| plan["die"]["at"] == point && !Path::new(mark).exists())
+    else {
         return Ok(());
     };
     fs::write(mark, "")?;
@@ -338,7 +361,10 @@ fn say(event: &Value) -> Result<()> {
     Ok(out.flush()?)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a program of its own, told everything by its environment as the real one is")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a program of its own, told everything by its environment as the real one is"
+)]
 fn variable(name: &str) -> Result<String> {
     Ok(std::env::var(name).map_err(|_| format!("{name} is not set"))?)
 }

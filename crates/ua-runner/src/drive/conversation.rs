@@ -79,8 +79,12 @@ impl Driver<'_> {
         for id in self.replay.failed() {
             let call = store.call(id).await.map_err(RunError::at("read a call"))?;
             let receipt = store.receipt(id).await.map_err(RunError::at("read a receipt"))?;
-            let text = answer_for(&call, receipt.as_ref()).map_or_else(|| "It failed.".to_owned(), |c| c.text.to_string());
-            outcomes.insert(id.clone(), format!("Not run again. When you made this call before the interruption, it did not succeed: {text}"));
+            let text =
+                answer_for(&call, receipt.as_ref()).map_or_else(|| "It failed.".to_owned(), |c| c.text.to_string());
+            outcomes.insert(
+                id.clone(),
+                format!("Not run again. When you made this call before the interruption, it did not succeed: {text}"),
+            );
         }
         self.replay.enforce(calls, |id| outcomes.get(id).cloned().unwrap_or_default());
         Ok(())
@@ -108,7 +112,9 @@ impl Driver<'_> {
         let holder = store.call(source).await.map_err(RunError::at(doing))?;
         // Never on without it: a call that is not answered here would be sent.
         let Some(key) = &holder.idempotency_key else {
-            return Err(ResumeError::CorruptState { why: format!("{source} succeeded without a key"), source: None }.into());
+            return Err(
+                ResumeError::CorruptState { why: format!("{source} succeeded without a key"), source: None }.into()
+            );
         };
         store.deduplicate_call(lease, &call.call_id, source, key, now).await.map_err(RunError::at(doing))?;
         store.note_replay(lease, &call.call_id, ReplayStatus::Reused, now).await.map_err(RunError::at(doing))
