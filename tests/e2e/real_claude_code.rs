@@ -44,6 +44,7 @@ fn after_an_interruption(first: &Value) -> Value {
 }
 
 /// Kills the process of `claude` that belongs to this world, as `kill -9` does.
+#[expect(clippy::unwrap_used, reason = "a test ends with a panic")]
 fn kill_claude(env: &TestEnv) {
     let mark = env.root().display().to_string();
     let is_it = |pid: &i32| {

@@ -109,10 +109,10 @@ impl Live {
     /// The next event; `None` when it has ended. A line that is no JSON is none of the stream's.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Value>> {
         while let Some(line) = self.lines.next_line().await? {
-            match serde_json::from_str(&line) {
-                Ok(event) => return Ok(Some(event)),
-                Err(_) => tracing::debug!(line, "claude wrote something that is no event"),
+            if let Ok(event) = serde_json::from_str(&line) {
+                return Ok(Some(event));
             }
+            tracing::debug!(line, "claude wrote something that is no event");
         }
         Ok(None)
     }

@@ -51,7 +51,7 @@ impl ClaudeCode {
             Some(_) => prompt::for_session(&request.messages),
             None => prompt::for_fresh_session(&request.messages),
         };
-        live.tell(&told).await.map_err(|error| not_reached(&live, error))?;
+        live.tell(&told).await.map_err(|error| not_reached(&live, &error))?;
         Ok(live)
     }
 
@@ -95,7 +95,7 @@ impl ClaudeCode {
             };
             let event = match event {
                 Ok(Some(event)) => event,
-                Ok(None) if !asked => return Err(not_reached(live, io::ErrorKind::UnexpectedEof.into())),
+                Ok(None) if !asked => return Err(not_reached(live, &io::ErrorKind::UnexpectedEof.into())),
                 Ok(None) => return Err(LlmError::Cut { text_bytes, source: None }),
                 Err(error) => return Err(LlmError::Cut { text_bytes, source: Some(error.into()) }),
             };
@@ -112,7 +112,6 @@ impl ClaudeCode {
                         why: format!("claude could not reach the gateway's tools of `{server}`"),
                     });
                 }
-                Heard::Refused(error) => return Err(for_model(error, request)),
                 Heard::Asking => asked = true,
                 Heard::Text(piece) => {
                     text_bytes += piece.len();
@@ -133,7 +132,7 @@ impl ClaudeCode {
                     });
                     return Ok(turn(reply, live));
                 }
-                Heard::Done(Err(error)) => return Err(for_model(error, request)),
+                Heard::Refused(error) | Heard::Done(Err(error)) => return Err(for_model(error, request)),
                 Heard::Nothing => {}
             }
         }
@@ -220,7 +219,7 @@ fn turn(reply: Reply, live: &Live) -> ModelTurn {
 }
 
 /// It was not told, or ended before it asked its model anything: nothing was paid for, and another start may do.
-fn not_reached(live: &Live, error: io::Error) -> LlmError {
+fn not_reached(live: &Live, error: &io::Error) -> LlmError {
     let words = live.last_words();
     let why = if words.is_empty() { error.to_string() } else { format!("{error}; it wrote: {words}") };
     LlmError::Unreachable {
@@ -230,8 +229,8 @@ fn not_reached(live: &Live, error: io::Error) -> LlmError {
 }
 
 fn for_model(error: LlmError, request: &ModelRequest) -> LlmError {
-    match error {
-        LlmError::NotFound { message, .. } => LlmError::NotFound { model: request.model.clone(), message },
-        error => error,
+    if let LlmError::NotFound { message, .. } = error {
+        return LlmError::NotFound { model: request.model.clone(), message };
     }
+    error
 }

@@ -94,13 +94,13 @@ impl Assembler {
                 }
             }
             // It asks again by itself what may pass. That a key is refused does not pass.
-            ("system", "api_retry") => match event["error_status"].as_u64() {
-                Some(status @ (401 | 403)) => Heard::Refused(error_of(Some(status), text(&event["error"]))),
-                Some(_) | None => {
-                    tracing::info!(status = %event["error_status"], "claude asks its model again");
-                    Heard::Asking
+            ("system", "api_retry") => {
+                if let Some(status @ (401 | 403)) = event["error_status"].as_u64() {
+                    return Heard::Refused(error_of(Some(status), text(&event["error"])));
                 }
-            },
+                tracing::info!(status = %event["error_status"], "claude asks its model again");
+                Heard::Asking
+            }
             ("system", "status") if event["status"] == "requesting" => Heard::Asking,
             ("stream_event", _) => self.grow(&event["event"]),
             ("result", _) => {
@@ -235,27 +235,27 @@ mod tests {
 
     use super::*;
 
-    fn stream(event: Value) -> Value {
+    fn stream(event: &Value) -> Value {
         json!({"type": "stream_event", "event": event, "session_id": "s", "parent_tool_use_id": null})
     }
 
     fn start() -> Value {
         let usage = json!({"input_tokens": 10, "output_tokens": 1, "cache_read_input_tokens": 3});
-        stream(json!({"type": "message_start", "message": {"model": "m", "usage": usage}}))
+        stream(&json!({"type": "message_start", "message": {"model": "m", "usage": usage}}))
     }
 
-    fn block(index: u64, start: Value, deltas: &[Value]) -> Vec<Value> {
-        let mut all = vec![stream(json!({"type": "content_block_start", "index": index, "content_block": start}))];
-        all.extend(deltas.iter().map(|d| stream(json!({"type": "content_block_delta", "index": index, "delta": d}))));
-        all.push(stream(json!({"type": "content_block_stop", "index": index})));
+    fn block(index: u64, start: &Value, deltas: &[Value]) -> Vec<Value> {
+        let mut all = vec![stream(&json!({"type": "content_block_start", "index": index, "content_block": start}))];
+        all.extend(deltas.iter().map(|d| stream(&json!({"type": "content_block_delta", "index": index, "delta": d}))));
+        all.push(stream(&json!({"type": "content_block_stop", "index": index})));
         all
     }
 
     fn end(reason: &str) -> Vec<Value> {
         let delta = json!({"stop_reason": reason});
         vec![
-            stream(json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 17}})),
-            stream(json!({"type": "message_stop"})),
+            stream(&json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 17}})),
+            stream(&json!({"type": "message_stop"})),
         ]
     }
 
@@ -273,9 +273,9 @@ mod tests {
             json!({"type": "input_json_delta", "partial_json": " \"a\"}"}),
         ];
         let mut events = vec![start()];
-        events.extend(block(0, json!({"type": "thinking", "thinking": ""}), &[json!({"type": "thinking_delta"})]));
-        events.extend(block(1, json!({"type": "text", "text": ""}), &[json!({"type": "text_delta", "text": "Now."})]));
-        events.extend(block(2, tool, &pieces));
+        events.extend(block(0, &json!({"type": "thinking", "thinking": ""}), &[json!({"type": "thinking_delta"})]));
+        events.extend(block(1, &json!({"type": "text", "text": ""}), &[json!({"type": "text_delta", "text": "Now."})]));
+        events.extend(block(2, &tool, &pieces));
         events.extend(end("tool_use"));
         let usage = Usage { input_tokens: 10, output_tokens: 17, cache_read_tokens: 3, cache_write_tokens: 0 };
         let input = json!({"to": "a"});
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_reply_that_was_cut_and_begun_anew_is_one_reply() {
         let say =
-            |text: &str| block(0, json!({"type": "text", "text": ""}), &[json!({"type": "text_delta", "text": text})]);
+            |text: &str| block(0, &json!({"type": "text", "text": ""}), &[json!({"type": "text_delta", "text": text})]);
         let events = [vec![start()], say("cut"), vec![start()], say("whole"), end("end_turn")].concat();
         let replies = replies(events);
         assert_eq!(replies.len(), 1);

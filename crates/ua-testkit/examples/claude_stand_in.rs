@@ -29,19 +29,19 @@ const INTERRUPTED: &str =
 fn main() -> Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|arg| arg == "--version") {
-        say(&json!("0.0.0 (stand-in for Claude Code)"))?;
+        writeln!(io::stdout(), "0.0.0 (stand-in for Claude Code)")?;
         return Ok(ExitCode::SUCCESS);
     }
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
     let allowed = value("--allowedTools").unwrap_or_default();
     let mut session = match value("--resume") {
-        Some(id) => match Session::resume(&id)? {
-            Some(session) => session,
-            None => {
+        Some(id) => {
+            let Some(session) = Session::resume(&id)? else {
                 writeln!(io::stderr(), "No conversation found with session ID: {id}")?;
                 return Ok(ExitCode::FAILURE);
-            }
-        },
+            };
+            session
+        }
         None => Session::begin()?,
     };
     let plan: Value = serde_json::from_str(&fs::read_to_string(variable("ANTHROPIC_BASE_URL")?)?)?;
@@ -354,10 +354,7 @@ fn stream(session: &Session, event: &Value) -> Result<()> {
 
 fn say(event: &Value) -> Result<()> {
     let mut out = io::stdout().lock();
-    match event {
-        Value::String(text) => writeln!(out, "{text}")?,
-        _ => writeln!(out, "{event}")?,
-    }
+    writeln!(out, "{event}")?;
     Ok(out.flush()?)
 }
 

@@ -9,7 +9,7 @@ use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Block, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, Trace};
 use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
 use ua_ledger::{Ledger, LedgerConfig};
-use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
+use ua_llm::{Script, ScriptedProvider, check_history};
 use ua_runner::{
     Conclusion, ForkPlace, ForkPlan, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace, drive,
     effect_limits, owner_stamp,
