@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 /// The layer of each crate; arrows point down, to a lower number.
-const LAYERS: [(&str, u8); 16] = [
+const LAYERS: [(&str, u8); 17] = [
     ("ua-core", 0),
     ("ua-pdf", 0),
     ("ua-toolserver", 0),
@@ -20,6 +20,7 @@ const LAYERS: [(&str, u8); 16] = [
     ("ua-store-sqlite", 2),
     ("ua-gateway", 3),
     ("ua-mcp", 3),
+    ("ua-claude-code", 4),
     ("ua-runner", 4),
     ("ua-cli", 5),
     ("ua-testkit", 5),

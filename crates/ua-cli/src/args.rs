@@ -128,6 +128,9 @@ pub enum Command {
     /// Stands between the runner and one tool server (internal)
     #[command(name = "__shim", hide = true)]
     Shim(ShimArgs),
+    /// Stands between an agent that owns its loop and the runner (internal)
+    #[command(name = "__gateway-bridge", hide = true)]
+    GatewayBridge(ShimArgs),
 }
 
 /// `ua job`.
@@ -176,7 +179,7 @@ pub struct JobArgs {
 /// How a run is started.
 #[derive(Debug, Args, Default)]
 pub struct LaunchArgs {
-    /// Model provider: anthropic, openai, openai-chat, scripted or replay [default: the job's, else anthropic]
+    /// Model provider: anthropic, openai, openai-chat, claude-code, scripted or replay [default: the job's, else anthropic]
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
     /// The provider's name of the model [default: the job's, else ANTHROPIC_MODEL or OPENAI_MODEL]

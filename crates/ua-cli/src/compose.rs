@@ -25,6 +25,7 @@ use ua_store::{RunLease, RunRecord, Store};
 
 use crate::args::LaunchArgs;
 use crate::budgets::BudgetChange;
+use crate::claude_code;
 use crate::crash_points::Seams;
 use crate::error::{CliError, chain};
 use crate::home::Home;
@@ -208,7 +209,12 @@ impl Launch {
 
     /// Finds everything that can be known to be wrong before anything is stored or started.
     pub(crate) fn check(&self, spec: &RunSpec) -> Result<(), CliError> {
-        self.provider(&ua_core::system::env(), &Redactor::default(), &Places::default())?;
+        if self.provider == claude_code::NAME {
+            claude_code::check()?;
+            providers::model_timeout()?;
+        } else {
+            self.provider(&ua_core::system::env(), &Redactor::default(), &Places::default())?;
+        }
         pricing::check(self.pricing.as_deref(), &self.provider, &self.model, spec)?;
         self.classifier()?;
         Rules::of(spec)
@@ -242,7 +248,7 @@ impl Launch {
                 Ok(Arc::new(ScriptedProvider::new(script)))
             }
             other => Err(CliError::usage(format!("unknown model provider `{other}`"))
-                .hint("use `anthropic`, `openai`, `openai-chat`, `scripted` or `replay`")),
+                .hint("use `anthropic`, `openai`, `openai-chat`, `claude-code`, `scripted` or `replay`")),
         }
     }
 
@@ -611,7 +617,8 @@ fn own_program() -> Result<PathBuf, CliError> {
 }
 
 /// Keys of this process itself.
-const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "UA_TOOLSERVER_TOKEN"];
+const KEYS: [&str; 5] =
+    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY", "UA_TOOLSERVER_TOKEN"];
 /// Halves of credentials that are no secret.
 const PUBLIC: [&str; 2] = ["UA_MAIL_USER", "AWS_ACCESS_KEY_ID"];
 
@@ -768,6 +775,8 @@ pub(crate) struct Wiring<'a> {
     pub(crate) specs: Vec<ToolSpec>,
     pub(crate) watcher: Watcher,
     pub(crate) workspace: Workspace,
+    /// Where the run's locks are.
+    pub(crate) locks: PathBuf,
     pub(crate) env: Env,
     pub(crate) stop: StopSignal,
     /// The contract's budgets, with what a person changed since.
@@ -792,6 +801,7 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         specs,
         watcher,
         workspace,
+        locks,
         env,
         stop,
         budgets,
@@ -811,7 +821,11 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     };
     let transport = Arc::new(Redacting::new(transport, redactor.clone()));
     let transport = seams.transport(Arc::new(WithAskUser::new(transport, store.clone())));
-    let llm = launch.kept(run, &env, &redactor)?;
+    let llm = if launch.provider == claude_code::NAME {
+        claude_code::provider(run, own_program()?, &locks, providers::model_timeout()?, &env)?
+    } else {
+        launch.kept(run, &env, &redactor)?
+    };
     let llm = seams.llm(Arc::new(RedactingProvider::new(llm, redactor)));
     let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace)
         .with_people(PeopleRules::of(job));

@@ -14,6 +14,7 @@ mod alert;
 mod args;
 mod base_url;
 mod budgets;
+mod claude_code;
 mod clean;
 mod commands;
 mod complete;
@@ -87,6 +88,10 @@ pub fn main() -> ExitCode {
     // The shim must not start threads before it has its child, and the tool server is a program of its own.
     if let Command::Shim(args) = cli.command {
         return commands::shim(args);
+    }
+    // Nor does the bridge do anything but carry lines.
+    if let Command::GatewayBridge(args) = cli.command {
+        return commands::gateway_bridge(args);
     }
     terminal::init(cli.json, cli.color);
     clean::guard_panics();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ua_core::{Money, PriceTable, RunSpec};
+use ua_core::{Money, PriceTable, RunSpec, TokenPrice};
 
 use crate::compose::{absolute, read, user_file};
 use crate::error::{CliError, chain};
@@ -22,6 +22,12 @@ pub(crate) fn table(file: Option<&Path>) -> Result<PriceTable, CliError> {
     })
 }
 
+/// What a model's tokens cost. Claude Code asks a model of Anthropic, and may have prices of its own.
+pub(crate) fn price(table: &PriceTable, provider: &str, model: &str) -> Option<TokenPrice> {
+    let of_others = || (provider == crate::claude_code::NAME).then(|| table.price(ua_llm::ANTHROPIC, model)).flatten();
+    table.price(provider, model).or_else(of_others)
+}
+
 /// Refuses a budget of money that could not be kept, and any table that cannot be read.
 pub(crate) fn check(file: Option<&Path>, provider: &str, model: &str, spec: &RunSpec) -> Result<(), CliError> {
     let table = table(file)?;
@@ -34,7 +40,7 @@ pub(crate) fn check(file: Option<&Path>, provider: &str, model: &str, spec: &Run
 
 fn check_one(table: &PriceTable, file: Option<&Path>, provider: &str, model: &str, max: Money) -> Result<(), CliError> {
     let refused = |why: String, hint: String| Err(CliError::usage(why).hint(hint));
-    match (table.price(provider, model), file) {
+    match (price(table, provider, model), file) {
         (Some(price), _) if price.currency == max.currency() => Ok(()),
         (Some(price), _) => refused(
             format!("the job's max_cost is in {}, but the price of `{model}` is in {}", max.currency(), price.currency),

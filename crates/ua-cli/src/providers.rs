@@ -70,8 +70,8 @@ pub(crate) fn anthropic(env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
         crate::base_url::check("ANTHROPIC_BASE_URL", &base_url)?;
         config.base_url = base_url;
     }
-    if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
-        config.idle_timeout = idle_timeout(&seconds)?;
+    if let Some(timeout) = model_timeout()? {
+        config.idle_timeout = timeout;
     }
     Ok(Arc::new(AnthropicProvider::new(config, env.clone()).map_err(|error| not_set_up("anthropic", &error))?))
 }
@@ -89,8 +89,8 @@ pub(crate) fn openai(keep_replies: bool, env: &Env) -> Result<Arc<dyn LlmProvide
         crate::base_url::check("OPENAI_BASE_URL", &base_url)?;
         config.base_url = base_url;
     }
-    if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
-        config.idle_timeout = idle_timeout(&seconds)?;
+    if let Some(timeout) = model_timeout()? {
+        config.idle_timeout = timeout;
     }
     Ok(Arc::new(OpenAiProvider::new(config, env.clone()).map_err(|error| not_set_up("openai", &error))?))
 }
@@ -102,8 +102,8 @@ pub(crate) fn openai_chat(env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
         crate::base_url::check("OPENAI_BASE_URL", &base_url)?;
         config.base_url = base_url;
     }
-    if let Some(seconds) = crate::env::var("UA_MODEL_TIMEOUT") {
-        config.idle_timeout = idle_timeout(&seconds)?;
+    if let Some(timeout) = model_timeout()? {
+        config.idle_timeout = timeout;
     }
     Ok(Arc::new(ChatProvider::new(config, env.clone()).map_err(|error| not_set_up("openai-chat", &error))?))
 }
@@ -111,6 +111,11 @@ pub(crate) fn openai_chat(env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
 fn not_set_up(provider: &str, error: &LlmError) -> CliError {
     CliError::new(PROVIDER, format!("cannot set up the provider `{provider}`: {}", chain(error)))
         .hint(error.hint().unwrap_or("see docs/guide/models.md"))
+}
+
+/// The longest silence of a model, as it is configured.
+pub(crate) fn model_timeout() -> Result<Option<Duration>, CliError> {
+    crate::env::var("UA_MODEL_TIMEOUT").map(|seconds| idle_timeout(&seconds)).transpose()
 }
 
 /// The longest silence of a model, from its text in seconds.

@@ -41,6 +41,31 @@ pub trait LlmProvider: Send + Sync {
         let _ = known;
         self.complete(request, observer).await
     }
+
+    /// Where the conversation is that the next request goes on with.
+    fn conversation(&self) -> Conversation {
+        Conversation::InTheRequest
+    }
+
+    /// The provider under whose name the model's price stands when there is none under its own.
+    fn priced_as(&self) -> &str {
+        self.name()
+    }
+
+    /// Lets go of whatever the provider holds: processes, sockets. Called once, when nothing more is asked.
+    async fn close(&self) {}
+}
+
+/// Where a provider keeps the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conversation {
+    /// In the request, whole, every time.
+    InTheRequest,
+    /// In a client that owns the loop, which is there and waits for what comes next.
+    Open,
+    /// In such a client, which is not there: it was never started, or it ended. What it was not told before, it does not know
+    /// (Durable runner, current state §6 and §9).
+    Broken,
 }
 
 /// Who watches a reply arrive. Every method does nothing unless it is overridden.

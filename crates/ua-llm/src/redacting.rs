@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use ua_core::{Block, ModelTurn, Redactor};
 
 use crate::error::LlmError;
-use crate::provider::{LlmProvider, StreamObserver};
+use crate::provider::{Conversation, LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
 
@@ -60,6 +60,18 @@ impl LlmProvider for RedactingProvider {
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         self.clean(self.inner.complete(request, observer).await)
+    }
+
+    fn conversation(&self) -> Conversation {
+        self.inner.conversation()
+    }
+
+    fn priced_as(&self) -> &str {
+        self.inner.priced_as()
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
     }
 
     fn keeps_replies(&self) -> bool {

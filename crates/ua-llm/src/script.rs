@@ -51,13 +51,13 @@ pub struct Script {
     pub after_end: Option<ScriptTurn>,
     /// What the model says in other conversations than the main one, for example those of sub-agents.
     #[serde(default)]
-    pub conversations: Vec<Conversation>,
+    pub conversations: Vec<ScriptConversation>,
 }
 
 /// The replies of a conversation that is known by how it begins.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Conversation {
+pub struct ScriptConversation {
     /// A text that its first message contains. The first conversation whose text is found is the one.
     pub when: String,
     /// The replies, in order.
@@ -204,7 +204,7 @@ impl Script {
     }
 
     /// The conversation that these messages belong to; `None` for the main one.
-    pub fn conversation_of(&self, messages: &[Message]) -> Option<&Conversation> {
+    pub fn conversation_of(&self, messages: &[Message]) -> Option<&ScriptConversation> {
         let first = messages.first()?.text();
         self.conversations.iter().find(|conversation| first.contains(&conversation.when))
     }

@@ -115,7 +115,11 @@ impl LockDir {
     }
 
     /// Names a new generation of `server` and remembers it as this process's. The shim makes its file.
-    pub(crate) fn begin(&self, server: &str) -> io::Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// The folder of locks cannot be made.
+    pub fn begin(&self, server: &str) -> io::Result<String> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let generation = self.unique();
         self.live().insert((server.to_owned(), generation.clone()));

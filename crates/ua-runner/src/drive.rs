@@ -3,6 +3,7 @@
 mod admit;
 mod changes;
 mod conclude;
+mod conversation;
 mod corpus;
 mod iteration;
 mod phase;
@@ -27,6 +28,7 @@ use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, R
 use self::session::Session;
 use crate::budget::Estimate;
 use crate::error::RunError;
+use crate::forced_replay::ForcedReplay;
 use crate::iteration::context;
 use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
 use crate::pin::{PinSettings, PinnedStep, already_complete, open_step};
@@ -278,6 +280,8 @@ struct Driver<'a> {
     marked_files: FileStamps,
     /// The turn after which the files for people were last written.
     files_of: u32,
+    /// What an agent that owns its loop is owed.
+    replay: ForcedReplay,
     spans: Spans,
 }
 
@@ -307,6 +311,7 @@ impl<'a> Driver<'a> {
             last_call: None,
             marked_files: FileStamps::default(),
             files_of: records.run.turn_index,
+            replay: ForcedReplay::default(),
             spans: Spans::default(),
             run: records.run.clone(),
             machine,
@@ -317,6 +322,7 @@ impl<'a> Driver<'a> {
 
     /// Makes what is stored this process's own state.
     fn take_over(&mut self, records: RunRecords) {
+        self.replay = self.owed_by(&records);
         let committed = records.run.turn_index;
         self.session = Session::of(&records);
         self.last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);

@@ -24,6 +24,7 @@ mod content;
 mod drive;
 mod error;
 mod files;
+mod forced_replay;
 mod fork;
 mod granular;
 mod host;

@@ -15,6 +15,7 @@
 //! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
 //! | the evidence holds, and a phase follows | enter it, unless the steps are used up |
 //! | a harness: a full context, or a stop without the promise | the next iteration ([`iteration`]) |
+//! | an agent that owns its loop does not take what it is owed | ask a person |
 //! | a budget reached, a signal, a cancel | stop at the next boundary |
 
 mod iteration;
@@ -381,6 +382,11 @@ pub enum Event {
         /// In words.
         detail: String,
     },
+    /// An agent that owns its loop does not take the results of interrupted calls; it is not asked again by itself.
+    ReplayGivenUp {
+        /// The question.
+        text: String,
+    },
 }
 
 /// An event that nothing asked for: a bug in the driver.
@@ -584,6 +590,7 @@ impl RunMachine {
             (_, Event::Aborted) => State::Ended(Conclusion::Failed { why: "a person answered `abort`".to_owned() }),
             (_, Event::SetupChanged { detail }) => stopped(RunStop::Fingerprint, &detail),
             (_, Event::ToolServerDown { detail }) => stopped(RunStop::ToolServer, &detail),
+            (_, Event::ReplayGivenUp { text }) => self.ask_about_failures(QuestionKind::RepeatedFailures, text),
             (State::Begin | State::Reserving, Event::Reserved(estimate)) => {
                 self.reserved = estimate;
                 State::Thinking
@@ -824,11 +831,7 @@ impl RunMachine {
             && self.limits.max_same_error_repeats.is_some_and(|max| *count > max)
         {
             let text = format!("The same failure happened {count} times in a row. {error}");
-            return if self.limits.ask_on_repeated_failures {
-                State::Asking { kind: QuestionKind::RepeatedFailures, text }
-            } else {
-                State::Ended(Conclusion::Failed { why: text })
-            };
+            return self.ask_about_failures(QuestionKind::RepeatedFailures, text);
         }
         match open {
             Some((StopReason::MaxTokens | StopReason::PauseTurn, _, false)) => State::Guiding(Guidance::Continue),
@@ -837,6 +840,15 @@ impl RunMachine {
                 self.between_turns()
             }
             Some((_, _, true)) | None => self.between_turns(),
+        }
+    }
+
+    /// Something that goes wrong again and again: a person is asked, or the run has failed.
+    fn ask_about_failures(&self, kind: QuestionKind, text: String) -> State {
+        if self.limits.ask_on_repeated_failures {
+            State::Asking { kind, text }
+        } else {
+            State::Ended(Conclusion::Failed { why: text })
         }
     }
 
@@ -880,11 +892,7 @@ impl RunMachine {
     }
 
     fn ask_about_missing(&self, text: String) -> State {
-        if self.limits.ask_on_repeated_failures {
-            State::Asking { kind: QuestionKind::MissingEvidence, text }
-        } else {
-            State::Ended(Conclusion::Failed { why: text })
-        }
+        self.ask_about_failures(QuestionKind::MissingEvidence, text)
     }
 }
 

@@ -4,6 +4,7 @@
 //! Its reading and writing of the wire format is its own, not `ua-llm`'s, so that a mistake on one side shows.
 
 mod chat;
+mod count;
 mod fault;
 mod responses;
 mod responses_route;
@@ -140,6 +141,7 @@ pub async fn serve_forever(listener: TcpListener, config: ModelServerConfig) -> 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) -> std::io::Result<()> {
     let router = Router::new()
         .route("/v1/messages", post(answer_messages))
+        .route("/v1/messages/count_tokens", post(count::count))
         .route("/v1/responses", post(responses_route::answer))
         .route("/v1/chat/completions", post(answer_chat))
         .route("/__log", get(log))

@@ -9,7 +9,7 @@ use ua_core::{
     Timestamp, ToolName, ToolSpec,
 };
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
-use ua_llm::{KnownPrefix, LlmError, LlmProvider, ModelRequest, StreamObserver};
+use ua_llm::{Conversation, KnownPrefix, LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     ArchiveStore, AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallQuery, CallRecord, DeletedRun,
     Durability, EventRecord, KeepHandle, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride,
@@ -179,6 +179,18 @@ impl LlmProvider for Seam<dyn LlmProvider> {
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
         self.cross("model.complete", None, self.inner.complete_from(known, request, observer)).await
+    }
+
+    fn conversation(&self) -> Conversation {
+        self.inner.conversation()
+    }
+
+    fn priced_as(&self) -> &str {
+        self.inner.priced_as()
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
     }
 }
 

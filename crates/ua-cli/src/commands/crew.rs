@@ -101,7 +101,11 @@ impl Crew {
                     }
                     let wired = Wired { transport: transport.clone(), redactor: redactor.clone(), watcher, specs };
                     match self.wire(&run, &job, &lease, &workspace, wired, stop).await {
-                        Ok((ports, settings)) => Box::pin(drive(&ports, &settings, acquired_at)).await,
+                        Ok((ports, settings)) => {
+                            let driven = Box::pin(drive(&ports, &settings, acquired_at)).await;
+                            ports.llm.close().await;
+                            driven
+                        }
                         Err(error) => {
                             // The tools and the policies do not fit together: nothing was sent, and a resume may find them mended.
                             transport.shutdown().await;
@@ -155,6 +159,7 @@ impl Crew {
             specs,
             watcher,
             workspace: workspace.clone(),
+            locks: self.home.locks(),
             env: self.env.clone(),
             stop: stop.clone(),
             budgets: budgets_with(&run.spec.budgets, &overrides),

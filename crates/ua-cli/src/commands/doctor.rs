@@ -50,6 +50,7 @@ pub(crate) async fn run(home: &Home, root: Option<&Path>, args: &DoctorArgs) -> 
     setup::configuration(&mut findings);
     let job = setup::job(args, &mut findings);
     setup::model(job.as_ref(), &mut findings);
+    setup::claude_code(job.as_ref(), &mut findings);
     setup::tools_of_ours(&mut findings);
     let tools = setup::servers(job.as_ref(), args, &mut findings).await;
     machine::database(home, &mut findings).await;

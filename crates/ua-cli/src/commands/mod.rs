@@ -71,6 +71,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
             }
         }
         Command::McpClient { url } => mcp_client::run(url).await,
+        Command::GatewayBridge(_) => Err(CliError::usage("the bridge is started by an agent that the runner started")),
         Command::Shim(_) => Err(CliError::usage("the shim is started by the runner only")),
     }
 }
@@ -78,4 +79,9 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
 /// Stands between the runner and one tool server.
 pub(crate) fn shim(args: ShimArgs) -> ExitCode {
     ExitCode::from(u8::try_from(ua_mcp::run_shim(args.args)).unwrap_or(1))
+}
+
+/// Stands between an agent that owns its loop and the process that drives the run.
+pub(crate) fn gateway_bridge(args: ShimArgs) -> ExitCode {
+    ExitCode::from(u8::try_from(ua_claude_code::run_bridge(args.args)).unwrap_or(1))
 }

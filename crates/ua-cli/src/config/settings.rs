@@ -191,6 +191,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Model of a job that names none, for the providers `openai` and `openai-chat`",
     ),
     setting(
+        "providers.claude_code.program",
+        "UA_CLAUDE_CODE",
+        Kind::Path,
+        Some("claude, in a folder of PATH"),
+        RUNS_PROGRAMS,
+        "Program of the provider `claude-code`",
+    ),
+    setting(
         "output.color",
         "UA_COLOR",
         Kind::Word(&["auto", "always", "never"]),

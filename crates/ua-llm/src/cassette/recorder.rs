@@ -160,7 +160,7 @@ impl LlmProvider for RecordingProvider {
     ) -> Result<ModelTurn, LlmError> {
         let tap = Tap { observer, events: Mutex::default() };
         let answer = self.inner.complete_from(known, request, &tap).await;
-        self.keep(request, tap.events.into_inner().unwrap_or_else(PoisonError::into_inner), &answer);
+        self.keep(request, &tap.events.into_inner().unwrap_or_else(PoisonError::into_inner), &answer);
         answer
     }
 }

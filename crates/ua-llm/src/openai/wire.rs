@@ -204,8 +204,12 @@ mod tests {
     fn images_of_results_are_said_behind_all_results() {
         let mut seen = result("a", "seen", false);
         seen.blocks.push(crate::image_block("a", "image/png", "iVBORw0KGgo=").unwrap());
-        let history =
-            vec![Message::user(Origin::Prompt, "look"), assistant(vec![call("a", json!({})), call("b", json!({}))]), seen, result("b", "done", false)];
+        let history = vec![
+            Message::user(Origin::Prompt, "look"),
+            assistant(vec![call("a", json!({})), call("b", json!({}))]),
+            seen,
+            result("b", "done", false),
+        ];
         let body = encode_request(&request(history), None, false);
         let items = body["input"].as_array().unwrap();
         assert_eq!((&items[3]["call_id"], &items[4]["call_id"]), (&json!("a"), &json!("b")));

@@ -19,6 +19,9 @@ use crate::watch::Signal;
 
 impl Driver<'_> {
     pub(super) async fn reserve(&mut self, turn: u32) -> Result<Event, RunError> {
+        if let Some(event) = self.tend_conversation().await? {
+            return Ok(event);
+        }
         let messages = compose(&self.history, &self.run, self.settings, self.ports.store.as_ref()).await?;
         let tools = self.ports.gateway.catalog().offers().map(|offer| ToolOffer {
             name: offer.name.clone(),
@@ -43,7 +46,8 @@ impl Driver<'_> {
         let Some(reserved) = self.request.take() else {
             return Ok(Event::Recorded(Vec::new()));
         };
-        let calls = self.ports.gateway.plan(&reply, turn);
+        let mut calls = self.ports.gateway.plan(&reply, turn);
+        self.enforce_replay(&mut calls).await?;
         let message = reply.clone().into_message();
         let request_sha256 = reserved.request.sha256();
         self.session.recorded(&reply, request_sha256);
@@ -88,6 +92,7 @@ impl Driver<'_> {
             self.marked_effects_of = turn;
             self.checkpoint(CheckpointKind::PreSideEffect, Some(turn), Vec::new()).await?;
         }
+        self.answer_owed(turn, calls).await?;
         let ended = match self.ports.gateway.dispatch_group(calls, &self.ports.stop).await {
             Ok(ended) => ended,
             Err(GatewayError::Ledger(LedgerError::Aborted { .. })) => return Ok(Event::Aborted),
@@ -191,6 +196,7 @@ impl Driver<'_> {
     /// after a crash reads as it would have without one.
     pub(super) async fn commit(&mut self, turn: u32) -> Result<Event, RunError> {
         let calls = self.turn_calls(turn).await?;
+        self.replay.pass(&calls.iter().collect::<Vec<_>>());
         let had_effects = calls.iter().any(|call| call.attempt > 0 && call.policy.class.has_effect());
         let corpora = self.corpora_of(&calls).await?;
         let blocks = results_of(self.ports.store.as_ref(), calls).await?;

@@ -127,6 +127,8 @@ impl Life {
             model: "scripted".into(),
             system: "s".into(),
             max_output_tokens: 100,
+            history_tokens: None,
+            images: false,
             temperature_milli: None,
             prices: PriceTable::default(),
             retry: RetryPolicy::default(),

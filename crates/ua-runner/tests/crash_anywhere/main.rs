@@ -16,6 +16,7 @@ mod handles;
 mod iterations;
 mod loop_contract;
 mod near_duplicates;
+mod own_loop;
 mod phases;
 mod pinned_setup;
 mod same_ids;

@@ -21,6 +21,7 @@ use ua_store::{
 use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, Seam, World, foreign_tool, own_tool};
 
 use crate::billed::Billed;
+use crate::own_loop::{Agent, Manners};
 
 /// How a person answers a question about an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +80,16 @@ pub(crate) struct Scenario {
     folder: tempfile::TempDir,
     /// The model that the next process asks.
     pub(crate) model: &'static str,
+    /// An agent that owns its loop, in the place of a model.
+    agent: Option<Arc<Agent>>,
 }
 
 impl Scenario {
+    /// The same effects by an agent that owns its loop.
+    pub(crate) fn with_agent(manners: Manners) -> Self {
+        Self { agent: Some(Agent::new(manners)), ..Self::new() }
+    }
+
     /// The same job with answers that are kept as blobs, each of which the model has to see whole, and with a window that is too
     /// small for all of its turns.
     pub(crate) fn with_large_results() -> Self {
@@ -118,6 +126,16 @@ impl Scenario {
             run_id: RunId::parse("run_scenario").unwrap(),
             folder: tempfile::tempdir().unwrap(),
             model: "scripted",
+            agent: None,
+        }
+    }
+
+    /// Who thinks in the next process.
+    fn mind(&self) -> Arc<dyn LlmProvider> {
+        match (&self.agent, &self.provider) {
+            (Some(agent), _) => agent.process(),
+            (None, Some(provider)) => provider.clone(),
+            (None, None) => self.llm.clone(),
         }
     }
 
@@ -170,6 +188,7 @@ impl Scenario {
             run_id,
             folder,
             model: self.model,
+            agent: self.agent.clone(),
         }
     }
 
@@ -356,7 +375,7 @@ impl Scenario {
         let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
         let ports = Ports {
             store,
-            llm: Arc::new(Seam::new(self.provider.clone().unwrap_or_else(|| self.llm.clone()), plan)),
+            llm: Arc::new(Seam::new(self.mind(), plan)),
             gateway,
             lease,
             workspace,

@@ -8,7 +8,7 @@ use crate::args::{DoctorArgs, LaunchArgs};
 use crate::compose::{self, Launch};
 use crate::error::chain;
 use crate::view::ToolRow;
-use crate::{config, models, pricing, providers};
+use crate::{claude_code, config, models, pricing, providers};
 
 /// A job file that was looked at.
 pub(super) struct Job {
@@ -54,6 +54,28 @@ pub(super) fn job(args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
     }
 }
 
+/// Whether the program of the provider `claude-code` is there. Nobody needs it who does not use that provider.
+pub(super) fn claude_code(job: Option<&Job>, findings: &mut Findings) {
+    let provider = job.map_or_else(Launch::default_model, |job| job.launch.model()).0;
+    if provider == claude_code::NAME
+        && let Err(error) = claude_code::check()
+    {
+        findings.refused("claude-code", &error);
+        return;
+    }
+    match claude_code::program() {
+        None => findings.ok("claude-code", "`claude` is not installed; only the provider `claude-code` needs it"),
+        Some(program) => match claude_code::version(&program) {
+            Some(version) => findings.ok("claude-code", format!("{} is {version}", program.display())),
+            None => findings.warn(
+                "claude-code",
+                format!("{} does not say its version", program.display()),
+                "run it with --version, and install it again if it cannot be run",
+            ),
+        },
+    }
+}
+
 /// The provider's key, and the price of the model.
 pub(super) fn model(job: Option<&Job>, findings: &mut Findings) {
     let (provider, model) = match job {
@@ -80,7 +102,7 @@ pub(super) fn model(job: Option<&Job>, findings: &mut Findings) {
     };
     match file.and_then(|file| Ok((pricing::table(file.as_deref())?, file))) {
         Err(error) => findings.refused("prices", &error),
-        Ok((table, file)) => match (table.price(&provider, &model), file) {
+        Ok((table, file)) => match (pricing::price(&table, &provider, &model), file) {
             (Some(_), Some(file)) => {
                 findings.ok("prices", format!("{} has a price for {model}", file.display()));
             }

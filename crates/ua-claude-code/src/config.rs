@@ -1,0 +1,73 @@
+//! What the provider is made from.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ua_core::Env;
+use ua_mcp::{LockDir, ShimCommand};
+
+/// The provider's name; also that of its lock files and its folder's log.
+pub const NAME: &str = "claude-code";
+
+/// What a [`ClaudeCode`](crate::ClaudeCode) is made from.
+#[derive(Debug, Clone)]
+pub struct ClaudeCodeConfig {
+    /// The program `claude`.
+    pub program: PathBuf,
+    /// The folder that is its home and its working directory, kept for as long as the run: its sessions lie there. Absolute.
+    pub folder: PathBuf,
+    /// Its environment, to which only what keeps it quiet and its `HOME` are added: `PATH`, and how it reaches its provider.
+    pub env: BTreeMap<String, String>,
+    /// How to run the shim below which it runs, so that it does not outlive this process.
+    pub shim: ShimCommand,
+    /// Where its locks are: a resume fences it as it fences tool servers.
+    pub locks: LockDir,
+    /// The program of the bridge and the arguments before its own, which are a socket and the name of a tool server.
+    pub bridge: (PathBuf, Vec<OsString>),
+    /// The session that the run's last committed turn belongs to; what the folder says is newer.
+    pub session: Option<String>,
+    /// How long it may be silent while it thinks.
+    pub idle_timeout: Duration,
+    /// How long it may take to end once its input is closed.
+    pub grace: Duration,
+    /// Time. The real one: processes do not live in simulated time.
+    pub clock: Env,
+}
+
+impl ClaudeCodeConfig {
+    /// The variables that make `claude` a quiet, predictable child.
+    pub(crate) fn variables(&self, max_output_tokens: u32) -> BTreeMap<String, String> {
+        // Tools may take hours, and a result is for the ledger to cut, not for the client.
+        let fixed = [
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("DISABLE_TELEMETRY", "1"),
+            ("DISABLE_ERROR_REPORTING", "1"),
+            ("DISABLE_AUTOUPDATER", "1"),
+            ("CLAUDE_CODE_DISABLE_CLAUDE_MDS", "1"),
+            ("CLAUDE_CODE_DISABLE_AUTO_MEMORY", "1"),
+            ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1"),
+            // Without it a reply that came without a stream would be no turn that we see.
+            ("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", "1"),
+            ("CLAUDE_CODE_MAX_RETRIES", "3"),
+            ("ENABLE_TOOL_SEARCH", "false"),
+            ("MCP_TOOL_TIMEOUT", "2000000000"),
+            ("MAX_MCP_OUTPUT_TOKENS", "1000000"),
+        ];
+        let mut all: BTreeMap<String, String> =
+            fixed.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        all.insert("CLAUDE_CODE_MAX_OUTPUT_TOKENS".to_owned(), max_output_tokens.to_string());
+        all.extend(self.env.clone());
+        all.insert("HOME".to_owned(), self.home().display().to_string());
+        all
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.join("home")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join("gateway.sock")
+    }
+}

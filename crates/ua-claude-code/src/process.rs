@@ -1,0 +1,141 @@
+//! One process of `claude`, from its start to its end.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use ua_llm::ModelRequest;
+use ua_mcp::ShimArgs;
+
+use crate::config::{ClaudeCodeConfig, NAME};
+use crate::desk::Desk;
+use crate::stream::Assembler;
+
+/// How much of its last error output is quoted.
+const QUOTED_LINES: usize = 5;
+
+/// A running `claude`. Dropping it closes its input and its tools, whereupon its shim ends it and all that it started.
+pub(crate) struct Live {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    pub(crate) desk: Desk,
+    pub(crate) assembler: Assembler,
+    pub(crate) generation: String,
+    pub(crate) session: Option<String>,
+    /// Whether it has shown the end of the last prompt and waits for another; otherwise it waits for results.
+    pub(crate) is_idle: bool,
+    log: std::path::PathBuf,
+    log_from: u64,
+}
+
+impl Live {
+    /// Starts `claude`, in the session `resume` if there is one. The error says what could not be done; nothing was asked then.
+    pub(crate) fn start(config: &ClaudeCodeConfig, request: &ModelRequest, resume: Option<&str>) -> io::Result<Self> {
+        for folder in [&config.folder, &config.home()] {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let desk = Desk::open(&config.socket(), &request.tools)?;
+        let servers: serde_json::Map<String, Value> =
+            desk.servers().map(|server| (server.to_owned(), bridge_entry(config, server))).collect();
+        let allowed: Vec<String> = desk.servers().map(|server| format!("mcp__{server}__*")).collect();
+        let mcp_config = config.folder.join("mcp.json");
+        write(&mcp_config, json!({"mcpServers": servers}).to_string().as_bytes())?;
+        let system = config.folder.join("system_prompt.md");
+        write(&system, request.system.as_bytes())?;
+
+        let generation = config.locks.begin(NAME)?;
+        let mut args: Vec<std::ffi::OsString> =
+            ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+                .map(Into::into)
+                .into();
+        args.extend(
+            ["--include-partial-messages", "--strict-mcp-config", "--tools=", "--setting-sources="].map(Into::into),
+        );
+        args.extend(["--disable-slash-commands".into(), "--mcp-config".into(), mcp_config.into()]);
+        if !request.system.is_empty() {
+            args.extend(["--system-prompt-file".into(), system.into()]);
+        }
+        if !allowed.is_empty() {
+            args.extend(["--allowedTools".into(), allowed.join(",").into()]);
+        }
+        args.extend(["--model".into(), request.model.clone().into()]);
+        if let Some(session) = resume {
+            args.extend(["--resume".into(), session.into()]);
+        }
+        let shim = ShimArgs {
+            lock: config.locks.path(NAME, &generation),
+            grace: config.grace,
+            command: config.program.clone().into(),
+            args,
+        };
+        let log = config.folder.join("claude.stderr.log");
+        let stderr = OpenOptions::new().append(true).create(true).mode(0o600).open(&log)?;
+        let log_from = stderr.metadata()?.len();
+        let mut command = Command::new(&config.shim.program);
+        command.args(&config.shim.args).args(shim.to_args()).current_dir(&config.folder);
+        command.env_clear().envs(config.variables(request.max_output_tokens));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
+        // Not killed on drop: that would kill the shim and leave `claude`. A closed pipe is what ends both.
+        let mut child = command.spawn()?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both pipes were asked for");
+        };
+        let lines = BufReader::new(stdout).lines();
+        let assembler = Assembler::new(request.tools.iter().map(|tool| tool.name.as_str()));
+        Ok(Self { child, stdin, lines, desk, assembler, generation, session: None, is_idle: true, log, log_from })
+    }
+
+    /// Whether it has not ended yet, as far as the system says.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Tells it something.
+    pub(crate) async fn tell(&mut self, text: &str) -> io::Result<()> {
+        let content = json!([{"type": "text", "text": text}]);
+        let mut line = json!({"type": "user", "message": {"role": "user", "content": content}}).to_string();
+        line.push('\n');
+        self.stdin.write_all(line.as_bytes()).await?;
+        self.stdin.flush().await?;
+        self.is_idle = false;
+        Ok(())
+    }
+
+    /// The next event; `None` when it has ended. A line that is no JSON is none of the stream's.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Value>> {
+        while let Some(line) = self.lines.next_line().await? {
+            if let Ok(event) = serde_json::from_str(&line) {
+                return Ok(Some(event));
+            }
+            tracing::debug!(line, "claude wrote something that is no event");
+        }
+        Ok(None)
+    }
+
+    /// The last lines it wrote to its standard error, on one line.
+    pub(crate) fn last_words(&self) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        let from = usize::try_from(self.log_from).unwrap_or(0).min(bytes.len());
+        let text = String::from_utf8_lossy(&bytes[from..]).into_owned();
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(QUOTED_LINES)..];
+        last.join(" | ").chars().filter(|c| !c.is_control()).take(600).collect()
+    }
+}
+
+fn bridge_entry(config: &ClaudeCodeConfig, server: &str) -> Value {
+    let (program, before) = &config.bridge;
+    let mut args: Vec<String> = before.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    args.extend([config.socket().display().to_string(), server.to_owned()]);
+    json!({"type": "stdio", "command": program, "args": args})
+}
+
+fn write(path: &std::path::Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
+    io::Write::write_all(&mut file, content)
+}

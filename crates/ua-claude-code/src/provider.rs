@@ -1,0 +1,236 @@
+//! `claude` as a model provider: one reply for one request, whoever owns the loop.
+
+use std::io;
+
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+use ua_core::{Block, ModelTurn, Usage};
+use ua_gateway::Fence;
+use ua_llm::{Conversation, LlmError, LlmProvider, ModelRequest, StreamObserver};
+
+use crate::config::{ClaudeCodeConfig, NAME};
+use crate::process::Live;
+use crate::prompt;
+use crate::session;
+use crate::stream::{Heard, Reply};
+
+/// The Claude Code command line as a provider. See the [crate](crate) for how.
+pub struct ClaudeCode {
+    config: ClaudeCodeConfig,
+    /// The process, while nobody waits for its reply. Whoever does holds it, and ends it by going away.
+    live: Mutex<Option<Live>>,
+    /// The generation that was started last: gone before another one is started.
+    last: Mutex<Option<String>>,
+}
+
+impl ClaudeCode {
+    /// Makes the provider. Nothing is started yet.
+    pub fn new(config: ClaudeCodeConfig) -> Self {
+        Self { config, live: Mutex::new(None), last: Mutex::new(None) }
+    }
+
+    /// Ends the process that was started last, and proves it.
+    async fn retire(&self, live: Option<Live>) {
+        drop(live);
+        if let Some(generation) = self.last.lock().await.take()
+            && let Fence::Alive { detail } = self.config.locks.fence(NAME, &generation).await
+        {
+            tracing::warn!(detail, "an earlier claude is still alive");
+        }
+    }
+
+    /// Starts a process and tells it what it has to know.
+    async fn begin(&self, request: &ModelRequest, session: Option<&str>) -> Result<Live, LlmError> {
+        let config = &self.config;
+        let started = Live::start(config, request, session);
+        let mut live = started.map_err(|error| LlmError::Setup {
+            why: format!("`{}` cannot be started: {error}", config.program.display()),
+        })?;
+        *self.last.lock().await = Some(live.generation.clone());
+        let told = match session {
+            Some(_) => prompt::for_session(&request.messages),
+            None => prompt::for_fresh_session(&request.messages),
+        };
+        live.tell(&told).await.map_err(|error| not_reached(&live, &error))?;
+        Ok(live)
+    }
+
+    /// Goes on with a process that is there, if it can take what is new.
+    async fn go_on(&self, live: &mut Live, request: &ModelRequest) -> bool {
+        if !live.is_running() {
+            return false;
+        }
+        let tail = prompt::tail(&request.messages);
+        let text = prompt::texts(tail);
+        if live.is_idle && text.is_none() {
+            return false;
+        }
+        for block in tail.iter().flat_map(|message| &message.blocks) {
+            if let Block::ToolResult { tool_use_id, content, is_error } = block {
+                live.desk.answer(tool_use_id, content.as_str(), *is_error);
+            }
+        }
+        match text {
+            Some(text) => live.tell(&text).await.is_ok(),
+            None => true,
+        }
+    }
+
+    /// The next reply that asks for tools, or the last words.
+    async fn hear_out(
+        &self,
+        live: &mut Live,
+        request: &ModelRequest,
+        observer: &dyn StreamObserver,
+    ) -> Result<ModelTurn, LlmError> {
+        let mut asked = false;
+        let mut text_bytes = 0;
+        // Replies that asked for nothing and did not end the prompt: claude went on by itself.
+        let mut passed: Option<Reply> = None;
+        loop {
+            let idle = self.config.idle_timeout;
+            let event = tokio::select! {
+                event = live.next() => event,
+                () = self.config.clock.clock.sleep(idle) => return Err(LlmError::Timeout { idle }),
+            };
+            let event = match event {
+                Ok(Some(event)) => event,
+                Ok(None) if !asked => return Err(not_reached(live, &io::ErrorKind::UnexpectedEof.into())),
+                Ok(None) => return Err(LlmError::Cut { text_bytes, source: None }),
+                Err(error) => return Err(LlmError::Cut { text_bytes, source: Some(error.into()) }),
+            };
+            match live.assembler.hear(&event) {
+                Heard::Session(session_id) => {
+                    if let Err(error) = session::save(&self.config.folder, &session_id) {
+                        tracing::warn!(%error, "the session's id could not be kept");
+                    }
+                    observer.session(&session_id);
+                    live.session = Some(session_id);
+                }
+                Heard::NoServer(server) => {
+                    return Err(LlmError::Setup {
+                        why: format!("claude could not reach the gateway's tools of `{server}`"),
+                    });
+                }
+                Heard::Asking => asked = true,
+                Heard::Text(piece) => {
+                    text_bytes += piece.len();
+                    observer.text(&piece);
+                }
+                Heard::Reply(reply) if reply.tool_uses().next().is_some() => {
+                    live.desk.expect(reply.tool_uses());
+                    return Ok(turn(with_usage_of(reply, passed), live));
+                }
+                Heard::Reply(reply) => passed = Some(with_usage_of(reply, passed)),
+                Heard::Done(Ok(said)) => {
+                    live.is_idle = true;
+                    let reply = passed.unwrap_or_else(|| Reply {
+                        blocks: vec![Block::text(said)],
+                        stop_reason: ua_core::StopReason::EndTurn,
+                        usage: Usage::default(),
+                        model: request.model.clone(),
+                    });
+                    return Ok(turn(reply, live));
+                }
+                Heard::Refused(error) | Heard::Done(Err(error)) => return Err(for_model(error, request)),
+                Heard::Nothing => {}
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl LlmProvider for ClaudeCode {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        let mut slot = self.live.lock().await;
+        observer.sent();
+        // Held by this future alone, so that whoever drops the request ends the process.
+        let mut held = slot.take();
+        let goes_on = match &mut held {
+            Some(live) => self.go_on(live, request).await,
+            None => false,
+        };
+        let mut session = None;
+        let mut live = match held {
+            Some(live) if goes_on => live,
+            held => {
+                self.retire(held).await;
+                let kept = || session::load(&self.config.folder).or_else(|| self.config.session.clone());
+                session = kept().filter(|_| prompt::has_reply(&request.messages));
+                self.begin(request, session.as_deref()).await?
+            }
+        };
+        let mut heard = self.hear_out(&mut live, request, observer).await;
+        if let (Some(session), Err(error)) = (&session, &heard)
+            && is_forgotten(error)
+        {
+            tracing::warn!(session, "claude has forgotten the session; a fresh one is told everything");
+            self.retire(Some(live)).await;
+            live = self.begin(request, None).await?;
+            heard = self.hear_out(&mut live, request, observer).await;
+        }
+        match heard {
+            Ok(turn) => {
+                *slot = Some(live);
+                Ok(turn)
+            }
+            Err(error) => {
+                self.retire(Some(live)).await;
+                Err(error)
+            }
+        }
+    }
+
+    fn conversation(&self) -> Conversation {
+        // Nobody asks while a request is under way.
+        let Ok(mut slot) = self.live.try_lock() else { return Conversation::Open };
+        if slot.as_mut().is_some_and(Live::is_running) { Conversation::Open } else { Conversation::Broken }
+    }
+
+    fn priced_as(&self) -> &'static str {
+        ua_llm::ANTHROPIC
+    }
+
+    async fn close(&self) {
+        let live = self.live.lock().await.take();
+        self.retire(live).await;
+    }
+}
+
+/// Whether `claude` says that it knows no such session.
+fn is_forgotten(error: &LlmError) -> bool {
+    const WORDS: &str = "No conversation found";
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    error.to_string().contains(WORDS) || cause.contains(WORDS)
+}
+
+fn with_usage_of(reply: Reply, earlier: Option<Reply>) -> Reply {
+    let usage = earlier.map_or(reply.usage, |earlier| earlier.usage.plus(reply.usage));
+    Reply { usage, ..reply }
+}
+
+fn turn(reply: Reply, live: &Live) -> ModelTurn {
+    let Reply { blocks, stop_reason, usage, model } = reply;
+    ModelTurn { blocks, stop_reason, usage: Some(usage), model, response_id: live.session.clone() }
+}
+
+/// It was not told, or ended before it asked its model anything: nothing was paid for, and another start may do.
+fn not_reached(live: &Live, error: &io::Error) -> LlmError {
+    let words = live.last_words();
+    let why = if words.is_empty() { error.to_string() } else { format!("{error}; it wrote: {words}") };
+    LlmError::Unreachable {
+        host: "`claude`, which ended before it asked its model anything".to_owned(),
+        source: why.into(),
+    }
+}
+
+fn for_model(error: LlmError, request: &ModelRequest) -> LlmError {
+    if let LlmError::NotFound { message, .. } = error {
+        return LlmError::NotFound { model: request.model.clone(), message };
+    }
+    error
+}

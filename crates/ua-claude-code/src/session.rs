@@ -1,0 +1,50 @@
+//! The session that `claude` works in, kept beside its home from its first event on (Durable runner, current state, known limitation 1).
+//!
+//! Tentative: the run's own row is told by the commit of a turn. A session is only gone on with by a run that has a turn.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+const FILE: &str = "session.json";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Stored {
+    session_id: String,
+}
+
+/// The session that was told last.
+pub(crate) fn load(folder: &Path) -> Option<String> {
+    let text = fs::read_to_string(folder.join(FILE)).ok()?;
+    serde_json::from_str::<Stored>(&text).ok().map(|stored| stored.session_id)
+}
+
+/// Keeps `session_id`: whoever reads it sees this one or the one before.
+pub(crate) fn save(folder: &Path, session_id: &str) -> io::Result<()> {
+    if load(folder).as_deref() == Some(session_id) {
+        return Ok(());
+    }
+    let stored = serde_json::to_vec(&Stored { session_id: session_id.to_owned() })?;
+    let temporary = folder.join(format!(".{FILE}.tmp"));
+    let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(&stored)?;
+    fs::rename(&temporary, folder.join(FILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_session_that_was_told_last_is_the_one_that_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(load(folder.path()), None);
+        for session in ["one", "two", "two"] {
+            save(folder.path(), session).unwrap();
+            assert_eq!(load(folder.path()).as_deref(), Some(session));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The provider `claude-code`: which program it is, what it may see of our environment, and where it lives.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ua_claude_code::{ClaudeCode, ClaudeCodeConfig};
+use ua_core::Env;
+use ua_llm::LlmProvider;
+use ua_mcp::{LockDir, ShimCommand};
+use ua_store::RunRecord;
+
+use crate::error::CliError;
+
+pub(crate) use ua_claude_code::NAME;
+
+/// The run's folder for it, in the workspace. Its name begins with a dot: what lies there is no artifact.
+const FOLDER: &str = ".claude-code";
+
+/// What it may sign in with; one of them has to be there, because its home is not the user's.
+pub(crate) const CREDENTIALS: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"];
+
+/// What else of our environment it may see.
+const PASSED_ON: [&str; 16] = [
+    "PATH",
+    "USER",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+];
+
+/// How long it may take to end once its input is closed. Nothing of ours depends on what it still does.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The program: the configured one, else `claude` in one of the folders of `PATH`.
+pub(crate) fn program() -> Option<PathBuf> {
+    let named = crate::env::var("UA_CLAUDE_CODE").unwrap_or_else(|| "claude".to_owned());
+    if named.contains('/') {
+        return std::path::absolute(&named).ok().filter(|file| is_program(file));
+    }
+    let path = crate::env::var("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(&named)).find(|file| is_program(file))
+}
+
+fn is_program(file: &Path) -> bool {
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// What the program says its version is.
+pub(crate) fn version(program: &Path) -> Option<String> {
+    let mut command = Command::new(program);
+    command.arg("--version").env_clear().envs(environment()).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
+}
+
+/// Finds what can be known to be missing before anything is stored.
+pub(crate) fn check() -> Result<PathBuf, CliError> {
+    if !CREDENTIALS.iter().any(|name| crate::env::var(name).is_some()) {
+        return Err(CliError::usage("there is nothing that the provider `claude-code` could sign in with")
+            .hint("set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN: it runs with a home of its own, where nobody is signed in"));
+    }
+    program().ok_or_else(|| {
+        CliError::usage("the program `claude` is not there").hint(
+            "install it with `npm install -g @anthropic-ai/claude-code`, or name it with UA_CLAUDE_CODE; nothing was started",
+        )
+    })
+}
+
+/// The provider for a run, whose locks lie in `locks`.
+pub(crate) fn provider(
+    run: &RunRecord,
+    own_program: PathBuf,
+    locks: &Path,
+    idle_timeout: Option<Duration>,
+    env: &Env,
+) -> Result<Arc<dyn LlmProvider>, CliError> {
+    let locks = LockDir::new(locks, run.run_id.clone(), env.clone())
+        .map_err(|e| CliError::storage(format!("cannot use the folder of locks: {e}")))?;
+    let folder = std::path::absolute(Path::new(&run.workspace_dir).join(FOLDER))
+        .map_err(|e| CliError::storage(format!("cannot use the workspace: {e}")))?;
+    let hidden = |name: &str| vec![OsString::from(name)];
+    Ok(Arc::new(ClaudeCode::new(ClaudeCodeConfig {
+        program: check()?,
+        folder,
+        env: environment(),
+        shim: ShimCommand { program: own_program.clone(), args: hidden("__shim") },
+        locks,
+        bridge: (own_program, hidden("__gateway-bridge")),
+        session: run.provider_session_id.clone(),
+        idle_timeout: idle_timeout.unwrap_or(Duration::from_mins(5)),
+        grace: GRACE,
+        clock: env.clone(),
+    })))
+}
+
+fn environment() -> BTreeMap<String, String> {
+    let names = PASSED_ON.iter().chain(&CREDENTIALS);
+    names.filter_map(|name| Some(((*name).to_owned(), crate::env::var(name)?))).collect()
+}
