@@ -18,7 +18,8 @@ fn turns() -> Value {
 }
 
 fn job(env: &TestEnv, settings: &Value) -> String {
-    let fields = json!({"tools": {"builtin": false}, "model": {"provider": "openai", "name": "gpt-5"}, "settings": settings});
+    let fields =
+        json!({"tools": {"builtin": false}, "model": {"provider": "openai", "name": "gpt-5"}, "settings": settings});
     env.job(&fields, &json!([]))
 }
 
@@ -122,7 +123,10 @@ fn only_what_is_new_is_sent_and_all_of_it_is_counted() {
     assert_eq!(last["previous_response_id"], replies_of_turns(&env, "r")[1]);
     let estimates = env.rows("SELECT estimated_tokens FROM usage ORDER BY request_id");
     let estimates: Vec<u64> = estimates.iter().map(|tokens| tokens.parse().unwrap()).collect();
-    assert!(estimates.is_sorted() && estimates[0] < estimates[2], "a reservation is for the whole context: {estimates:?}");
+    assert!(
+        estimates.is_sorted() && estimates[0] < estimates[2],
+        "a reservation is for the whole context: {estimates:?}"
+    );
 }
 
 #[test]

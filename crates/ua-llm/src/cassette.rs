@@ -21,8 +21,8 @@ pub use self::recorder::RecordingProvider;
 pub use self::replay::{CassetteError, ReplayProvider};
 use crate::anthropic::decode_events as decode_anthropic;
 use crate::chat::decode_events as decode_chat;
-use crate::openai::decode_events as decode_openai;
 use crate::error::LlmError;
+use crate::openai::decode_events as decode_openai;
 use crate::request::ModelRequest;
 use crate::{ANTHROPIC, OPENAI, OPENAI_CHAT};
 

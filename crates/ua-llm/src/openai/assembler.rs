@@ -314,7 +314,8 @@ mod tests {
     #[test]
     fn thoughts_text_and_parallel_calls_are_read_whole() {
         let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA=="});
-        let message = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Two."}]});
+        let message =
+            json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Two."}]});
         let call = |id: &str, arguments: &str| json!({"type": "function_call", "id": "fc", "call_id": id, "name": "t", "arguments": arguments});
         let turn = whole(&[
             created(),
@@ -377,7 +378,8 @@ mod tests {
 
     #[test]
     fn failures_are_reported_with_their_code_wherever_they_stand() {
-        let failed = json!({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "oops"}}});
+        let failed =
+            json!({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "oops"}}});
         let flat = json!({"type": "error", "code": "server_error", "message": "oops", "param": null});
         let nested = json!({"type": "error", "error": {"type": "x", "code": "server_error", "message": "oops"}});
         for event in [failed, flat, nested] {

@@ -223,7 +223,8 @@ mod tests {
             Message::user(Origin::Guidance, "on"),
         ];
         let body = encode_request(&request(messages), None, false);
-        let said = |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
+        let said =
+            |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
         let hi = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]});
         assert_eq!(body["input"], json!([said("go"), thought, hi, said("more"), said("on")]));
     }

@@ -1,8 +1,8 @@
 //! The client of the Responses API against a real HTTP server.
 
+use crate::support::{KEY, Seen, Watch, prompt, request, rich_script, script, server, statuses};
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use crate::support::{KEY, Seen, Watch, prompt, request, rich_script, script, server, statuses};
 use ua_core::{Block, Env, Message, ModelTurn, Origin, Role, StopReason, ToolUse};
 use ua_llm::{
     KeptReply, KnownPrefix, LlmError, LlmProvider as _, ModelRequest, OpenAiConfig, OpenAiProvider, ScriptedProvider,
@@ -104,7 +104,8 @@ async fn a_reply_that_is_kept_is_continued_from_with_what_is_new() {
     assert_eq!(second.text(), "It says soup of the day.");
     let sent = server.last_request().unwrap();
     assert_eq!(sent["previous_response_id"], kept.response_id);
-    let kinds: Vec<&str> = sent["input"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> =
+        sent["input"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["function_call_output", "function_call_output", "message"]);
     assert!(sent.get("conversation").is_none());
 
@@ -163,7 +164,9 @@ async fn the_server_refuses_what_the_api_refuses() {
     let refused = raw(&server, json!({"model": "gpt-4.1", "input": [said("hi")], "max_output_tokens": 16, "include": ["reasoning.encrypted_content"]})).await;
     assert!(refused.contains("not supported with this model"), "{refused}");
     // Somebody else's conversation, which others may change.
-    let refused = raw(&server, json!({"model": "m", "input": [said("hi")], "max_output_tokens": 16, "conversation": "conv_1"})).await;
+    let refused =
+        raw(&server, json!({"model": "m", "input": [said("hi")], "max_output_tokens": 16, "conversation": "conv_1"}))
+            .await;
     assert!(refused.contains("conversation"), "{refused}");
 }
 
@@ -172,7 +175,8 @@ fn said(text: &str) -> Value {
 }
 
 async fn raw(server: &ModelServer, body: Value) -> String {
-    let request = reqwest::Client::builder().no_proxy().build().unwrap().post(format!("{}/v1/responses", server.base_url));
+    let request =
+        reqwest::Client::builder().no_proxy().build().unwrap().post(format!("{}/v1/responses", server.base_url));
     let request = request.bearer_auth(KEY).header("content-type", "application/json").body(body.to_string());
     request.send().await.unwrap().text().await.unwrap()
 }
@@ -230,7 +234,10 @@ async fn a_cut_reply_and_garbled_arguments_can_be_answered() {
     let http = provider(&server, true);
     let asked = thinking(prompt());
     let first = http.complete(&asked, &Silent).await.unwrap();
-    assert_eq!((first.stop_reason, &first.tool_uses().next().unwrap().input), (StopReason::MaxTokens, &json!("{\"path\": \"a")));
+    assert_eq!(
+        (first.stop_reason, &first.tool_uses().next().unwrap().input),
+        (StopReason::MaxTokens, &json!("{\"path\": \"a"))
+    );
     assert_eq!(KeptReply::of(first.response_id.as_deref(), first.stop_reason, asked.sha256()), None);
     let refused = Block::ToolResult { tool_use_id: "toolu_1_1".into(), content: "cut".into(), is_error: true };
     let mut history = prompt();
@@ -243,7 +250,11 @@ async fn a_tool_whose_name_is_too_long_for_the_api_is_asked_for_by_its_own_name(
     let long = format!("mcp__{}__{}", "server".repeat(9), "tool".repeat(5));
     let server = server(script(&json!({"turns": [{"tools": [{"name": "short"}]}, {"text": "ok"}]})), vec![]).await;
     let http = provider(&server, false);
-    let offer = |name: &str| ToolOffer { name: name.into(), description: String::new(), input_schema: json!({"type": "object"}) };
+    let offer = |name: &str| ToolOffer {
+        name: name.into(),
+        description: String::new(),
+        input_schema: json!({"type": "object"}),
+    };
     let mut asked = ModelRequest { tools: vec![offer(&long)], ..thinking(prompt()) };
     let tool_use = ToolUse { id: "a".into(), name: long.clone(), input: json!({}) };
     let reply = Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::ToolUse(tool_use)] };

@@ -4,15 +4,16 @@
 //! outcome, a reply that was cut), notes of resumes and forks, guidance, empty replies, garbled arguments, thoughts of this and of
 //! other providers, and middles that were left out. The servers refuse what the real ones refuse.
 
+use crate::support::{KEY, provider, script, server};
 use proptest::prelude::*;
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use crate::support::{KEY, provider, script, server};
 use tokio::runtime::Runtime;
 use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens};
 use ua_core::{Block, Env, Message, Origin, Role, ToolUse};
 use ua_llm::{
-    ChatConfig, ChatProvider, KeptReply, LlmProvider, ModelRequest, OpenAiConfig, OpenAiProvider, Silent, ToolOffer, check_history,
+    ChatConfig, ChatProvider, KeptReply, LlmProvider, ModelRequest, OpenAiConfig, OpenAiProvider, Silent, ToolOffer,
+    check_history,
 };
 use ua_testkit::ModelServer;
 
@@ -66,7 +67,9 @@ fn turn() -> impl Strategy<Value = Turn> {
 fn thought(kind: u8, turn: usize) -> Option<Block> {
     let value = match kind {
         0 => json!({"type": "thinking", "thinking": format!("of {turn}"), "signature": "s=="}),
-        1 => json!({"type": "reasoning", "id": format!("rs_{turn}"), "summary": [], "encrypted_content": "{\"type\":\"thinking\",\"thinking\":\"t\",\"signature\":\"s\"}"}),
+        1 => {
+            json!({"type": "reasoning", "id": format!("rs_{turn}"), "summary": [], "encrypted_content": "{\"type\":\"thinking\",\"thinking\":\"t\",\"signature\":\"s\"}"})
+        }
         2 => json!({"type": "reasoning", "id": format!("rs_{turn}"), "summary": []}),
         3 => json!({"type": "something", "of": "another"}),
         _ => return None,
@@ -87,9 +90,16 @@ fn history(turns: &[Turn]) -> Vec<Message> {
             Block::ToolUse(ToolUse { id: id(n), name: "mcp__ua__read_file".into(), input: call.input.clone() })
         }));
         messages.push(Message { role: Role::Assistant, origin: Origin::Model, blocks });
-        let mut results: Vec<Block> = turn.calls.iter().enumerate().map(|(n, call)| {
-            Block::ToolResult { tool_use_id: id(n), content: call.result.clone().into(), is_error: call.is_error }
-        }).collect();
+        let mut results: Vec<Block> = turn
+            .calls
+            .iter()
+            .enumerate()
+            .map(|(n, call)| Block::ToolResult {
+                tool_use_id: id(n),
+                content: call.result.clone().into(),
+                is_error: call.is_error,
+            })
+            .collect();
         if !results.is_empty() {
             let count = results.len();
             results.rotate_left(turn.rotation % count);
@@ -113,7 +123,11 @@ fn request(model: &str, messages: Vec<Message>) -> ModelRequest {
         model: model.to_owned(),
         system: "You are careful.".into(),
         messages,
-        tools: vec![ToolOffer { name: "mcp__ua__read_file".into(), description: "Reads.".into(), input_schema: json!({"type": "object"}) }],
+        tools: vec![ToolOffer {
+            name: "mcp__ua__read_file".into(),
+            description: "Reads.".into(),
+            input_schema: json!({"type": "object"}),
+        }],
         max_output_tokens: 64,
         temperature_milli: None,
     }
@@ -129,7 +143,8 @@ struct Wires {
 impl Wires {
     fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let server = runtime.block_on(server(script(&json!({"turns": [{"text": "Yes."}], "after_end": {"text": "Yes."}})), vec![]));
+        let server = runtime
+            .block_on(server(script(&json!({"turns": [{"text": "Yes."}], "after_end": {"text": "Yes."}})), vec![]));
         let openai = |keep_replies| {
             let key = SecretString::from(KEY.to_owned());
             let config = OpenAiConfig { base_url: server.base_url.clone(), keep_replies, ..OpenAiConfig::new(key) };
@@ -161,7 +176,11 @@ impl Wires {
 #[test]
 fn every_history_is_taken_by_every_wire() {
     let wires = Wires::new();
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let histories = (prop::collection::vec(turn(), 0..7), 60..1_500_u64, 0..7_usize);
     runner
         .run(&histories, |(turns, max_tokens, at)| {
@@ -181,7 +200,11 @@ fn every_history_is_taken_by_every_wire() {
 fn a_conversation_goes_on_whatever_comes_next_and_the_model_knows_all_of_it() {
     let wires = Wires::new();
     let keeps = wires.clients.iter().find(|client| client.keeps_replies()).unwrap();
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     runner
         .run(&(prop::collection::vec(turn(), 0..4), prop::collection::vec(text(), 1..4)), |(turns, notes)| {
             let mut messages = history(&turns);

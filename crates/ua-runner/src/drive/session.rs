@@ -103,7 +103,12 @@ impl Driver<'_> {
 
     /// The provider has forgotten the conversation: from now on it is told everything.
     pub(super) fn forget_session(&mut self, turn: u32, response_id: &str, why: &str) {
-        tracing::warn!(turn, response_id, why, "the provider has forgotten the conversation; the whole history is sent");
+        tracing::warn!(
+            turn,
+            response_id,
+            why,
+            "the provider has forgotten the conversation; the whole history is sent"
+        );
         spans::session_forgotten(turn, response_id);
         (self.ports.watcher)(Signal::SessionForgotten { turn, response_id: response_id.to_owned() });
         self.session = Session::default();

@@ -34,8 +34,11 @@ struct Kept {
 impl Kept {
     async fn new(keep_replies: bool) -> Self {
         Self::asking(|base_url, env| {
-            let config =
-                OpenAiConfig { base_url: base_url.to_owned(), keep_replies, ..OpenAiConfig::new("a-key".to_owned().into()) };
+            let config = OpenAiConfig {
+                base_url: base_url.to_owned(),
+                keep_replies,
+                ..OpenAiConfig::new("a-key".to_owned().into())
+            };
             Arc::new(OpenAiProvider::new(config, env.clone()).unwrap())
         })
         .await
@@ -111,7 +114,8 @@ async fn only_a_committed_reply_is_continued_from_wherever_we_die() {
         check_chain(&records, &at);
         assert_eq!(kept.refused(), 0, "{at}: {:?}", kept.server.log());
         // A reply that began and was lost: its name is known, and nobody goes on from it.
-        let began = |request: &&RequestRecord| request.status == RequestStatus::Baseline && request.response_id.is_some();
+        let began =
+            |request: &&RequestRecord| request.status == RequestStatus::Baseline && request.response_id.is_some();
         for request in records.requests.iter().filter(began) {
             lost += 1;
             assert!(records.requests.iter().all(|other| other.continued_from != request.response_id), "{at}");
@@ -148,7 +152,11 @@ async fn a_fork_goes_on_from_its_last_shared_turn_and_leaves_the_parents_convers
             check_chain(records, &at);
         }
         let shared = of_fork.run.shared_turns();
-        assert_eq!(of_fork.run.provider_session_forked_from, reply_of(&of_parent, shared).filter(|_| shared > 0), "{at}");
+        assert_eq!(
+            of_fork.run.provider_session_forked_from,
+            reply_of(&of_parent, shared).filter(|_| shared > 0),
+            "{at}"
+        );
         forked += usize::from(shared > 0);
         assert_eq!(kept.refused(), 0, "{at}");
     }
@@ -225,7 +233,8 @@ async fn without_sessions_nothing_is_kept_and_no_name_is_stored() {
 #[tokio::test]
 async fn a_provider_that_looks_refuses_nothing_wherever_we_die() {
     let anthropic = |base_url: &str, env: &Env| -> Arc<dyn LlmProvider> {
-        let config = AnthropicConfig { base_url: base_url.to_owned(), ..AnthropicConfig::new("a-key".to_owned().into()) };
+        let config =
+            AnthropicConfig { base_url: base_url.to_owned(), ..AnthropicConfig::new("a-key".to_owned().into()) };
         Arc::new(AnthropicProvider::new(config, env.clone()).unwrap())
     };
     for (index, at) in Kept::crash_points().await.into_iter().step_by(3).enumerate() {

@@ -16,7 +16,8 @@ pub(super) fn continued(found: &mut Found, records: &RunRecords) {
         });
         if !is_before {
             let row = format!("request {}", request.request_id);
-            let why = format!("continued from {from}, which is not the reply of turn {}", request.turn.saturating_sub(1));
+            let why =
+                format!("continued from {from}, which is not the reply of turn {}", request.turn.saturating_sub(1));
             found.add("only_committed_replies_are_continued_from", row, why);
         }
     }
@@ -37,10 +38,8 @@ mod tests {
             scene.turn(Vec::new()).await;
             scene.commit(turn).await;
         }
-        let reservation = |from: &str| RequestReservation {
-            continued_from: Some(from.to_owned()),
-            ..samples::reservation(3)
-        };
+        let reservation =
+            |from: &str| RequestReservation { continued_from: Some(from.to_owned()), ..samples::reservation(3) };
         store.reserve_request(&scene.lease, reservation("resp_2")).await.unwrap();
         let whole = scene.records().await;
         let is_seen = |records: &crate::RunRecords| {

@@ -33,8 +33,8 @@ pub use fork::{ForkContext, check_again, is_beside, is_effect_elsewhere, key_is_
 pub use overrides::override_made;
 pub use question::{question_answered, question_closed, question_for_call, question_raised};
 pub use run::{
-    check_lease, checkpoint_saved, request_closed, request_reserved, response_named, run_acquired, run_cancel_requested, run_ended,
-    run_seen, run_submitted, step_ended, step_opened, step_resumed,
+    check_lease, checkpoint_saved, request_closed, request_reserved, response_named, run_acquired,
+    run_cancel_requested, run_ended, run_seen, run_submitted, step_ended, step_opened, step_resumed,
 };
 pub use step::{EnteredStep, EntryContext, step_entered};
 pub use turn::{CommitContext, CommittedTurn, RecordedTurn, notes_appended, turn_committed, turn_recorded};

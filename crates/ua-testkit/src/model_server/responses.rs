@@ -154,7 +154,8 @@ fn check_item(item: &Value, store: bool) -> Result<(), Refusal> {
                 Some("assistant") => "output_text",
                 Some(_) | None => return Err(invalid("a message is the user's or the assistant's")),
             };
-            let fits = |part: &Value| part["type"] == kind && part["text"].as_str().is_some_and(|text| !text.is_empty());
+            let fits =
+                |part: &Value| part["type"] == kind && part["text"].as_str().is_some_and(|text| !text.is_empty());
             match parts {
                 Some(parts) if !parts.is_empty() && parts.iter().all(fits) => Ok(()),
                 Some(_) | None => Err(invalid(&format!("Invalid content of a message of {role:?}"))),
