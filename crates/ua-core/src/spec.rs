@@ -281,7 +281,7 @@ pub struct Artifacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelChoice {
-    /// `anthropic`, `openai` or `scripted`.
+    /// `anthropic`, `openai`, `openai-chat`, `scripted` or `replay`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// The provider's name of the model.

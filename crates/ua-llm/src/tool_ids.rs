@@ -17,7 +17,7 @@ pub fn tell_tool_uses_apart(reply: &mut ModelTurn, history: &[Message]) {
         let Block::ToolUse(tool_use) = block else { continue };
         if tool_use.id.trim().is_empty() || used.contains(&tool_use.id) {
             let stem = Some(tool_use.id.trim()).filter(|id| !id.is_empty()).unwrap_or("call").to_owned();
-            let free = (2_u64..).map(|n| format!("{stem}_{n}")).find(|id| !used.contains(id));
+            let free = (2..=u64::MAX).map(|n| format!("{stem}_{n}")).find(|id| !used.contains(id));
             tracing::debug!(id = tool_use.id, renamed = free, "a tool use has an id that is used already");
             tool_use.id = free.unwrap_or(stem);
             is_changed = true;

@@ -96,7 +96,6 @@ struct Reported {
 }
 
 #[derive(Deserialize)]
-#[expect(clippy::struct_field_names, reason = "these are the API's names")]
 struct WireUsage {
     input_tokens: u64,
     output_tokens: u64,
