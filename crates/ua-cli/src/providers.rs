@@ -29,7 +29,8 @@ pub(crate) fn default_model(provider: &str, cassette: Option<&Path>) -> Result<O
         "openai" | "openai-chat" => crate::env::var("OPENAI_MODEL"),
         "scripted" => Some("scripted".to_owned()),
         "replay" => Some(open_cassette(cassette, Redactor::default(), Places::default())?.recorded_model().to_owned()),
-        _ => None,
+        // No such provider: it is refused by its name, and not for its model.
+        _ => Some(DEFAULT_MODEL.to_owned()),
     })
 }
 
