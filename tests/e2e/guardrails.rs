@@ -115,7 +115,8 @@ fn remote_workbenches_and_file_editors_are_denied_until_the_job_lifts_it() {
     let entry = json!({"command": env!("CARGO_BIN_EXE_ua-e2e-provider"), "args": ["composio", env.arg("router.log")]});
     env.mcp_config("work/.mcp.json", &json!({ "tools": entry }));
     let workbench = call("mcp__tools__COMPOSIO_REMOTE_WORKBENCH", &json!({"code_to_execute": "send()"}));
-    let denied = json!({"contains": ["not available in a durable job", "COMPOSIO_MULTI_EXECUTE_TOOL"], "tool_result_ok": false});
+    let denied =
+        json!({"contains": ["not available in a durable job", "COMPOSIO_MULTI_EXECUTE_TOOL"], "tool_result_ok": false});
     let job = env.job(&json!({}), &json!([workbench, last(&denied)]));
     env.run(&["job", &job, "--run-id", "denied"]).code(0);
     assert_eq!(env.calls(), ["COMPOSIO_REMOTE_WORKBENCH cancelled"]);

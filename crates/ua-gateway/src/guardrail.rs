@@ -18,7 +18,8 @@ const SEPARATORS: [&str; 4] = ["__", ".", "/", ":"];
 /// The name on that list which a tool has, alone or behind any prefix.
 fn denied_in_jobs(tool: &str) -> Option<&'static str> {
     DENIED_IN_JOBS.into_iter().find(|denied| {
-        tool.strip_suffix(denied).is_some_and(|prefix| prefix.is_empty() || SEPARATORS.iter().any(|by| prefix.ends_with(by)))
+        tool.strip_suffix(denied)
+            .is_some_and(|prefix| prefix.is_empty() || SEPARATORS.iter().any(|by| prefix.ends_with(by)))
     })
 }
 

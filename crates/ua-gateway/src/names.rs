@@ -78,7 +78,9 @@ pub(crate) fn repair(raw: &str, found: &Malformed, meant: Option<(&str, &str)>) 
     let shown = shown(raw);
     let rule = "The name of a tool holds nothing but its name; arguments are a JSON object beside it.";
     let Some((name, ran_in)) = meant else {
-        return format!("Not run: `{shown}` is no name of a tool. {rule} Use only the tools that are offered, by their exact names.");
+        return format!(
+            "Not run: `{shown}` is no name of a tool. {rule} Use only the tools that are offered, by their exact names."
+        );
     };
     let mut arguments = found.arguments.clone().unwrap_or_default();
     if let Some((key, value)) = &found.argument {
@@ -104,7 +106,8 @@ mod tests {
 
     #[test]
     fn what_was_written_into_a_name_is_found() {
-        let multi = "mcp__composio__COMPOSIO_MULTI_EXECUTE_TOOLtools</arg_key><arg_value>[{\"tool_slug\": \"A\"}]</arg_value>";
+        let multi =
+            "mcp__composio__COMPOSIO_MULTI_EXECUTE_TOOLtools</arg_key><arg_value>[{\"tool_slug\": \"A\"}]</arg_value>";
         let found = malformed(multi).unwrap();
         assert_eq!(found.base, "mcp__composio__COMPOSIO_MULTI_EXECUTE_TOOLtools");
         assert_eq!(found.argument, Some((String::new(), json!([{"tool_slug": "A"}]))));

@@ -294,7 +294,11 @@ mod tests {
         );
         assert_eq!(calls.iter().map(|c| c.position.ordinal).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
         let (object, text) = (&calls[0], &calls[4]);
-        assert_eq!((&object.arguments, object.args_hash), (&text.arguments, text.args_hash), "either spelling is one call");
+        assert_eq!(
+            (&object.arguments, object.args_hash),
+            (&text.arguments, text.args_hash),
+            "either spelling is one call"
+        );
         let hint = &calls[1].refusal.as_ref().unwrap().message;
         assert!(hint.contains("mcp__mail__send_mail"), "{hint}");
         assert!(!calls[6].name.raw.contains('\u{1b}'));
@@ -308,8 +312,16 @@ mod tests {
             ("sendMail", "unknown_tool", "Did you mean `mcp__mail__send_mail`?"),
             ("mcp__mail__send_mal", "unknown_tool", "Did you mean `mcp__mail__send_mail`?"),
             ("fly_to_the_moon", "unknown_tool", "Use only the tools that are offered"),
-            ("mcp__mail__send_mailto</arg_key><arg_value>a</arg_value>", "malformed_name", "Call `mcp__mail__send_mail` with the arguments {\"to\":\"a\"}."),
-            ("send_mail({\"to\": \"a\"})", "malformed_name", "Call `mcp__mail__send_mail` with the arguments {\"to\":\"a\"}."),
+            (
+                "mcp__mail__send_mailto</arg_key><arg_value>a</arg_value>",
+                "malformed_name",
+                "Call `mcp__mail__send_mail` with the arguments {\"to\":\"a\"}.",
+            ),
+            (
+                "send_mail({\"to\": \"a\"})",
+                "malformed_name",
+                "Call `mcp__mail__send_mail` with the arguments {\"to\":\"a\"}.",
+            ),
             ("<invoke name=\"send_mail\">", "malformed_name", "Use only the tools that are offered"),
         ] {
             let calls = plan(StopReason::ToolUse, &[(written, json!({}))]);

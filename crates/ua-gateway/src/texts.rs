@@ -121,7 +121,8 @@ fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
 fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..MAX_DEPTH {
-        let Some(pointer) = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#')) else {
+        let Some(pointer) = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'))
+        else {
             break;
         };
         match root.pointer(pointer) {

@@ -51,7 +51,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let tree = Tree::find(options.tree.as_deref(), options.pages.clamp(1, 1_000))?;
     if tree.is_fixture {
-        println!("No documentation tree is installed here (apt-get install sqlite3-doc, or rustup component add rust-docs).");
+        println!(
+            "No documentation tree is installed here (apt-get install sqlite3-doc, or rustup component add rust-docs)."
+        );
         println!("The fixture site is used instead.");
     }
     println!("tree: {} ({} pages)", tree.folder.display(), tree.pages.len());
@@ -232,11 +234,9 @@ impl World {
         );
         let missing: Vec<_> = tree.pages.iter().filter(|page| !counts.contains_key(page.as_str())).collect();
         ensure!(missing.is_empty(), "never asked for: {missing:?}");
-        for (what, folder, count) in [
-            ("uploaded", "root/objects", 1),
-            ("mailed", "root/outbox/new", 1),
-            ("notified", "root/notifications", 1),
-        ] {
+        for (what, folder, count) in
+            [("uploaded", "root/objects", 1), ("mailed", "root/outbox/new", 1), ("notified", "root/notifications", 1)]
+        {
             ensure!(self.visible(folder) == count, "{what} {} times", self.visible(folder));
         }
         let session = self.session()?;

@@ -41,7 +41,8 @@ impl Tree {
             return Ok(tree);
         }
         let installed = DEBIAN.iter().map(PathBuf::from).chain(rust_book());
-        let found = installed.map(|folder| Self::read(&folder, count, false)).find(|tree| tree.pages.len() >= MIN_PAGES);
+        let found =
+            installed.map(|folder| Self::read(&folder, count, false)).find(|tree| tree.pages.len() >= MIN_PAGES);
         Ok(found.unwrap_or_else(|| Self::read(&workspace_root().join("fixtures/jobs/site"), count, true)))
     }
 

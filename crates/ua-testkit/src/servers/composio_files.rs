@@ -104,7 +104,10 @@ impl State {
             return refusal(400, &format!("{missing} is required"));
         }
         if let Some(key) = counts.known.get(&text("md5")).filter(|_| self.config.knows_files) {
-            return Answer::json(200, &json!({"id": "file-0", "key": key, "type": "existing", "new_presigned_url": ""}));
+            return Answer::json(
+                200,
+                &json!({"id": "file-0", "key": key, "type": "existing", "new_presigned_url": ""}),
+            );
         }
         counts.tickets += 1;
         let key = format!("{}/{}/{}/{}", counts.tickets, text("toolkit_slug"), text("tool_slug"), text("filename"));

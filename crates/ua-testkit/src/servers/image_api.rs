@@ -102,9 +102,11 @@ impl State {
 
     fn act(&self, request: &Request) -> Answer {
         let refusal = |status, message: &str| Answer::json(status, &json!({"error": {"message": message}}));
-        let given = request.headers.get("x-api-key").cloned().or_else(|| {
-            request.headers.get("authorization")?.strip_prefix("Bearer ").map(str::to_owned)
-        });
+        let given = request
+            .headers
+            .get("x-api-key")
+            .cloned()
+            .or_else(|| request.headers.get("authorization")?.strip_prefix("Bearer ").map(str::to_owned));
         if given.as_ref() != Some(&self.config.api_key) {
             return refusal(401, "invalid key");
         }
@@ -136,7 +138,8 @@ fn reply(path: &str, body: &Value, is_dated: bool) -> Option<Value> {
     match path {
         "/v1/messages" => {
             let part = body.pointer("/messages/0/content/0/source")?;
-            let is_whole = is_dated && part["type"] == "base64" && part["data"].is_string() && body["max_tokens"].is_u64();
+            let is_whole =
+                is_dated && part["type"] == "base64" && part["data"].is_string() && body["max_tokens"].is_u64();
             is_whole.then(|| {
                 json!({
                     "id": "msg_1", "model": model, "stop_reason": "end_turn",

@@ -133,10 +133,7 @@ impl Toolbox {
             upload::describe(),
         ];
         tools.extend(upload::workbench::describe());
-        tools.extend([
-            self.mailer.describe(),
-            self.notifier.describe(),
-        ]);
+        tools.extend([self.mailer.describe(), self.notifier.describe()]);
         tools.extend(memory::describe());
         if self.search.is_some() {
             tools.push(research::search::describe());
@@ -199,21 +196,20 @@ impl Toolbox {
             images::describe::NAME => {
                 let (api, model) = self.images.as_ref().and_then(|api| Some((api, api.describes_with.as_deref()?)))?;
                 let order = images::Order { key, attempt };
-                let run = async |given| {
-                    images::describe::run(api, model, &self.workspace, given, order, &self.env).await
-                };
+                let run =
+                    async |given| images::describe::run(api, model, &self.workspace, given, order, &self.env).await;
                 with(arguments, run).await
             }
             images::generate::NAME => {
                 let (api, model) = self.images.as_ref().and_then(|api| Some((api, api.draws_with.as_deref()?)))?;
                 let order = images::Order { key, attempt };
-                let run = async |given| {
-                    images::generate::run(api, model, &self.workspace, given, order, &self.env).await
-                };
+                let run =
+                    async |given| images::generate::run(api, model, &self.workspace, given, order, &self.env).await;
                 with(arguments, run).await
             }
             upload::workbench::UPLOAD => {
-                with(arguments, async |given| upload::workbench::upload(&self.workspace, &self.store, given).await).await
+                with(arguments, async |given| upload::workbench::upload(&self.workspace, &self.store, given).await)
+                    .await
             }
             upload::workbench::DOWNLOAD => {
                 with(arguments, async |given| upload::workbench::download(&self.workspace, &self.store, given).await)

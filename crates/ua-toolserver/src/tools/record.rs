@@ -100,7 +100,8 @@ where
             Some(entry) => self.write(entry).await,
             None => {
                 let (workspace, path) = (Arc::clone(&self.workspace), self.path.clone());
-                let remove = move || workspace.area().discard(&path).and_then(|()| workspace.area().sync(parent_of(&path)));
+                let remove =
+                    move || workspace.area().discard(&path).and_then(|()| workspace.area().sync(parent_of(&path)));
                 blocking(move || remove().map_err(|error| Failure::io("remove the record of an attempt", &error))).await
             }
         };
@@ -110,9 +111,13 @@ where
     }
 
     async fn write(&self, entry: &Entry<B, D>) -> Result<(), Failure> {
-        let bytes = serde_json::to_vec_pretty(entry)
-            .map_err(|error| Failure::refused(format!("the attempt can not be written down: {error}"), "report this as a bug"))?;
+        let bytes = serde_json::to_vec_pretty(entry).map_err(|error| {
+            Failure::refused(format!("the attempt can not be written down: {error}"), "report this as a bug")
+        })?;
         let (workspace, path) = (Arc::clone(&self.workspace), self.path.clone());
-        blocking(move || workspace.area().replace(&path, &bytes).map_err(|error| error.into_failure("record the attempt"))).await
+        blocking(move || {
+            workspace.area().replace(&path, &bytes).map_err(|error| error.into_failure("record the attempt"))
+        })
+        .await
     }
 }

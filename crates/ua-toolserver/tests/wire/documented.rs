@@ -118,7 +118,8 @@ fn arguments(tools: &[Tool]) -> String {
         text.push_str("| argument | type | |\n|---|---|---|\n");
         for (name, property) in properties {
             let must = if required.iter().any(|each| each == name) { ", required" } else { "" };
-            let description = property["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+            let description =
+                property["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
             writeln!(text, "| `{name}` | {}{must} | {description} |", kind(property)).unwrap();
         }
         text.push('\n');
@@ -129,7 +130,11 @@ fn arguments(tools: &[Tool]) -> String {
 /// The type of an argument in words.
 fn kind(property: &Value) -> String {
     if let Some(words) = property["enum"].as_array() {
-        return words.iter().map(|word| format!("`{}`", word.as_str().unwrap_or_default())).collect::<Vec<_>>().join(", ");
+        return words
+            .iter()
+            .map(|word| format!("`{}`", word.as_str().unwrap_or_default()))
+            .collect::<Vec<_>>()
+            .join(", ");
     }
     if let Some(choices) = property["oneOf"].as_array() {
         let words = choices.iter().filter_map(|choice| choice["const"].as_str()).map(|word| format!("`{word}`"));
@@ -172,7 +177,10 @@ async fn the_guide_says_what_the_server_lists_and_what_the_policy_decides() {
             text = format!("{before}{fresh}{behind}");
             continue;
         }
-        assert!(inside == fresh, "docs/guide/tools.md is not what the tools are; run\n  UA_WRITE_DOCS=1 cargo test -p ua-toolserver --test wire documented\nexpected:\n{fresh}");
+        assert!(
+            inside == fresh,
+            "docs/guide/tools.md is not what the tools are; run\n  UA_WRITE_DOCS=1 cargo test -p ua-toolserver --test wire documented\nexpected:\n{fresh}"
+        );
     }
     if writes {
         std::fs::write(guide(), text).unwrap();
@@ -186,7 +194,11 @@ async fn each_tool_has_a_section_that_names_its_arguments() {
     let text = std::fs::read_to_string(guide()).unwrap();
     let written = text.split("<!-- begin arguments -->").next().unwrap().split("<!-- end overview -->").nth(1).unwrap();
     for tool in world.tools().await {
-        assert!(written.contains(&format!("`{}`", tool.name)) || written.contains(&format!("## {}\n", tool.name)), "{}: no section", tool.name);
+        assert!(
+            written.contains(&format!("`{}`", tool.name)) || written.contains(&format!("## {}\n", tool.name)),
+            "{}: no section",
+            tool.name
+        );
         for name in tool.input_schema["properties"].as_object().unwrap().keys() {
             assert!(written.contains(&format!("`{name}`")), "{}: no section speaks of `{name}`", tool.name);
         }

@@ -21,11 +21,7 @@ impl Studio {
         Self::with(dialect, [], false).await
     }
 
-    async fn with(
-        dialect: &str,
-        faults: impl IntoIterator<Item = (u64, HttpFault)>,
-        honours_keys: bool,
-    ) -> Self {
+    async fn with(dialect: &str, faults: impl IntoIterator<Item = (u64, HttpFault)>, honours_keys: bool) -> Self {
         let kept = TempDir::new().unwrap();
         let config = ImageModelApiConfig {
             log: kept.path().join("charged.log"),
@@ -65,7 +61,8 @@ impl Studio {
 /// A PNG of this size.
 fn picture(width: u32, height: u32) -> Vec<u8> {
     let mut file = std::io::Cursor::new(Vec::new());
-    let picture = image::RgbImage::from_fn(width, height, |x, y| image::Rgb([x.to_le_bytes()[0], y.to_le_bytes()[0], 7]));
+    let picture =
+        image::RgbImage::from_fn(width, height, |x, y| image::Rgb([x.to_le_bytes()[0], y.to_le_bytes()[0], 7]));
     picture.write_to(&mut file, image::ImageFormat::Png).unwrap();
     file.into_inner()
 }
@@ -101,7 +98,10 @@ async fn what_can_not_be_a_preview_is_refused_and_writes_nothing() {
     let world = World::new().await;
     world.put("page.html", "<p>no image</p>");
     world.put("cut.png", &picture(64, 64)[..90]);
-    world.call("preview_image", json!({"path": "page.html", "output": "o.png"})).await.refused("can not be read as an image");
+    world
+        .call("preview_image", json!({"path": "page.html", "output": "o.png"}))
+        .await
+        .refused("can not be read as an image");
     world.call("preview_image", json!({"path": "cut.png", "output": "o.png"})).await.refused("cut.png");
     world.call("preview_image", json!({"path": "cut.png", "max_side": 5000})).await.refused("max_side 5000");
     world.call("preview_image", json!({"path": "../a.png"})).await.refused("..");

@@ -25,22 +25,78 @@ const TESTED: &[(&str, &str, &[&str])] = &[
     ("crawl_parallel", "crawl_reuse::a_crawl_that_was_killed_fetches_only_what_is_missing", &["read-only"]),
     ("web_search", "research::a_search_that_was_killed_is_asked_again_and_a_finished_one_is_not", &["read-only"]),
     ("finalize_research", "research::a_finalization_that_was_killed_fetches_only_what_is_missing", &["local replace"]),
-    ("build_evidence_ledger", "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed", &["local replace"]),
-    ("write_local_file", "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed", &["local replace"]),
-    ("render_html", "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed", &["local replace"]),
+    (
+        "build_evidence_ledger",
+        "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed",
+        &["local replace"],
+    ),
+    (
+        "write_local_file",
+        "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed",
+        &["local replace"],
+    ),
+    (
+        "render_html",
+        "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed",
+        &["local replace"],
+    ),
     #[cfg(feature = "pdf")]
-    ("render_pdf", "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed", &["local replace"]),
-    ("compress_files", "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed", &["local replace"]),
-    ("preview_image", "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed", &["local replace"]),
-    ("workbench_download", "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed", &["local replace"]),
+    (
+        "render_pdf",
+        "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed",
+        &["local replace"],
+    ),
+    (
+        "compress_files",
+        "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed",
+        &["local replace"],
+    ),
+    (
+        "preview_image",
+        "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed",
+        &["local replace"],
+    ),
+    (
+        "workbench_download",
+        "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed",
+        &["local replace"],
+    ),
     ("append_to_file", "killed::each_effect_happens_once_wherever_the_server_is_killed", &["external, key in _meta"]),
-    ("send_email", "killed::each_effect_happens_once_wherever_the_server_is_killed", &["external, key in _meta", "near-duplicate"]),
-    ("notify", "killed::each_effect_happens_once_wherever_the_server_is_killed", &["external, key in _meta", "external, twin"]),
-    ("upload", "killed::each_effect_happens_once_wherever_the_server_is_killed", &["external, key in _meta", "external, twin"]),
-    ("workbench_upload", "killed_paid::a_file_on_the_workbench_is_whole_wherever_the_server_is_killed", &["external, key in _meta"]),
-    ("upload_to_composio", "killed_paid::a_file_for_composio_is_one_file_wherever_the_server_is_killed", &["external, key in _meta"]),
-    ("describe_image", "killed_paid::an_answer_that_a_killed_server_waited_for_is_not_paid_for_again_silently", &["external opaque"]),
-    ("generate_image", "killed_paid::an_answer_that_came_is_paid_for_once_wherever_the_server_is_killed", &["external opaque"]),
+    (
+        "send_email",
+        "killed::each_effect_happens_once_wherever_the_server_is_killed",
+        &["external, key in _meta", "near-duplicate"],
+    ),
+    (
+        "notify",
+        "killed::each_effect_happens_once_wherever_the_server_is_killed",
+        &["external, key in _meta", "external, twin"],
+    ),
+    (
+        "upload",
+        "killed::each_effect_happens_once_wherever_the_server_is_killed",
+        &["external, key in _meta", "external, twin"],
+    ),
+    (
+        "workbench_upload",
+        "killed_paid::a_file_on_the_workbench_is_whole_wherever_the_server_is_killed",
+        &["external, key in _meta"],
+    ),
+    (
+        "upload_to_composio",
+        "killed_paid::a_file_for_composio_is_one_file_wherever_the_server_is_killed",
+        &["external, key in _meta"],
+    ),
+    (
+        "describe_image",
+        "killed_paid::an_answer_that_a_killed_server_waited_for_is_not_paid_for_again_silently",
+        &["external opaque"],
+    ),
+    (
+        "generate_image",
+        "killed_paid::an_answer_that_came_is_paid_for_once_wherever_the_server_is_killed",
+        &["external opaque"],
+    ),
     ("core_memory_append", "memory::each_change_is_made_once_wherever_the_server_is_killed", &["memory"]),
     ("core_memory_replace", "memory::each_change_is_made_once_wherever_the_server_is_killed", &["memory"]),
     ("archival_memory_insert", "memory::each_change_is_made_once_wherever_the_server_is_killed", &["memory"]),
@@ -178,9 +234,15 @@ async fn a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed() {
             let second = start_with(&workspace, &[]).await;
             answered(&second, tool, &arguments).await;
             let now = std::fs::read(&file).unwrap();
-            assert!(left == b"old" || left == now, "{tool} killed at {moment:?} left {} of {} bytes", left.len(), now.len());
+            assert!(
+                left == b"old" || left == now,
+                "{tool} killed at {moment:?} left {} of {} bytes",
+                left.len(),
+                now.len()
+            );
             assert_eq!(&now, whole.get_or_insert_with(|| now.clone()), "{tool}: another file than after another kill");
-            let temporary = names(file.parent().unwrap()).into_iter().filter(|name| name.starts_with(".ua-tmp-")).count();
+            let temporary =
+                names(file.parent().unwrap()).into_iter().filter(|name| name.starts_with(".ua-tmp-")).count();
             assert_eq!(temporary, 0, "{tool} killed at {moment:?}");
         }
         assert!(whole.is_some_and(|whole| whole != b"old"), "{tool} did nothing");

@@ -94,7 +94,10 @@ async fn an_answer_that_came_is_paid_for_once_wherever_the_server_is_killed() {
             "w/out".to_owned(),
             "w/out/mill.png".to_owned(),
         ];
-        for moment in moments.iter().filter(|moment| tool == "generate_image" || !moment.contains("out") && !moment.ends_with("image")) {
+        for moment in moments
+            .iter()
+            .filter(|moment| tool == "generate_image" || !moment.contains("out") && !moment.ends_with("image"))
+        {
             let studio = Studio::new(None).await;
             let mut first = studio.server().await;
             tokio::select! {
@@ -109,7 +112,10 @@ async fn an_answer_that_came_is_paid_for_once_wherever_the_server_is_killed() {
                 Ok(result) => result,
                 // It may have been charged and nobody can tell, so it is not asked again by itself.
                 Err(error) => {
-                    assert!(error.to_string().contains("an earlier request under this key"), "{tool} {moment}: {error}");
+                    assert!(
+                        error.to_string().contains("an earlier request under this key"),
+                        "{tool} {moment}: {error}"
+                    );
                     assert!(studio.charged() <= 1);
                     continue;
                 }
@@ -189,4 +195,3 @@ async fn a_file_on_the_workbench_is_whole_wherever_the_server_is_killed() {
         assert_eq!(names(&workspace), [".ua", "a.txt", "c.txt"]);
     }
 }
-

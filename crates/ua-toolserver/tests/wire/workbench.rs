@@ -60,7 +60,10 @@ async fn names_stay_on_the_workbench_and_files_in_the_workspace() {
         world.call("workbench_upload", json!({"local_path": "no.txt", "remote_path": "x"})).await.refused("no.txt");
         let into_outbox = json!({"remote_path": "x", "local_path": "outbox/new/x"});
         world.call("workbench_download", into_outbox).await.refused("only send_email");
-        assert_eq!(names(&world.workspace()), ["a.txt", "objects"].into_iter().filter(|name| world.workspace().join(name).exists()).collect::<Vec<_>>());
+        assert_eq!(
+            names(&world.workspace()),
+            ["a.txt", "objects"].into_iter().filter(|name| world.workspace().join(name).exists()).collect::<Vec<_>>()
+        );
     }
     assert_eq!(sink.puts(), 0);
 }
@@ -84,6 +87,9 @@ async fn a_lost_answer_is_settled_by_looking_and_a_repeat_changes_nothing() {
     }
     let (world, sink, _kept) = with_bucket(&[(1, HttpFault::Refuse(403))]).await;
     world.put("a.txt", "a");
-    world.call("workbench_upload", json!({"local_path": "a.txt", "remote_path": "a"})).await.refused("nothing was uploaded");
+    world
+        .call("workbench_upload", json!({"local_path": "a.txt", "remote_path": "a"}))
+        .await
+        .refused("nothing was uploaded");
     assert_eq!(sink.objects().unwrap().len(), 0);
 }

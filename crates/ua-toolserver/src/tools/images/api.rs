@@ -222,7 +222,8 @@ impl ImageApi {
             });
         }
         let said = value.as_ref().and_then(|value| value.pointer("/error/message")?.as_str());
-        let said: String = said.map_or_else(String::new, |said| format!(": {}", said.chars().take(300).collect::<String>()));
+        let said: String =
+            said.map_or_else(String::new, |said| format!(": {}", said.chars().take(300).collect::<String>()));
         if means_not_done(status) || matches!(status.as_u16(), 422 | OVERLOADED) {
             return Err(Failure::refused(
                 format!("{host} refused the request with status {}, nothing was charged{said}", status.as_u16()),

@@ -90,7 +90,9 @@ pub(super) fn pack(picture: &DynamicImage, format: ImageFormat) -> Result<Vec<u8
     if format == ImageFormat::Jpeg {
         // It knows no transparency.
         let opaque = DynamicImage::ImageRgb8(over_white(picture));
-        opaque.write_with_encoder(JpegEncoder::new_with_quality(&mut packed, JPEG_QUALITY)).map_err(|error| said(&error))?;
+        opaque
+            .write_with_encoder(JpegEncoder::new_with_quality(&mut packed, JPEG_QUALITY))
+            .map_err(|error| said(&error))?;
     } else {
         // Lossless WebP and PNG hold 8 bits a channel here; more are of no use to look at.
         DynamicImage::ImageRgba8(picture.to_rgba8()).write_to(&mut packed, format).map_err(|error| said(&error))?;

@@ -82,7 +82,10 @@ pub(in crate::tools) async fn run(
 ) -> Answer {
     let question = given.question.as_deref().map(str::trim).filter(|question| !question.is_empty());
     if question.is_some_and(|question| question.chars().count() > MAX_QUESTION_CHARS) {
-        return Err(Failure::refused("the question is too long", format!("ask in at most {MAX_QUESTION_CHARS} characters")));
+        return Err(Failure::refused(
+            "the question is too long",
+            format!("ask in at most {MAX_QUESTION_CHARS} characters"),
+        ));
     }
     let words = given.max_words.unwrap_or(DEFAULT_WORDS);
     if !WORDS.contains(&words) {

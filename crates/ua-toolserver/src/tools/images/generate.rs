@@ -134,7 +134,10 @@ pub(in crate::tools) async fn run(
             let (drawn, bytes) = read(&said, &model, wanted)
                 .map_err(|why| Failure::Unclear(format!("what {host} answered holds no image: {why}")))?;
             if let Some(kept) = &kept {
-                workspace.area().replace(kept, &bytes).map_err(|error| unplaced(error.into_failure("keep the image")))?;
+                workspace
+                    .area()
+                    .replace(kept, &bytes)
+                    .map_err(|error| unplaced(error.into_failure("keep the image")))?;
             }
             Ok((drawn, bytes))
         })
@@ -149,7 +152,10 @@ pub(in crate::tools) async fn run(
 
 fn answer(output: &Path, drawn: &Drawn, already_paid: bool) -> Answer {
     let path = output.display().to_string();
-    success(format!("wrote {} by {} pixels to {path}", drawn.width, drawn.height), &Reported { path, drawn, already_paid })
+    success(
+        format!("wrote {} by {} pixels to {path}", drawn.width, drawn.height),
+        &Reported { path, drawn, already_paid },
+    )
 }
 
 /// What came back is paid for, so that nothing came of it can not be said.
@@ -171,7 +177,8 @@ fn place(workspace: &Workspace, output: &Path, bytes: &[u8]) -> Result<(), Failu
 
 /// Puts a picture of an earlier attempt in its place, unless it is there.
 fn place_again(workspace: &Workspace, kept: &Path, output: &Path, drawn: &Drawn) -> Result<(), Failure> {
-    let is_there = |path: &Path| workspace.area().dir().read(path).ok().filter(|bytes| sha256_hex(bytes) == drawn.sha256);
+    let is_there =
+        |path: &Path| workspace.area().dir().read(path).ok().filter(|bytes| sha256_hex(bytes) == drawn.sha256);
     if is_there(output).is_some() {
         return Ok(());
     }

@@ -121,7 +121,8 @@ impl Composio {
         if !is_safe(&base) {
             return Err(wrong("give an https address, such as https://backend.composio.dev"));
         }
-        let key = settings.secrets.composio_api_key.clone().ok_or_else(|| wrong("put the key into COMPOSIO_API_KEY"))?;
+        let key =
+            settings.secrets.composio_api_key.clone().ok_or_else(|| wrong("put the key into COMPOSIO_API_KEY"))?;
         Ok(Some(Self { client: web::client()?, base, key }))
     }
 
@@ -208,9 +209,8 @@ impl Composio {
             let why = format!("{host} gave no ticket but status {} {}", status.as_u16(), short(message));
             return Err(nothing(why, hint(status)));
         }
-        said.and_then(|said| read_ticket(&said, content)).ok_or_else(|| {
-            nothing(format!("what {host} answered is no ticket"), "ask a person to check UA_COMPOSIO")
-        })
+        said.and_then(|said| read_ticket(&said, content))
+            .ok_or_else(|| nothing(format!("what {host} answered is no ticket"), "ask a person to check UA_COMPOSIO"))
     }
 
     /// Puts the file to the address on its ticket. The same bytes put there twice are one file.
@@ -222,10 +222,11 @@ impl Composio {
         })?;
         let host = url.host_str().unwrap_or("the store").to_owned();
         let request = self.client.put(url).header("Content-Type", content.media_type);
-        let answer = web::post(request, content.bytes.clone(), Patience::default()).await.map_err(|error| match error {
-            NoAnswer::NeverLeft(cause) => refused(format!("could not reach {host}: {cause}"), "try again later"),
-            NoAnswer::MayHaveLeft(cause) => Failure::Unclear(format!("the file may have reached {host}: {cause}")),
-        })?;
+        let answer =
+            web::post(request, content.bytes.clone(), Patience::default()).await.map_err(|error| match error {
+                NoAnswer::NeverLeft(cause) => refused(format!("could not reach {host}: {cause}"), "try again later"),
+                NoAnswer::MayHaveLeft(cause) => Failure::Unclear(format!("the file may have reached {host}: {cause}")),
+            })?;
         let status = answer.status();
         if status.is_success() {
             return Ok(());
@@ -234,7 +235,9 @@ impl Composio {
             return Err(refused(format!("{host} refused the file with status {}", status.as_u16()), "call again"));
         }
         let status = status.as_u16();
-        Err(Failure::Unclear(format!("{host} answered with status {status}, which does not say whether it has the file")))
+        Err(Failure::Unclear(format!(
+            "{host} answered with status {status}, which does not say whether it has the file"
+        )))
     }
 }
 
@@ -262,7 +265,11 @@ fn read(workspace: &Workspace, path: &str) -> Result<Content, Failure> {
         return Err(Failure::refused(problem, "split or compress the file"));
     }
     let media_type = media::type_of(Path::new(&name));
-    let md5 = Md5::digest(&bytes).iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
+    let md5 = Md5::digest(&bytes)
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect();
     Ok(Content { sha256: sha256_hex(&bytes), md5, name, media_type, bytes })
 }
 
