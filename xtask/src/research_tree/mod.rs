@@ -22,8 +22,8 @@ use ua_testkit::{SiteConfig, serve_site, ua_program};
 use self::tree::Tree;
 use crate::random::Random;
 
-/// How many pages of one host are on their way at once, by the crawler's manners.
-const ON_THEIR_WAY: usize = 2;
+/// How many pages are on their way, or come and not stored yet, at once.
+const ON_THEIR_WAY: usize = 8;
 const PATIENCE: Duration = Duration::from_mins(10);
 const GLANCE: Duration = Duration::from_millis(2);
 const RUN: &str = "tree";
@@ -204,7 +204,8 @@ impl World {
         let mut stored = BTreeSet::new();
         for entry in fs::read_dir(inbox).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with('.') || !name.ends_with(".md") {
+            let is_page = entry.path().extension().is_some_and(|extension| extension == "md");
+            if name.starts_with('.') || !is_page {
                 continue;
             }
             let text = fs::read_to_string(entry.path()).unwrap_or_default();
@@ -214,8 +215,18 @@ impl World {
         Ok(stored)
     }
 
+    /// Removes the stored copies. A tool server that is just dying may put one more there, so this is tried until it holds.
     fn forget(&self) -> anyhow::Result<()> {
-        Ok(fs::remove_dir_all(self.session()?.join("search_results"))?)
+        let inbox = self.session()?.join("search_results");
+        let started = Instant::now();
+        while let Err(error) = fs::remove_dir_all(&inbox) {
+            if !inbox.exists() {
+                break;
+            }
+            ensure!(started.elapsed() < Duration::from_secs(10), "remove {}: {error}", inbox.display());
+            std::thread::sleep(GLANCE);
+        }
+        Ok(())
     }
 
     fn conclude(&self, tree: &Tree, options: &Options, stored_before: &Stored, took: Duration) -> anyhow::Result<()> {
