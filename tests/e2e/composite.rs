@@ -379,3 +379,21 @@ fn any_tool_can_be_declared_composite() {
         .code(0)
         .shows(&["each action in \"tools\" is a call of its own"]);
 }
+
+/// S0 §7.4: overrides by configuration. A list of a person's is stronger than the names of tools.
+#[test]
+fn tools_that_a_person_lists_have_the_class_of_their_list() {
+    let class = |env: &TestEnv| {
+        let turns = json!([batch(&[fetch()]), last(&json!({}))]);
+        run(env, &fields(), &turns).code(0);
+        env.value("SELECT side_effect_class FROM tool_calls WHERE tool_name = 'GMAIL_FETCH_EMAILS'")
+    };
+    assert_eq!(class(&router()), "read_only");
+    assert_eq!(class(&router().with_env("UA_SIDE_EFFECT_DENYLIST", "SLACK_*, GMAIL_FETCH_*")), "external");
+    let listed = router().with_env("UA_READ_ONLY_ALLOWLIST", "NOTES_*");
+    let page = action("NOTES_CREATE_PAGE", &json!({"title": "Tides"}));
+    run(&listed, &fields(), &json!([batch(&[page]), last(&json!({}))])).code(0);
+    assert_eq!(listed.value("SELECT side_effect_class FROM tool_calls"), "read_only");
+    let wrong = router().with_env("UA_SIDE_EFFECT_DENYLIST", "GMAIL_[");
+    run(&wrong, &fields(), &json!([last(&json!({}))])).code(2).says(&["side_effect_denylist", "GMAIL_["]);
+}

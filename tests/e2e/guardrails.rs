@@ -97,7 +97,7 @@ fn a_text_that_is_not_what_the_tool_wants_is_refused_by_its_schema() {
 fn empty_writes_are_refused_unless_they_are_meant() {
     for (tool, input, hint) in [
         ("write_local_file", json!({"path": "work_products/a.md", "content": ""}), "set allow_empty to true"),
-        ("append_to_file", json!({"path": "work_products/a.md", "content": ""}), "give the text to add"),
+        ("append_to_file", json!({"path": "work_products/a.md", "content": ""}), "is shorter than 1 character"),
     ] {
         let env = plays(&call(&format!("mcp__ua__{tool}"), &input), &json!([hint]), 0);
         assert!(!env.workspace().join("work_products/a.md").exists(), "{tool}");

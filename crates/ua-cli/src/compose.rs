@@ -389,6 +389,18 @@ pub(crate) fn classifier_of_user(over: &[PathBuf]) -> Result<Classifier, CliErro
 }
 
 /// The policy files of the configuration.
+/// Tools that a person named, whatever their names say (Durable Jobs v1 spec §7.4).
+fn configured_lists() -> Lists {
+    let names = |variable: &str| -> Vec<String> {
+        let text = crate::env::var(variable).unwrap_or_default();
+        text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    Lists {
+        side_effect_denylist: names("UA_SIDE_EFFECT_DENYLIST"),
+        read_only_allowlist: names("UA_READ_ONLY_ALLOWLIST"),
+    }
+}
+
 fn configured_policies() -> Result<Vec<PathBuf>, CliError> {
     let files = crate::env::var("UA_POLICY").unwrap_or_default();
     std::env::split_paths(&files).filter(|file| !file.as_os_str().is_empty()).map(|file| absolute(&file)).collect()
@@ -401,7 +413,7 @@ pub(crate) fn classifier(files: &[PathBuf]) -> Result<Classifier, CliError> {
         let text = read(file, "the policy file")?;
         rules.push(PolicyRules::parse(&text, &file.display().to_string()).map_err(|e| bad_policy(&e))?);
     }
-    Classifier::new(rules, &Lists::default(), HashSet::new()).map_err(|e| bad_policy(&e))
+    Classifier::new(rules, &configured_lists(), HashSet::new()).map_err(|e| bad_policy(&e))
 }
 
 fn bad_policy(error: &(dyn std::error::Error + 'static)) -> CliError {

@@ -37,12 +37,9 @@ pub(crate) fn malformed(raw: &str) -> Option<Malformed> {
     };
     let value = between("<arg_value>", "</arg_value>").map(|text| parse_strict(&text).unwrap_or(Value::String(text)));
     let key = between("<arg_key>", "</arg_key>").filter(|key| !key.is_empty());
-    let arguments = rest.find('{').and_then(|from| {
-        let to = rest.rfind('}')?;
-        match parse_strict(rest.get(from..=to)?).ok()? {
-            Value::Object(arguments) if value.is_none() => Some(arguments),
-            _ => None,
-        }
+    let arguments = rest.find('{').zip(rest.rfind('}')).filter(|_| value.is_none()).and_then(|(from, to)| {
+        let parsed = parse_strict(rest.get(from..=to)?).ok()?;
+        parsed.as_object().cloned()
     });
     Some(Malformed { base, argument: key.zip(value.clone()).or_else(|| Some((String::new(), value?))), arguments })
 }

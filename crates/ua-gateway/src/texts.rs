@@ -70,7 +70,9 @@ fn descend(root: &Value, schema: &Value, value: &mut Value, depth: u32) {
         }
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
-                items.iter_mut().for_each(|item| visit(root, schema, item, depth + 1));
+                for item in items {
+                    visit(root, schema, item, depth + 1);
+                }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

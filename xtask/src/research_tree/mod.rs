@@ -22,8 +22,8 @@ use ua_testkit::{SiteConfig, serve_site, ua_program};
 use self::tree::Tree;
 use crate::random::Random;
 
-/// How many pages of one host are on their way at once, by the crawler's manners.
-const ON_THEIR_WAY: usize = 2;
+/// How many pages are on their way, or come and not stored yet, at once.
+const ON_THEIR_WAY: usize = 8;
 const PATIENCE: Duration = Duration::from_mins(10);
 const GLANCE: Duration = Duration::from_millis(2);
 const RUN: &str = "tree";
@@ -59,20 +59,25 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     println!("tree: {} ({} pages)", tree.folder.display(), tree.pages.len());
     let world = World::new(&tree)?;
     let started = Instant::now();
-    let mut stored_before: BTreeSet<String> = BTreeSet::new();
+    let mut stored_before = Stored::new();
     for at in moments(options, tree.pages.len()) {
         let status = world.live(Some(at))?;
         if status.success() {
             bail!("the job ended before page {at} was asked for; there was nothing to kill");
         }
-        let asked = world.asked()?;
+        // First what is stored, then how often it was asked for: a stored page is not asked for any more.
         let stored = world.stored()?;
+        let asked = world.asked()?;
         println!("killed when {} pages were asked for; {} are stored", asked.len(), stored.len());
         let repeated = repeated(&asked, &stored_before);
         if !options.forget_copies {
             ensure!(repeated.is_empty(), "fetched again although they were stored: {repeated:?}");
         }
-        stored_before.extend(stored);
+        let counts = counts(&asked);
+        for page in stored {
+            let count = counts.get(page.as_str()).copied().unwrap_or(0);
+            stored_before.entry(page).or_insert(count);
+        }
         if options.forget_copies {
             world.forget()?;
         }
@@ -92,10 +97,13 @@ fn moments(options: &Options, pages: usize) -> Vec<usize> {
     moments
 }
 
-/// The pages that were asked for more than once although they were stored.
-fn repeated<'a>(asked: &'a [String], stored: &BTreeSet<String>) -> Vec<&'a str> {
-    let counts = counts(asked);
-    counts.into_iter().filter(|(page, count)| *count > 1 && stored.contains(*page)).map(|(page, _)| page).collect()
+/// How often each page had been asked for when its copy was first seen.
+type Stored = BTreeMap<String, usize>;
+
+/// The pages that were asked for again after they had been stored.
+fn repeated<'a>(asked: &'a [String], stored: &Stored) -> Vec<&'a str> {
+    let was_again = |(page, count): &(&str, usize)| stored.get(*page).is_some_and(|then| count > then);
+    counts(asked).into_iter().filter(was_again).map(|(page, _)| page).collect()
 }
 
 fn counts(asked: &[String]) -> BTreeMap<&str, usize> {
@@ -196,7 +204,8 @@ impl World {
         let mut stored = BTreeSet::new();
         for entry in fs::read_dir(inbox).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with('.') || !name.ends_with(".md") {
+            let is_page = entry.path().extension().is_some_and(|extension| extension == "md");
+            if name.starts_with('.') || !is_page {
                 continue;
             }
             let text = fs::read_to_string(entry.path()).unwrap_or_default();
@@ -206,17 +215,21 @@ impl World {
         Ok(stored)
     }
 
+    /// Removes the stored copies. A tool server that is just dying may put one more there, so this is tried until it holds.
     fn forget(&self) -> anyhow::Result<()> {
-        Ok(fs::remove_dir_all(self.session()?.join("search_results"))?)
+        let inbox = self.session()?.join("search_results");
+        let started = Instant::now();
+        while let Err(error) = fs::remove_dir_all(&inbox) {
+            if !inbox.exists() {
+                break;
+            }
+            ensure!(started.elapsed() < Duration::from_secs(10), "remove {}: {error}", inbox.display());
+            std::thread::sleep(GLANCE);
+        }
+        Ok(())
     }
 
-    fn conclude(
-        &self,
-        tree: &Tree,
-        options: &Options,
-        stored_before: &BTreeSet<String>,
-        took: Duration,
-    ) -> anyhow::Result<()> {
+    fn conclude(&self, tree: &Tree, options: &Options, stored_before: &Stored, took: Duration) -> anyhow::Result<()> {
         let asked = self.asked()?;
         let counts = counts(&asked);
         let again: usize = counts.values().map(|count| count - 1).sum();
@@ -257,5 +270,17 @@ impl World {
     fn visible(&self, folder: &str) -> usize {
         let entries = fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
         entries.filter(|entry| entry.path().is_file() && !entry.file_name().to_string_lossy().starts_with('.')).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_counts_as_repeated_only_after_it_was_stored() {
+        let asked: Vec<String> = ["a", "b", "b", "c", "a"].map(str::to_owned).into();
+        let stored = Stored::from([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+        assert_eq!(repeated(&asked, &stored), ["a"], "b was on its way twice and stored then, c never");
     }
 }

@@ -78,7 +78,8 @@ fn collect(root: &Path, folder: &Path, pages: &mut Vec<String>) {
 /// Only names that are the same in an address.
 fn is_page(name: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-/".contains(letter);
-    (name.ends_with(".html") || name.ends_with(".htm")) && name.chars().all(is_plain)
+    let extension = Path::new(name).extension().unwrap_or_default();
+    (extension == "html" || extension == "htm") && name.chars().all(is_plain)
 }
 
 /// At most `count` of them, taken evenly.

@@ -79,6 +79,22 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Policy files, the strongest first; in the environment separated by colons",
     ),
     setting(
+        "side_effect_denylist",
+        "UA_SIDE_EFFECT_DENYLIST",
+        Kind::Text,
+        None,
+        None,
+        "Tools that have an effect outside, whatever their names say: names or globs, separated by commas",
+    ),
+    setting(
+        "read_only_allowlist",
+        "UA_READ_ONLY_ALLOWLIST",
+        Kind::Text,
+        None,
+        Some("it lets tools be run again"),
+        "Tools that only look, whatever their names say: names or globs, separated by commas",
+    ),
+    setting(
         "pricing",
         "UA_PRICING",
         Kind::Path,

@@ -96,14 +96,15 @@ where
     /// Takes the attempt back that was begun: it was refused, and what was known before is all that is known. When that
     /// fails, the next attempt under the key is answered with caution.
     pub(super) async fn withdraw(&self) {
-        let undone = match &self.earlier {
-            Some(entry) => self.write(entry).await,
-            None => {
-                let (workspace, path) = (Arc::clone(&self.workspace), self.path.clone());
-                let remove =
-                    move || workspace.area().discard(&path).and_then(|()| workspace.area().sync(parent_of(&path)));
-                blocking(move || remove().map_err(|error| Failure::io("remove the record of an attempt", &error))).await
-            }
+        let undone = if let Some(entry) = &self.earlier {
+            self.write(entry).await
+        } else {
+            let (workspace, path) = (Arc::clone(&self.workspace), self.path.clone());
+            let remove = move || {
+                let area = workspace.area();
+                area.discard(&path).and_then(|()| area.sync(parent_of(&path)))
+            };
+            blocking(move || remove().map_err(|error| Failure::io("remove the record of an attempt", &error))).await
         };
         if let Err(failure) = undone {
             tracing::warn!(problem = failure.text(), "the record of a refused call was not taken back");

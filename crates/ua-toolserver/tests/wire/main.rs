@@ -10,6 +10,7 @@ mod compress;
 mod crawl;
 mod crawl_manners;
 mod crawl_reuse;
+mod documented;
 mod email;
 mod files;
 mod http;

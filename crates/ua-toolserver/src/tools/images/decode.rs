@@ -73,15 +73,17 @@ impl ImageFile {
     }
 }
 
+/// What is read, and what it is called.
+const READ: [(ImageFormat, &str); 4] = [
+    (ImageFormat::Png, "image/png"),
+    (ImageFormat::Jpeg, "image/jpeg"),
+    (ImageFormat::Gif, "image/gif"),
+    (ImageFormat::WebP, "image/webp"),
+];
+
 /// The media type of what is read; `None` for everything else.
 pub(super) fn media_type(format: ImageFormat) -> Option<&'static str> {
-    match format {
-        ImageFormat::Png => Some("image/png"),
-        ImageFormat::Jpeg => Some("image/jpeg"),
-        ImageFormat::Gif => Some("image/gif"),
-        ImageFormat::WebP => Some("image/webp"),
-        _ => None,
-    }
+    READ.iter().find(|(read, _)| *read == format).map(|(_, name)| *name)
 }
 
 /// The picture as a file.

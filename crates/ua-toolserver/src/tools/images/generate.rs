@@ -120,7 +120,8 @@ pub(in crate::tools) async fn run(
     }
     // OpenAI's newer models always answer with the picture itself and know no `response_format`; others have to be told.
     if model.starts_with("gpt-image") {
-        body["output_format"] = json!(extension(wanted));
+        let name = media_type(wanted).unwrap_or("image/png");
+        body["output_format"] = json!(name.trim_start_matches("image/"));
     } else {
         body["response_format"] = json!("b64_json");
     }
@@ -137,7 +138,7 @@ pub(in crate::tools) async fn run(
                 workspace
                     .area()
                     .replace(kept, &bytes)
-                    .map_err(|error| unplaced(error.into_failure("keep the image")))?;
+                    .map_err(|error| unplaced(&error.into_failure("keep the image")))?;
             }
             Ok((drawn, bytes))
         })
@@ -159,19 +160,20 @@ fn answer(output: &Path, drawn: &Drawn, already_paid: bool) -> Answer {
 }
 
 /// What came back is paid for, so that nothing came of it can not be said.
-fn unplaced(failure: Failure) -> Failure {
+fn unplaced(failure: &Failure) -> Failure {
     Failure::Unclear(format!("the image was paid for, but {}", failure.text()))
 }
 
 /// Gives the picture its name, which was free when it was ordered.
 fn place(workspace: &Workspace, output: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let _lock = workspace.exclusive().map_err(unplaced)?;
+    let _lock = workspace.exclusive().map_err(|failure| unplaced(&failure))?;
     let created = workspace.area().create(output, bytes);
-    match created.map_err(|error| unplaced(error.into_failure("write the image")))? {
+    match created.map_err(|error| unplaced(&error.into_failure("write the image")))? {
         Created::Now => Ok(()),
-        Created::Before => {
-            Err(unplaced(Failure::refused(format!("{} was taken meanwhile", output.display()), "a person has to look")))
-        }
+        Created::Before => Err(unplaced(&Failure::refused(
+            format!("{} was taken meanwhile", output.display()),
+            "a person has to look",
+        ))),
     }
 }
 
@@ -198,14 +200,6 @@ fn wanted_format(output: &str) -> Result<ImageFormat, Failure> {
             format!("{output:?} does not end in .png, .jpg or .webp"),
             "give the file one of these endings",
         )),
-    }
-}
-
-fn extension(format: ImageFormat) -> &'static str {
-    match format {
-        ImageFormat::Jpeg => "jpeg",
-        ImageFormat::WebP => "webp",
-        _ => "png",
     }
 }
 

@@ -20,7 +20,7 @@ pub(in crate::tools) const NAME: &str = "preview_image";
 const DEFAULT_SIDE: u32 = 512;
 const SIDES: std::ops::RangeInclusive<u32> = 16..=1024;
 /// The largest copy that is sent along with the result.
-const MAX_SHOWN_BYTES: usize = 512 * 1024;
+const MAX_SHOWN_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

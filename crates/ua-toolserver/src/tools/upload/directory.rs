@@ -66,9 +66,9 @@ pub(super) fn open_at(root: &Path, path: &str) -> Result<(String, cap_std::fs::F
         Failure::refused(format!("there is no object {path}"), hint)
     };
     let area = Area::open(root).map_err(|error| Failure::io("open the object store", &error))?;
-    let (file, metadata) = regular::open(area.dir(), Path::new(path)).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => missing(),
-        _ => Failure::io(format_args!("read {path:?} in the object store"), &error),
+    let (file, metadata) = regular::open(area.dir(), Path::new(path)).map_err(|error| {
+        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+        if is_missing { missing() } else { Failure::io(format_args!("read {path:?} in the object store"), &error) }
     })?;
     if !metadata.is_file() {
         return Err(missing());

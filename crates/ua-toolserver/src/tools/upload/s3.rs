@@ -168,15 +168,15 @@ impl Bucket {
     #[tracing::instrument(name = "get object", skip_all, fields(otel.kind = "client"))]
     pub(super) async fn get_at(&self, path: &str) -> Result<(String, Vec<u8>), Failure> {
         let object = self.below(path);
-        let failed = |error: &Error| match error {
-            Error::NotFound { .. } => Failure::refused(
-                format!("there is no object {object}"),
-                "check the name; workbench_upload says what it was called",
-            ),
-            other => Failure::refused(
-                format!("could not get {object}: {}", root_cause(other)),
+        let failed = |error: &Error| {
+            if matches!(error, Error::NotFound { .. }) {
+                let hint = "check the name; workbench_upload says what it was called";
+                return Failure::refused(format!("there is no object {object}"), hint);
+            }
+            Failure::refused(
+                format!("could not get {object}: {}", root_cause(error)),
                 "try again later, or ask a person to check --objects, --s3-endpoint and the credentials",
-            ),
+            )
         };
         let found = self.store.get_opts(&object, GetOptions::default()).await.map_err(|error| failed(&error))?;
         if found.meta.size > MAX_BYTES {
