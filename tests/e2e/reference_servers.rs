@@ -1,6 +1,10 @@
 //! The reference servers of MCP and its conformance suite, where they are installed (`cargo xtask third-party`).
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of tests fail like tests; only tests read the variable")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "helpers of tests fail like tests; only tests read the variable"
+)]
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -87,8 +91,15 @@ fn the_servers_for_files_time_and_everything_are_listed_and_called() {
         servers.into_iter().filter_map(|(name, server)| Some((name.to_owned(), server?))).collect();
     env.mcp_config("work/.mcp.json", &Value::Object(config));
     let listed = env.run(&["tools", "list"]).code(0);
-    listed.shows(&["mcp__files__write_file", "mcp__time__get_current_time", "mcp__everything__get-sum",
-        "mcp__everything__read_resource", "mcp__fetch__fetch", "speaks MCP 2025-11-25", "speaks MCP 2026-07-28"]);
+    listed.shows(&[
+        "mcp__files__write_file",
+        "mcp__time__get_current_time",
+        "mcp__everything__get-sum",
+        "mcp__everything__read_resource",
+        "mcp__fetch__fetch",
+        "speaks MCP 2025-11-25",
+        "speaks MCP 2026-07-28",
+    ]);
     let write = json!({"path": format!("{folder}/a.txt"), "content": "hello"});
     let turns = json!([
         {"tools": [{"name": "mcp__time__get_current_time", "input": {"timezone": "UTC"}},
@@ -110,7 +121,8 @@ fn a_task_of_the_everything_server_is_followed_and_its_question_is_declined_when
     env.mcp_config("work/.mcp.json", &json!({"everything": server}));
     let input = json!({"topic": "mugs", "ambiguous": true});
     let last = json!({"text": "Done.", "expect": {"contains": ["Research Report: mugs", "User declined"]}});
-    let output = env.run(&["job", &job(&env, "mcp__everything__simulate-research-query", &input, &last), "--run-id", "r"]);
+    let output =
+        env.run(&["job", &job(&env, "mcp__everything__simulate-research-query", &input, &last), "--run-id", "r"]);
     output.code(0).shows(&["Gathering sources"]);
     assert_eq!(env.value("SELECT status || ' ' || attempt FROM tool_calls"), "succeeded 1");
 }
@@ -196,9 +208,15 @@ fn this_client_passes_the_conformance_suite_of_the_stateless_era() {
     if !suite_is_there(suite) {
         return;
     }
-    for scenario in ["tools_call", "request-metadata", "sep-2322-client-request-state", "http-standard-headers",
-        "http-custom-headers", "http-invalid-tool-headers", "json-schema-ref-no-deref"]
-    {
+    for scenario in [
+        "tools_call",
+        "request-metadata",
+        "sep-2322-client-request-state",
+        "http-standard-headers",
+        "http-custom-headers",
+        "http-invalid-tool-headers",
+        "json-schema-ref-no-deref",
+    ] {
         conforms(suite, scenario, &["--spec-version", "2026-07-28"]).unwrap();
     }
 }

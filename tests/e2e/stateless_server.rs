@@ -79,8 +79,10 @@ fn answer(state: &mut State, request: &Value) -> Result<Value, i64> {
     if params["_meta"]["io.modelcontextprotocol/protocolVersion"] != "2026-07-28" {
         return Err(-32022);
     }
-    let tool = |name: &str, description: &str| json!({"name": name, "description": description,
-        "inputSchema": {"type": "object", "properties": {"item": {"type": "string"}}}});
+    let tool = |name: &str, description: &str| {
+        json!({"name": name, "description": description,
+        "inputSchema": {"type": "object", "properties": {"item": {"type": "string"}}}})
+    };
     match request["method"].as_str().unwrap() {
         "server/discover" => Ok(json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "shop", "version": "1"}}})),
@@ -90,8 +92,10 @@ fn answer(state: &mut State, request: &Value) -> Result<Value, i64> {
             if params["name"] == "render" {
                 let task = format!("task-{}", state.calls.len());
                 state.ordered.push(json!("rendered"));
-                return Ok(json!({"resultType": "task", "taskId": task, "status": "working", "createdAt": "2026-01-01T00:00:00Z",
-                    "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttlMs": null, "pollIntervalMs": 100}));
+                return Ok(
+                    json!({"resultType": "task", "taskId": task, "status": "working", "createdAt": "2026-01-01T00:00:00Z",
+                    "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttlMs": null, "pollIntervalMs": 100}),
+                );
             }
             match params["inputResponses"]["size"]["action"].as_str() {
                 None => Ok(json!({"resultType": "input_required", "requestState": "sealed",
@@ -102,7 +106,9 @@ fn answer(state: &mut State, request: &Value) -> Result<Value, i64> {
                     state.ordered.push(params["inputResponses"]["size"]["content"].clone());
                     Ok(json!({"content": [{"type": "text", "text": "ordered"}]}))
                 }
-                Some(_) => Ok(json!({"content": [{"type": "text", "text": "nobody said which size"}], "isError": true})),
+                Some(_) => {
+                    Ok(json!({"content": [{"type": "text", "text": "nobody said which size"}], "isError": true}))
+                }
             }
         }
         "tasks/get" => {
@@ -111,9 +117,11 @@ fn answer(state: &mut State, request: &Value) -> Result<Value, i64> {
             let asked = state.asked.entry(task.clone()).or_default();
             *asked += 1;
             let status = if *asked > polls { "completed" } else { "working" };
-            Ok(json!({"taskId": task, "status": status, "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z",
+            Ok(
+                json!({"taskId": task, "status": status, "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z",
                 "ttlMs": null, "pollIntervalMs": 100, "statusMessage": "mixing colours",
-                "result": {"content": [{"type": "text", "text": "a picture of a mug"}]}}))
+                "result": {"content": [{"type": "text", "text": "a picture of a mug"}]}}),
+            )
         }
         "tasks/cancel" => {
             state.cancelled.push(params["taskId"].as_str().unwrap().to_owned());
@@ -177,7 +185,8 @@ fn an_answer_whose_receipt_was_lost_is_not_handed_over_again() {
     server.configure(&env);
     let job = job(&env, "order", &json!({"text": "Ordered."}));
     env.run(&["job", &job, "--run-id", "r"]).code(75);
-    env.run(&["answer", &env.value("SELECT question_id FROM questions"), "accept", "--json", r#"{"size": "small"}"#]).code(0);
+    env.run(&["answer", &env.value("SELECT question_id FROM questions"), "accept", "--json", r#"{"size": "small"}"#])
+        .code(0);
     env.run_killed_at("after:tool.go_on:order", &["resume", "r"]);
     assert_eq!(server.state().ordered.len(), 1);
     env.run(&["resume", "r"]).code(75).shows(&["Did `order` happen?"]);
@@ -233,7 +242,8 @@ fn a_tool_that_became_another_one_than_the_lock_says_is_refused_before_anything_
     env.run(&["resume", "r"]).code(75).shows(&["Which size"]);
     // And while a call waits: what was locked is compared on every resume.
     server.state().description = "Orders two mugs.".to_owned();
-    env.run(&["answer", &env.value("SELECT question_id FROM questions"), "accept", "--json", r#"{"size": "small"}"#]).code(0);
+    env.run(&["answer", &env.value("SELECT question_id FROM questions"), "accept", "--json", r#"{"size": "small"}"#])
+        .code(0);
     env.run(&["resume", "r"]).code(75).shows(&["another description"]);
     assert_eq!(server.state().ordered.len(), 0);
 }

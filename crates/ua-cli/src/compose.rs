@@ -10,12 +10,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Budgets, Component, Env, Redactor, RunSpec, ToolNamespace, ToolSpec, Trace};
-use ua_gateway::{Catalog, Elicitations, Notice, Redacting, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
+use ua_gateway::{
+    Catalog, Elicitations, Notice, Redacting, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser,
+    WorkspaceFiles,
+};
 use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_llm::{AnthropicConfig, AnthropicProvider, LlmProvider, Script, ScriptedProvider};
 use ua_mcp::{
-    DefinitionLock, LockDir, Locked, McpConfig, McpTransport, McpTransportConfig, Protocol, Reach, Progress, ProgressWatcher,
-    ServerSpec, ShimCommand, reach_digest,
+    DefinitionLock, LockDir, Locked, McpConfig, McpTransport, McpTransportConfig, Progress, ProgressWatcher, Protocol,
+    Reach, ServerSpec, ShimCommand, reach_digest,
 };
 use ua_runner::{PinSettings, Ports, RetryPolicy, RunSettings, Signal, Watcher, Workspace, effect_limits};
 use ua_store::{RunLease, RunRecord, Store};
@@ -686,8 +689,8 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         .map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
     let told = watcher.clone();
     let notices = Box::new(move |notice| told(Signal::Call(notice)));
-    let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices)
-        .with_elicitations(elicitations);
+    let gateway =
+        ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices).with_elicitations(elicitations);
     let prices = pricing::table(launch.pricing.as_deref())?;
     let pins = PinSettings {
         accept: launch.accept.clone(),

@@ -172,7 +172,9 @@ impl State {
                 self.calls.insert(call.call_id.to_string(), line(&call.name.tool, 40));
             }
             Signal::Call(Notice::Progress { .. }) => {}
-            Signal::Call(Notice::Held { .. } | Notice::Asking { .. }) => "waiting for a person".clone_into(&mut self.doing),
+            Signal::Call(Notice::Held { .. } | Notice::Asking { .. }) => {
+                "waiting for a person".clone_into(&mut self.doing)
+            }
             Signal::Resuming { turn_index, .. } => {
                 self.turn = *turn_index;
                 "resuming".clone_into(&mut self.doing);

@@ -89,7 +89,9 @@ impl ElicitAnswer {
     pub fn result(&self, params: &Value) -> Value {
         match self {
             Self::Accept(_) if is_by_address(params) => serde_json::json!({ "action": "accept" }),
-            Self::Accept(content) => serde_json::json!({ "action": "accept", "content": with_defaults(content, params) }),
+            Self::Accept(content) => {
+                serde_json::json!({ "action": "accept", "content": with_defaults(content, params) })
+            }
             Self::Decline => serde_json::json!({ "action": "decline" }),
             Self::Cancel => serde_json::json!({ "action": "cancel" }),
         }

@@ -273,10 +273,10 @@ impl ToolGateway {
                 }
                 self.recover(unknown, &facts, stop).await
             }
-            admission @ (Admission::Settled(_)
-            | Admission::Held(_)
-            | Admission::Ready(_)
-            | Admission::Continues(_)) => Ok(admission),
+            admission
+            @ (Admission::Settled(_) | Admission::Held(_) | Admission::Ready(_) | Admission::Continues(_)) => {
+                Ok(admission)
+            }
         }
     }
 

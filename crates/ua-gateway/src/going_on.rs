@@ -210,7 +210,8 @@ impl ToolGateway {
                     Elicited::Answered(handle) => return Ok(Elicited::Answered(handle)),
                     // One of several requests is answered; the others follow.
                     Elicited::Open(next) => {
-                        handle = self.ledger.attempts(&call.call_id).await?.pop().and_then(|a| a.handle).unwrap_or_default();
+                        handle =
+                            self.ledger.attempts(&call.call_id).await?.pop().and_then(|a| a.handle).unwrap_or_default();
                         self.tell(Notice::Asking { question: Box::new(next.clone()), patience });
                         open = next;
                     }
@@ -231,7 +232,8 @@ impl ToolGateway {
 
     async fn is_cancelled(&self, call: &CallRecord) -> Result<bool, GatewayError> {
         let run = self.ledger.store().run(&call.run_id).await;
-        let run = run.map_err(|source| LedgerError::Store { doing: "read the run of", call: call.call_id.clone(), source })?;
+        let run =
+            run.map_err(|source| LedgerError::Store { doing: "read the run of", call: call.call_id.clone(), source })?;
         Ok(run.cancel_requested_at.is_some())
     }
 }

@@ -77,7 +77,11 @@ impl Ledger {
     }
 
     /// A running call whose attempt has a handle: what it asked for is answered first.
-    pub(crate) async fn admit_handle(&self, call: CallRecord, attempt: AttemptRecord) -> Result<Admission, LedgerError> {
+    pub(crate) async fn admit_handle(
+        &self,
+        call: CallRecord,
+        attempt: AttemptRecord,
+    ) -> Result<Admission, LedgerError> {
         let handle = attempt.handle.clone().unwrap_or_default();
         match self.elicit(&call, handle).await? {
             Elicited::Open(question) => Ok(Admission::Held(question)),
@@ -120,7 +124,12 @@ impl Ledger {
     }
 
     /// Says no to whatever `handle` asks for, because nobody is there to be asked.
-    pub async fn decline(&self, call: &CallRecord, mut handle: Handle, answer: &ElicitAnswer) -> Result<Handle, LedgerError> {
+    pub async fn decline(
+        &self,
+        call: &CallRecord,
+        mut handle: Handle,
+        answer: &ElicitAnswer,
+    ) -> Result<Handle, LedgerError> {
         while let Some((name, request)) = handle.open_request() {
             let (name, params) = (name.to_owned(), request.get("params").cloned().unwrap_or_default());
             handle = handle.answered(&name, answer.result(&params));

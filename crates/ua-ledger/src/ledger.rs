@@ -339,7 +339,9 @@ impl Ledger {
             Outcome::NotSent { why } => AttemptEnd::NotSent { why },
             Outcome::Lost { why } => AttemptEnd::Lost { why },
             // Whoever goes on with handles does so before; nobody is left to.
-            Outcome::Continues(_) => AttemptEnd::Lost { why: "the tool did not finish, and nobody went on with it".to_owned() },
+            Outcome::Continues(_) => {
+                AttemptEnd::Lost { why: "the tool did not finish, and nobody went on with it".to_owned() }
+            }
             Outcome::Raw(raw) => {
                 let settlement = interpret(&raw, &call.policy);
                 AttemptEnd::Replied { raw, settlement: Some(settlement) }

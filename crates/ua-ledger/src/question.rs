@@ -156,15 +156,22 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String 
     } else {
         for (name, schema) in fields(params).take(MAX_FIELDS) {
             let kind = schema.get("type").and_then(Value::as_str).unwrap_or("value");
-            let what = schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str).unwrap_or_default();
+            let what =
+                schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str).unwrap_or_default();
             let default = schema.get("default").map_or_else(String::new, |default| format!(", default {default}"));
             let listed = schema.get("enum").map_or_else(String::new, |listed| format!(", one of {listed}"));
-            text.push_str(&cut(&format!("\n  {name}: {kind}{default}{listed} {what}"), 400).replace(['\r', '\u{1b}'], " "));
+            text.push_str(
+                &cut(&format!("\n  {name}: {kind}{default}{listed} {what}"), 400).replace(['\r', '\u{1b}'], " "),
+            );
         }
-        text.push_str("\nAnswer `accept` with --json '{…}' (what is left out takes its default), `decline` or `cancel`.");
+        text.push_str(
+            "\nAnswer `accept` with --json '{…}' (what is left out takes its default), `decline` or `cancel`.",
+        );
     }
     if is_live {
-        text.push_str(" The server waits for the answer on its connection: it cannot wait longer than this process does.");
+        text.push_str(
+            " The server waits for the answer on its connection: it cannot wait longer than this process does.",
+        );
     }
     text
 }

@@ -30,9 +30,7 @@ impl ClientHandler for Client {
         _context: RequestContext<RoleClient>,
     ) -> Result<CustomResult, ErrorData> {
         let answered = self.host.request(&request.method, request.params.unwrap_or_default(), None).await;
-        answered
-            .map(CustomResult)
-            .map_err(|(code, words)| ErrorData::new(ErrorCode(code), Cow::Borrowed(words), None))
+        answered.map(CustomResult).map_err(|(code, words)| ErrorData::new(ErrorCode(code), Cow::Borrowed(words), None))
     }
 
     async fn on_custom_notification(&self, notification: CustomNotification, _: NotificationContext<RoleClient>) {

@@ -363,8 +363,11 @@ mod tests {
         let stdio = Reach::Stdio { command: "z".into(), args: vec![], env: BTreeMap::new(), cwd: None };
         let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer ${TOKEN}".to_owned())]);
         let http = Reach::Http { url: "https://example.org/mcp".into(), headers };
-        let expected =
-            McpConfig { servers: vec![("zeta".into(), stdio), ("alpha".into(), http)], disabled: vec!["off".into()], ..McpConfig::default() };
+        let expected = McpConfig {
+            servers: vec![("zeta".into(), stdio), ("alpha".into(), http)],
+            disabled: vec!["off".into()],
+            ..McpConfig::default()
+        };
         assert_eq!(config, expected);
     }
 

@@ -149,8 +149,12 @@ impl Connection {
 /// How the two ways to a server begin: both ask and shake hands in the same order.
 pub(crate) trait Opening {
     /// Asks in the given dialect.
-    async fn ask_in(&self, dialect: Arc<Dialect>, method: &'static str, params: Map<String, Value>)
-    -> Result<Value, Unanswered>;
+    async fn ask_in(
+        &self,
+        dialect: Arc<Dialect>,
+        method: &'static str,
+        params: Map<String, Value>,
+    ) -> Result<Value, Unanswered>;
     /// From now on this is how it is spoken to.
     fn agree(&self, dialect: Arc<Dialect>);
     /// Says that the handshake is done.
@@ -193,10 +197,15 @@ pub(crate) async fn open(
         }
     }
     let Some(version) = protocol.offered() else {
-        return Err(format!("it does not speak revision {protocol}, which `protocol` pins: {}", why.unwrap_or_default()));
+        return Err(format!(
+            "it does not speak revision {protocol}, which `protocol` pins: {}",
+            why.unwrap_or_default()
+        ));
     };
     if let (Some(end), Some(why)) = (opening.ended(), &why) {
-        return Err(format!("{end}, when it was asked for revision 2026-07-28 ({why}); pin `protocol` to the one it speaks"));
+        return Err(format!(
+            "{end}, when it was asked for revision 2026-07-28 ({why}); pin `protocol` to the one it speaks"
+        ));
     }
     let params = match handshake(&version, client) {
         Value::Object(params) => params,
@@ -287,7 +296,11 @@ mod tests {
         let last = json!({"resultType": "complete", "content": []});
         assert_eq!(completed(last.clone()), Outcome::Raw(RawReply::ToolResult { result: last }));
         let own = json!({"content": [], "task": {"taskId": "x"}});
-        assert_eq!(completed(own.clone()), Outcome::Raw(RawReply::ToolResult { result: own }), "a field of the tool's own");
+        assert_eq!(
+            completed(own.clone()),
+            Outcome::Raw(RawReply::ToolResult { result: own }),
+            "a field of the tool's own"
+        );
         assert!(matches!(completed(json!({"resultType": "task"})), Outcome::Lost { .. }));
     }
 
@@ -308,7 +321,8 @@ mod tests {
         assert_eq!((input.state.as_deref(), input.round), (Some("s"), 1));
         assert_eq!(asked.open_request().unwrap().0, "a");
         assert_eq!(input.answers["r"], json!({"roots": []}));
-        let model = json!({"resultType": "input_required", "inputRequests": {"m": {"method": "sampling/createMessage"}}});
+        let model =
+            json!({"resultType": "input_required", "inputRequests": {"m": {"method": "sampling/createMessage"}}});
         assert!(matches!(completed(model), Outcome::Lost { why } if why.contains("sampling/createMessage")));
     }
 }

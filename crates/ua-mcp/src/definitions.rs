@@ -93,7 +93,12 @@ impl DefinitionLock {
         let mut changes = Vec::new();
         for (server, now) in &self.servers {
             let Some(before) = known.servers.get(server) else {
-                changes.push(format!("`{server}` is new: {} tool(s) of `{} {}`", now.tools.len(), now.name, now.version));
+                changes.push(format!(
+                    "`{server}` is new: {} tool(s) of `{} {}`",
+                    now.tools.len(),
+                    now.name,
+                    now.version
+                ));
                 continue;
             };
             let added = now.tools.keys().filter(|tool| !before.tools.contains_key(*tool));
@@ -168,7 +173,9 @@ pub(crate) fn differences(known: &LockedServer, now: &LockedServer) -> Vec<Strin
 /// Why a server is not used, if it is not what it has to be. Else the tools that it did not have.
 pub(crate) fn checked(locked: &Locked, now: &LockedServer) -> Result<Vec<String>, String> {
     let Some(known) = &locked.expected else {
-        return Err("mcp.lock does not know it; look at its tools (`ua tools list`), then run `ua tools lock`".to_owned());
+        return Err(
+            "mcp.lock does not know it; look at its tools (`ua tools list`), then run `ua tools lock`".to_owned()
+        );
     };
     let mut found = differences(known, now);
     if found.is_empty() {
@@ -226,9 +233,11 @@ mod tests {
         let lock = DefinitionLock::parse(&lock.to_text()).unwrap();
         let locked = lock.of("s", &reach("a"));
         assert_eq!(checked(&locked, &found(&tools(), "1")), Ok(Vec::new()));
-        for (pointer, part) in [("/0/description", "description"), ("/1/annotations/readOnlyHint", "annotations"),
-            ("/0/inputSchema/type", "inputSchema")]
-        {
+        for (pointer, part) in [
+            ("/0/description", "description"),
+            ("/1/annotations/readOnlyHint", "annotations"),
+            ("/0/inputSchema/type", "inputSchema"),
+        ] {
             let mut changed = json!(tools());
             *changed.pointer_mut(pointer).unwrap() = json!("other");
             let why = checked(&locked, &found(changed.as_array().unwrap(), "1")).unwrap_err();
@@ -253,7 +262,9 @@ mod tests {
 
     #[test]
     fn names_that_look_alike_have_one_skeleton() {
-        for (a, b) in [("send_email", "send-emai1"), ("modern", "rnodem"), ("Close", "c1ose"), ("list_l0gs", "list_logs")] {
+        for (a, b) in
+            [("send_email", "send-emai1"), ("modern", "rnodem"), ("Close", "c1ose"), ("list_l0gs", "list_logs")]
+        {
             assert_eq!(skeleton(a), skeleton(b), "{a} {b}");
         }
         assert_ne!(skeleton("send_email"), skeleton("read_email"));

@@ -81,7 +81,10 @@ impl FromStr for Protocol {
             Some(_) => Ok(Self::Pinned(text.to_owned())),
             None => {
                 let known: Vec<&str> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
-                Err(format!("`{text}` is no revision that this build speaks; use auto, handshake, {}", known.join(", ")))
+                Err(format!(
+                    "`{text}` is no revision that this build speaks; use auto, handshake, {}",
+                    known.join(", ")
+                ))
             }
         }
     }
@@ -176,7 +179,8 @@ impl Dialect {
 }
 
 fn name_and_version(info: Option<&Value>) -> (String, String) {
-    let text = |field: &str| info.and_then(|info| info.get(field)).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text =
+        |field: &str| info.and_then(|info| info.get(field)).and_then(Value::as_str).unwrap_or_default().to_owned();
     (text("name"), text("version"))
 }
 

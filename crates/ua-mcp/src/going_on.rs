@@ -178,9 +178,9 @@ impl McpTransport {
                         Ok(Outcome::Continues(next))
                     }
                     // The first round was taken, so nothing that is said to the second proves that nothing happened.
-                    Outcome::Raw(RawReply::HttpStatus { status, .. }) => {
-                        Ok(Outcome::Lost { why: format!("it answered HTTP status {status} when it got what it had asked for") })
-                    }
+                    Outcome::Raw(RawReply::HttpStatus { status, .. }) => Ok(Outcome::Lost {
+                        why: format!("it answered HTTP status {status} when it got what it had asked for"),
+                    }),
                     Outcome::Raw(RawReply::RpcError { code: -32601, message }) => Ok(Outcome::Lost { why: message }),
                     outcome @ (Outcome::Lost { .. } | Outcome::Raw(_)) => Ok(outcome),
                 }
@@ -200,7 +200,11 @@ impl McpTransport {
         let Some(session) = session.filter(|_| !is_ours) else { return Ok(connection) };
         let revision = handle.place.get("revision").and_then(Value::as_str).unwrap_or_default();
         let dialect = Arc::new(Dialect::of_session(revision));
-        tracing::debug!(server = server.name(), tool = permit.name().tool, "taking up the session of an earlier process");
+        tracing::debug!(
+            server = server.name(),
+            tool = permit.name().tool,
+            "taking up the session of an earlier process"
+        );
         server.adopt(session, dialect, self.shared()).map_err(|why| not_reached(server, why))
     }
 
@@ -253,15 +257,17 @@ impl McpTransport {
         };
         let is_new = connection.dialect().is_stateless || state.get("resultType").is_some();
         match status {
-            "completed" if is_new => done(Outcome::Raw(RawReply::ToolResult {
-                result: state.get("result").cloned().unwrap_or_default(),
-            })),
+            "completed" if is_new => {
+                done(Outcome::Raw(RawReply::ToolResult { result: state.get("result").cloned().unwrap_or_default() }))
+            }
             "failed" if is_new => done(failed(&state)),
             "completed" | "failed" => match self.result(connection, permit, handle, task).await {
                 Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, why)),
                 outcome => done(outcome),
             },
-            "cancelled" => done(Outcome::Lost { why: "the other side cancelled the task; how far it came is not known".to_owned() }),
+            "cancelled" => done(Outcome::Lost {
+                why: "the other side cancelled the task; how far it came is not known".to_owned(),
+            }),
             "input_required" if is_new => {
                 let round = handle.input.as_ref().map_or(1, |input| input.round + 1);
                 let asked = asked_for(&state, Some(task.to_owned()), round);

@@ -133,7 +133,10 @@ impl Host {
         let (reply, answer) = oneshot::channel();
         let asked = asks.is_some_and(|asks| asks.send(Ask { params, reply }).is_ok());
         if !asked {
-            tracing::info!(server = self.server, "a question of the tool server was declined: it belongs to no one call");
+            tracing::info!(
+                server = self.server,
+                "a question of the tool server was declined: it belongs to no one call"
+            );
             return json!({ "action": "decline" });
         }
         answer.await.unwrap_or_else(|_| json!({ "action": "cancel" }))
@@ -148,7 +151,10 @@ impl Host {
             }
             "notifications/progress" => self.progress(params),
             "notifications/tools/list_changed" => {
-                tracing::info!(server = self.server, "the tool server says that its tools changed; this step keeps those it has");
+                tracing::info!(
+                    server = self.server,
+                    "the tool server says that its tools changed; this step keeps those it has"
+                );
                 self.note_change();
             }
             _ => tracing::trace!(server = self.server, method, "a notification nobody needs"),
@@ -238,10 +244,14 @@ mod tests {
     fn progress_is_told_for_calls_under_way_only() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&told);
-        let host = Host::new("s", Some(Arc::new(move |progress: Progress| seen.lock().unwrap().push(progress.to_string()))));
+        let host =
+            Host::new("s", Some(Arc::new(move |progress: Progress| seen.lock().unwrap().push(progress.to_string()))));
         let (one, _asked) = listener("call_1");
         let _under_way = host.listen(1, json!("t"), Some(one));
-        host.notified("notifications/progress", &json!({"progressToken": "t", "progress": 2, "total": 5, "message": "x\u{1b}y"}));
+        host.notified(
+            "notifications/progress",
+            &json!({"progressToken": "t", "progress": 2, "total": 5, "message": "x\u{1b}y"}),
+        );
         host.notified("notifications/progress", &json!({"progressToken": "other", "progress": 2}));
         assert_eq!(*told.lock().unwrap(), ["2 of 5: x\u{fffd}y"]);
         host.notified("notifications/tools/list_changed", &Value::Null);

@@ -17,7 +17,10 @@ pub(crate) fn spec(name: ToolName, tool: ResourceTool) -> ToolSpec {
             json!({"type": "object", "properties": {}, "additionalProperties": false}),
         ),
         ResourceTool::Read => (
-            format!("Reads one of the resources of the tool server `{}`, by the address that list_resources gives.", name.server),
+            format!(
+                "Reads one of the resources of the tool server `{}`, by the address that list_resources gives.",
+                name.server
+            ),
             json!({"type": "object", "required": ["uri"], "additionalProperties": false,
                 "properties": {"uri": {"type": "string", "minLength": 1, "description": "The address of the resource."}}}),
         ),
@@ -70,6 +73,9 @@ mod tests {
     #[test]
     fn what_is_read_becomes_content() {
         let result = json!({"contents": [{"uri": "demo://a", "text": "A"}, {"uri": "demo://b", "blob": "AA=="}]});
-        assert_eq!(read(result)["content"][1], json!({"type": "resource", "resource": {"uri": "demo://b", "blob": "AA=="}}));
+        assert_eq!(
+            read(result)["content"][1],
+            json!({"type": "resource", "resource": {"uri": "demo://b", "blob": "AA=="}})
+        );
     }
 }

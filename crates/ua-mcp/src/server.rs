@@ -121,7 +121,12 @@ pub(crate) struct Listed {
 
 impl Server {
     pub(crate) fn new(spec: ServerSpec) -> Self {
-        Self { spec, running: Mutex::new(None), listed: std::sync::Mutex::default(), adopted: std::sync::Mutex::default() }
+        Self {
+            spec,
+            running: Mutex::new(None),
+            listed: std::sync::Mutex::default(),
+            adopted: std::sync::Mutex::default(),
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -196,7 +201,8 @@ impl Server {
         }
         let host = Host::new(&self.spec.name, shared.progress.clone());
         let address = Address { url, headers };
-        let taken = HttpConnection::adopt(host, &self.spec.name, &shared.client, address, (session, dialect), &shared.env)?;
+        let taken =
+            HttpConnection::adopt(host, &self.spec.name, &shared.client, address, (session, dialect), &shared.env)?;
         adopted.insert(session.to_owned(), taken.clone());
         Ok(Connection::Http(taken))
     }
@@ -327,7 +333,8 @@ impl Server {
         let mut kept = Listed { tools: Vec::new(), notes: Vec::new() };
         let mut facts = BTreeMap::new();
         for tool in tools {
-            let execution = tool.pointer("/execution/taskSupport").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let execution =
+                tool.pointer("/execution/taskSupport").and_then(Value::as_str).unwrap_or_default().to_owned();
             let tool: Tool = serde_json::from_value(tool)
                 .map_err(|error| self.not_listed(format!("its list of tools cannot be read: {error}")))?;
             if !names.insert(tool.name.to_string()) {
@@ -342,7 +349,8 @@ impl Server {
             let why_not = is_new.then(|| "mcp.lock does not know it; `ua tools lock` adds it".to_owned());
             let why_not = why_not.or_else(|| not_offerable(&name)).or_else(|| headers.as_ref().err().cloned());
             if let Some(why) = why_not {
-                let note = format!("`{}` of the tool server `{server}` is not offered: {why}", printable(&tool.name, 128));
+                let note =
+                    format!("`{}` of the tool server `{server}` is not offered: {why}", printable(&tool.name, 128));
                 tracing::warn!("{note}");
                 kept.notes.push(note);
                 continue;

@@ -125,7 +125,14 @@ impl McpTransport {
         };
         let servers = config.servers.into_iter().map(Server::new).collect();
         let (call_timeout_for_reads, current_span) = (config.call_timeout_for_reads, config.current_span);
-        Self { servers, shared, call_timeout_for_reads, current_span, notes: Mutex::default(), live: LiveCalls::default() }
+        Self {
+            servers,
+            shared,
+            call_timeout_for_reads,
+            current_span,
+            notes: Mutex::default(),
+            live: LiveCalls::default(),
+        }
     }
 
     pub(crate) fn shared(&self) -> &Shared {

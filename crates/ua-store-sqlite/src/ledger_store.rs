@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
 use ua_store::{
-    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, KeepHandle, LedgerStore, ReceiptRecord, ReplayStatus, RunLease,
-    SettleAttempt, StartAttempt, StoreError, UnknownResolution, rules,
+    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, KeepHandle, LedgerStore, ReceiptRecord,
+    ReplayStatus, RunLease, SettleAttempt, StartAttempt, StoreError, UnknownResolution, rules,
 };
 
 use crate::db::Db;

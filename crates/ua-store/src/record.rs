@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
-    ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn,
-    Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus,
-    RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
+    ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message,
+    ModelTurn, Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec,
+    RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
 };
 
 use crate::lifted::Lifted;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ua_core::{
-    BlobRef, CallId, Handle, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement, Timestamp,
-    ToolName, ToolSpec,
+    BlobRef, CallId, Handle, IdempotencyKey, Message, ModelTurn, Outcome, QuestionId, RunId, Scope, Settlement,
+    Timestamp, ToolName, ToolSpec,
 };
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     ArchiveStore, AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallQuery, CallRecord, DeletedRun,
-    Durability, EventRecord, KeepHandle, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion,
-    NewRun, NewStep, OverrideRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd, RequestId,
-    RequestReservation, RunDeletion, RunEnd, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunStore,
+    Durability, EventRecord, KeepHandle, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride,
+    NewQuestion, NewRun, NewStep, OverrideRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus, RequestEnd,
+    RequestId, RequestReservation, RunDeletion, RunEnd, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunStore,
     SettleAttempt, StartAttempt, StepEnd, StepEntry, StepRecord, Store, StoreError, TurnCommit, TurnDraft,
     UnknownResolution,
 };

@@ -76,8 +76,8 @@ pub(super) fn arguments_in_full(question: &QuestionRecord) -> String {
 
 pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
     let AnswerArgs { question, choice, proof, text, values } = args;
-    let for_a_tool = values.is_some()
-        || matches!(choice, Some(AnswerChoice::Accept | AnswerChoice::Decline | AnswerChoice::Cancel));
+    let for_a_tool =
+        values.is_some() || matches!(choice, Some(AnswerChoice::Accept | AnswerChoice::Decline | AnswerChoice::Cancel));
     let choice = choice.or(values.is_some().then_some(AnswerChoice::Accept));
     let text = match choice {
         Some(AnswerChoice::Accept) => values.or(text),

@@ -39,7 +39,9 @@ pub(crate) fn watcher(store: Arc<SqliteStore>, inner: Watcher) -> Watcher {
 pub(crate) fn patience(is_attended: bool, no_input: bool) -> Result<Elicitations, CliError> {
     let live_wait = match crate::env::var("UA_ELICITATION_WAIT") {
         Some(text) => text.parse().map(Duration::from_secs).map_err(|_| {
-            CliError::usage(format!("UA_ELICITATION_WAIT (tools.elicitation_wait) is a number of seconds, not {text:?}"))
+            CliError::usage(format!(
+                "UA_ELICITATION_WAIT (tools.elicitation_wait) is a number of seconds, not {text:?}"
+            ))
         })?,
         None if is_attended => ATTENDED,
         None if no_input => Duration::ZERO,

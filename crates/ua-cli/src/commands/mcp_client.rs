@@ -28,6 +28,7 @@ pub(crate) async fn run(url: String) -> Result<u8, CliError> {
 fn wanted() -> Option<Vec<(String, Map<String, Value>)>> {
     let context: Value = serde_json::from_str(&crate::env::var("MCP_CONFORMANCE_CONTEXT")?).ok()?;
     let calls = context.get("toolCalls")?.as_array()?.iter();
-    let read = |call: &Value| Some((call.get("name")?.as_str()?.to_owned(), call.get("arguments")?.as_object()?.clone()));
+    let read =
+        |call: &Value| Some((call.get("name")?.as_str()?.to_owned(), call.get("arguments")?.as_object()?.clone()));
     Some(calls.filter_map(read).collect())
 }

@@ -104,7 +104,9 @@ async fn lock(mcp_config: Option<&Path>, check: bool) -> Result<u8, CliError> {
             return Err(CliError::new(FAILED, format!("{} is not there", path.display()))
                 .hint("look at the tools (`ua tools list`), then run `ua tools lock`"));
         };
-        tell(&if changes.is_empty() { "the tools are what mcp.lock says".to_owned() } else {
+        tell(&if changes.is_empty() {
+            "the tools are what mcp.lock says".to_owned()
+        } else {
             format!("{} difference(s); `ua tools lock` accepts them", changes.len())
         });
         return Ok(if changes.is_empty() { OK } else { FAILED });

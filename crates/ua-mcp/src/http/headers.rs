@@ -22,7 +22,11 @@ pub(crate) fn encoded(text: &str) -> String {
     let is_plain = text.chars().all(|c| matches!(c, ' '..='~'));
     let is_edged = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
     let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
-    if is_plain && !is_edged && !looks_encoded { text.to_owned() } else { format!("=?base64?{}?=", base64(text.as_bytes())) }
+    if is_plain && !is_edged && !looks_encoded {
+        text.to_owned()
+    } else {
+        format!("=?base64?{}?=", base64(text.as_bytes()))
+    }
 }
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -147,7 +151,8 @@ mod tests {
     fn marked_arguments_go_into_headers() {
         let headers = of(json!({
             "region": {"type": "string", "x-mcp-header": "Region"}, "plain": {"type": "string"},
-            "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}})).unwrap();
+            "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}}))
+        .unwrap();
         let arguments = json!({"region": "eu", "plain": "p", "deep": {"n": 7}});
         let expected = [("Mcp-Param-N", "7"), ("Mcp-Param-Region", "eu")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         let mut values = headers.values(arguments.as_object().unwrap());

@@ -192,22 +192,24 @@ impl HttpConnection {
     pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
         let Sending { method, params, meta, key_header, param_headers, timeout, listener } = sending;
         let dialect = self.dialect();
-        let prepared = self.inner.request(&dialect, method, params, meta.clone()).and_then(|(mut headers, body)| {
-            if let Some((name, value)) = &key_header {
-                let (name, value) = endpoint::header(name, value)?;
-                headers.insert(name, value);
-            }
-            for (name, value) in param_headers.iter().filter(|_| dialect.is_stateless) {
-                let (name, value) = endpoint::header(name, value)?;
-                headers.insert(name, value);
-            }
-            // Gateways on the way know headers, not messages.
-            for (name, value) in crate::trace::headers(&meta) {
-                let (name, value) = endpoint::header(name, value)?;
-                headers.insert(name, value);
-            }
-            Ok((headers, body))
-        });
+        let prepared = self.inner.request(&dialect, method, params, meta.clone(), listener.is_some()).and_then(
+            |(mut headers, body)| {
+                if let Some((name, value)) = &key_header {
+                    let (name, value) = endpoint::header(name, value)?;
+                    headers.insert(name, value);
+                }
+                for (name, value) in param_headers.iter().filter(|_| dialect.is_stateless) {
+                    let (name, value) = endpoint::header(name, value)?;
+                    headers.insert(name, value);
+                }
+                // Gateways on the way know headers, not messages.
+                for (name, value) in crate::trace::headers(&meta) {
+                    let (name, value) = endpoint::header(name, value)?;
+                    headers.insert(name, value);
+                }
+                Ok((headers, body))
+            },
+        );
         let (headers, body) = match prepared {
             Ok(prepared) => prepared,
             Err(why) => return Outcome::NotSent { why },
@@ -302,7 +304,7 @@ impl Opening for HttpConnection {
         params: Map<String, Value>,
     ) -> Result<Value, Unanswered> {
         let (headers, body) =
-            self.inner.request(&dialect, method, params, Map::new()).map_err(Unanswered::Broken)?;
+            self.inner.request(&dialect, method, params, Map::new(), false).map_err(Unanswered::Broken)?;
         let response = self.inner.endpoint.post(headers, body.bytes).await;
         let response = response.map_err(|failure| Unanswered::Broken(failure.into_why()))?;
         if method == "initialize" {
@@ -384,18 +386,20 @@ impl Inner {
         method: &'static str,
         mut params: Map<String, Value>,
         mut meta: Map<String, Value>,
+        wants_progress: bool,
     ) -> Result<(HeaderMap, Body), String> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let mut headers = self.headers();
         if dialect.is_stateless {
-            let header = |text: &str| HeaderValue::from_str(text).map_err(|_| "it cannot be named in a header".to_owned());
+            let header =
+                |text: &str| HeaderValue::from_str(text).map_err(|_| "it cannot be named in a header".to_owned());
             headers.insert(PROTOCOL_VERSION, header(&dialect.version)?);
             headers.insert(METHOD, HeaderValue::from_static(method));
             if let Some(name) = headers::name_of(method, &params) {
                 headers.insert(NAME, header(&headers::encoded(name))?);
             }
         }
-        if method == "tools/call" || method == "tasks/result" {
+        if wants_progress {
             meta.insert("progressToken".to_owned(), json!(id));
         }
         dialect.sign(&mut meta);

@@ -261,13 +261,9 @@ fn decision(records: &RunRecords, flight: &InFlight) -> Option<Decision> {
         (_, CallStatus::Cancelled) => ReplayStatus::Cancelled,
         (CallStatus::Prepared, _) => ReplayStatus::Executed,
         (_, CallStatus::Unknown | CallStatus::Running) => ReplayStatus::Held,
-        (
-            _,
-            CallStatus::Prepared
-            | CallStatus::Succeeded
-            | CallStatus::FailedDefinite
-            | CallStatus::FailedReported,
-        ) => ReplayStatus::Reconciled,
+        (_, CallStatus::Prepared | CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported) => {
+            ReplayStatus::Reconciled
+        }
     };
     let still_prepared = call.status == CallStatus::Prepared;
     (!still_prepared).then(|| Decision {

@@ -70,7 +70,8 @@ async fn check(scenario: &Scenario, asked: &[QuestionKind], at: &str) {
     let calls = scenario.calls().await;
     assert!(calls.iter().all(|call| call.status == CallStatus::Succeeded), "{at}: {calls:?}");
     // A person who saw that it did not happen had it sent again; nobody else did.
-    let executed = scenario.questions().await.into_iter().filter_map(|q| q.answer).filter(|a| a.choice == Choice::Execute);
+    let executed =
+        scenario.questions().await.into_iter().filter_map(|q| q.answer).filter(|a| a.choice == Choice::Execute);
     let sent = times(scenario, "invoke render") + times(scenario, "invoke order");
     let most = 2 + executed.count();
     assert!(sent <= most, "{at}: {sent} sends, {most} allowed: {:?}", scenario.world.log());

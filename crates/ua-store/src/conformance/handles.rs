@@ -32,13 +32,8 @@ pub async fn a_handle_is_kept_while_its_attempt_runs(store: &dyn Store) {
     assert_eq!(kept.handle, Some(task()));
     assert_eq!(store.attempts(&call_id("call_1")).await.unwrap(), [kept]);
     let end = AttemptEnd::Lost { why: "w".to_owned() };
-    let settle = SettleAttempt {
-        call_id: call_id("call_1"),
-        attempt: 1,
-        end,
-        durability: crate::Durability::Synced,
-        at: at(7),
-    };
+    let settle =
+        SettleAttempt { call_id: call_id("call_1"), attempt: 1, end, durability: crate::Durability::Synced, at: at(7) };
     store.settle_attempt(&scene.lease, settle).await.unwrap();
     refused(store.keep_handle(&scene.lease, keep("call_1", 1, task())).await, "is not running");
     assert_eq!(store.attempts(&call_id("call_1")).await.unwrap()[0].handle, Some(task()), "what it was stays");

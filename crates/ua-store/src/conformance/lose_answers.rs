@@ -8,8 +8,9 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope
 use crate::archive_store::{ArchiveStore, CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
-    CallCancel, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation,
-    RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft, UnknownResolution,
+    CallCancel, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd,
+    RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
+    UnknownResolution,
 };
 use crate::error::{Retry, StoreError};
 use crate::overrides::{NewOverride, OverrideRecord};

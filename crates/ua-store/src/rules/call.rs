@@ -128,9 +128,8 @@ pub fn handle_kept(
     keep: KeepHandle,
 ) -> Result<AttemptRecord, StoreError> {
     let attempt = keep.attempt;
-    let running = stored.filter(|stored| {
-        call.status == CallStatus::Running && stored.attempt == attempt && stored.ended_at.is_none()
-    });
+    let running = stored
+        .filter(|stored| call.status == CallStatus::Running && stored.attempt == attempt && stored.ended_at.is_none());
     let mut running = running.ok_or_else(|| {
         let why = format!("attempt {attempt} is not running: it is {} at attempt {}", call.status, call.attempt);
         conflict("tool_calls", &call.call_id, why)

@@ -24,8 +24,8 @@ use crate::error::{RowRef, StoreError};
 pub use blob::{blob_read, blobs_pruned};
 pub use call::{
     Resolved, Settled, StartContext, Started, call_cancelled, call_deduplicated, call_lost, call_not_happened,
-    call_resolved, call_settled, call_skipped, call_started, handle_kept, call_vouched_for, check_run_ended, may_have_happened,
-    owned_call, receipt_interpreted, replay_noted,
+    call_resolved, call_settled, call_skipped, call_started, call_vouched_for, check_run_ended, handle_kept,
+    may_have_happened, owned_call, receipt_interpreted, replay_noted,
 };
 pub(crate) use call::{counts_as_effect, holds_key};
 pub use deletion::run_deleted;

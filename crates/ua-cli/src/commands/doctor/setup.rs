@@ -195,7 +195,10 @@ pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut
         };
         match transport.list().await {
             Ok(specs) => {
-                let speaks = transport.about().pop().map_or_else(String::new, |(_, about)| format!(", speaks MCP {}", about.revision));
+                let speaks = transport
+                    .about()
+                    .pop()
+                    .map_or_else(String::new, |(_, about)| format!(", speaks MCP {}", about.revision));
                 let unknown = specs
                     .iter()
                     .filter(|spec| classifier.classify(spec, None).class_source == ua_core::ClassSource::Default)
