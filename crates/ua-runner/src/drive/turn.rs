@@ -107,6 +107,10 @@ impl Driver<'_> {
             asked.map_err(|source| RunError::Gateway { turn, source })?;
         }
         self.note_first_runs(&ended).await?;
+        let was_stopped = ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Stopped));
+        if was_stopped && !self.ports.stop.is_stopping() && self.is_cancel_asked().await? {
+            return Ok(Event::CancelAsked); // while a tool was at work that is not waited for
+        }
         Ok(Event::Dispatched(ended))
     }
 
