@@ -153,7 +153,7 @@ fn a_question_of_a_tool_waits_for_a_person_and_its_answer_is_handed_over_once() 
         assert_eq!(env.value("SELECT status FROM tool_calls"), "running", "it is under way, and waits");
         let question = env.value("SELECT question_id FROM questions WHERE kind = 'elicitation' AND status = 'open'");
         env.run(&["answer", &question, "accept", "--values", r#"{"size": "huge"}"#]).code(2);
-        env.run(&["answer", &question, "accept"]).code(2).shows(&["`size` is required"]);
+        env.run(&["answer", &question, "accept"]).code(2).says(&["`size` is required"]);
         env.run(&["answer", &question, "accept", "--values", r#"{"size": "large"}"#]).code(0);
         env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
         assert_eq!(server.state().ordered, [json!({"size": "large", "count": 1})], "{point}");
