@@ -91,15 +91,15 @@ fn the_servers_for_files_time_and_everything_are_listed_and_called() {
         servers.into_iter().filter_map(|(name, server)| Some((name.to_owned(), server?))).collect();
     env.mcp_config("work/.mcp.json", &Value::Object(config));
     let listed = env.run(&["tools", "list"]).code(0);
-    listed.shows(&[
-        "mcp__files__write_file",
-        "mcp__time__get_current_time",
-        "mcp__everything__get-sum",
-        "mcp__everything__read_resource",
-        "mcp__fetch__fetch",
-        "speaks MCP 2025-11-25",
-        "speaks MCP 2026-07-28",
-    ]);
+    listed
+        .shows(&[
+            "mcp__files__write_file",
+            "mcp__time__get_current_time",
+            "mcp__everything__get-sum",
+            "mcp__everything__read_resource",
+            "mcp__fetch__fetch",
+        ])
+        .says(&["speaks MCP 2025-11-25", "speaks MCP 2026-07-28"]);
     let write = json!({"path": format!("{folder}/a.txt"), "content": "hello"});
     let turns = json!([
         {"tools": [{"name": "mcp__time__get_current_time", "input": {"timezone": "UTC"}},
@@ -117,13 +117,13 @@ fn the_servers_for_files_time_and_everything_are_listed_and_called() {
 #[test]
 fn a_task_of_the_everything_server_is_followed_and_its_question_is_declined_when_nobody_is_there() {
     let env = env().with_env("UA_ELICITATION_WAIT", "0");
-    let Some(server) = entry("mcp-server-everything", &["stdio"], &[]) else { return };
-    env.mcp_config("work/.mcp.json", &json!({"everything": server}));
+    let Some(served) = serve_everything() else { return };
+    env.mcp_config("work/.mcp.json", &json!({"everything": {"type": "http", "url": served.url}}));
     let input = json!({"topic": "mugs", "ambiguous": true});
     let last = json!({"text": "Done.", "expect": {"contains": ["Research Report: mugs", "User declined"]}});
     let output =
         env.run(&["job", &job(&env, "mcp__everything__simulate-research-query", &input, &last), "--run-id", "r"]);
-    output.code(0).shows(&["Gathering sources"]);
+    output.code(0).says(&["Gathering sources"]);
     assert_eq!(env.value("SELECT status || ' ' || attempt FROM tool_calls"), "succeeded 1");
 }
 
@@ -161,7 +161,7 @@ fn a_task_over_http_is_found_again_in_its_session_after_a_kill() {
     let job = job(&env, "mcp__everything__simulate-research-query", &json!({"topic": "mugs"}), &last);
     env.run_killed_at("after:tool.go_on:simulate-research-query", &["job", &job, "--run-id", "r"]);
     assert_eq!(env.value("SELECT status FROM tool_calls"), "running");
-    env.run(&["resume", "r"]).code(0).shows(&["its task is asked for"]);
+    env.run(&["resume", "r"]).code(0).says(&["its task is asked for"]);
     assert_eq!(env.value("SELECT status || ' ' || attempt FROM tool_calls"), "succeeded 1");
     assert_eq!(env.value("SELECT count(*) FROM questions"), "0");
 }

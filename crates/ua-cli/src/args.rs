@@ -514,6 +514,7 @@ Examples:
   ua answer q_01… execute
   ua answer q_01… skip --text \"ask the board first\"
   ua answer q_01… --text \"the blue one\"            what the model asked with ask_user
+  ua answer q_01… accept --values '{\"size\": 3}'    what a tool asks for
 
 Then `ua resume RUN` goes on.")]
 pub struct AnswerArgs {
@@ -529,7 +530,7 @@ pub struct AnswerArgs {
     #[arg(long)]
     pub text: Option<String>,
     /// With `accept`: the values that a tool asks for, as a JSON object; what is left out takes its default
-    #[arg(long = "json", value_name = "OBJECT", conflicts_with = "text")]
+    #[arg(long, value_name = "OBJECT", conflicts_with = "text")]
     pub values: Option<String>,
 }
 
@@ -548,7 +549,7 @@ pub enum AnswerChoice {
     Abort,
     /// Go on as before
     Continue,
-    /// To a tool that asks: yes, with the values of --json
+    /// To a tool that asks: yes, with --values
     Accept,
     /// To a tool that asks: no
     Decline,

@@ -46,7 +46,7 @@ pub(crate) enum WentOn {
     Ended(Permit, Outcome),
     /// A person has to answer first; the attempt keeps its handle.
     Held(QuestionRecord),
-    /// A stop was asked for; the attempt keeps its handle.
+    /// A stop was asked for, or the run's end; the attempt keeps its handle.
     Stopped,
 }
 
@@ -128,9 +128,13 @@ impl ToolGateway {
                     Elicited::Open(question) => return Ok(WentOn::Held(question)),
                 };
             }
-            if self.is_cancelled(permit.call()).await? || is_overdue(&permit, started_at, self.ledger.env().now()) {
+            let is_live = handle.input.as_ref().is_some_and(|input| input.is_live);
+            if !is_live && self.is_cancelled(permit.call()).await? {
+                return Ok(WentOn::Stopped); // whoever ends the run tells the other side
+            }
+            if is_overdue(&permit, started_at, self.ledger.env().now()) {
                 self.transport.give_up(&permit, &handle).await;
-                let why = "nobody wanted the result any more; the other side was told".to_owned();
+                let why = "its time is up; the other side was told that nobody wants the result any more".to_owned();
                 return Ok(WentOn::Ended(permit, Outcome::Lost { why }));
             }
             let before = handle.clone();

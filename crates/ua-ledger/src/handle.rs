@@ -82,7 +82,12 @@ impl Ledger {
         call: CallRecord,
         attempt: AttemptRecord,
     ) -> Result<Admission, LedgerError> {
-        let handle = attempt.handle.clone().unwrap_or_default();
+        let mut handle = attempt.handle.clone().unwrap_or_default();
+        if handle.input.as_ref().is_some_and(|input| input.is_live || input.is_sent) {
+            // The connection on which it was asked is gone, or the answer may have arrived: the task says how it stands.
+            handle.input = None;
+            self.close_elicitation(&call).await?;
+        }
         match self.elicit(&call, handle).await? {
             Elicited::Open(question) => Ok(Admission::Held(question)),
             Elicited::Answered(handle) => Ok(Admission::Continues(Continued { call, attempt, handle })),

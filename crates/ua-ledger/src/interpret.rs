@@ -165,12 +165,21 @@ pub(crate) fn result_text(result: &Value) -> String {
             (Some("resource"), _) => block
                 .pointer("/resource/text")
                 .and_then(Value::as_str)
-                .map_or_else(|| "[resource]".to_owned(), str::to_owned),
-            (Some(kind), _) => format!("[{kind} content]"),
+                .map_or_else(|| described("resource", block.get("resource").unwrap_or(block)), str::to_owned),
+            (Some(kind), _) => described(kind, block),
             (None, _) => "[content of no type]".to_owned(),
         })
         .collect();
     parts.join("\n\n")
+}
+
+/// What a part of an answer is that is no text: its kind, name, address, form and size, as far as they are told. The receipt has it whole.
+fn described(kind: &str, part: &Value) -> String {
+    let told = ["name", "uri", "mimeType"].into_iter().filter_map(|field| part.get(field).and_then(Value::as_str));
+    let data = part.get("data").or_else(|| part.get("blob")).and_then(Value::as_str);
+    let size = data.map(|data| format!("{} bytes", data.len() / 4 * 3));
+    let told: Vec<String> = told.map(|text| shortened(text, 300)).chain(size).collect();
+    if told.is_empty() { format!("[{kind} content]") } else { format!("[{kind}: {}]", told.join(", ")) }
 }
 
 /// The other side's name for what happened, under the names that servers use for it.

@@ -177,7 +177,7 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String 
             );
         }
         text.push_str(
-            "\nAnswer `accept` with --json '{…}' (what is left out takes its default), `decline` or `cancel`.",
+            "\nAnswer `accept` with --values '{…}' (what is left out takes its default), `decline` or `cancel`.",
         );
     }
     if is_live {

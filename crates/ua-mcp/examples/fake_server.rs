@@ -3,12 +3,13 @@
 //! Options: `--exit TEXT` writes TEXT to standard error and ends with code 3 · `--silent` never answers ·
 //! `--outlive-input` goes on when its input closes · `--spawn FILE` / `--spawn-detached FILE` starts a process that lingers
 //! (the latter in a session of its own) and writes its number to FILE · `--tools A,B` offers these names instead of its own,
-//! one per page.
+//! one per page · `--stateless` speaks revision 2026-07-28 and no other.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -27,7 +28,11 @@ struct Options {
     spawn: Vec<(String, bool)>,
     linger: Option<(PathBuf, bool)>,
     tools: Option<Vec<String>>,
+    stateless: bool,
 }
+
+/// The call that waits for the answer to a question.
+static ASKING: Mutex<Option<Value>> = Mutex::new(None);
 
 fn main() -> Fallible<ExitCode> {
     let options = options()?;
@@ -51,7 +56,7 @@ fn main() -> Fallible<ExitCode> {
         if options.silent {
             continue;
         }
-        if let Some(code) = answer(&message, options.tools.as_deref())? {
+        if let Some(code) = answer(&message, &options)? {
             return Ok(code);
         }
     }
@@ -70,6 +75,7 @@ fn options() -> Fallible<Options> {
         let mut value = || args.next().ok_or("a value is missing");
         match option.as_str() {
             "--exit" => options.exit = Some(value()?),
+            "--stateless" => options.stateless = true,
             "--silent" => options.silent = true,
             "--outlive-input" => options.outlive_input = true,
             "--spawn" => options.spawn.push((value()?, false)),
@@ -100,10 +106,25 @@ fn send(message: &Value) -> Fallible<()> {
 }
 
 /// Answers a message; a code ends the server.
-fn answer(message: &Value, tools: Option<&[String]>) -> Fallible<Option<ExitCode>> {
+fn answer(message: &Value, options: &Options) -> Fallible<Option<ExitCode>> {
+    let tools = options.tools.as_deref();
     let Some(id) = message.get("id") else { return Ok(None) };
+    if id == "ask" {
+        let asking = ASKING.lock().map_err(|_| "a lock is poisoned")?.take();
+        let content = json!([{"type": "text", "text": message["result"].to_string()}]);
+        send(&json!({"jsonrpc": "2.0", "id": asking, "result": {"content": content}}))?;
+        return Ok(None);
+    }
+    let version = &message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
+    if options.stateless && version != "2026-07-28" {
+        send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32022, "message": "unsupported"}}))?;
+        return Ok(None);
+    }
     let reply = |result: Value| send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
     match message["method"].as_str() {
+        Some("server/discover") if options.stateless => reply(json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+        }))?,
         Some("initialize") => reply(json!({
             "protocolVersion": message["params"]["protocolVersion"],
             "capabilities": {"tools": {}, "logging": {}},
@@ -176,6 +197,21 @@ fn call(id: &Value, params: &Value) -> Fallible<Option<ExitCode>> {
             send(
                 &json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "still here"}}),
             )?;
+            text("done".to_owned())?;
+        }
+        "ask" => {
+            *ASKING.lock().map_err(|_| "a lock is poisoned")? = Some(id.clone());
+            let schema = json!({"type": "object", "properties": {"size": {"type": "integer", "default": 3}}});
+            let params = json!({"message": "Which size?", "requestedSchema": schema});
+            send(&json!({"jsonrpc": "2.0", "id": "ask", "method": "elicitation/create", "params": params}))?;
+        }
+        "tell" => {
+            let token = &params["_meta"]["progressToken"];
+            for progress in [1, 2] {
+                let params = json!({"progressToken": token, "progress": progress, "total": 2, "message": "on it"});
+                send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))?;
+            }
+            send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))?;
             text("done".to_owned())?;
         }
         "rpc_error" => {

@@ -211,7 +211,16 @@ pub(crate) async fn open(
         Value::Object(params) => params,
         _ => Map::new(),
     };
-    let shaken = opening.ask_in(Arc::default(), "initialize", params).await.map_err(Unanswered::into_why)?;
+    let shaken = match opening.ask_in(Arc::default(), "initialize", params).await {
+        // It was only slow to say so: the new era is the one it speaks.
+        Err(Unanswered::Refused(UNSUPPORTED, _)) if protocol.may_discover() => {
+            let asking = Arc::new(Dialect::of_asking(client));
+            let asked = opening.ask_in(asking, "server/discover", Map::new()).await.map_err(Unanswered::into_why)?;
+            opening.agree(Arc::new(Dialect::of_discovery(&asked, protocol, client)?));
+            return Ok(());
+        }
+        shaken => shaken.map_err(Unanswered::into_why)?,
+    };
     opening.agree(Arc::new(Dialect::of_handshake(&shaken, protocol)?));
     opening.initialized().await.map_err(|why| format!("the handshake failed: {why}"))
 }

@@ -172,7 +172,7 @@ pub(crate) async fn insert(
     if question.kind == QuestionKind::Elicitation && choice == Choice::Continue {
         ua_ledger::check_elicited(question, text.as_deref()).map_err(|why| {
             CliError::usage(format!("question {} does not take that: {why}", question.question_id))
-                .hint("`ua questions --full` shows the form; give values with --json '{…}', or `decline`")
+                .hint("`ua questions --full` shows the form; give values with --values '{…}', or `decline`")
         })?;
     }
     if text.as_deref().is_some_and(|text| text.len() > MAX_TEXT) {

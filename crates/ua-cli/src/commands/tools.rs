@@ -96,15 +96,15 @@ async fn lock(mcp_config: Option<&Path>, check: bool) -> Result<u8, CliError> {
     for (server, locked) in &mut found.servers {
         locked.reach = digests.get(server).cloned().unwrap_or_default();
     }
+    if check && known.is_none() {
+        return Err(CliError::new(FAILED, format!("{} is not there", path.display()))
+            .hint("look at the tools (`ua tools list`), then run `ua tools lock`"));
+    }
     let changes = found.changes_since(known.as_ref());
     for change in &changes {
         print(&format!("{}\n", line(change, 500)))?;
     }
     if check {
-        let Some(_) = known else {
-            return Err(CliError::new(FAILED, format!("{} is not there", path.display()))
-                .hint("look at the tools (`ua tools list`), then run `ua tools lock`"));
-        };
         tell(&if changes.is_empty() {
             "the tools are what mcp.lock says".to_owned()
         } else {

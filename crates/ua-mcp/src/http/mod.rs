@@ -8,7 +8,9 @@
 //! asks for the rest of the answer and sends no call. A session that the server forgot ends this connection; the next one
 //! is a new generation.
 //!
-//! Deliberately absent: the stream of a GET that belongs to no request (what a server asks belongs to a call), OAuth (tokens
+//! A server may ask on a stream that belongs to no request; that one is opened before the first call that may be asked about.
+//!
+//! Deliberately absent: OAuth (tokens
 //! come from the configuration's headers), and the two-endpoint transport of revision 2024-11-05.
 
 mod endpoint;
@@ -61,6 +63,20 @@ struct Inner {
     ended: Mutex<Option<String>>,
     /// Tasks in the session that a later process may have to ask for.
     tasks: Mutex<BTreeSet<String>>,
+    /// What is read that belongs to no request of ours; begun with the first call that may be asked about.
+    listening: tokio::sync::Mutex<Option<Listening>>,
+}
+
+/// A stream that belongs to no request; it is given up when nobody holds this any more.
+#[derive(Debug)]
+struct Listening(Option<tokio::task::JoinHandle<()>>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(reading) = &self.0 {
+            reading.abort();
+        }
+    }
 }
 
 /// What the handshake brought.
@@ -145,6 +161,7 @@ impl HttpConnection {
             agreed: Mutex::new(agreed),
             ended: Mutex::default(),
             tasks: Mutex::default(),
+            listening: tokio::sync::Mutex::default(),
         };
         // Requests of an adopted session must not have numbers that an earlier process used there.
         if inner.agreed().session.is_some() {
@@ -192,22 +209,27 @@ impl HttpConnection {
     pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
         let Sending { method, params, meta, key_header, param_headers, timeout, listener } = sending;
         let dialect = self.dialect();
-        let prepared = self.inner.request(&dialect, method, params, meta.clone()).and_then(|(mut headers, body)| {
-            if let Some((name, value)) = &key_header {
-                let (name, value) = endpoint::header(name, value)?;
-                headers.insert(name, value);
-            }
-            for (name, value) in param_headers.iter().filter(|_| dialect.is_stateless) {
-                let (name, value) = endpoint::header(name, value)?;
-                headers.insert(name, value);
-            }
-            // Gateways on the way know headers, not messages.
-            for (name, value) in crate::trace::headers(&meta) {
-                let (name, value) = endpoint::header(name, value)?;
-                headers.insert(name, value);
-            }
-            Ok((headers, body))
-        });
+        if listener.is_some() && !dialect.is_stateless {
+            self.listen().await;
+        }
+        let prepared = self.inner.request(&dialect, method, params, meta.clone(), listener.is_some()).and_then(
+            |(mut headers, body)| {
+                if let Some((name, value)) = &key_header {
+                    let (name, value) = endpoint::header(name, value)?;
+                    headers.insert(name, value);
+                }
+                for (name, value) in param_headers.iter().filter(|_| dialect.is_stateless) {
+                    let (name, value) = endpoint::header(name, value)?;
+                    headers.insert(name, value);
+                }
+                // Gateways on the way know headers, not messages.
+                for (name, value) in crate::trace::headers(&meta) {
+                    let (name, value) = endpoint::header(name, value)?;
+                    headers.insert(name, value);
+                }
+                Ok((headers, body))
+            },
+        );
         let (headers, body) = match prepared {
             Ok(prepared) => prepared,
             Err(why) => return Outcome::NotSent { why },
@@ -245,6 +267,22 @@ impl HttpConnection {
         }
     }
 
+    /// Makes sure that what the server asks outside of our requests is heard, where it offers that.
+    async fn listen(&self) {
+        let mut listening = self.inner.listening.lock().await;
+        if listening.is_some() || self.inner.agreed().session.is_none() {
+            return;
+        }
+        let opened = tokio::select! {
+            opened = self.inner.endpoint.get(self.inner.headers()) => opened.ok(),
+            () = self.inner.env.clock.sleep(ASIDE) => None,
+        };
+        let stream = opened.filter(|response| response.status() == StatusCode::OK);
+        // Not asked for again: most servers have none.
+        *listening =
+            Some(Listening(stream.map(|stream| tokio::spawn(reading::listen(Arc::downgrade(&self.inner), stream)))));
+    }
+
     /// One request and its answer.
     async fn exchange(&self, headers: HeaderMap, body: Body) -> Result<Reply, Failure> {
         let response = self.inner.endpoint.post(headers, body.bytes).await?;
@@ -276,6 +314,7 @@ impl HttpConnection {
     /// Ends the session, which tells the server to forget it. Whether it does is the server's affair.
     pub(crate) async fn close(&self) {
         let inner = &self.inner;
+        drop(inner.listening.lock().await.take());
         let was_open = inner.ended().replace("the session was closed".to_owned()).is_none();
         if !was_open || inner.agreed().session.is_none() {
             return;
@@ -301,7 +340,8 @@ impl Opening for HttpConnection {
         method: &'static str,
         params: Map<String, Value>,
     ) -> Result<Value, Unanswered> {
-        let (headers, body) = self.inner.request(&dialect, method, params, Map::new()).map_err(Unanswered::Broken)?;
+        let (headers, body) =
+            self.inner.request(&dialect, method, params, Map::new(), false).map_err(Unanswered::Broken)?;
         let response = self.inner.endpoint.post(headers, body.bytes).await;
         let response = response.map_err(|failure| Unanswered::Broken(failure.into_why()))?;
         if method == "initialize" {
@@ -383,6 +423,7 @@ impl Inner {
         method: &'static str,
         mut params: Map<String, Value>,
         mut meta: Map<String, Value>,
+        wants_progress: bool,
     ) -> Result<(HeaderMap, Body), String> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let mut headers = self.headers();
@@ -395,7 +436,7 @@ impl Inner {
                 headers.insert(NAME, header(&headers::encoded(name))?);
             }
         }
-        if method == "tools/call" || method == "tasks/result" {
+        if wants_progress {
             meta.insert("progressToken".to_owned(), json!(id));
         }
         dialect.sign(&mut meta);

@@ -1,6 +1,6 @@
 //! Reading the answer to one posted request, over as many connections as that takes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
@@ -125,6 +125,18 @@ impl HttpConnection {
     }
 }
 
+/// Reads a stream that belongs to no request, until it ends.
+pub(super) async fn listen(inner: Weak<Inner>, stream: Response) {
+    let mut events = Events { response: stream, parser: Parser::new(MAX_LINE) };
+    while let Ok(Some(event)) = events.next().await {
+        let message = event.data.and_then(|data| serde_json::from_str::<Map<String, Value>>(&data).ok());
+        let Some(inner) = inner.upgrade() else { return };
+        if let Some(message) = message.filter(|message| message.contains_key("method")) {
+            inner.answer_request(message, None);
+        }
+    }
+}
+
 /// Reads a whole body that is one message.
 async fn whole(mut response: Response) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
@@ -203,7 +215,7 @@ impl Inner {
             Err(error) => return Err(broken(&format!("a message is not JSON: {error}"))),
         };
         if message.contains_key("method") {
-            self.answer_request(message, id);
+            self.answer_request(message, Some(id));
             return Ok(None);
         }
         if answered_id(&message) != Some(id) {
@@ -216,14 +228,14 @@ impl Inner {
         }
     }
 
-    /// Hands a message of the server's to our side, and its answer back. It came on the stream of our request `origin`.
-    fn answer_request(self: &Arc<Self>, mut message: Map<String, Value>, origin: i64) {
+    /// Hands a message of the server's to our side, and its answer back. It came on the stream of our request `origin`, if of any.
+    fn answer_request(self: &Arc<Self>, mut message: Map<String, Value>, origin: Option<i64>) {
         let id = message.remove("id");
         let (method, params) = method_and_params(&mut message);
         let Some(id) = id else { return self.host.notified(&method, &params) };
         let inner = Arc::clone(self);
         tokio::spawn(async move {
-            let answer = match inner.host.request(&method, params, Some(origin)).await {
+            let answer = match inner.host.request(&method, params, origin).await {
                 Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
                 Err((code, words)) => {
                     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": words } })

@@ -1,6 +1,7 @@
 //! Shims, servers and calls against real processes that misbehave; and what these tests share: programs to run and
 //! conditions to wait for.
 
+mod dialects;
 mod hostile;
 mod http;
 mod permitted;

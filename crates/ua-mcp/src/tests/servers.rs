@@ -14,7 +14,7 @@ use crate::config::{Reach, ServerSpec};
 use crate::connection::{Connection, Sending};
 use crate::http::Horizon;
 use crate::server::{Server, Shared};
-use crate::{LockDir, McpTransport, McpTransportConfig, Protocol, ShimCommand};
+use crate::{LockDir, McpTransport, McpTransportConfig, ProgressWatcher, Protocol, ShimCommand};
 
 pub(super) fn spec(name: &str, args: &[&str]) -> ServerSpec {
     command(name, example("fake_server").to_str().unwrap(), args)
@@ -44,6 +44,10 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(spec: ServerSpec) -> Self {
+        Self::with(spec, None)
+    }
+
+    pub(super) fn with(spec: ServerSpec, progress: Option<ProgressWatcher>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path(), vec![]);
         let shared = Shared {
@@ -55,7 +59,7 @@ impl World {
             grace: Duration::from_millis(500),
             client: rmcp::model::Implementation::new("test", "1"),
             stderr_log: config.stderr_log,
-            progress: None,
+            progress,
         };
         Self { dir, shared, server: Server::new(spec) }
     }

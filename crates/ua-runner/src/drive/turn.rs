@@ -126,6 +126,10 @@ impl Driver<'_> {
         }
         self.note_first_runs(&ended).await?;
         self.count_sub_agents(turn).await?;
+        let was_stopped = ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Stopped));
+        if was_stopped && !self.ports.stop.is_stopping() && self.is_cancel_asked().await? {
+            return Ok(Event::CancelAsked); // while a tool was at work that is not waited for
+        }
         Ok(Event::Dispatched(ended))
     }
 
