@@ -2,7 +2,7 @@
 
 use ua_llm::fuzzing::read_reply;
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let whole = read_reply(data, data.len().max(1));
     for piece in [1, 2, 7, 64] {
         let pieces = read_reply(data, piece);
