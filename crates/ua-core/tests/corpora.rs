@@ -1,13 +1,13 @@
 //! The corpora of the fuzz targets about this crate, replayed.
 
-#[path = "../../../fuzz/bodies/replay.rs"]
-mod replay;
-#[path = "../../../fuzz/bodies/job_file.rs"]
-mod job_file;
 #[path = "../../../fuzz/bodies/canonical.rs"]
 mod canonical;
+#[path = "../../../fuzz/bodies/job_file.rs"]
+mod job_file;
 #[path = "../../../fuzz/bodies/redactor.rs"]
 mod redactor;
+#[path = "../../../fuzz/bodies/replay.rs"]
+mod replay;
 
 #[test]
 fn s17_no_job_file_makes_its_reader_fail_otherwise_than_by_an_error() {
