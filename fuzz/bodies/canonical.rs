@@ -2,7 +2,7 @@
 
 use ua_core::{CanonicalJson, parse_strict};
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(value) = parse_strict(text) else { return };
     let Ok(canonical) = CanonicalJson::of(&value, &[]) else { return };

@@ -4,7 +4,7 @@ use serde_json::Value;
 use ua_checkpoint::Checkpoint;
 use ua_store::CheckpointRecord;
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Ok(parts) = serde_json::from_slice::<Value>(data) else { return };
     let record = serde_json::json!({
         "checkpoint_id": "ckpt_0123456789abcdef", "run_id": "run_1", "step_id": "step_0123456789abcdef", "created_at": "2026-11-21T00:00:00Z",

@@ -2,7 +2,7 @@
 
 use ua_core::RunSpec;
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(spec) = RunSpec::parse(text) {
         let written = serde_json::to_string(&spec).unwrap_or_else(|e| panic!("a job can be written: {e}"));

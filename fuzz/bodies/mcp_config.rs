@@ -2,7 +2,7 @@
 
 use ua_mcp::{McpConfig, Reach, references};
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let config = match McpConfig::parse(text, "servers.json") {
         Ok(config) => config,

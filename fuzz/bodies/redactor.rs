@@ -5,7 +5,7 @@ use ua_core::{Redactor, fill_secrets};
 
 const SECRET: &str = "s\"cr/t+canary-0123";
 
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let redactor = Redactor::new([("K".to_owned(), SECRET.to_owned())]);
     let text = String::from_utf8_lossy(data);
     let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);

@@ -5,8 +5,11 @@ use std::path::Path;
 /// Inputs made of one of the corpus by chance.
 const CHANGED: u32 = 150;
 
+/// Bytes that mean something to readers.
+const MARKS: &[u8] = b"\"{}[],:\\\x1b\0\n=.$";
+
 /// Gives every input to `check`, which panics where the code under test does not keep its word.
-pub fn replay(target: &str, check: fn(&[u8])) {
+pub(crate) fn replay(target: &str, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -32,7 +35,7 @@ pub fn replay(target: &str, check: fn(&[u8])) {
                 match next(4) {
                     0 if !changed.is_empty() => changed[at] = u8::try_from(next(256)).unwrap_or(0),
                     1 if !changed.is_empty() => drop(changed.remove(at)),
-                    2 => changed.insert(at, b"\"{}[],:\\\x1b\0\n=.$"[next(15)]),
+                    2 => changed.insert(at, MARKS[next(MARKS.len())]),
                     _ => {
                         let piece: Vec<u8> = changed.iter().skip(at).take(next(16)).copied().collect();
                         changed.extend(piece);

@@ -244,14 +244,12 @@ mod tests {
         let redactor = Redactor::new([("K".to_owned(), value.to_owned())]);
         let json_text = serde_json::json!({ "a": value }).to_string();
         let twice = serde_json::json!({ "b": json_text }).to_string();
-        let percent: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        assert!(redactor.text(&percent).contains("%70"), "letters are not encoded by anybody: {percent}");
         for dressed in [value.to_owned(), json_text, twice, percent_encoded(value, "0123456789abcdef")] {
             let clean = redactor.text(&format!("<{dressed}>")).into_owned();
             assert!(clean.contains("[secret K]") && !clean.contains("canary"), "{clean}");
         }
-        let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(redactor.text(&hex), "[secret K]");
+        let hex: Vec<String> = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(redactor.text(&hex.concat()), "[secret K]");
     }
 
     /// Base64 as the definition has it, of three bytes at a time.

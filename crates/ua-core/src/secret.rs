@@ -163,7 +163,7 @@ mod tests {
             match wanted {
                 None => assert_eq!(checked, Ok(()), "{arguments}"),
                 Some(words) => {
-                    assert!(checked.as_ref().is_err_and(|why| why.contains(words)), "{arguments}: {checked:?}")
+                    assert!(checked.as_ref().is_err_and(|why| why.contains(words)), "{arguments}: {checked:?}");
                 }
             }
         }

@@ -94,13 +94,14 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 
 /// A value as it is, inside JSON, percent-encoded, and in base64 at each of the three places it can start.
 fn dressed(value: &str) -> String {
-    let encoded: String = value
+    let encoded: Vec<String> = value
         .bytes()
         .map(|byte| match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
             _ => format!("%{byte:02X}"),
         })
         .collect();
+    let encoded = encoded.concat();
     let in_base64: Vec<String> =
         ["", "x", "xx"].iter().map(|before| base64(format!("{before}{value}").as_bytes())).collect();
     format!(" {value} {} {encoded} {}", json!({ "key": value }), in_base64.join(" "))

@@ -77,6 +77,7 @@ async fn ask(
     let folder =
         tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to ask from: {e}")))?;
     let servers = compose::servers_of(home, run, &launch)?;
+    let redactor = compose::redactor(home, run, &launch)?;
     let transport = compose::transport(servers, &folder.path().join("locks"), RunId::new(&env), None, &env)?;
     let asked = async {
         let specs = transport.list().await.map_err(|e| CliError::new(WAITING, chain(&e)))?;
@@ -91,7 +92,7 @@ async fn ask(
             ))
         })?;
         let at = env.now();
-        let outcome = transport.ask(&enquiry).await;
+        let outcome = redactor.outcome(transport.ask(&enquiry).await);
         Ok(enquiry.judge(&outcome, at))
     };
     let asked = asked.await;
