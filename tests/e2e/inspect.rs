@@ -97,8 +97,10 @@ fn runs_are_listed_with_stable_fields() {
         keys(&listed[0]),
         [
             "created_at",
+            "iteration_count",
             "job_key",
             "job_path",
+            "max_iterations",
             "objective",
             "parent_run_id",
             "run_id",

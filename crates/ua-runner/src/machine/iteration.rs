@@ -94,9 +94,9 @@ mod tests {
         IterationState { number, max: 9, first_turn: 1, tool_calls: 0, context_budget: 100, promise }
     }
 
-    fn machine(limits: Limits) -> RunMachine {
+    fn machine(max_steps: Option<u32>) -> RunMachine {
         let start = Start { committed: 3, iteration: Some(iteration(1)), ..Start::fresh() };
-        RunMachine::new(Limits { ask_on_repeated_failures: true, ..limits }, start)
+        RunMachine::new(Limits { ask_on_repeated_failures: true, max_steps, ..Limits::default() }, start)
     }
 
     /// The model says `text` and asks for nothing; then the evidence is `found`.
@@ -127,11 +127,11 @@ mod tests {
         let promise = "<promise>ALL DONE</promise>";
         let next = Command::EnterIteration { number: 2, why: IterationEnd::PromiseUnkept };
         for found in [Ok(()), missing()] {
-            assert_eq!(says(&mut machine(Limits::default()), "I am done.", found), next);
+            assert_eq!(says(&mut machine(None), "I am done.", found), next);
         }
-        let done = says(&mut machine(Limits::default()), promise, Ok(()));
+        let done = says(&mut machine(None), promise, Ok(()));
         assert_eq!(done, Command::Stop(Conclusion::Succeeded { final_output: promise.to_owned() }));
-        let mut early = machine(Limits::default());
+        let mut early = machine(None);
         for _ in 0..MAX_NUDGES {
             let told = says(&mut early, promise, missing());
             assert!(matches!(told, Command::Guide { text: Guidance::Missing(text) } if text.contains("the e-mail")));
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_full_context_ends_an_iteration_that_has_a_turn() {
-        let mut full = machine(Limits::default());
+        let mut full = machine(None);
         assert_eq!(full.context_full(100), None);
         let why = full.context_full(101).unwrap();
         full.apply(Event::ContextFull(why.clone())).unwrap();
@@ -155,28 +155,29 @@ mod tests {
 
     #[test]
     fn iterations_stop_at_their_own_number_and_at_that_of_steps() {
-        let budget = |command: Command| match command {
-            Command::Stop(Conclusion::Stopped { reason: RunStop::Budget, detail }) => detail,
-            other => panic!("{other:?}"),
+        let budget = |command: Command| {
+            let Command::Stop(Conclusion::Stopped { reason: RunStop::Budget, detail }) = command else {
+                panic!("{command:?}")
+            };
+            detail
         };
-        let mut last = machine(Limits::default());
+        let mut last = machine(None);
         last.iteration.as_mut().unwrap().number = 9;
         let detail = budget(says(&mut last, "Later.", missing()));
         assert!(detail.starts_with("the budget max_iterations (9) is reached: iteration 9 is over"), "{detail}");
-        let limits = Limits { max_steps: Some(0), ..Limits::default() };
-        let detail = budget(says(&mut machine(limits), "Later.", missing()));
+        let detail = budget(says(&mut machine(Some(0)), "Later.", missing()));
         assert!(detail.starts_with("the budget max_steps (0) is reached"), "{detail}");
     }
 
     #[test]
     fn iterations_that_only_talk_are_counted_and_one_that_works_begins_anew() {
-        let mut talks = machine(Limits::default());
+        let mut talks = machine(None);
         for number in 2..=1 + MAX_NUDGES {
             let entered = says(&mut talks, "Soon.", missing());
             assert_eq!(entered, Command::EnterIteration { number, why: IterationEnd::PromiseUnkept });
             talks.apply(Event::IterationEntered(Box::new(iteration(number)))).unwrap();
         }
-        let mut works = machine(Limits::default());
+        let mut works = machine(None);
         works.nudges = MAX_NUDGES;
         works.iteration.as_mut().unwrap().tool_calls = 1;
         assert!(matches!(says(&mut works, "Soon.", missing()), Command::EnterIteration { number: 2, .. }));

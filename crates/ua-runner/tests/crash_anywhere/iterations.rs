@@ -9,7 +9,7 @@ use crate::scenario::{Answers, Scenario};
 
 /// Nine turns in three iterations: the first two end without a promise, the third with one that comes too early, and then with one that
 /// holds. The mail is asked for again by a model that has forgotten it.
-const SCRIPT: &str = r##"{"turns": [
+const SCRIPT: &str = r#"{"turns": [
   {"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "report.md", "content": "report {{request}}"}}]},
   {"text": "The report is written."},
   {"tools": [{"name": "mcp__ua__send_email", "input": {"to": ["a@example.test"], "subject": "Report", "body": "It is done."}}],
@@ -23,7 +23,7 @@ const SCRIPT: &str = r##"{"turns": [
   {"tools": [{"name": "mcp__ua__notify", "input": {"message": "done {{request}}"}}],
    "expect": {"contains": ["counts only with evidence", "run.notify"]}},
   {"text": "Now it is true. <promise>ALL DONE</promise>"}
-]}"##;
+]}"#;
 
 const EFFECTS: [&str; 5] = ["write_local_file", "upload", "send_email", "post_comment", "notify"];
 
