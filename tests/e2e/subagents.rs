@@ -151,7 +151,8 @@ fn check_what_people_see(env: &TestEnv) {
 
 /// One sub-agent asks a person, the other one has sent its mail meanwhile.
 fn waits(env: &TestEnv) {
-    let output = env.run(&["job", &job(env, &json!({"escalation": {"ask_human_before": ["post_*"]}})), "--run-id", "r"]);
+    let output =
+        env.run(&["job", &job(env, &json!({"escalation": {"ask_human_before": ["post_*"]}})), "--run-id", "r"]);
     output.code(75).shows(&["waiting for a person", "May `post_comment` run?"]);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
     let statuses = env.rows("SELECT run_mode, status FROM runs ORDER BY run_mode, status");

@@ -11,7 +11,8 @@ use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Budgets, Component, Env, Redactor, RunSpec, ToolNamespace, ToolSpec, Trace};
 use ua_gateway::{
-    Catalog, Redacting, Rules, StopSignal, SubAgents, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles, task_tool,
+    Catalog, Redacting, Rules, StopSignal, SubAgents, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles,
+    task_tool,
 };
 use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_llm::{AnthropicConfig, AnthropicProvider, LlmProvider, Script, ScriptedProvider};
@@ -406,7 +407,9 @@ pub(crate) fn servers_of(home: &Home, run: &RunRecord, launch: &Launch) -> Resul
             }
             // A sub-agent may read what lies in the folder of the run it works for.
             let parents = workspace.parent().and_then(Path::parent).filter(|_| ua_store::is_task(run));
-            args.extend(parents.into_iter().flat_map(|folder| ["--allow-root".to_owned(), folder.display().to_string()]));
+            args.extend(
+                parents.into_iter().flat_map(|folder| ["--allow-root".to_owned(), folder.display().to_string()]),
+            );
         }
         servers.push(builtin);
     }
@@ -645,7 +648,8 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         .map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
     let told = watcher.clone();
     let notices = Box::new(move |notice| told(Signal::Call(notice)));
-    let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices).with_sub_agents(agents);
+    let gateway =
+        ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices).with_sub_agents(agents);
     let prices = pricing::table(launch.pricing.as_deref())?;
     let pins = PinSettings {
         accept: launch.accept.clone(),

@@ -552,10 +552,7 @@ const FIELDS: &Known = &Known(&[
             ("allow_file_edit_tools", None),
         ])),
     ),
-    (
-        "subagents",
-        Some(&Known(&[("max_depth", None), ("max_tasks", None), ("max_turns", None), ("tools", None)])),
-    ),
+    ("subagents", Some(&Known(&[("max_depth", None), ("max_tasks", None), ("max_turns", None), ("tools", None)]))),
     (
         "settings",
         Some(&Known(&[

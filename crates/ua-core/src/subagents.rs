@@ -86,9 +86,16 @@ impl RunSpec {
     /// tasks it may hand on itself. Its model's words decide nothing that a person has to: limits of effects and known recipients
     /// stay those of the job.
     #[must_use]
-    pub fn of_task(&self, order: &TaskOrder, budgets: Budgets, subagents: Subagents, allow: Option<Vec<String>>) -> Self {
+    pub fn of_task(
+        &self,
+        order: &TaskOrder,
+        budgets: Budgets,
+        subagents: Subagents,
+        allow: Option<Vec<String>>,
+    ) -> Self {
         let mut spec = self.clone();
-        spec.objective = if order.description.trim().is_empty() { "Work on a task.".to_owned() } else { order.description.clone() };
+        spec.objective =
+            if order.description.trim().is_empty() { "Work on a task.".to_owned() } else { order.description.clone() };
         spec.prompt = Some(order.prompt.clone());
         spec.inputs = Map::new();
         spec.budgets = budgets;
@@ -126,7 +133,12 @@ mod tests {
                 "phases": [{"name": "one", "instructions": "x"}], "constraints": {"forbidden_actions": ["x"], "must_cite_sources": true}}"#,
         )
         .unwrap();
-        let order = TaskOrder { description: "d".into(), prompt: "p".into(), expected_outputs: vec!["a.md".into()], tools: vec![] };
+        let order = TaskOrder {
+            description: "d".into(),
+            prompt: "p".into(),
+            expected_outputs: vec!["a.md".into()],
+            tools: vec![],
+        };
         let left = Subagents { max_depth: 1, ..job.subagents.clone().unwrap() };
         let child = job.of_task(&order, Budgets::default(), left, Some(vec!["t".into()]));
         assert_eq!((child.objective.as_str(), child.prompt.as_deref()), ("d", Some("p")));
@@ -141,8 +153,17 @@ mod tests {
     #[test]
     fn sub_agents_are_off_unless_asked_for_and_nothing_of_them_is_zero() {
         assert_eq!(RunSpec::parse(r#"{"objective": "o"}"#).unwrap().subagents, None);
-        assert_eq!(RunSpec::parse(r#"{"objective": "o", "subagents": {}}"#).unwrap().subagents, Some(Subagents::default()));
-        for wrong in [r#"{"max_depth": 0}"#, r#"{"max_tasks": 0}"#, r#"{"max_turns": 0}"#, r#"{"max_depth": 6}"#, r#"{"deep": 1}"#] {
+        assert_eq!(
+            RunSpec::parse(r#"{"objective": "o", "subagents": {}}"#).unwrap().subagents,
+            Some(Subagents::default())
+        );
+        for wrong in [
+            r#"{"max_depth": 0}"#,
+            r#"{"max_tasks": 0}"#,
+            r#"{"max_turns": 0}"#,
+            r#"{"max_depth": 6}"#,
+            r#"{"deep": 1}"#,
+        ] {
             let job = format!(r#"{{"objective": "o", "subagents": {wrong}}}"#);
             assert!(RunSpec::parse(&job).is_err(), "{wrong}");
         }

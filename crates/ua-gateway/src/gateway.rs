@@ -283,10 +283,9 @@ impl ToolGateway {
                 }
                 self.recover(unknown, &facts, stop).await
             }
-            admission @ (Admission::Settled(_)
-            | Admission::Held(_)
-            | Admission::Ready(_)
-            | Admission::Ongoing(_)) => Ok(admission),
+            admission @ (Admission::Settled(_) | Admission::Held(_) | Admission::Ready(_) | Admission::Ongoing(_)) => {
+                Ok(admission)
+            }
         }
     }
 

@@ -99,7 +99,9 @@ impl Rules {
         }
         if name.is_task() {
             match self.task_depth {
-                None => return Some("This job has no sub-agents. Do the work yourself, with your own tools.".to_owned()),
+                None => {
+                    return Some("This job has no sub-agents. Do the work yourself, with your own tools.".to_owned());
+                }
                 Some(0) => {
                     return Some(
                         "A sub-agent may not hand on tasks here (`subagents.max_depth` is reached). Do the work yourself, with your \
@@ -230,6 +232,21 @@ mod tests {
         // Text that speaks of an address is no address that is asked for.
         let text = json!({"body": "see https://badexample.test/"});
         assert_eq!(rules.forbidden_url(text.as_object().unwrap()), None);
+    }
+
+    #[test]
+    fn tasks_are_handed_on_only_where_the_job_says_so_and_only_so_deep() {
+        let (name, policy) = (ToolName::task(), CallPolicy::unclassified());
+        assert!(rules(json!({})).denies(&name, &policy).unwrap().contains("has no sub-agents"));
+        let on = json!({"subagents": {"tools": ["read_*"]}, "tools": {"allow": ["send_email"]}});
+        let on = rules(on);
+        assert_eq!(on.denies(&name, &policy), None, "its switch is its own");
+        assert!(on.tools_of_sub_agents().unwrap().is_match("read_local_file"));
+        let mut spec = RunSpec::parse(r#"{"objective": "o", "subagents": {}}"#).unwrap();
+        spec.subagents.as_mut().unwrap().max_depth = 0;
+        assert!(Rules::of(&spec).unwrap().denies(&name, &policy).unwrap().contains("max_depth"));
+        let denied = rules(json!({"subagents": {}, "tools": {"deny": ["task"]}}));
+        assert!(denied.denies(&name, &policy).is_some());
     }
 
     #[test]

@@ -47,7 +47,11 @@ pub type SubAgentError = Box<dyn std::error::Error + Send + Sync>;
 pub trait SubAgents: Send + Sync {
     /// The child run for a task that is about to start, or, in words for the model, why there is to be none. `allow` are the names of
     /// the only tools that it is offered; `None` for those of its parent.
-    async fn plan(&self, call: &CallRecord, allow: Option<Vec<String>>) -> Result<Result<NewRun, String>, SubAgentError>;
+    async fn plan(
+        &self,
+        call: &CallRecord,
+        allow: Option<Vec<String>>,
+    ) -> Result<Result<NewRun, String>, SubAgentError>;
 
     /// Drives the child run of a task that is RUNNING from wherever it stands. One that has ended is not driven again: what it came
     /// to is told anew from its records.
@@ -150,16 +154,8 @@ impl ToolGateway {
     async fn finish_task(&self, permit: Permit, stop: &StopSignal) -> Result<Dispatched, GatewayError> {
         self.ledger.confirm(&permit).await?;
         self.tell(Notice::Sending { call: Box::new(permit.call().clone()) });
-        let carried = {
-            let agents = self.sub_agents()?;
-            let carry_on = agents.carry_on(permit.call(), stop);
-            tokio::select! {
-                biased;
-                carried = carry_on => carried.map_err(at(permit.call()))?,
-                // The child drains its own calls; whatever it left is in its rows, and the task stays RUNNING.
-                () = stop.stopping_at_once() => Carried::Stopped,
-            }
-        };
+        // A stop reaches the child as well, which drains its own calls and says where it was left.
+        let carried = self.sub_agents()?.carry_on(permit.call(), stop).await.map_err(at(permit.call()))?;
         Ok(match carried {
             Carried::Answered(raw) => {
                 let outcome = Outcome::Raw(raw);
@@ -189,13 +185,17 @@ impl ToolGateway {
         if order.tools.is_empty() && by_job.is_none() {
             return Ok(None);
         }
-        let wanted = patterns(&order.tools).map_err(|why| format!("Not run: `tools` has {why}. Correct it and ask again."))?;
-        let offered: Vec<&str> =
-            self.catalog.offers().map(|offer| offer.name.as_str()).filter(|name| *name != ToolName::task().raw).collect();
+        let wanted =
+            patterns(&order.tools).map_err(|why| format!("Not run: `tools` has {why}. Correct it and ask again."))?;
+        let offered: Vec<&str> = self
+            .catalog
+            .offers()
+            .map(|offer| offer.name.as_str())
+            .filter(|name| *name != ToolName::task().raw)
+            .collect();
         let bare = |name: &str| name.rsplit("__").next().unwrap_or(name).to_owned();
         let fits = |set: &GlobSet, name: &str| set.is_match(name) || set.is_match(bare(name));
-        let allowed: Vec<&str> =
-            offered.into_iter().filter(|name| by_job.is_none_or(|set| fits(set, name))).collect();
+        let allowed: Vec<&str> = offered.into_iter().filter(|name| by_job.is_none_or(|set| fits(set, name))).collect();
         let chosen: Vec<String> = allowed
             .iter()
             .filter(|name| order.tools.is_empty() || fits(&wanted, name))

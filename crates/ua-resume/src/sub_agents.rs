@@ -79,7 +79,8 @@ impl SubAgentEffect {
 
 /// Whether an effect is one that somebody outside the run's folder could see.
 fn reaches_out(call: &CallRecord) -> bool {
-    call.policy.effect_kind.is_some() || matches!(call.policy.class, SideEffectClass::External | SideEffectClass::Memory)
+    call.policy.effect_kind.is_some()
+        || matches!(call.policy.class, SideEffectClass::External | SideEffectClass::Memory)
 }
 
 impl SubAgentOutput {

@@ -9,8 +9,8 @@ use ua_core::{CallStatus, Env, RawReply, Resolution, RunStatus, StepStatus};
 use ua_gateway::is_task_under_way;
 use ua_ledger::interpret;
 use ua_store::{
-    AttemptEnd, CallCancel, Durability, QuestionStatus, RunEnd, RunLease, RunRecord, RunRecords, SettleAttempt, StepEnd,
-    Store,
+    AttemptEnd, CallCancel, Durability, QuestionStatus, RunEnd, RunLease, RunRecord, RunRecords, SettleAttempt,
+    StepEnd, Store,
 };
 
 use crate::error::RunError;

@@ -19,9 +19,7 @@ use ua_core::{
 };
 use ua_gateway::{StopSignal, ToolGateway};
 use ua_llm::{LlmProvider, ModelRequest};
-use ua_store::{
-    Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store, is_task,
-};
+use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store, is_task};
 
 use crate::budget::Estimate;
 use crate::error::RunError;

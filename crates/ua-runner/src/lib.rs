@@ -62,11 +62,11 @@ pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
 pub use spans::run_span;
+pub use tasks::{ChildDriver, ChildRuns, top_of_tree};
 pub use ua_resume::{
     Artifact, CallSide, FileDiff, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide,
     UsageSummary, job_changes, raise_flags,
 };
-pub use tasks::{ChildDriver, ChildRuns, top_of_tree};
 pub use watch::{Signal, Watcher};
 pub use workspace::{Workspace, WorkspaceError};
 

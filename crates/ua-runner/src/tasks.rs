@@ -87,7 +87,11 @@ impl ChildRuns {
 
 #[async_trait]
 impl SubAgents for ChildRuns {
-    async fn plan(&self, call: &CallRecord, allow: Option<Vec<String>>) -> Result<Result<NewRun, String>, SubAgentError> {
+    async fn plan(
+        &self,
+        call: &CallRecord,
+        allow: Option<Vec<String>>,
+    ) -> Result<Result<NewRun, String>, SubAgentError> {
         let records = self.store.load(&self.parent).await.map_err(RunError::at("load the run"))?;
         let order = TaskOrder::of(&call.arguments);
         if let Some(path) = order.expected_outputs.iter().find(|path| !is_inside(path)) {

@@ -104,7 +104,8 @@ impl Db<'_> {
         }
         for child in self.runs_below(&run.run_id)? {
             let id = child.run_id.as_str();
-            let calls = self.rows("SELECT * FROM tool_calls WHERE run_id = ?1 ORDER BY turn, ordinal", [id], call_record)?;
+            let calls =
+                self.rows("SELECT * FROM tool_calls WHERE run_id = ?1 ORDER BY turn, ordinal", [id], call_record)?;
             let sql = "SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id";
             let requests = self.rows(sql, [id], request_record)?;
             lineage.sub_agents.extend(rules::sub_agent(&child, calls, requests));

@@ -22,7 +22,10 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord]) -> String {
     for child in children {
         if is_task(child) {
             let about = line(&child.spec.objective, 60);
-            out.push_str(&format!("Sub-agent      {} ({}, {} turn(s)): {about}\n", child.run_id, child.status, child.turn_index));
+            out.push_str(&format!(
+                "Sub-agent      {} ({}, {} turn(s)): {about}\n",
+                child.run_id, child.status, child.turn_index
+            ));
             continue;
         }
         let kind = child.forked_at.map_or_else(|| "started".to_owned(), |point| format!("forked at {}", point.turn));

@@ -110,8 +110,7 @@ async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow
         // Depth first: a sub-agent of a sub-agent stands below it.
         let mut open: Vec<(usize, RunId)> = vec![(1, top)];
         while let Some((depth, parent)) = open.pop() {
-            let children =
-                store.children(&parent).await.map_err(|e| CliError::store("look for sub-agents", &e))?;
+            let children = store.children(&parent).await.map_err(|e| CliError::store("look for sub-agents", &e))?;
             let at = found.iter().position(|(_, row)| row.run_id == parent).map_or(found.len(), |at| at + 1);
             for (nth, child) in children.into_iter().filter(is_task).enumerate() {
                 open.push((depth + 1, child.run_id.clone()));

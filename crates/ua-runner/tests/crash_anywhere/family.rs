@@ -14,8 +14,8 @@ use ua_gateway::{
 use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, check_history};
 use ua_runner::{
-    ChildDriver, ChildRuns, Conclusion, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace, drive,
-    effect_limits, owner_stamp, top_of_tree,
+    ChildDriver, ChildRuns, Conclusion, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace,
+    drive, effect_limits, owner_stamp, top_of_tree,
 };
 use ua_store::{
     CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord, RunRecords,
@@ -145,11 +145,7 @@ impl Family {
         Self {
             world: Arc::new(World::new(own.into_iter().chain(reads).chain(opaque))),
             store: Arc::new(MemStore::default()),
-            llm: Arc::new(Counting {
-                inner: ScriptedProvider::new(script.clone()),
-                script,
-                seen: Mutex::default(),
-            }),
+            llm: Arc::new(Counting { inner: ScriptedProvider::new(script.clone()), script, seen: Mutex::default() }),
             env: Env::simulated(42),
             job: serde_json::from_str(job).unwrap(),
             root: RunId::parse("run_root").unwrap(),

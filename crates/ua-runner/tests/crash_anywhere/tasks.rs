@@ -233,7 +233,9 @@ async fn limits_are_told_to_the_model_and_its_job_goes_on() {
     let statuses: Vec<CallStatus> = tasks.iter().map(|task| task.status).collect();
     use CallStatus::{Cancelled, FailedReported, Succeeded};
     assert_eq!(statuses, [FailedReported, Succeeded, Cancelled, Cancelled, Cancelled]);
-    for (task, words) in tasks.iter().zip(["max_turns (3) is reached", "could not be handed on", "used up", "not a path", "may use"]) {
+    for (task, words) in
+        tasks.iter().zip(["max_turns (3) is reached", "could not be handed on", "used up", "not a path", "may use"])
+    {
         let told = family.told(task).await;
         assert!(told.contains(words), "{words:?} is not in {told:?}");
     }

@@ -13,7 +13,8 @@ use crate::commit::{AttemptEnd, CallCancel, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::lifted::{NewBlob, lift, offload};
 use crate::record::{
-    AttemptRecord, CallRecord, Choice, MessageRecord, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, RunRecord,
+    AttemptRecord, CallRecord, Choice, MessageRecord, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus,
+    RunLease, RunRecord,
 };
 
 /// Hands the call out only to the run it belongs to.

@@ -44,9 +44,9 @@ pub fn runs_below<E>(
 /// A child run as those above it see it, with all its calls and requests; `None` when it works on no task.
 pub fn sub_agent(run: &RunRecord, calls: Vec<CallRecord>, requests: Vec<RequestRecord>) -> Option<SubAgentRecord> {
     let bare = run.run_id.as_str().strip_prefix("run_task_")?;
-    let call_id = [format!("call_{bare}"), bare.to_owned()].iter().find_map(|text| {
-        ua_core::CallId::parse(text).ok().filter(|call| RunId::of_task(call) == run.run_id)
-    })?;
+    let call_id = [format!("call_{bare}"), bare.to_owned()]
+        .iter()
+        .find_map(|text| ua_core::CallId::parse(text).ok().filter(|call| RunId::of_task(call) == run.run_id))?;
     Some(SubAgentRecord {
         run_id: run.run_id.clone(),
         parent_run_id: run.parent_run_id.clone()?,

@@ -135,8 +135,11 @@ pub(super) async fn clock(home: &Home, findings: &mut Findings) {
 pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
     let runs = heads(home).await;
     let locks = home.locks();
-    let crashed: Vec<&RunHead> =
-        runs.iter().filter(|run| run.run_mode != ua_core::TASK_MODE).filter(|run| run.status == RunStatus::Running && !RunLock::is_held(&locks, &run.run_id)).collect();
+    let crashed: Vec<&RunHead> = runs
+        .iter()
+        .filter(|run| run.run_mode != ua_core::TASK_MODE)
+        .filter(|run| run.status == RunStatus::Running && !RunLock::is_held(&locks, &run.run_id))
+        .collect();
     for run in &crashed {
         findings.warn(
             "dead owner",
