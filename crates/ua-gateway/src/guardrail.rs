@@ -274,6 +274,21 @@ mod tests {
     }
 
     #[test]
+    fn tasks_are_handed_on_only_where_the_job_says_so_and_only_so_deep() {
+        let (name, policy) = (ToolName::task(), CallPolicy::unclassified());
+        assert!(rules(json!({})).denies(&name, &policy).unwrap().contains("has no sub-agents"));
+        let on = json!({"subagents": {"tools": ["read_*"]}, "tools": {"allow": ["send_email"]}});
+        let on = rules(on);
+        assert_eq!(on.denies(&name, &policy), None, "its switch is its own");
+        assert!(on.tools_of_sub_agents().unwrap().is_match("read_local_file"));
+        let mut spec = RunSpec::parse(r#"{"objective": "o", "subagents": {}}"#).unwrap();
+        spec.subagents.as_mut().unwrap().max_depth = 0;
+        assert!(Rules::of(&spec).unwrap().denies(&name, &policy).unwrap().contains("max_depth"));
+        let denied = rules(json!({"subagents": {}, "tools": {"deny": ["task"]}}));
+        assert!(denied.denies(&name, &policy).is_some());
+    }
+
+    #[test]
     fn a_job_may_want_approval_by_tool_effect_or_class() {
         let mail = CallPolicy { effect_kind: ua_core::EffectKind::parse("email.send"), ..CallPolicy::unclassified() };
         let read = CallPolicy { class: SideEffectClass::ReadOnly, ..CallPolicy::unclassified() };

@@ -154,16 +154,8 @@ impl ToolGateway {
     async fn finish_task(&self, permit: Permit, stop: &StopSignal) -> Result<Dispatched, GatewayError> {
         self.ledger.confirm(&permit).await?;
         self.tell(Notice::Sending { call: Box::new(permit.call().clone()) });
-        let carried = {
-            let agents = self.sub_agents()?;
-            let carry_on = agents.carry_on(permit.call(), stop);
-            tokio::select! {
-                biased;
-                carried = carry_on => carried.map_err(at(permit.call()))?,
-                // The child drains its own calls; whatever it left is in its rows, and the task stays RUNNING.
-                () = stop.stopping_at_once() => Carried::Stopped,
-            }
-        };
+        // A stop reaches the child as well, which drains its own calls and says where it was left.
+        let carried = self.sub_agents()?.carry_on(permit.call(), stop).await.map_err(at(permit.call()))?;
         Ok(match carried {
             Carried::Answered(raw) => {
                 let outcome = Outcome::Raw(raw);

@@ -610,3 +610,54 @@ fn a_call_that_is_no_action_waits_alone() {
     let commands = feed(&mut machine, [Event::Dispatched(vec![Dispatched::Held(question(1))])]);
     assert_eq!(commands.last(), Some(&Command::Stop(Conclusion::Waiting { question: question(1) })));
 }
+
+/// Tasks and other calls of a turn, by their rows: `t` is a task, `w` a write.
+fn turn_of(kinds: &str) -> Vec<OpenCall> {
+    let rows: Vec<CallRecord> = kinds
+        .chars()
+        .zip(1..)
+        .map(|(kind, n)| {
+            let Dispatched::Settled(row) = settled(n, CallStatus::Prepared, true) else { unreachable!("made so") };
+            let name = if kind == 't' { ua_core::ToolName::task() } else { row.name.clone() };
+            CallRecord { name, ..*row }
+        })
+        .collect();
+    OpenCall::of_turn(&rows)
+}
+
+#[test]
+fn tasks_side_by_side_run_together_and_everything_else_keeps_its_order() {
+    let mut machine = recorded(Limits::default(), turn_of("ttwtt"));
+    let done = |ns: &[u32]| Event::Dispatched(ns.iter().map(|n| ok(*n)).collect());
+    let commands = feed(&mut machine, [done(&[1, 2]), done(&[3]), done(&[4, 5])]);
+    assert_eq!(dispatches(&commands), [vec![id(1), id(2)], vec![id(3)], vec![id(4), id(5)]]);
+    assert_eq!(commands.last(), Some(&Command::Commit { turn: 1 }));
+}
+
+#[test]
+fn a_task_that_fails_cancels_what_comes_after_its_group() {
+    let mut machine = recorded(Limits::default(), turn_of("ttw"));
+    let failed = settled(1, CallStatus::FailedReported, true);
+    let commands = feed(&mut machine, [Event::Dispatched(vec![failed, ok(2)]), Event::Cancelled]);
+    assert_eq!(commands[1], Command::CancelAfterFailure { calls: vec![id(3)], failed: id(1) });
+    // Found by a resume: the one beside it is under way and goes on.
+    let mut calls = turn_of("ttw");
+    (calls[0].is_settled, calls[0].has_failed) = (true, true);
+    let mut machine = recorded(Limits::default(), calls);
+    let commands = feed(&mut machine, [Event::Cancelled, Event::Dispatched(vec![ok(2)])]);
+    assert_eq!(commands[0], Command::CancelAfterFailure { calls: vec![id(3)], failed: id(1) });
+    assert_eq!(dispatches(&commands), [vec![id(2)]]);
+    assert_eq!(commands.last(), Some(&Command::Commit { turn: 1 }));
+}
+
+#[test]
+fn a_run_waits_or_stops_as_its_sub_agents_do() {
+    let mut machine = recorded(Limits::default(), turn_of("ttw"));
+    let commands = feed(&mut machine, [Event::Dispatched(vec![Dispatched::Held(question(1)), ok(2)])]);
+    assert_eq!(commands.last(), Some(&Command::Stop(Conclusion::Waiting { question: question(1) })));
+    let parked = Dispatched::Parked { reason: RunStop::Provider, detail: "away".to_owned() };
+    let mut machine = recorded(Limits::default(), turn_of("tt"));
+    let commands = feed(&mut machine, [Event::Dispatched(vec![Dispatched::Held(question(1)), parked])]);
+    let stop = Conclusion::Stopped { reason: RunStop::Provider, detail: "away".to_owned() };
+    assert_eq!(commands.last(), Some(&Command::Stop(stop)));
+}

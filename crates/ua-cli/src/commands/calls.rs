@@ -28,7 +28,8 @@ pub(crate) async fn run(home: &Home, command: CallsCommand) -> Result<u8, CliErr
 fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     match call.status {
         CallStatus::Unknown => call.resolution != Some(Resolution::Skipped),
-        CallStatus::Running => !ua_runner::RunLock::is_held(&home.locks(), &call.run_id),
+        // Of a task its sub-agent's run says where it stands.
+        CallStatus::Running => !call.name.is_task() && !ua_runner::RunLock::is_held(&home.locks(), &call.run_id),
         CallStatus::Prepared
         | CallStatus::Succeeded
         | CallStatus::FailedDefinite

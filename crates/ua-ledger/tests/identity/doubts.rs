@@ -174,9 +174,11 @@ async fn a_question_about_a_running_twin_is_withdrawn_when_the_twin_is_settled()
         match child.admit(&id, &FIRST).await {
             Admission::Settled(call) if deduplicated => assert_eq!(call.deduplicated_from, Some(twin.call_id)),
             Admission::Ready(_) if !deduplicated => {}
-            other @ (Admission::Settled(_) | Admission::Held(_) | Admission::Ready(_) | Admission::Unknown(_)) => {
-                panic!("{status}: {other:?}")
-            }
+            other @ (Admission::Settled(_)
+            | Admission::Held(_)
+            | Admission::Ready(_)
+            | Admission::Ongoing(_)
+            | Admission::Unknown(_)) => panic!("{status}: {other:?}"),
         }
         assert_eq!(open(&child).await, 0, "{status}");
     }
