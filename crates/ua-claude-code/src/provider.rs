@@ -243,3 +243,7 @@ fn for_model(error: LlmError, request: &ModelRequest) -> LlmError {
     }
     error
 }
+
+#[cfg(test)]
+#[path = "provider_tests.rs"]
+mod tests;
