@@ -150,23 +150,20 @@ impl LlmProvider for ClaudeCode {
         observer.sent();
         let mut session = None;
         // Held by this future alone, so that whoever drops the request ends the process.
-        let mut live = match slot.take() {
-            Some(mut live) => {
-                if !self.go_on(&mut live, request).await {
-                    // Whoever made this request took the conversation for open. What a fresh process has to be told first is not in it,
-                    // and without that it might ask again for what was done: the request is made anew, for a broken conversation.
-                    let error = not_reached(&live, &io::ErrorKind::BrokenPipe.into());
-                    self.retire(Some(live)).await;
-                    return Err(error);
-                }
-                live
+        let mut live = if let Some(mut live) = slot.take() {
+            if !self.go_on(&mut live, request).await {
+                // Whoever made this request took the conversation for open. What a fresh process has to be told first is not in it, and
+                // without that it might ask again for what was done: the request is made anew, for a broken conversation.
+                let error = not_reached(&live, &io::ErrorKind::BrokenPipe.into());
+                self.retire(Some(live)).await;
+                return Err(error);
             }
-            None => {
-                self.retire(None).await;
-                let kept = || session::load(&self.config.folder).or_else(|| self.config.session.clone());
-                session = kept().filter(|_| prompt::has_reply(&request.messages));
-                self.begin(request, session.as_deref()).await?
-            }
+            live
+        } else {
+            self.retire(None).await;
+            let kept = || session::load(&self.config.folder).or_else(|| self.config.session.clone());
+            session = kept().filter(|_| prompt::has_reply(&request.messages));
+            self.begin(request, session.as_deref()).await?
         };
         let mut heard = self.hear_out(&mut live, request, observer).await;
         if let (Some(session), Err(error)) = (&session, &heard)
