@@ -148,21 +148,22 @@ impl LlmProvider for ClaudeCode {
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let mut slot = self.live.lock().await;
         observer.sent();
-        // Held by this future alone, so that whoever drops the request ends the process.
-        let mut held = slot.take();
-        let goes_on = match &mut held {
-            Some(live) => self.go_on(live, request).await,
-            None => false,
-        };
         let mut session = None;
-        let mut live = match held {
-            Some(live) if goes_on => live,
-            held => {
-                self.retire(held).await;
-                let kept = || session::load(&self.config.folder).or_else(|| self.config.session.clone());
-                session = kept().filter(|_| prompt::has_reply(&request.messages));
-                self.begin(request, session.as_deref()).await?
+        // Held by this future alone, so that whoever drops the request ends the process.
+        let mut live = if let Some(mut live) = slot.take() {
+            if !self.go_on(&mut live, request).await {
+                // Whoever made this request took the conversation for open. What a fresh process has to be told first is not in it, and
+                // without that it might ask again for what was done: the request is made anew, for a broken conversation.
+                let error = not_reached(&live, &io::ErrorKind::BrokenPipe.into());
+                self.retire(Some(live)).await;
+                return Err(error);
             }
+            live
+        } else {
+            self.retire(None).await;
+            let kept = || session::load(&self.config.folder).or_else(|| self.config.session.clone());
+            session = kept().filter(|_| prompt::has_reply(&request.messages));
+            self.begin(request, session.as_deref()).await?
         };
         let mut heard = self.hear_out(&mut live, request, observer).await;
         if let (Some(session), Err(error)) = (&session, &heard)
@@ -188,7 +189,12 @@ impl LlmProvider for ClaudeCode {
     fn conversation(&self) -> Conversation {
         // Nobody asks while a request is under way.
         let Ok(mut slot) = self.live.try_lock() else { return Conversation::Open };
-        if slot.as_mut().is_some_and(Live::is_running) { Conversation::Open } else { Conversation::Broken }
+        if slot.as_mut().is_some_and(Live::is_running) {
+            return Conversation::Open;
+        }
+        // Said once, it stays so: the next request begins another process.
+        drop(slot.take());
+        Conversation::Broken
     }
 
     fn priced_as(&self) -> &'static str {
@@ -234,3 +240,7 @@ fn for_model(error: LlmError, request: &ModelRequest) -> LlmError {
     }
     error
 }
+
+#[cfg(test)]
+#[path = "provider_tests.rs"]
+mod tests;
