@@ -59,7 +59,8 @@ fn a_stop_condition_that_does_not_exist_is_refused_with_those_that_do() {
 fn an_unknown_provider_is_refused_with_those_that_exist() {
     let env = env();
     let job = env.job(&json!({"model": {"provider": "antropic"}}), &json!([]));
-    env.run(&["job", &job]).refused(2, &["`antropic`", "`openai`, `openai-chat`, `claude-code`, `scripted` or `replay`"]);
+    env.run(&["job", &job])
+        .refused(2, &["`antropic`", "`openai`, `openai-chat`, `claude-code`, `scripted` or `replay`"]);
     is_untouched(&env);
 }
 
