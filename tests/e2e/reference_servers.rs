@@ -117,13 +117,13 @@ fn the_servers_for_files_time_and_everything_are_listed_and_called() {
 #[test]
 fn a_task_of_the_everything_server_is_followed_and_its_question_is_declined_when_nobody_is_there() {
     let env = env().with_env("UA_ELICITATION_WAIT", "0");
-    let Some(served) = serve_everything() else { return };
-    env.mcp_config("work/.mcp.json", &json!({"everything": {"type": "http", "url": served.url}}));
+    let Some(server) = entry("mcp-server-everything", &["stdio"], &[]) else { return };
+    env.mcp_config("work/.mcp.json", &json!({"everything": server}));
     let input = json!({"topic": "mugs", "ambiguous": true});
     let last = json!({"text": "Done.", "expect": {"contains": ["Research Report: mugs", "User declined"]}});
     let output =
         env.run(&["job", &job(&env, "mcp__everything__simulate-research-query", &input, &last), "--run-id", "r"]);
-    output.code(0).says(&["Gathering sources"]);
+    output.code(0).says(&["Requesting clarification"]);
     assert_eq!(env.value("SELECT status || ' ' || attempt FROM tool_calls"), "succeeded 1");
 }
 

@@ -167,6 +167,11 @@ impl Dialect {
         }
     }
 
+    /// Whether it tells when its tools become other ones, on a connection that is there to tell on.
+    pub(crate) fn says_when_tools_change(&self) -> bool {
+        !self.is_stateless && self.capabilities.pointer("/tools/listChanged") == Some(&Value::Bool(true))
+    }
+
     /// Whether it has resources to read.
     pub(crate) fn has_resources(&self) -> bool {
         self.capabilities.get("resources").is_some_and(Value::is_object)

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    CancelledNotificationParam, ClientNotification, ClientRequest, CustomNotification, CustomRequest, CustomResult,
-    Implementation, MetaObject, RequestId, RequestMetaObject, ServerResult,
+    CancelledNotificationParam, ClientNotification, ClientRequest, CustomRequest, CustomResult, Implementation,
+    InitializedNotification, MetaObject, RequestId, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError, serve_directly};
 use serde_json::{Map, Value, json};
@@ -167,8 +167,8 @@ impl Opening for PipeConnection {
     }
 
     async fn initialized(&self) -> Result<(), String> {
-        let done = CustomNotification::new("notifications/initialized", None);
-        let sent = self.peer.send_notification(ClientNotification::CustomNotification(done)).await;
+        let done = ClientNotification::InitializedNotification(InitializedNotification::default());
+        let sent = self.peer.send_notification(done).await;
         sent.map_err(|error| self.ended().unwrap_or_else(|| error.to_string()))
     }
 

@@ -22,6 +22,8 @@ use crate::locks::LockDir;
 use crate::pipe::Session;
 use crate::resources;
 
+/// How long a server that says when its tools change has to say so after its first list.
+const SETTLE: Duration = Duration::from_millis(300);
 /// The longest tool name that model providers take.
 const MAX_OFFERED: usize = 64;
 
@@ -305,7 +307,7 @@ impl Server {
             (_, connection) = self.ready(shared).await?;
             listed = self.tools(&connection, shared).await;
         }
-        let tools = match listed {
+        let mut tools = match listed {
             Ok(tools) => tools,
             Err(why) => {
                 let why = match self.obituary(&generation, shared).await {
@@ -315,7 +317,13 @@ impl Server {
                 return Err(self.not_listed(why));
             }
         };
-        connection.host().take_change(); // this is what they are now
+        // Some register tools only once they know what the client can do, and say so a moment later.
+        if self.known().is_none() && connection.dialect().says_when_tools_change() {
+            shared.env.clock.sleep(SETTLE).await;
+        }
+        if connection.host().take_change() {
+            tools = self.tools(&connection, shared).await.map_err(|why| self.not_listed(why))?;
+        }
         self.keep(tools, &connection.dialect())
     }
 
