@@ -22,7 +22,6 @@ struct Aimock {
 impl Aimock {
     /// Starts one that answers as `fixtures` say, or says that it is not installed.
     fn start(fixtures: &Value) -> Option<Self> {
-        #[expect(clippy::disallowed_methods, reason = "where a developer's machine has the programs of others")]
         let setting = std::env::var_os("UA_THIRD_PARTY").map(Into::into);
         let installed = ThirdParty::at(setting);
         let program = installed.find_or_say("llmock", "the wires against aimock")?;
