@@ -17,7 +17,7 @@ const WIRES: [&str; 3] = ["anthropic", "openai", "openai-chat"];
 /// What the ledger of the only run has, ids aside: a line per call with its key's scope and its receipt.
 fn ledger(env: &TestEnv) -> Vec<String> {
     let rows = env.rows(
-        "SELECT turn, ordinal, raw_tool_name, normalized_args_hash, coalesce(side_effect_scope, '-'), attempt, status, \
+        "SELECT turn, ordinal, raw_tool_name, coalesce(request_ref, '-'), coalesce(side_effect_scope, '-'), attempt, status, \
          coalesce(evidence, '-'), coalesce(raw_json, '-'), coalesce(settlement_json ->> '$.content', '-') \
          FROM tool_calls LEFT JOIN tool_receipts USING (tool_call_id, attempt) ORDER BY turn, ordinal",
     );
@@ -68,10 +68,12 @@ fn a_recorded_run_is_played_again_in_another_folder_without_a_model() {
         first.run(&args).code(0);
         let text = fs::read_to_string(&tape).unwrap();
         assert_eq!(text.lines().count(), 7);
-        let exchange: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
-        assert!(exchange["events"].is_array(), "{exchange:#}");
-        let digests = first.rows("SELECT request_sha256 FROM usage");
-        assert!(digests.contains(&exchange["request_sha256"].as_str().unwrap().to_owned()), "{digests:?}");
+        let exchanges: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        // Replies with places that came in pieces are kept whole, all others as their events.
+        assert!(exchanges.iter().any(|exchange| exchange["events"].is_array()), "{wire}");
+        let digests: Vec<&str> = exchanges.iter().filter_map(|exchange| exchange["request_sha256"].as_str()).collect();
+        assert_eq!(digests, first.rows("SELECT request_sha256 FROM usage ORDER BY request_id"), "{wire}");
+        assert!(!text.contains(&first.path("").display().to_string()), "{wire}");
 
         // No key, no server, another folder, another run.
         let second = env();
@@ -148,6 +150,49 @@ fn a_server_on_this_machine_needs_no_key() {
     let job = env.job(&json!({"model": {"provider": "openai-chat"}, "tools": {"builtin": false}}), &json!([]));
     env.run(&["job", &job]).code(0).says(&["nothing is known about the model qwen"]);
     assert_eq!(model.last_request()["model"], "qwen");
+}
+
+/// The images of a request, whatever the wire: the Base64 of each.
+fn images(request: &Value, found: &mut Vec<String>) {
+    match request {
+        Value::Object(fields) => {
+            let anthropic = (fields.get("type") == Some(&json!("image"))).then(|| request["source"]["data"].as_str());
+            let chat = request["image_url"]["url"]
+                .as_str()
+                .or(request["image_url"].as_str())
+                .and_then(|url| url.split_once(";base64,"));
+            found.extend(anthropic.flatten().or(chat.map(|(_, data)| data)).map(str::to_owned));
+            fields.values().for_each(|field| images(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| images(item, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn a_model_that_reads_images_sees_those_of_its_tools_also_after_a_kill() {
+    // One that stays in the receipt, and one that is large enough to be stored apart.
+    let pictures = ["iVBORw0KGgo=".to_owned(), "QUFB".repeat(10_000)];
+    let look = |picture: &str| json!({"tools": [{"name": "mcp__forum__get_page", "input": {"text": "seen", "picture": picture}}]});
+    let turns = json!([look(&pictures[0]), look(&pictures[1]), {"text": "Done."}]);
+    for wire in WIRES {
+        for reads in [true, false] {
+            let model = Model::start(&turns, Vec::new());
+            let env = with_model(&model).with_forum();
+            let mine = env.write("models.toml", format!("[{wire}.\"m\"]\ncontext = 100_000\nimages = {reads}\n"));
+            let env = env.with_env("UA_MODELS", &mine);
+            let fields = json!({"model": {"provider": wire, "name": "m"}, "tools": {"builtin": false}});
+            let job = env.job(&fields, &json!([]));
+            env.run_killed_at("before:model.complete#3", &["job", &job, "--run-id", "r"]);
+            env.run(&["resume", "r"]).code(0);
+            let (mut seen, last) = (Vec::new(), model.last_request());
+            images(&last, &mut seen);
+            let expected: &[String] = if reads { &pictures } else { &[] };
+            let same = seen.len() == expected.len() && expected.iter().all(|picture| seen.contains(picture));
+            assert!(same, "{wire} {reads}: {} images", seen.len());
+            assert!(last.to_string().contains("[image"), "{wire}");
+        }
+    }
 }
 
 #[test]

@@ -687,6 +687,7 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
             .unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
         max_output_tokens,
         history_tokens: launch.model_facts.as_ref().and_then(|facts| facts.history_tokens(max_output_tokens)),
+        images: launch.model_facts.as_ref().is_some_and(|facts| facts.images),
         temperature_milli: spec.model.temperature_milli,
         prices,
         retry: RetryPolicy::default(),

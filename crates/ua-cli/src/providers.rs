@@ -35,6 +35,10 @@ pub(crate) fn default_model(provider: &str, cassette: Option<&Path>) -> Result<O
 
 /// Why no model can be asked, when none was named.
 pub(crate) fn no_model(provider: &str) -> CliError {
+    if !["anthropic", "openai", "openai-chat", "scripted", "replay"].contains(&provider) {
+        return CliError::usage(format!("unknown model provider `{provider}`"))
+            .hint("use `anthropic`, `openai`, `openai-chat`, `scripted` or `replay`");
+    }
     CliError::usage(format!("no model is named for the provider `{provider}`"))
         .hint("name one with --model, in the job's `model.name`, or with OPENAI_MODEL for `openai` and `openai-chat`")
 }
@@ -134,12 +138,15 @@ pub(crate) fn places_of(run: &RunRecord, job_dir: &Path) -> Places {
     let workspace = Path::new(&run.workspace_dir);
     let text = |path: &Path| path.display().to_string();
     let session = workspace.file_name().map(|name| name.to_string_lossy().into_owned());
+    // A name that a person gave may be a word of the job.
+    let run_id = run.run_id.to_string();
+    let is_made_up = run_id.starts_with("run_") && run_id.len() > 20;
     Places::new([
         ("workspace", text(workspace)),
         ("root", workspace.parent().map(text).unwrap_or_default()),
         ("session", session.unwrap_or_default()),
         ("job_dir", text(job_dir)),
-        ("run_id", run.run_id.to_string()),
+        ("run_id", if is_made_up { run_id } else { String::new() }),
     ])
 }
 

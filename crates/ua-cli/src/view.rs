@@ -546,6 +546,8 @@ pub(crate) struct ModelRow {
     pub(crate) context_tokens: Option<u64>,
     /// The most tokens of one reply.
     pub(crate) max_output_tokens: Option<u64>,
+    /// Whether it is known to read images.
+    pub(crate) images: bool,
     /// What it was said to cost.
     pub(crate) price: Option<ModelPriceShown>,
     /// Who says so: `shipped` with this version, or the `user`.
@@ -580,6 +582,8 @@ pub(crate) struct ModelShown {
     pub(crate) context_tokens: Option<u64>,
     /// The most tokens that the model writes in one reply.
     pub(crate) max_output_tokens: Option<u64>,
+    /// Whether images that tools answer are sent to it.
+    pub(crate) images: bool,
     /// The longest reply of a job that does not say.
     pub(crate) reply_tokens: u64,
     /// The most tokens of history of a job that does not say.

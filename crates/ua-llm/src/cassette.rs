@@ -92,21 +92,49 @@ fn each_text(value: &mut Value, change: &dyn Fn(&str) -> String) {
     }
 }
 
-/// What a request asks, clean and with names for places, and the digest of it.
-fn key_of(request: &ModelRequest, redactor: &Redactor, places: &Places) -> (Sha256, Value) {
-    let mut asked = request.clone();
-    asked.messages.retain(|message| message.origin != Origin::Resume);
-    let mut value = match serde_json::to_value(&asked) {
+/// What a request asks, in the words in which it is kept.
+struct Asked {
+    key: Sha256,
+    request: Value,
+    /// What is written by name in this exchange.
+    names: Places,
+}
+
+/// What a request asks, clean and with names for places, and the digest of it. Ids of 32 hexadecimal digits, which tools make of a
+/// run's keys, are numbered in the order in which they stand there: another run has others in the same places.
+fn asked(request: &ModelRequest, redactor: &Redactor, places: &Places) -> Asked {
+    let mut request = request.clone();
+    request.messages.retain(|message| message.origin != Origin::Resume);
+    let mut value = match serde_json::to_value(&request) {
         Ok(value) => value,
         Err(why) => unreachable!("a request is made of strings, integers and JSON, which always serialise: {why}"),
     };
     redactor.json(&mut value);
-    each_text(&mut value, &|text| places.named(text));
-    let digest = match CanonicalJson::of(&value, &[]) {
+    let ids = std::cell::RefCell::new(Vec::new());
+    each_text(&mut value, &|text| {
+        let text = places.named(text);
+        note_ids(&text, &mut ids.borrow_mut());
+        text
+    });
+    let mut names = places.clone();
+    let numbered = ids.into_inner().into_iter().enumerate();
+    names.named.extend(numbered.map(|(index, id)| (id, format!("${{id_{}}}", index + 1))));
+    each_text(&mut value, &|text| names.named(text));
+    let key = match CanonicalJson::of(&value, &[]) {
         Ok(canonical) => canonical.hash(),
         Err(why) => unreachable!("canonical JSON stays so when its texts change: {why}"),
     };
-    (digest, value)
+    Asked { key, request: value, names }
+}
+
+/// Adds the ids in `text` that are not in `ids` yet: runs of exactly 32 hexadecimal digits.
+fn note_ids(text: &str, ids: &mut Vec<String>) {
+    let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    for run in text.split(|c| !is_digit(c)).filter(|run| run.len() == 32) {
+        if !ids.iter().any(|id| id == run) {
+            ids.push(run.to_owned());
+        }
+    }
 }
 
 /// A stored reply, as this run would have it.

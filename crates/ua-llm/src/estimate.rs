@@ -3,6 +3,7 @@
 //! Granular Execution PRD §6 (estimate of a reservation). A guess is used where there is no better number: for the budget
 //! before a request leaves, and for what is charged when nobody says what it cost. The provider's usage always wins.
 
+use crate::image::uncounted_bytes;
 use crate::request::ModelRequest;
 
 /// The estimator's name and version, stored with every reservation and part of what shapes a step: four bytes of the
@@ -12,9 +13,11 @@ pub const ESTIMATOR: &str = "canonical-bytes-4/1";
 /// The bytes that count as a token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Estimates the input tokens of a request.
+/// Estimates the input tokens of a request. An image counts for what a large one costs, whatever its bytes.
 pub fn estimate_input_tokens(request: &ModelRequest) -> u64 {
-    (request.canonical().as_str().len() as u64).div_ceil(BYTES_PER_TOKEN)
+    let blocks = request.messages.iter().flat_map(|message| &message.blocks);
+    let images: u64 = blocks.map(|block| uncounted_bytes(block, BYTES_PER_TOKEN)).sum();
+    (request.canonical().as_str().len() as u64).saturating_sub(images).div_ceil(BYTES_PER_TOKEN)
 }
 
 #[cfg(test)]
@@ -40,5 +43,13 @@ mod tests {
         assert!(short > 0);
         assert_eq!(estimate_input_tokens(&request(&"a".repeat(4002))), short + 1000);
         assert_eq!(estimate_input_tokens(&request("hi")), short);
+    }
+
+    #[test]
+    fn an_image_costs_by_its_area_and_not_by_its_bytes() {
+        let mut with_image = request("hi");
+        with_image.messages[0].blocks.extend(crate::image_block("a", "image/png", &"A".repeat(1_000_000)));
+        let tokens = estimate_input_tokens(&with_image) - estimate_input_tokens(&request("hi"));
+        assert!((1_600..1_700).contains(&tokens), "{tokens}");
     }
 }

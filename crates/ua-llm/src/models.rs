@@ -20,6 +20,9 @@ pub struct ModelFacts {
     /// The most tokens of one reply.
     #[serde(default)]
     pub max_output: Option<u32>,
+    /// Whether it reads images; where nobody says so, none are sent.
+    #[serde(default)]
+    pub images: bool,
     /// What a million tokens cost in US dollars, when the file was written.
     #[serde(default)]
     pub price: Option<ModelPrice>,
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_a_request_holds_fits_the_model() {
-        let facts = |context, max_output| ModelFacts { context, max_output, price: None };
+        let facts = |context, max_output| ModelFacts { context, max_output, ..ModelFacts::default() };
         assert_eq!(facts(Some(200_000), Some(64_000)).output_tokens(8_192), 8_192);
         assert_eq!(facts(None, Some(4_096)).output_tokens(8_192), 4_096);
         assert_eq!(facts(Some(8_192), None).output_tokens(8_192), 2_048);

@@ -1,4 +1,4 @@
-//! From the stored history to the messages of one request: cut to what fits, blobs put in their places.
+//! From the stored history to the messages of one request: cut to what fits, blobs put in their places, images behind their results.
 //!
 //! Granular Execution PRD §8.1 and §8.2. A pure view: the stored history keeps its references and all of its messages. A blob that
 //! is missing or damaged ends the drive before anything is sent; a store that cannot be read is an error like any other of its
@@ -11,6 +11,7 @@ use ua_store::{Blob, CallRecord, RunRecord, Store};
 
 use crate::drive::RunSettings;
 use crate::error::RunError;
+use crate::images::add_images;
 
 /// Makes the messages of the next request of `run`.
 ///
@@ -43,7 +44,20 @@ pub(crate) async fn compose(
             Blob::Corrupt { why } => return Err(RunError::BlobCorrupt { blob: blob.blob_id, why }),
         };
     }
+    if settings.images {
+        add_images(&mut messages, run, store).await?;
+    }
     Ok(messages)
+}
+
+/// The calls of a run, with those of the history that a fork took over.
+pub(crate) async fn calls_of(store: &dyn Store, run: &RunRecord) -> Result<Vec<CallRecord>, RunError> {
+    let mut calls = store.calls(&run.run_id, None).await.map_err(RunError::at("read the run's calls"))?;
+    if run.forked_at.is_some() {
+        let records = store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
+        calls.extend(records.lineage.calls);
+    }
+    Ok(calls)
 }
 
 /// What the model reads in the place of a result that is gone, if the run may go on without it.
@@ -56,11 +70,7 @@ async fn stand_in(
     pruned_at: Option<Timestamp>,
 ) -> Result<ToolText, RunError> {
     // A history uses an id for one tool use only; that was checked before.
-    let mut calls = store.calls(&run.run_id, None).await.map_err(RunError::at("read the run's calls"))?;
-    if run.forked_at.is_some() {
-        let records = store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
-        calls.extend(records.lineage.calls);
-    }
+    let calls = calls_of(store, run).await?;
     // Of a composite tool use, what holds for its most delicate action.
     let calls: Vec<CallRecord> = calls.into_iter().filter(|call| call.tool_use_id == tool_use_id).collect();
     let call = calls.iter().find(|call| advice(call).is_none()).or(calls.first()).cloned();

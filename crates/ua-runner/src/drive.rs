@@ -66,6 +66,8 @@ pub struct RunSettings {
     /// The most tokens of history that the model takes beside its reply, if that is known. The contract's
     /// `settings.history_max_tokens` counts when it is less.
     pub history_tokens: Option<u64>,
+    /// Whether the model reads images: those that tools answered are sent along then.
+    pub images: bool,
     /// Sampling temperature, in thousandths.
     pub temperature_milli: Option<u32>,
     /// What tokens cost.

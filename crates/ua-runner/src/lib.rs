@@ -27,6 +27,7 @@ mod files;
 mod fork;
 mod granular;
 mod host;
+mod images;
 mod interrupt;
 mod lock;
 mod machine;

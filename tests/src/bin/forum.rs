@@ -1,7 +1,7 @@
 //! A tool server that misbehaves on request; it speaks MCP over standard input and output, line by line.
 //!
 //! `post_comment` is an effect: each call appends its arguments to the file of `--log`. `get_page` is a read that answers with its
-//! `text`. Given `repeat`, both answer with `text` that many times. Both take `until`, a file without which they do not answer, and
+//! `text`, and with the image `picture` (Base64) when it is given. Given `repeat`, both answer with `text` that many times. Both take `until`, a file without which they do not answer, and
 //! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either. Given `fail`,
 //! `post_comment` reports that text as its failure, after its effect.
 //! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
@@ -58,7 +58,12 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 }
                 let Some(text) = call(&request["params"], &log)? else { return Ok(ExitCode::from(9)) };
                 let fail = request.pointer("/params/arguments/fail").and_then(Value::as_str);
-                let content = json!([{"type": "text", "text": fail.unwrap_or(&text)}]);
+                let mut content = json!([{"type": "text", "text": fail.unwrap_or(&text)}]);
+                if let (Some(data), Some(items)) =
+                    (request.pointer("/params/arguments/picture").and_then(Value::as_str), content.as_array_mut())
+                {
+                    items.push(json!({"type": "image", "data": data, "mimeType": "image/png"}));
+                }
                 json!({"result": {"content": content, "isError": fail.is_some()}})
             }
             _ => json!({"error": {"code": -32601, "message": "method not found"}}),
@@ -77,7 +82,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 fn tool(name: &str, description: &str) -> Value {
     let text = json!({"type": "string"});
     let schema = json!({
-        "type": "object", "properties": {"text": text, "repeat": {"type": "integer"}, "until": text, "die_without": text, "fail": text}, "required": ["text"],
+        "type": "object", "properties": {"text": text, "repeat": {"type": "integer"}, "until": text, "die_without": text, "fail": text, "picture": text}, "required": ["text"],
         "additionalProperties": false,
     });
     json!({"name": name, "description": description, "inputSchema": schema})

@@ -57,6 +57,7 @@ fn row(provider: &str, name: &str, facts: &ModelFacts, own: &ModelTable, day: Op
         name: name.to_owned(),
         context_tokens: facts.context,
         max_output_tokens: facts.max_output.map(u64::from),
+        images: facts.images,
         price: facts.price.as_ref().map(|price| shown_price(price, day.filter(|_| !is_own))),
         source: if is_own { "user" } else { "shipped" }.to_owned(),
     }
@@ -88,6 +89,7 @@ fn show(model: &str, provider: Option<&str>, json: bool) -> Result<u8, CliError>
         known: facts.is_some(),
         context_tokens: facts.and_then(|facts| facts.context),
         max_output_tokens: facts.and_then(|facts| facts.max_output).map(u64::from),
+        images: facts.is_some_and(|facts| facts.images),
         reply_tokens: output.into(),
         history_tokens: history,
         price: facts
@@ -116,6 +118,8 @@ fn page(shown: &ModelShown) -> String {
         "History        {} tokens, unless settings.history_max_tokens is less\n",
         shown.history_tokens
     ));
+    let images = if shown.images { "those that tools answer are sent" } else { "not sent" };
+    page.push_str(&format!("Images         {images}\n"));
     let price = match &shown.price {
         None => "not known".to_owned(),
         Some(price) => {

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use ua_core::{Block, Message, Role};
 
 use crate::ANTHROPIC;
+use crate::image::image_of;
 use crate::request::ModelRequest;
 
 /// Builds the body of `POST /v1/messages`. With `cache_prompt`, the system prompt and the two newest user messages are
@@ -44,7 +45,10 @@ pub(crate) fn encode_request(request: &ModelRequest, cache_prompt: bool) -> Valu
 fn encode_messages(messages: &[Message]) -> Vec<Value> {
     let spoken: Vec<(Role, Vec<Value>)> = messages
         .iter()
-        .map(|message| (message.role, message.blocks.iter().filter_map(encode_block).collect()))
+        .map(|message| {
+            let encode = |block| encode_block(block, &message.blocks);
+            (message.role, message.blocks.iter().filter_map(encode).collect())
+        })
         .filter(|(_, content): &(Role, Vec<Value>)| !content.is_empty())
         .collect();
     spoken
@@ -57,7 +61,8 @@ fn encode_messages(messages: &[Message]) -> Vec<Value> {
         .collect()
 }
 
-fn encode_block(block: &Block) -> Option<Value> {
+/// A block of a message with these blocks: a result takes its images in.
+fn encode_block(block: &Block, beside: &[Block]) -> Option<Value> {
     match block {
         Block::Text { text } => (!is_blank(text)).then(|| json!({"type": "text", "text": text})),
         Block::ToolUse(tool_use) => Some(json!({
@@ -67,7 +72,8 @@ fn encode_block(block: &Block) -> Option<Value> {
             "input": wire_input(&tool_use.input),
         })),
         Block::ToolResult { tool_use_id, content, is_error } => {
-            let mut result = json!({"type": "tool_result", "tool_use_id": tool_use_id, "content": content.as_str()});
+            let content = with_images(content.as_str(), tool_use_id, beside);
+            let mut result = json!({"type": "tool_result", "tool_use_id": tool_use_id, "content": content});
             if *is_error {
                 result["is_error"] = json!(true);
             }
@@ -75,6 +81,24 @@ fn encode_block(block: &Block) -> Option<Value> {
         }
         Block::Opaque { provider, value } => (provider == ANTHROPIC).then(|| value.clone()),
     }
+}
+
+/// The content of a result: its text, and its images if it has any.
+fn with_images(text: &str, tool_use_id: &str, beside: &[Block]) -> Value {
+    let images = beside.iter().filter_map(image_of).filter(|image| image.tool_use_id == tool_use_id);
+    let mut parts: Vec<Value> = images
+        .map(|image| {
+            let source = json!({"type": "base64", "media_type": image.media_type, "data": image.data});
+            json!({"type": "image", "source": source})
+        })
+        .collect();
+    if parts.is_empty() {
+        return Value::String(text.to_owned());
+    }
+    if !is_blank(text) {
+        parts.insert(0, json!({"type": "text", "text": text}));
+    }
+    Value::Array(parts)
 }
 
 /// The input of a tool use as the API takes it back: an object. What the model sent instead of one is wrapped.
@@ -147,6 +171,28 @@ mod tests {
                     {"type": "text", "text": "you were interrupted"},
                 ]},
             ]})
+        );
+    }
+
+    #[test]
+    fn an_image_lies_in_the_result_it_belongs_to() {
+        let uses = ["a", "b"].map(|id| Block::ToolUse(ToolUse { id: id.into(), name: "t".into(), input: json!({}) }));
+        let result = |id: &str| Block::ToolResult { tool_use_id: id.into(), content: "seen".into(), is_error: false };
+        let blocks = vec![result("a"), result("b"), crate::image_block("b", "image/png", "iVBORw0KGgo=").unwrap()];
+        let history = vec![
+            Message::user(Origin::Prompt, "look"),
+            assistant(uses.to_vec()),
+            Message { role: Role::User, origin: Origin::Tools, blocks },
+        ];
+        let source = json!({"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="});
+        assert_eq!(
+            encode_request(&request(history), false)["messages"][2]["content"],
+            json!([
+                {"type": "tool_result", "tool_use_id": "a", "content": "seen"},
+                {"type": "tool_result", "tool_use_id": "b", "content": [
+                    {"type": "text", "text": "seen"}, {"type": "image", "source": source},
+                ]},
+            ])
         );
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use ua_core::{ModelTurn, Redactor};
 
-use super::{Exchange, Places, VERSION, decode, each_text, key_of};
+use super::{Asked, Exchange, Places, VERSION, asked, decode, each_text};
 use crate::error::LlmError;
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
@@ -44,8 +44,8 @@ impl RecordingProvider {
         Ok(Self { inner, file: Mutex::new(file), redactor, places })
     }
 
-    fn keep(&self, request: &ModelRequest, events: Vec<String>, answer: &Result<ModelTurn, LlmError>) {
-        let (key, asked) = key_of(request, &self.redactor, &self.places);
+    fn keep(&self, request: &ModelRequest, events: &[String], answer: &Result<ModelTurn, LlmError>) {
+        let Asked { key, request: asked, names } = asked(request, &self.redactor, &self.places);
         let mut exchange = Exchange {
             version: VERSION,
             provider: self.inner.name().to_owned(),
@@ -57,8 +57,8 @@ impl RecordingProvider {
             failure: None,
         };
         match answer {
-            Err(error) => exchange.failure = Some(self.clean(&error.to_string())),
-            Ok(turn) => self.keep_reply(&mut exchange, request, &events, turn),
+            Err(error) => exchange.failure = Some(self.clean(&error.to_string(), &names)),
+            Ok(turn) => self.keep_reply(&mut exchange, request, events, turn, &names),
         }
         let written = serde_json::to_string(&exchange).map_err(io::Error::other).and_then(|line| {
             let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,21 +69,31 @@ impl RecordingProvider {
         }
     }
 
-    /// Keeps the events where they still say what the clean reply says, else the clean reply.
-    fn keep_reply(&self, exchange: &mut Exchange, request: &ModelRequest, events: &[String], turn: &ModelTurn) {
+    /// Keeps the events where they still say what the clean reply says, whatever else the request has, else the clean reply: ids that
+    /// were made up here because the server gave none depend on the request, and a replay has to come to the same ones.
+    fn keep_reply(
+        &self,
+        exchange: &mut Exchange,
+        request: &ModelRequest,
+        events: &[String],
+        turn: &ModelTurn,
+        names: &Places,
+    ) {
         let Ok(mut value) = serde_json::to_value(turn) else { return };
         self.redactor.json(&mut value);
-        each_text(&mut value, &|text| self.places.named(text));
+        each_text(&mut value, &|text| names.named(text));
         let Ok(clean) = serde_json::from_value::<ModelTurn>(value) else { return };
-        let events: Vec<String> = events.iter().map(|event| self.clean(event)).collect();
-        match decode(self.inner.name(), request, &events) {
+        let events: Vec<String> = events.iter().map(|event| self.clean(event, names)).collect();
+        let mut another = request.clone();
+        another.system.push('\n');
+        match decode(self.inner.name(), &another, &events) {
             Some(Ok(again)) if again == clean => exchange.events = Some(events),
             Some(_) | None => exchange.reply = Some(clean),
         }
     }
 
-    fn clean(&self, text: &str) -> String {
-        self.places.named(&self.redactor.text(text))
+    fn clean(&self, text: &str, names: &Places) -> String {
+        names.named(&self.redactor.text(text))
     }
 }
 
@@ -133,7 +143,7 @@ impl LlmProvider for RecordingProvider {
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let tap = Tap { observer, events: Mutex::default() };
         let answer = self.inner.complete(request, &tap).await;
-        self.keep(request, tap.events.into_inner().unwrap_or_else(PoisonError::into_inner), &answer);
+        self.keep(request, &tap.events.into_inner().unwrap_or_else(PoisonError::into_inner), &answer);
         answer
     }
 
@@ -150,7 +160,7 @@ impl LlmProvider for RecordingProvider {
     ) -> Result<ModelTurn, LlmError> {
         let tap = Tap { observer, events: Mutex::default() };
         let answer = self.inner.complete_from(known, request, &tap).await;
-        self.keep(request, tap.events.into_inner().unwrap_or_else(PoisonError::into_inner), &answer);
+        self.keep(request, &tap.events.into_inner().unwrap_or_else(PoisonError::into_inner), &answer);
         answer
     }
 }

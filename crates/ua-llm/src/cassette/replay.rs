@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use ua_core::{Block, ModelTurn, Redactor, Sha256};
 
-use super::{ByKey, Exchange, Places, VERSION, decode, differ, key_of, placed};
+use super::{Asked, ByKey, Exchange, Places, VERSION, asked, decode, differ, placed};
 use crate::error::LlmError;
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
@@ -90,7 +90,7 @@ impl ReplayProvider {
     }
 
     fn answer(&self, request: &ModelRequest) -> Result<ModelTurn, LlmError> {
-        let (key, asked) = key_of(request, &self.redactor, &self.places);
+        let Asked { key, request: asked, names } = asked(request, &self.redactor, &self.places);
         let Some(recorded) = self.exchanges.get(&key) else {
             let all: Vec<&serde_json::Value> =
                 self.exchanges.values().flatten().map(|exchange| &exchange.request).collect();
@@ -110,7 +110,7 @@ impl ReplayProvider {
                 .ok_or_else(|| unreadable(format!("the wire {} is not known here", exchange.provider)))??,
             (None, None) => return Err(unreadable("there is none".to_owned())),
         };
-        placed(&turn, &self.places).map_err(|error| unreadable(error.to_string()))
+        placed(&turn, &names).map_err(|error| unreadable(error.to_string()))
     }
 }
 

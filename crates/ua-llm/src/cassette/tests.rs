@@ -174,3 +174,35 @@ fn a_failure_is_kept_for_people_and_not_answered() {
     assert!(text.contains("busy with [secret KEY]") && !text.contains(SECRET), "{text}");
     assert!(matches!(ReplayProvider::open(&file, redactor(), Places::default()), Err(CassetteError::Empty { .. })));
 }
+
+#[test]
+fn ids_that_the_server_did_not_give_are_the_same_when_it_is_played_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tape.jsonl");
+    let function = json!({"name": "t", "arguments": "{}"});
+    let call = json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": function}]}}]});
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+    let inner = Arc::new(Chat(vec![call.to_string(), end.to_string(), "[DONE]".to_owned()]));
+    let recorder = RecordingProvider::new(inner, &file, Redactor::default(), places("/runs/one")).unwrap();
+    let recorded = ask(&recorder, &request("m", &["look into /runs/one/in.txt"])).unwrap();
+    let replay = ReplayProvider::open(&file, Redactor::default(), places("/elsewhere/two")).unwrap();
+    let played = ask(&replay, &request("m", &["look into /elsewhere/two/in.txt"])).unwrap();
+    assert!(recorded.tool_uses().next().is_some());
+    assert_eq!(played.blocks, recorded.blocks);
+}
+
+#[test]
+fn ids_that_tools_made_for_one_run_are_those_of_the_other_when_it_is_played_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tape.jsonl");
+    let (one, two) = ("a4129f4ac6dd029eca7234007b1f74c1", "18babbaae17ec30f4fde405ec8b06021");
+    let inner = chat(&[&format!("Notification {one} went out.")]);
+    let recorder = RecordingProvider::new(inner, &file, Redactor::default(), Places::default()).unwrap();
+    ask(&recorder, &request("m", &["go", &format!("sent: {one}")])).unwrap();
+    let replay = ReplayProvider::open(&file, Redactor::default(), Places::default()).unwrap();
+    let played = ask(&replay, &request("m", &["go", &format!("sent: {two}")])).unwrap();
+    assert_eq!(played.text(), format!("Notification {two} went out."));
+    // Two ids are not one, and a digest is no id.
+    assert!(ask(&replay, &request("m", &[two, &format!("sent: {two}")])).is_err());
+    assert!(ask(&replay, &request("m", &["go", &format!("sent: {two}{two}")])).is_err());
+}

@@ -119,7 +119,6 @@ struct FunctionDelta {
     arguments: Option<Value>,
 }
 
-#[expect(clippy::struct_field_names, reason = "these are the API's names")]
 #[derive(Debug, Clone, Deserialize)]
 struct WireUsage {
     #[serde(default)]
@@ -227,19 +226,13 @@ impl Assembler {
             Some(index) => self.calls.iter_mut().rfind(|call| call.index == Some(index)).filter(|call| goes_on(call)),
             None => self.calls.last_mut().filter(|call| goes_on(call) && (name.is_empty() || call.name.is_empty())),
         };
-        let call = match newest {
-            Some(call) => call,
-            None => {
-                let started = PartialCall {
-                    index: delta.index,
-                    id: String::new(),
-                    name: String::new(),
-                    arguments: String::new(),
-                };
-                self.calls.push(started);
-                let Some(call) = self.calls.last_mut() else { unreachable!("a call was just added") };
-                call
-            }
+        let call = if let Some(call) = newest {
+            call
+        } else {
+            let (id, name, arguments) = (String::new(), String::new(), String::new());
+            self.calls.push(PartialCall { index: delta.index, id, name, arguments });
+            let Some(call) = self.calls.last_mut() else { unreachable!("a call was just added") };
+            call
         };
         if call.id.is_empty() {
             call.id = id;
@@ -279,7 +272,7 @@ impl Assembler {
         Some(ModelTurn {
             blocks,
             stop_reason,
-            usage: self.usage.take().map(|usage| usage.total()),
+            usage: self.usage.take().map(WireUsage::total),
             model: self.model.take().unwrap_or_else(|| self.asked_model.clone()),
             response_id: self.id.take(),
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{Sha256, sha256};
+use ua_core::{Message, Sha256, sha256};
 
 use crate::request::ModelRequest;
 
@@ -42,7 +42,7 @@ pub(crate) struct Ids {
 
 impl Ids {
     pub(crate) fn of(request: &ModelRequest) -> Self {
-        let used = request.messages.iter().flat_map(|message| message.tool_uses()).map(|tool_use| tool_use.id.clone());
+        let used = request.messages.iter().flat_map(Message::tool_uses).map(|tool_use| tool_use.id.clone());
         Self { seed: request.sha256(), used: used.collect() }
     }
 

@@ -7,6 +7,7 @@ use super::OutputLimit;
 use super::names::wire_name;
 use crate::OPENAI_CHAT;
 use crate::anthropic::wire::{is_blank, wire_input};
+use crate::image::image_of;
 use crate::request::ModelRequest;
 
 /// What stands in front of a result that is an error, since this wire has no field for it.
@@ -56,14 +57,31 @@ fn encode_messages(messages: &[Message]) -> Vec<Value> {
             Role::Assistant => encoded.push(assistant(&blocks)),
             Role::User => {
                 encoded.extend(blocks.iter().filter_map(|block| tool_message(block)));
-                let said = text_of(&blocks);
-                if !said.is_empty() {
-                    encoded.push(json!({"role": "user", "content": said}));
-                }
+                encoded.extend(user_message(&blocks));
             }
         }
     }
     encoded
+}
+
+/// What the user says beside results, and the images of results, which this wire has no place for in a tool's message.
+fn user_message(blocks: &[&Block]) -> Option<Value> {
+    let said = text_of(blocks);
+    let images = blocks.iter().filter_map(|block| image_of(block));
+    let mut parts: Vec<Value> = images
+        .flat_map(|image| {
+            let label = format!("An image of the result of {}:", image.tool_use_id);
+            let url = format!("data:{};base64,{}", image.media_type, image.data);
+            [json!({"type": "text", "text": label}), json!({"type": "image_url", "image_url": {"url": url}})]
+        })
+        .collect();
+    if parts.is_empty() {
+        return (!said.is_empty()).then(|| json!({"role": "user", "content": said}));
+    }
+    if !said.is_empty() {
+        parts.push(json!({"type": "text", "text": said}));
+    }
+    Some(json!({"role": "user", "content": parts}))
 }
 
 fn is_sent(block: &Block) -> bool {
@@ -209,6 +227,28 @@ mod tests {
         assert_eq!(messages[2]["reasoning_content"], "hm");
         assert_eq!(messages[2]["content"], Value::Null);
         assert_eq!(messages[4], json!({"role": "assistant", "content": "done"}));
+    }
+
+    #[test]
+    fn images_of_results_are_said_by_the_user_behind_all_results() {
+        let mut seen = results(&[("a", "seen", false), ("b", "seen", false)]);
+        seen.blocks.push(crate::image_block("a", "image/png", "iVBORw0KGgo=").unwrap());
+        let history = vec![
+            Message::user(Origin::Prompt, "look"),
+            reply(vec![call("a", json!({})), call("b", json!({}))]),
+            seen,
+            Message::user(Origin::Guidance, "go on"),
+        ];
+        let messages = encode_request(&request(history), OutputLimit::MaxTokens)["messages"].clone();
+        assert_eq!((&messages[3]["role"], &messages[4]["role"]), (&json!("tool"), &json!("tool")));
+        assert_eq!(
+            messages[5],
+            json!({"role": "user", "content": [
+                {"type": "text", "text": "An image of the result of a:"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+                {"type": "text", "text": "go on"},
+            ]})
+        );
     }
 
     #[test]

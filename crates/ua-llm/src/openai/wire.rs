@@ -5,6 +5,7 @@ use ua_core::{Block, Message, Role};
 
 use crate::OPENAI;
 use crate::chat::names::wire_name;
+use crate::image::{Image, image_of};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
 
@@ -76,11 +77,13 @@ fn encode_messages(messages: &[Message]) -> Vec<Value> {
 
 fn encode_user<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
     let (mut items, mut said) = (Vec::new(), Vec::new());
-    for block in blocks {
+    let blocks: Vec<&Block> = blocks.collect();
+    for block in &blocks {
         match block {
             Block::Text { text } if !text.trim().is_empty() => said.push(json!({"type": "input_text", "text": text})),
             Block::ToolResult { tool_use_id, content, is_error } => {
                 let output = if *is_error { format!("Error: {}", content.as_str()) } else { content.to_string() };
+                let output = with_images(output, tool_use_id, &blocks);
                 items.push(json!({"type": "function_call_output", "call_id": tool_use_id, "output": output}));
             }
             Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => {}
@@ -90,6 +93,18 @@ fn encode_user<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
         items.push(json!({"type": "message", "role": "user", "content": said}));
     }
     items
+}
+
+/// What a result says: its text, and its images if it has any.
+fn with_images(text: String, tool_use_id: &str, beside: &[&Block]) -> Value {
+    let images = beside.iter().filter_map(|block| image_of(block)).filter(|image| image.tool_use_id == tool_use_id);
+    let url = |image: Image<'_>| format!("data:{};base64,{}", image.media_type, image.data);
+    let images: Vec<Value> = images.map(|image| json!({"type": "input_image", "image_url": url(image)})).collect();
+    if images.is_empty() {
+        return Value::String(text);
+    }
+    let said = (!text.trim().is_empty()).then(|| json!({"type": "input_text", "text": text}));
+    Value::Array(said.into_iter().chain(images).collect())
 }
 
 fn encode_assistant<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
@@ -227,6 +242,16 @@ mod tests {
             |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
         let hi = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]});
         assert_eq!(body["input"], json!([said("go"), thought, hi, said("more"), said("on")]));
+    }
+
+    #[test]
+    fn an_image_lies_in_the_result_it_belongs_to() {
+        let image = crate::image_block("b", "image/png", "iVBORw0KGgo=").unwrap();
+        let mut messages = history();
+        messages[5].blocks.push(image);
+        let body = encode_request(&request(messages), None, false);
+        let parts = json!([{"type": "input_text", "text": "Error: not JSON"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}]);
+        assert_eq!((&body["input"][4]["output"], &body["input"][5]["output"]), (&json!("done"), &parts));
     }
 
     #[test]

@@ -16,13 +16,13 @@ use ua_llm::{
 use ua_testkit::{Fault, FaultKind, ModelServer};
 
 /// A wire: its name, and how a provider is made that reaches a server at this address and waits so long.
-struct Wire {
-    name: &'static str,
-    connect: fn(&str, Duration) -> Arc<dyn LlmProvider>,
+pub(crate) struct Wire {
+    pub(crate) name: &'static str,
+    pub(crate) connect: fn(&str, Duration) -> Arc<dyn LlmProvider>,
 }
 
 /// Every wire there is. One that is added here keeps all of these promises.
-const WIRES: &[Wire] = &[
+pub(crate) const WIRES: &[Wire] = &[
     Wire { name: "anthropic", connect: anthropic },
     Wire { name: "openai-chat", connect: chat },
     Wire { name: "openai", connect: responses },

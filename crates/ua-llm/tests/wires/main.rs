@@ -6,4 +6,5 @@ mod client;
 mod conformance;
 mod responses;
 mod support;
+mod third_party;
 mod valid_histories;

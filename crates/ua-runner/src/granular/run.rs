@@ -128,6 +128,7 @@ impl GranularStep {
             system: agent.system.clone(),
             max_output_tokens: agent.max_output_tokens,
             history_tokens: None,
+            images: false,
             temperature_milli: agent.temperature_milli,
             prices: agent.prices.clone(),
             retry: agent.retry,

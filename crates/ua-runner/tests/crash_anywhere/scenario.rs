@@ -366,6 +366,7 @@ impl Scenario {
             system: "s".into(),
             max_output_tokens: 100,
             history_tokens: None,
+            images: false,
             temperature_milli: None,
             prices: PriceTable::parse("prices", PRICES).unwrap(),
             retry: RetryPolicy::default(),

@@ -236,6 +236,7 @@ async fn drive_run(
         system: "You do each thing once.".into(),
         max_output_tokens: 100,
         history_tokens: None,
+        images: false,
         temperature_milli: None,
         prices: PriceTable::default(),
         retry: RetryPolicy::default(),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use ua_core::{Block, Message, ModelTurn, Origin, Role, StopReason, ToolUse, Usage};
+use ua_core::{Block, Message, ModelTurn, Origin, Role, StopReason, ToolUse, Usage, is_omission};
 use ua_llm::OPENAI_CHAT;
 
 use super::fault::Frames;
@@ -139,10 +139,13 @@ fn decode_messages(messages: Vec<WireMessage>) -> Result<(String, Vec<Message>),
         match message {
             WireMessage::System { content } if index == 0 => system = content,
             WireMessage::System { .. } => return Err("System message must be at the beginning.".to_owned()),
-            WireMessage::User { content } => decoded.push(Message::user(Origin::Prompt, user_text(content, index)?)),
+            WireMessage::User { content } => {
+                let blocks = apart(&user_text(content, index)?);
+                decoded.push(Message { role: Role::User, origin: Origin::Prompt, blocks });
+            }
             WireMessage::Assistant { content, tool_calls, reasoning_content } => {
                 let mut message = assistant(content, tool_calls, index)?;
-                message.blocks.splice(0..0, reasoning_content.map(reasoning));
+                message.blocks.splice(0..0, reasoning_content.as_deref().map(reasoning));
                 open = message.tool_uses().map(|tool_use| tool_use.id.clone()).collect();
                 decoded.push(message);
             }
@@ -174,6 +177,22 @@ fn unanswered(ids: &[String]) -> String {
     )
 }
 
+/// The texts of a message, with what stands for omitted messages as a text of its own, as the history had it.
+fn apart(text: &str) -> Vec<Block> {
+    let mut texts: Vec<String> = Vec::new();
+    let mut is_new = true;
+    for piece in text.split("\n\n") {
+        // A text before it may end in a line break of its own.
+        let piece = if is_omission(piece.trim()) { piece.trim() } else { piece };
+        match texts.last_mut() {
+            Some(last) if !is_new && !is_omission(piece) => last.push_str(&format!("\n\n{piece}")),
+            Some(_) | None => texts.push(piece.to_owned()),
+        }
+        is_new = is_omission(piece);
+    }
+    texts.into_iter().map(Block::text).collect()
+}
+
 fn user_text(content: Value, index: usize) -> Result<String, String> {
     let text = match content {
         Value::String(text) => text,
@@ -203,7 +222,7 @@ fn assistant(content: Option<String>, calls: Option<Vec<WireCall>>, index: usize
     Ok(Message { role: Role::Assistant, origin: Origin::Model, blocks })
 }
 
-fn reasoning(text: String) -> Block {
+fn reasoning(text: &str) -> Block {
     Block::Opaque { provider: OPENAI_CHAT.to_owned(), value: json!({"reasoning_content": text}) }
 }
 
@@ -287,7 +306,7 @@ pub(super) fn events(turn: &ModelTurn, with_usage: bool) -> Frames {
         frames.push(chunk(&json!([]), &usage(turn.usage.unwrap_or_default())));
     }
     frames.push("data: [DONE]\n\n".to_owned());
-    Frames { frames, first_piece, end }
+    Frames { events: frames, first_piece, end }
 }
 
 fn call(tool_use: &ToolUse) -> Value {

@@ -161,7 +161,7 @@ impl FaultKind {
 /// The events of a reply, each in the form of Server-Sent Events.
 #[derive(Debug)]
 pub(super) struct Frames {
-    pub(super) frames: Vec<String>,
+    pub(super) events: Vec<String>,
     /// The first that brings text or input.
     pub(super) first_piece: usize,
     /// The first without which the reply is not whole.
@@ -171,7 +171,7 @@ pub(super) struct Frames {
 impl Pace {
     /// Takes away what the damage takes away. `error_frame` is how the wire reports an error of a type.
     pub(super) fn cut(&self, error_frame: impl Fn(&str) -> String, whole: Frames) -> (Vec<String>, Ending) {
-        let Frames { mut frames, first_piece, end } = whole;
+        let Frames { events: mut frames, first_piece, end } = whole;
         let behind_first_piece = (first_piece + 1).min(frames.len());
         let ending = match &self.damage {
             Damage::None => Ending::Clean,

@@ -72,9 +72,54 @@ struct WireToolUse {
 struct WireResult {
     tool_use_id: String,
     #[serde(default)]
-    content: Option<Text>,
+    content: Option<ResultContent>,
     #[serde(default)]
     is_error: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ResultContent {
+    Plain(String),
+    Parts(Vec<ResultPart>),
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ResultPart {
+    Text { text: String },
+    Image { source: ImageSource },
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ImageSource {
+    Base64 { media_type: String, data: String },
+}
+
+impl ResultContent {
+    /// The texts, joined; an image is checked as the API does.
+    fn text(self) -> Result<String, String> {
+        let parts = match self {
+            Self::Plain(text) => return Ok(text),
+            Self::Parts(parts) => parts,
+        };
+        let mut texts = Vec::new();
+        for part in parts {
+            match part {
+                ResultPart::Text { text } => texts.push(text),
+                ResultPart::Image { source: ImageSource::Base64 { media_type, data } } => {
+                    if !["image/png", "image/jpeg", "image/gif", "image/webp"].contains(&media_type.as_str()) {
+                        return Err(format!("image.source.media_type: {media_type:?} is not supported"));
+                    }
+                    if data.is_empty() || data.len() > 5_242_880 {
+                        return Err("image.source.base64: image exceeds 5 MB maximum, or is empty".to_owned());
+                    }
+                }
+            }
+        }
+        Ok(texts.join("\n\n"))
+    }
 }
 
 impl Text {
@@ -150,11 +195,8 @@ fn decode_block(mut block: Value) -> Result<Block, String> {
         }
         Some("tool_result") => {
             let WireResult { tool_use_id, content, is_error } = serde_json::from_value(block).map_err(unreadable)?;
-            Ok(Block::ToolResult {
-                tool_use_id,
-                content: content.map(Text::joined).unwrap_or_default().into(),
-                is_error,
-            })
+            let content = content.map(ResultContent::text).transpose()?.unwrap_or_default();
+            Ok(Block::ToolResult { tool_use_id, content: content.into(), is_error })
         }
         Some("thinking" | "redacted_thinking") => {
             if block.get("cache_control").is_some() {
@@ -222,7 +264,7 @@ pub(super) fn events(turn: &ModelTurn) -> Frames {
     frames.push(frame("message_delta", &end));
     frames.push(frame("message_stop", &json!({"type": "message_stop"})));
     let first_piece = frames.iter().position(|frame| frame.contains("content_block_delta")).unwrap_or(frames.len() / 2);
-    Frames { first_piece, end: frames.len() - 1, frames }
+    Frames { first_piece, end: frames.len() - 1, events: frames }
 }
 
 /// One event in the form of Server-Sent Events.
