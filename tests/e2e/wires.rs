@@ -157,7 +157,10 @@ fn images(request: &Value, found: &mut Vec<String>) {
     match request {
         Value::Object(fields) => {
             let anthropic = (fields.get("type") == Some(&json!("image"))).then(|| request["source"]["data"].as_str());
-            let chat = request["image_url"]["url"].as_str().and_then(|url| url.split_once(";base64,"));
+            let chat = request["image_url"]["url"]
+                .as_str()
+                .or(request["image_url"].as_str())
+                .and_then(|url| url.split_once(";base64,"));
             found.extend(anthropic.flatten().or(chat.map(|(_, data)| data)).map(str::to_owned));
             fields.values().for_each(|field| images(field, found));
         }

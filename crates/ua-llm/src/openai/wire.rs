@@ -77,15 +77,16 @@ fn encode_messages(messages: &[Message]) -> Vec<Value> {
 
 fn encode_user<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
     let (mut items, mut said) = (Vec::new(), Vec::new());
-    for block in blocks {
+    let blocks: Vec<&Block> = blocks.collect();
+    for block in &blocks {
         match block {
             Block::Text { text } if !text.trim().is_empty() => said.push(json!({"type": "input_text", "text": text})),
             Block::ToolResult { tool_use_id, content, is_error } => {
                 let output = if *is_error { format!("Error: {}", content.as_str()) } else { content.to_string() };
+                let output = with_images(output, tool_use_id, &blocks);
                 items.push(json!({"type": "function_call_output", "call_id": tool_use_id, "output": output}));
             }
-            Block::Opaque { .. } => said.extend(image_of(block).into_iter().flat_map(encode_image)),
-            Block::Text { .. } | Block::ToolUse(_) => {}
+            Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => {}
         }
     }
     if !said.is_empty() {
@@ -94,11 +95,16 @@ fn encode_user<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
     items
 }
 
-/// An image of a result, said by the user behind all results: an output is a text.
-fn encode_image(image: Image<'_>) -> [Value; 2] {
-    let label = format!("An image of the result of {}:", image.tool_use_id);
-    let url = format!("data:{};base64,{}", image.media_type, image.data);
-    [json!({"type": "input_text", "text": label}), json!({"type": "input_image", "image_url": url})]
+/// What a result says: its text, and its images if it has any.
+fn with_images(text: String, tool_use_id: &str, beside: &[&Block]) -> Value {
+    let images = beside.iter().filter_map(|block| image_of(block)).filter(|image| image.tool_use_id == tool_use_id);
+    let url = |image: Image<'_>| format!("data:{};base64,{}", image.media_type, image.data);
+    let images: Vec<Value> = images.map(|image| json!({"type": "input_image", "image_url": url(image)})).collect();
+    if images.is_empty() {
+        return Value::String(text);
+    }
+    let said = (!text.trim().is_empty()).then(|| json!({"type": "input_text", "text": text}));
+    Value::Array(said.into_iter().chain(images).collect())
 }
 
 fn encode_assistant<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
@@ -201,26 +207,6 @@ mod tests {
     }
 
     #[test]
-    fn images_of_results_are_said_behind_all_results() {
-        let mut seen = result("a", "seen", false);
-        seen.blocks.push(crate::image_block("a", "image/png", "iVBORw0KGgo=").unwrap());
-        let history = vec![
-            Message::user(Origin::Prompt, "look"),
-            assistant(vec![call("a", json!({})), call("b", json!({}))]),
-            seen,
-            result("b", "done", false),
-        ];
-        let body = encode_request(&request(history), None, false);
-        let items = body["input"].as_array().unwrap();
-        assert_eq!((&items[3]["call_id"], &items[4]["call_id"]), (&json!("a"), &json!("b")));
-        let content = json!([
-            {"type": "input_text", "text": "An image of the result of a:"},
-            {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="},
-        ]);
-        assert_eq!(items[5], json!({"type": "message", "role": "user", "content": content}));
-    }
-
-    #[test]
     fn only_what_is_new_follows_a_reply_that_the_provider_kept() {
         let mut asked = request(history());
         asked.system = "be brief".into();
@@ -256,6 +242,16 @@ mod tests {
             |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
         let hi = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]});
         assert_eq!(body["input"], json!([said("go"), thought, hi, said("more"), said("on")]));
+    }
+
+    #[test]
+    fn an_image_lies_in_the_result_it_belongs_to() {
+        let image = crate::image_block("b", "image/png", "iVBORw0KGgo=").unwrap();
+        let mut messages = history();
+        messages[5].blocks.push(image);
+        let body = encode_request(&request(messages), None, false);
+        let parts = json!([{"type": "input_text", "text": "Error: not JSON"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}]);
+        assert_eq!((&body["input"][4]["output"], &body["input"][5]["output"]), (&json!("done"), &parts));
     }
 
     #[test]

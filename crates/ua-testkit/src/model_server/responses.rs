@@ -162,7 +162,7 @@ fn check_item(item: &Value, store: bool) -> Result<(), Refusal> {
             }
         }
         Some("function_call") if is_text("call_id") && is_text("name") && item["arguments"].is_string() => Ok(()),
-        Some("function_call_output") if is_text("call_id") && item["output"].is_string() => Ok(()),
+        Some("function_call_output") if is_text("call_id") && is_output(&item["output"]) => Ok(()),
         Some("reasoning") if item["encrypted_content"].is_string() => Ok(()),
         Some("reasoning") if !store => {
             let id = &item["id"];
@@ -170,6 +170,16 @@ fn check_item(item: &Value, store: bool) -> Result<(), Refusal> {
         }
         _ => Err(invalid(&format!("Invalid value: {item}"))),
     }
+}
+
+/// What a function said: text, or parts that are texts and images.
+fn is_output(output: &Value) -> bool {
+    let is_part = |part: &Value| match part["type"].as_str() {
+        Some("input_text") => part["text"].is_string(),
+        Some("input_image") => part["image_url"].as_str().is_some_and(|url| url.starts_with("data:image/")),
+        Some(_) | None => false,
+    };
+    output.is_string() || output.as_array().is_some_and(|parts| !parts.is_empty() && parts.iter().all(is_part))
 }
 
 /// Each call has one result, which comes after it, and each result a call; thoughts are followed by what they led to.
@@ -226,7 +236,8 @@ fn message(item: &Value) -> Result<Message, String> {
             assistant(vec![Block::ToolUse(ToolUse { id: text("call_id"), name: text("name"), input })])
         }
         Some("function_call_output") => {
-            let output = text("output");
+            let parts = item["output"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
+            let output = if item["output"].is_array() { parts.collect() } else { text("output") };
             let (content, is_error) = match output.strip_prefix("Error: ") {
                 Some(error) => (error.to_owned(), true),
                 None => (output, false),
