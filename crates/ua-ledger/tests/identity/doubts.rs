@@ -87,7 +87,9 @@ async fn held(
             Some(question)
         }
         Admission::Ready(_) => None,
-        other @ (Admission::Settled(_) | Admission::Continues(_) | Admission::Ongoing(_) | Admission::Unknown(_)) => panic!("{other:?}"),
+        other @ (Admission::Settled(_) | Admission::Continues(_) | Admission::Ongoing(_) | Admission::Unknown(_)) => {
+            panic!("{other:?}")
+        }
     }
 }
 
@@ -177,7 +179,8 @@ async fn a_question_about_a_running_twin_is_withdrawn_when_the_twin_is_settled()
             other @ (Admission::Settled(_)
             | Admission::Held(_)
             | Admission::Ready(_)
-            | Admission::Continues(_) | Admission::Ongoing(_)
+            | Admission::Continues(_)
+            | Admission::Ongoing(_)
             | Admission::Unknown(_)) => panic!("{status}: {other:?}"),
         }
         assert_eq!(open(&child).await, 0, "{status}");

@@ -68,7 +68,8 @@ async fn the_same_call_of_a_fork_is_asked_about_and_another_one_is_not() {
                     other @ (Admission::Settled(_)
                     | Admission::Held(_)
                     | Admission::Ready(_)
-                    | Admission::Continues(_) | Admission::Ongoing(_)
+                    | Admission::Continues(_)
+                    | Admission::Ongoing(_)
                     | Admission::Unknown(_)) => panic!("{at}: {other:?}"),
                 }
             }
@@ -137,7 +138,8 @@ async fn a_call_in_doubt_that_a_fork_overtook_is_not_sent_again_by_itself() {
             other @ (Admission::Settled(_)
             | Admission::Held(_)
             | Admission::Ready(_)
-            | Admission::Continues(_) | Admission::Ongoing(_)
+            | Admission::Continues(_)
+            | Admission::Ongoing(_)
             | Admission::Unknown(_)) => {
                 panic!("{other:?}")
             }

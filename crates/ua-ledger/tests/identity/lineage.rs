@@ -56,7 +56,8 @@ async fn what_may_have_happened_is_a_conflict_and_what_did_not_is_none() {
                     other @ (Admission::Settled(_)
                     | Admission::Held(_)
                     | Admission::Ready(_)
-                    | Admission::Continues(_) | Admission::Ongoing(_)
+                    | Admission::Continues(_)
+                    | Admission::Ongoing(_)
                     | Admission::Unknown(_)) => panic!("{at}: {other:?}"),
                 }
             }
