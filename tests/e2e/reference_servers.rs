@@ -1,10 +1,6 @@
 //! The reference servers of MCP and its conformance suite, where they are installed (`cargo xtask third-party`).
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "helpers of tests fail like tests; only tests read the variable"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests; only tests read the variable")]
 
 use std::net::TcpListener;
 use std::path::PathBuf;

@@ -1,6 +1,8 @@
 //! A provider that keeps the conversation, through the real program: kills before, during and after a reply, forks, and a provider
 //! that has forgotten.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use ua_e2e::{Live, Model, TestEnv, until};

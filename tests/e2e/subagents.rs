@@ -1,5 +1,7 @@
 //! Sub-agents through the real program: a tree of runs is killed and resumed, asks, is cancelled, looked at and deleted.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::fs;
 
 use serde_json::{Value, json};

@@ -1,7 +1,5 @@
 //! Tool servers that a project brings along are not used before a person let them in (threat S9 of docs/security.md).
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
-
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;

@@ -182,14 +182,13 @@ impl std::error::Error for ChildFailed {}
 
 impl From<RunError> for CliError {
     fn from(error: RunError) -> Self {
-        let error = match error {
-            RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } } => {
-                match source.downcast::<ChildFailed>() {
-                    Ok(child) => return child.0,
-                    Err(source) => RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } },
-                }
+        let error = if let RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } } = error {
+            match source.downcast::<ChildFailed>() {
+                Ok(child) => return child.0,
+                Err(source) => RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } },
             }
-            other => other,
+        } else {
+            error
         };
         if let RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } = &error {
             return Self::lost_result(&error);

@@ -160,7 +160,7 @@ impl State {
             Signal::Charged { spent, max_tokens, max_cost, .. } => {
                 self.charged(spent.tokens, &spent.costs, *max_tokens, *max_cost);
             }
-            Signal::Call(Notice::Sending { call }) => {
+            Signal::Call(Notice::Sending { call } | Notice::Resuming { call, .. }) => {
                 self.calls.insert(call.call_id.to_string(), line(&call.name.tool, 40));
             }
             Signal::Call(Notice::Settled { call } | Notice::Retrying { call, .. }) => {
@@ -169,18 +169,15 @@ impl State {
             Signal::Call(Notice::Waiting { call, .. } | Notice::Probed { call, .. }) => {
                 self.doing = format!("in doubt about {}", line(&call.name.tool, 40));
             }
-            Signal::Call(Notice::Resuming { call, .. }) => {
-                self.calls.insert(call.call_id.to_string(), line(&call.name.tool, 40));
-            }
-            Signal::Call(Notice::Progress { .. }) => {}
             Signal::Call(Notice::Held { .. } | Notice::Asking { .. }) => {
-                "waiting for a person".clone_into(&mut self.doing)
+                "waiting for a person".clone_into(&mut self.doing);
             }
             Signal::Resuming { turn_index, .. } => {
                 self.turn = *turn_index;
                 "resuming".clone_into(&mut self.doing);
             }
-            Signal::Committed { .. }
+            Signal::Call(Notice::Progress { .. })
+            | Signal::Committed { .. }
             | Signal::Guided { .. }
             | Signal::Text { .. }
             | Signal::Accepted { .. }

@@ -120,13 +120,12 @@ impl Secrets {
             value.clone()
         } else if let Some(command) = &declared.command {
             let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-            match said.get(name) {
-                Some(value) => value.clone(),
-                None => {
-                    let value = tokio::task::block_in_place(|| run(command))?;
-                    said.insert(name.to_owned(), value.clone());
-                    value
-                }
+            if let Some(value) = said.get(name) {
+                value.clone()
+            } else {
+                let value = tokio::task::block_in_place(|| run(command))?;
+                said.insert(name.to_owned(), value.clone());
+                value
             }
         } else {
             return Err(format!("UA_SECRET_{name} is not set, and it has neither a value nor a command"));

@@ -701,6 +701,7 @@ mod tests {
         full["escalation"]["ask_human_on_tainted_effect"] = false.into();
         full["escalation"]["ask_human_before"] = serde_json::json!(["email.*"]);
         full["escalation"]["ask_user"] = true.into();
+        full["settings"]["provider_sessions"] = true.into();
         full["subagents"] = serde_json::json!({"max_depth": 1, "max_tasks": 1, "max_turns": 1, "tools": ["a"]});
         full["budgets"]["max_turns"] = 1.into();
         full["budgets"]["max_tokens"] = 1.into();

@@ -236,7 +236,7 @@ impl ToolGateway {
                     drop(continued); // it keeps its handle
                     return Ok(Dispatched::Stopped);
                 }
-                Admission::Continues(continued) => self.take_up(continued, stop).await?,
+                Admission::Continues(continued) => self.take_up(*continued, stop).await?,
                 Admission::Ongoing(permit) => return self.carry_on_task(*permit, stop).await,
                 Admission::Ready(prepared) if prepared.call().name.is_task() => {
                     if let Some(ended) = self.start_task(prepared, stop).await? {
@@ -268,7 +268,7 @@ impl ToolGateway {
                 }
             };
             let (permit, outcome) = match went_on {
-                WentOn::Ended(permit, outcome) => (permit, outcome),
+                WentOn::Ended(permit, outcome) => (*permit, outcome),
                 WentOn::Held(question) => {
                     self.tell(Notice::Held { question: Box::new(question.clone()) });
                     return Ok(Dispatched::Held(Box::new(question)));

@@ -43,7 +43,7 @@ impl Default for Elicitations {
 /// What going on came to.
 pub(crate) enum WentOn {
     /// The attempt has its outcome.
-    Ended(Permit, Outcome),
+    Ended(Box<Permit>, Outcome),
     /// A person has to answer first; the attempt keeps its handle.
     Held(QuestionRecord),
     /// A stop was asked for, or the run's end; the attempt keeps its handle.
@@ -75,7 +75,7 @@ impl ToolGateway {
         outcome: Outcome,
         stop: &StopSignal,
     ) -> Result<WentOn, GatewayError> {
-        let Outcome::Continues(handle) = outcome else { return Ok(WentOn::Ended(permit, outcome)) };
+        let Outcome::Continues(handle) = outcome else { return Ok(WentOn::Ended(Box::new(permit), outcome)) };
         let started_at = permit.call().updated_at;
         self.ledger.keep(&permit, (*handle).clone()).await?;
         self.go_on(permit, *handle, started_at, stop).await
@@ -121,7 +121,7 @@ impl ToolGateway {
                 if handle.input.as_ref().is_some_and(|input| input.round > MAX_ROUNDS) {
                     self.transport.give_up(&permit, &handle).await;
                     let why = format!("the tool asked for something more than {MAX_ROUNDS} times");
-                    return Ok(WentOn::Ended(permit, Outcome::Lost { why }));
+                    return Ok(WentOn::Ended(Box::new(permit), Outcome::Lost { why }));
                 }
                 handle = match self.elicit(permit.call(), handle, stop).await? {
                     Elicited::Answered(handle) => handle,
@@ -135,7 +135,7 @@ impl ToolGateway {
             if is_overdue(&permit, started_at, self.ledger.env().now()) {
                 self.transport.give_up(&permit, &handle).await;
                 let why = "its time is up; the other side was told that nobody wants the result any more".to_owned();
-                return Ok(WentOn::Ended(permit, Outcome::Lost { why }));
+                return Ok(WentOn::Ended(Box::new(permit), Outcome::Lost { why }));
             }
             let before = handle.clone();
             let answers = handle.input.as_mut().is_some_and(|input| !std::mem::replace(&mut input.is_sent, true));
@@ -153,7 +153,7 @@ impl ToolGateway {
                 () = given_up, if !answers => return Ok(WentOn::Stopped),
                 () = stop.stopping_at_once() => {
                     let why = "the run was interrupted before the tool answered".to_owned();
-                    return Ok(WentOn::Ended(permit, Outcome::Lost { why }));
+                    return Ok(WentOn::Ended(Box::new(permit), Outcome::Lost { why }));
                 }
             };
             match went {
@@ -165,7 +165,7 @@ impl ToolGateway {
                     }
                     handle = next;
                 }
-                Ok(outcome) => return Ok(WentOn::Ended(permit, outcome)),
+                Ok(outcome) => return Ok(WentOn::Ended(Box::new(permit), outcome)),
                 Err(error) => {
                     if answers {
                         self.ledger.keep(&permit, before.clone()).await?; // nothing left us

@@ -96,7 +96,7 @@ pub fn task_tool() -> ToolSpec {
 
 /// What a task under a permit is about to become.
 enum Begun {
-    Started(Permit),
+    Started(Box<Permit>),
     Settled(Box<CallRecord>),
     /// The store refused for a reason that a new admission can settle.
     Again,
@@ -115,7 +115,7 @@ impl ToolGateway {
             return Ok(Some(Dispatched::Stopped));
         }
         Ok(match self.begin_task(prepared).await? {
-            Begun::Started(permit) => Some(self.finish_task(permit, stop).await?),
+            Begun::Started(permit) => Some(self.finish_task(*permit, stop).await?),
             Begun::Settled(call) => {
                 self.tell(Notice::Settled { call: call.clone() });
                 Some(Dispatched::Settled(call))
@@ -141,7 +141,7 @@ impl ToolGateway {
                 Err(why) => why,
                 Ok(child) => {
                     return Ok(match self.ledger.start_task(prepared, child).await? {
-                        Some(permit) => Begun::Started(permit),
+                        Some(permit) => Begun::Started(Box::new(permit)),
                         None => Begun::Again,
                     });
                 }

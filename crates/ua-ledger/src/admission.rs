@@ -30,7 +30,7 @@ pub enum Admission {
     /// It may be started.
     Ready(Prepared),
     /// It was sent, the tool has it, and its attempt keeps what to go on with.
-    Continues(Continued),
+    Continues(Box<Continued>),
     /// It is a task under way: its child run goes on, whoever drove it before. No new attempt.
     Ongoing(Box<Permit>),
     /// It was sent and nobody knows what came of it: fence its server, then ask [`Ledger::recover`](crate::Ledger::recover).

@@ -90,7 +90,7 @@ impl Ledger {
         }
         match self.elicit(&call, handle).await? {
             Elicited::Open(question) => Ok(Admission::Held(question)),
-            Elicited::Answered(handle) => Ok(Admission::Continues(Continued { call, attempt, handle })),
+            Elicited::Answered(handle) => Ok(Admission::Continues(Box::new(Continued { call, attempt, handle }))),
         }
     }
 
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    fn question(params: Value) -> QuestionRecord {
+    fn question(params: &Value) -> QuestionRecord {
         QuestionRecord {
             question_id: QuestionId::parse("q_1").unwrap(),
             run_id: RunId::parse("run_1").unwrap(),
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn values_that_do_not_fit_the_form_are_named() {
-        let asked = question(json!({"requestedSchema": {"properties": {
+        let asked = question(&json!({"requestedSchema": {"properties": {
             "name": {"type": "string"}, "age": {"type": "integer", "default": 3}, "kind": {"type": "string", "enum": ["a", "b"]}},
             "required": ["name", "age"]}}));
         let check = |text: &str| check_elicited(&asked, Some(text));
@@ -255,7 +255,7 @@ mod tests {
         ] {
             assert!(check(text).unwrap_err().contains(expected), "{text}: {:?}", check(text));
         }
-        let address = question(json!({"mode": "url", "url": "https://example.org"}));
+        let address = question(&json!({"mode": "url", "url": "https://example.org"}));
         assert_eq!(check_elicited(&address, None), Ok(()));
         assert!(check_elicited(&address, Some(r#"{"a": 1}"#)).is_err());
     }

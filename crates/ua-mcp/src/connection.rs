@@ -207,10 +207,7 @@ pub(crate) async fn open(
             "{end}, when it was asked for revision 2026-07-28 ({why}); pin `protocol` to the one it speaks"
         ));
     }
-    let params = match handshake(&version, client) {
-        Value::Object(params) => params,
-        _ => Map::new(),
-    };
+    let params = handshake(&version, client).as_object().cloned().unwrap_or_default();
     let shaken = match opening.ask_in(Arc::default(), "initialize", params).await {
         // It was only slow to say so: the new era is the one it speaks.
         Err(Unanswered::Refused(UNSUPPORTED, _)) if protocol.may_discover() => {
@@ -294,10 +291,9 @@ mod tests {
     use super::*;
 
     fn handle(result: Value) -> Handle {
-        match completed(result) {
-            Outcome::Continues(handle) => *handle,
-            other => panic!("{other:?}"),
-        }
+        let outcome = completed(result);
+        let Outcome::Continues(handle) = outcome else { panic!("{outcome:?}") };
+        *handle
     }
 
     #[test]

@@ -243,7 +243,7 @@ impl McpTransport {
         self.env().clock.sleep(wait).await;
         let state = match connection.ask("tasks/get", of_task(task, [])).await {
             Ok(state) => state,
-            Err(why) => return self.no_state(server, connection, task, why),
+            Err(why) => return Self::no_state(server, connection, task, why),
         };
         let status = state.get("status").and_then(Value::as_str).unwrap_or_default();
         tracing::debug!(server = server.name(), task, status, "task");
@@ -264,7 +264,7 @@ impl McpTransport {
             "failed" if is_new => done(failed(&state)),
             "completed" | "failed" => match self.result(connection, permit, handle, task).await {
                 Outcome::NotSent { why } | Outcome::Lost { why } => Err(not_reached(server, why)),
-                outcome => done(outcome),
+                outcome @ (Outcome::Raw(_) | Outcome::Continues(_)) => done(outcome),
             },
             "cancelled" => done(Outcome::Lost {
                 why: "the other side cancelled the task; how far it came is not known".to_owned(),
@@ -295,7 +295,6 @@ impl McpTransport {
 
     /// What it means that a task does not say how it stands.
     fn no_state(
-        &self,
         server: &Server,
         connection: &Connection,
         task: &str,
@@ -324,7 +323,9 @@ impl McpTransport {
             Outcome::Raw(RawReply::RpcError { code: -32601 | -32602, message }) => {
                 Outcome::Raw(RawReply::RpcError { code: -32603, message })
             }
-            outcome => outcome,
+            outcome @ (Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Raw(_) | Outcome::Continues(_)) => {
+                outcome
+            }
         }
     }
 

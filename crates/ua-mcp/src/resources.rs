@@ -35,7 +35,7 @@ pub(crate) async fn look(connection: &Connection, tool: ResourceTool, arguments:
         ResourceTool::List => list(connection).await,
         ResourceTool::Read => {
             let params = Map::from_iter([("uri".to_owned(), arguments.get("uri").cloned().unwrap_or_default())]);
-            connection.ask("resources/read", params).await.map(read)
+            connection.ask("resources/read", params).await.map(|result| read(&result))
         }
     };
     match looked {
@@ -59,7 +59,7 @@ async fn list(connection: &Connection) -> Result<Value, Unanswered> {
 }
 
 /// What was read, as content: each part is an embedded resource.
-fn read(result: Value) -> Value {
+fn read(result: &Value) -> Value {
     let contents = result.get("contents").and_then(Value::as_array).cloned().unwrap_or_default();
     let content: Vec<Value> =
         contents.into_iter().map(|resource| json!({ "type": "resource", "resource": resource })).collect();
@@ -74,7 +74,7 @@ mod tests {
     fn what_is_read_becomes_content() {
         let result = json!({"contents": [{"uri": "demo://a", "text": "A"}, {"uri": "demo://b", "blob": "AA=="}]});
         assert_eq!(
-            read(result)["content"][1],
+            read(&result)["content"][1],
             json!({"type": "resource", "resource": {"uri": "demo://b", "blob": "AA=="}})
         );
     }

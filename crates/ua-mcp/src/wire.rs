@@ -237,15 +237,12 @@ fn read_request(mut message: Map<String, Value>) -> Read {
     };
     let (method, params) = method_and_params(&mut message);
     let (jsonrpc, params) = (JsonRpcVersion2_0, Some(params));
-    Read::Message(Box::new(match id {
-        Some(id) => {
-            let request = ServerRequest::CustomRequest(CustomRequest::new(method, params));
-            JsonRpcMessage::Request(JsonRpcRequest { jsonrpc, id, request })
-        }
-        None => {
-            let notification = ServerNotification::CustomNotification(CustomNotification::new(method, params));
-            JsonRpcMessage::Notification(JsonRpcNotification { jsonrpc, notification })
-        }
+    Read::Message(Box::new(if let Some(id) = id {
+        let request = ServerRequest::CustomRequest(CustomRequest::new(method, params));
+        JsonRpcMessage::Request(JsonRpcRequest { jsonrpc, id, request })
+    } else {
+        let notification = ServerNotification::CustomNotification(CustomNotification::new(method, params));
+        JsonRpcMessage::Notification(JsonRpcNotification { jsonrpc, notification })
     }))
 }
 

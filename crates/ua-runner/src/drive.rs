@@ -164,12 +164,13 @@ async fn drive_to_conclusion(
         (None, false) if !diff.is_empty() => Box::pin(driver.settle_without_sending(&diff)).await?,
         (None, false) => driver.run().await?,
     };
-    let conclusion = match conclusion {
-        // What a sub-agent may use was carved from its parent's budgets: it gets no more, and its parent is told.
-        Conclusion::Stopped { reason: RunStop::Budget, detail } if is_task(&driver.run) => {
-            Conclusion::Failed { why: detail }
-        }
-        other => other,
+    // What a sub-agent may use was carved from its parent's budgets: it gets no more, and its parent is told.
+    let conclusion = if let Conclusion::Stopped { reason: RunStop::Budget, detail } = &conclusion
+        && is_task(&driver.run)
+    {
+        Conclusion::Failed { why: detail.clone() }
+    } else {
+        conclusion
     };
     let run = driver.conclude(&conclusion).await?;
     Ok((conclusion, run))

@@ -323,11 +323,11 @@ fn reply(wire: Wire, shared: &Shared, number: u64, headers: &HeaderMap, body: &[
         (Some(_), _) => {}
     }
     if wire == Wire::Messages && !headers.contains_key("anthropic-version") {
-        return Err(Refusal::invalid("anthropic-version: header is required".to_owned()));
+        return Err(Refusal::invalid("anthropic-version: header is required"));
     }
-    let body: Value = serde_json::from_slice(body).map_err(|error| Refusal::invalid(error.to_string()))?;
+    let body: Value = serde_json::from_slice(body).map_err(|error| Refusal::invalid(&error.to_string()))?;
     shared.seen().last_request = Some(body.clone());
-    let request = wire.decode(&body).map_err(Refusal::invalid)?;
+    let request = wire.decode(&body).map_err(|why| Refusal::invalid(&why))?;
     shared.note(number, |record| {
         record.messages = request.messages.len();
         record.turn = Script::turn_of(&request.messages);
@@ -337,7 +337,7 @@ fn reply(wire: Wire, shared: &Shared, number: u64, headers: &HeaderMap, body: &[
     let script = &shared.config.script;
     let turn = script
         .reply(&request.model, &request.system, &request.messages, number)
-        .map_err(|error| Refusal::invalid(error.to_string()))?;
+        .map_err(|error| Refusal::invalid(&error.to_string()))?;
     Ok(Reply { turn, streamed: request.stream, with_usage: request.with_usage })
 }
 
@@ -357,8 +357,8 @@ impl Refusal {
         Self { status, message: message.to_owned(), retry_after: None, code: None, param: None }
     }
 
-    fn invalid(message: String) -> Self {
-        Self::new(400, &message)
+    fn invalid(message: &str) -> Self {
+        Self::new(400, message)
     }
 
     fn response(self, wire: Wire, number: u64) -> Response {

@@ -216,7 +216,7 @@ impl ToolTransport for World {
         if self.unfinished.get(tool) == Some(&Unfinished::Task) {
             return Outcome::Continues(Box::new(locked(&self.tasks).begin(tool, answer)));
         }
-        replied(answer)
+        replied(&answer)
     }
 
     async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
@@ -224,7 +224,7 @@ impl ToolTransport for World {
         self.note("go on", tool);
         if let Some(task) = &handle.task {
             return Ok(match locked(&self.tasks).ask(task) {
-                Ok(Some(answer)) => replied(answer),
+                Ok(Some(answer)) => replied(&answer),
                 Ok(None) => Outcome::Continues(Box::new(handle.clone())),
                 Err(why) => Outcome::Lost { why },
             });
@@ -237,7 +237,7 @@ impl ToolTransport for World {
             let content = json!([{"type": "text", "text": "nobody said which size"}]);
             return Ok(Outcome::Raw(RawReply::ToolResult { result: json!({"content": content, "isError": true}) }));
         }
-        Ok(replied(self.act(permit, Honours::Nothing)))
+        Ok(replied(&self.act(permit, Honours::Nothing)))
     }
 
     async fn give_up(&self, permit: &Permit, _handle: &Handle) {
@@ -267,7 +267,7 @@ impl ToolTransport for World {
     }
 }
 
-fn replied(answer: Value) -> Outcome {
+fn replied(answer: &Value) -> Outcome {
     let text = answer.to_string();
     Outcome::Raw(RawReply::ToolResult {
         result: json!({"content": [{"type": "text", "text": text}], "structuredContent": answer}),

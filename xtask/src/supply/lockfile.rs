@@ -88,13 +88,12 @@ fn faults(packages: &[Package]) -> Vec<String> {
     for package in packages {
         let name = format!("{} {}", package.name, package.version);
         match &package.source {
-            // A crate of this workspace.
-            None => {}
             Some(source) if source != REGISTRY => faults.push(format!("{name} comes from {source}")),
             Some(_) if package.checksum.as_ref().is_none_or(|sum| sum.len() != 64) => {
                 faults.push(format!("{name} has no checksum"));
             }
-            Some(_) => {}
+            // Fine, or a crate of this workspace.
+            Some(_) | None => {}
         }
         if BANNED.contains(&package.name.as_str()) {
             faults.push(format!("{name} is banned: TLS is rustls"));

@@ -29,7 +29,7 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
       annotation  annotation:readOnlyHint      -           its server says readOnlyHint = true, but is not trusted, so that lowers nothing
     * name        name:buy                     external    its name contains the side-effect word "buy"
       default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
-      (38 others do not apply)
+      (42 others do not apply)
     hint: the argument "request_id" looks like an idempotency key; if the tool honours it, say so with key_channel = { argument = "request_id" }
     "#);
     assert_eq!(explanation.policy, classifier.classify(&spec, None));
@@ -53,7 +53,7 @@ fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
     * shipped     shipped:own-email            external    rule own-email of the built-in policy calls it external [key_channel, effect_kind, scope, sends_files, errors_without_effect, on_unknown]
       name        name:send                    (external)  its name contains the side-effect word "send"
       default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
-      (37 others do not apply)
+      (41 others do not apply)
     "#);
     insta::assert_snapshot!(plain().explain(&own("run_command")), @r#"
     mcp__ua__run_command
@@ -66,7 +66,7 @@ fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
     * shipped     shipped:own-command          local       rule own-command of the built-in policy calls it local [timeout, reads, errors_without_effect, harmless_programs]
       name        name:run                     (external)  its name contains the side-effect word "run"
       default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
-      (37 others do not apply)
+      (41 others do not apply)
     "#);
 }
 

@@ -92,10 +92,9 @@ pub(crate) async fn run(home: &Home, args: AnswerArgs) -> Result<u8, CliError> {
     let choice = choice.map(|choice| match choice {
         AnswerChoice::Happened => Choice::Happened,
         AnswerChoice::Execute => Choice::Execute,
-        AnswerChoice::Skip => Choice::Skip,
         AnswerChoice::Abort => Choice::Abort,
         AnswerChoice::Continue | AnswerChoice::Accept => Choice::Continue,
-        AnswerChoice::Decline | AnswerChoice::Cancel => Choice::Skip,
+        AnswerChoice::Skip | AnswerChoice::Decline | AnswerChoice::Cancel => Choice::Skip,
     });
     let store = home.open()?;
     let question = find::question(&store, &name).await?;

@@ -18,10 +18,8 @@ const ATTENDED: Duration = Duration::from_hours(1);
 /// A watcher that also asks.
 pub(crate) fn watcher(store: Arc<SqliteStore>, inner: Watcher) -> Watcher {
     Arc::new(move |signal| {
-        let asking = match &signal {
-            Signal::Call(Notice::Asking { question, .. }) => Some(question.clone()),
-            _ => None,
-        };
+        let asking =
+            if let Signal::Call(Notice::Asking { question, .. }) = &signal { Some(question.clone()) } else { None };
         inner(signal);
         if let Some(question) = asking {
             let store = store.clone();

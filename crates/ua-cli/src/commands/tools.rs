@@ -37,7 +37,9 @@ pub(crate) async fn run(home: &Home, command: ToolsCommand) -> Result<u8, CliErr
                     let (name, version) = (line(&about.name, 60), line(&about.version, 40));
                     tell(&format!("server {server} · {name} {version} · speaks MCP {}", about.revision));
                 }
-                notes.iter().for_each(|note| tell(&format!("note: {}", line(note, 300))));
+                for note in &notes {
+                    tell(&format!("note: {}", line(note, 300)));
+                }
             }
         }
         ToolsCommand::Explain { name, mcp_config, policy } => {
@@ -131,7 +133,12 @@ async fn start(servers: Vec<ServerSpec>) -> Result<(Looked, DefinitionLock), Cli
     let specs = listed.map_err(|e| {
         let hint = match &e {
             TransportError::Changed { .. } => "look at what changed before you accept it; nothing was called",
-            _ => "correct the server's command, arguments or environment in the MCP configuration",
+            TransportError::UnknownServer { .. }
+            | TransportError::NotStarted { .. }
+            | TransportError::NotReached { .. }
+            | TransportError::NotListed { .. } => {
+                "correct the server's command, arguments or environment in the MCP configuration"
+            }
         };
         CliError::new(WAITING, chain(&e)).hint(hint)
     })?;

@@ -75,7 +75,7 @@ impl Sight {
             .field("server", server)
             .field("command", command)
             .field("program", &program.as_ref().map_or_else(String::new, |path| path.display().to_string()))
-            .field("content", &content.map_or_else(String::new, |digest| digest.to_hex()))
+            .field("content", &content.map_or_else(String::new, Sha256::to_hex))
             .field("cwd", &cwd.map_or_else(String::new, |cwd| cwd.display().to_string()));
         let mut shown = vec![(
             "program",
@@ -217,8 +217,11 @@ fn unpinned(command: &str, args: &[String]) -> Option<String> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let rest = match (name, words.first().copied()) {
         ("npx" | "bunx" | "uvx", _) => &words[..],
-        ("npm", Some("exec" | "x")) | ("pnpm" | "yarn", Some("dlx")) | ("bun", Some("x")) => &words[1..],
-        ("pipx", Some("run")) | ("uv", Some("tool" | "x")) | ("docker" | "podman", Some("run")) => &words[1..],
+        ("npm", Some("exec" | "x"))
+        | ("pnpm" | "yarn", Some("dlx"))
+        | ("bun", Some("x"))
+        | ("pipx" | "docker" | "podman", Some("run"))
+        | ("uv", Some("tool" | "x")) => &words[1..],
         _ => return None,
     };
     let mut takes_value = false;

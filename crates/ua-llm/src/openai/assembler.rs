@@ -273,6 +273,7 @@ fn read_arguments(text: String) -> Value {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "items are written where they are used")]
 mod tests {
     use serde_json::json;
 

@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    fn of(properties: Value) -> Result<ParamHeaders, String> {
+    fn of(properties: &Value) -> Result<ParamHeaders, String> {
         ParamHeaders::of(json!({"type": "object", "properties": properties}).as_object().unwrap())
     }
 
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn marked_arguments_go_into_headers() {
-        let headers = of(json!({
+        let headers = of(&json!({
             "region": {"type": "string", "x-mcp-header": "Region"}, "plain": {"type": "string"},
             "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}}))
         .unwrap();
@@ -170,8 +170,8 @@ mod tests {
             json!({"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}}),
             json!({"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}}),
         ] {
-            assert!(of(properties.clone()).is_err(), "{properties}");
+            assert!(of(&properties).is_err(), "{properties}");
         }
-        assert!(of(json!({"x-mcp-header": {"type": "string"}})).is_ok(), "an argument of that name is no mark");
+        assert!(of(&json!({"x-mcp-header": {"type": "string"}})).is_ok(), "an argument of that name is no mark");
     }
 }

@@ -165,7 +165,7 @@ impl HttpConnection {
         };
         // Requests of an adopted session must not have numbers that an earlier process used there.
         if inner.agreed().session.is_some() {
-            inner.last_id.store(i64::from(env.entropy.next_u64() as u32 >> 1), Ordering::Relaxed);
+            inner.last_id.store(i64::try_from(env.entropy.next_u64() >> 33).unwrap_or(0), Ordering::Relaxed);
         }
         Ok(Self { inner: Arc::new(inner) })
     }

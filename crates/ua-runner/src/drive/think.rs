@@ -25,7 +25,7 @@ impl Driver<'_> {
         let estimate = Estimate {
             input_tokens: estimate_input_tokens(&request),
             output_tokens: request.max_output_tokens.into(),
-            price: [&provider, self.ports.llm.priced_as()]
+            price: [provider, self.ports.llm.priced_as()]
                 .iter()
                 .find_map(|provider| self.settings.prices.price(provider, &request.model)),
         };

@@ -21,8 +21,9 @@ const SCRIPT: &str = r#"{"turns": [
   {"text": "All done."}
 ]}"#;
 
-const JOB: &str =
-    r#"{"objective": "Send the report.", "stop_conditions": ["email_sent_once", "final_notification_sent"]}"#;
+/// Reading a mailbox taints the run, so the job names where things go.
+const JOB: &str = r#"{"objective": "Send the report.", "stop_conditions": ["email_sent_once", "final_notification_sent"],
+  "constraints": {"allowed_recipients": ["a@example.test"], "allowed_destinations": ["SLACK_SEND_MESSAGE"]}}"#;
 
 fn composio(tool: &str) -> ToolName {
     ToolName::qualified(ToolNamespace::Composio, "composio", tool)

@@ -24,7 +24,6 @@ pub(super) fn continued(found: &mut Found, records: &RunRecords) {
 }
 
 #[cfg(all(test, feature = "conformance"))]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 mod tests {
     use crate::conformance::{Scene, samples};
     use crate::invariants::check;

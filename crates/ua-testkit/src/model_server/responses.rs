@@ -284,7 +284,7 @@ impl Reply {
     }
 
     /// What is kept of it, behind what it answered.
-    pub(super) fn kept(&self, mut conversation: Vec<Value>, turn: &ModelTurn) -> Vec<Value> {
+    pub(super) fn kept(mut conversation: Vec<Value>, turn: &ModelTurn) -> Vec<Value> {
         // The provider remembers its thoughts, whether or not it sent them along.
         conversation.extend(Self::of(turn, true).items);
         conversation

@@ -34,7 +34,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap
         Ok(Made { turn, reply, to_keep, is_streamed }) => {
             shared.note(number, |record| record.usage = is_whole.then(|| turn.usage.unwrap_or_default()));
             if let Some(conversation) = to_keep.filter(|_| is_whole) {
-                shared.seen().kept.insert(reply.id.clone(), reply.kept(conversation, &turn));
+                shared.seen().kept.insert(reply.id.clone(), Reply::kept(conversation, &turn));
             }
             match fault.map(FaultKind::plan) {
                 Some(Plan::Refuse(refusal)) => refused(refusal, number),

@@ -200,12 +200,11 @@ pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut
             Err(error) => findings.refused("server ua", &error),
         }
     }
-    let configured = match job {
-        Some(job) => job.launch.configured_servers(&job.spec),
-        None => {
-            let file = compose::mcp_config_file(args.mcp_config.as_deref());
-            compose::mcp_config(file.as_ref()).and_then(|config| compose::mcp_servers(file.as_ref(), config))
-        }
+    let configured = if let Some(job) = job {
+        job.launch.configured_servers(&job.spec)
+    } else {
+        let file = compose::mcp_config_file(args.mcp_config.as_deref());
+        compose::mcp_config(file.as_ref()).and_then(|config| compose::mcp_servers(file.as_ref(), config))
     };
     match configured {
         Ok(more) => servers.extend(more),
