@@ -201,6 +201,6 @@ fn a_key_is_needed_and_clear_text_leaves_this_machine_for_nobody() {
     let job = job(&env, &json!({}));
     env.run(&["job", &job]).refused(2, &["no API key for the provider `openai`", "OPENAI_API_KEY"]);
     let env = env.with_env("OPENAI_API_KEY", "sk-secret").with_env("OPENAI_BASE_URL", "http://models.example.com/v1");
-    let output = env.run(&["job", &job]).refused(69, &["https"]);
+    let output = env.run(&["job", &job]).refused(2, &["OPENAI_BASE_URL", "https"]);
     assert!(!output.shown().contains("sk-secret"));
 }
