@@ -98,6 +98,7 @@ impl ToolGateway {
                 }
             };
             tokio::select! {
+                biased; // a word that can be said at once is said, whatever the clock does
                 () = tell => {}
                 () = self.ledger.env().clock.sleep(ABANDON) => {}
             }
