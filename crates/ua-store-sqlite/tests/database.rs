@@ -161,7 +161,8 @@ async fn a_database_of_the_schema_before_is_brought_up_to_date() {
     store.close().unwrap();
     // What later schemas added is taken back.
     let raw = rusqlite::Connection::open(&place.path).unwrap();
-    let back = "ALTER TABLE tool_attempts DROP COLUMN handle_json; DROP TABLE deleted_runs; \
+    let back = "ALTER TABLE tool_attempts DROP COLUMN handle_json; DROP TRIGGER usage_names_one_reply; \
+                ALTER TABLE usage DROP COLUMN response_id; ALTER TABLE usage DROP COLUMN continued_from; DROP TABLE deleted_runs; \
                 DELETE FROM refinery_schema_history WHERE version >= 4";
     raw.execute_batch(back).unwrap();
     drop(raw);

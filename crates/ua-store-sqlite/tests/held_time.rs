@@ -7,6 +7,9 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 /// What V3 and later ones added, taken away again.
 const WITHOUT_V3: &str = "
+    ALTER TABLE tool_attempts DROP COLUMN handle_json;
+    DROP TRIGGER usage_names_one_reply;
+    ALTER TABLE usage DROP COLUMN response_id; ALTER TABLE usage DROP COLUMN continued_from;
     DROP TABLE deleted_runs;
     ALTER TABLE runs DROP COLUMN held_from; ALTER TABLE runs DROP COLUMN seen_at;
     DELETE FROM refinery_schema_history WHERE version >= 3;";

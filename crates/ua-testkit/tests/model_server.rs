@@ -101,7 +101,7 @@ async fn a_server_of_its_own_tells_its_log_over_http() {
     let (_, log) = send(&base_url, "GET", "/__log", "", "").await;
     let digest = ua_core::sha256(body.to_string());
     let fault = json!({"kind": "rate_limited", "retry_after": "3"});
-    let record = |number, status, fault, usage| json!({"number": number, "sha256": digest, "messages": 1, "turn": 1, "status": status, "fault": fault, "usage": usage});
+    let record = |number, status, fault, usage| json!({"number": number, "sha256": digest, "messages": 1, "turn": 1, "status": status, "fault": fault, "usage": usage, "continued_from": null, "conversation": null});
     // Only what was answered whole is on the bill.
     let billed = json!({"input_tokens": 1, "output_tokens": 2, "cache_read_tokens": 0, "cache_write_tokens": 0});
     let records = [record(1, 429, fault, Value::Null), record(2, 200, Value::Null, billed)];

@@ -13,7 +13,7 @@ pub struct HarnessArgs {
     /// The most iterations that may begin [default: the job's, else 10]; turns --harness on
     #[arg(long, help_heading = HEADING, value_name = "N", conflicts_with_all = ["resume", "fork"], value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
-    /// What the model has to say between <promise> tags when the job is done; counts only with evidence. Turns --harness on
+    /// What the model has to say between `<promise>` tags when the job is done; counts only with evidence. Turns --harness on
     #[arg(long, help_heading = HEADING, value_name = "TEXT", conflicts_with_all = ["resume", "fork"])]
     pub completion_promise: Option<String>,
 }
