@@ -14,7 +14,7 @@ use crate::prompt;
 use crate::session;
 use crate::stream::{Heard, Reply};
 
-/// The Claude Code command line as a provider. See the [crate](crate) for how.
+/// The Claude Code command line as a provider. See the [crate] for how.
 pub struct ClaudeCode {
     config: ClaudeCodeConfig,
     /// The process, while nobody waits for its reply. Whoever does holds it, and ends it by going away.
