@@ -5,12 +5,12 @@
 use std::process::{Command, Output};
 
 use ua_e2e::TestEnv;
-use ua_testkit::example_of;
+use ua_testkit::example_program;
 
 use super::env;
 
 fn program(env: &TestEnv, arguments: &[&str]) -> Output {
-    let program = example_of("ua-runner", "granular_step");
+    let program = example_program("granular_step");
     Command::new(program).arg(env.root()).args(arguments).output().unwrap()
 }
 

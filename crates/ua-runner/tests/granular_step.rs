@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use ua_testkit::example_of;
+use ua_testkit::example_program;
 
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| example_of("ua-runner", "granular_step"))
+    PROGRAM.get_or_init(|| example_program("granular_step"))
 }
 
 fn run(folder: &Path, arguments: &[&str]) -> (Output, String) {

@@ -41,7 +41,7 @@ pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque, serve_opaque_slowly};
 pub use otlp_receiver::{Attributes, CollectorMood, OtlpReceiver, ReceivedPoint, ReceivedSpan};
-pub use program::{example_of, example_program, ua_program, workspace_root};
+pub use program::{example_program, ua_program, workspace_root};
 pub use provider_server::{Provider, serve_provider};
 pub use seams::{Crossing, LedgerWrites, Plan, Seam};
 pub use servers::{

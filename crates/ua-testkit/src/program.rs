@@ -1,4 +1,4 @@
-//! Programs built for a harness: the real `ua`, its seams open to kill points, and examples of this package.
+//! Programs built for a harness: the real `ua`, its seams open to kill points, and examples.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,31 +11,24 @@ use std::sync::OnceLock;
 /// When it does not build: no test that needs it can say anything then.
 pub fn ua_program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| build(&["--package", "ua-cli", "--bin", "ua", "--features", "crash-points"], "ua"))
+    PROGRAM.get_or_init(|| build(&["--bin", "ua", "--features", "ua-cli/crash-points"], "ua"))
 }
 
-/// Builds the example `name` of this package, a small program that a harness starts by the thousand, and returns where it is.
+/// Builds the example `name`, a small program that a test or a harness starts, and returns where it is.
 ///
 /// # Panics
 ///
 /// When it does not build.
 pub fn example_program(name: &str) -> PathBuf {
-    example_of("ua-testkit", name)
+    build(&["--example", name], name)
 }
 
-/// Builds the example `name` of another package and returns where it is.
-///
-/// # Panics
-///
-/// When it does not build.
-pub fn example_of(package: &str, name: &str) -> PathBuf {
-    build(&["--package", package, "--example", name], name)
-}
-
+/// Builds for the whole workspace, as its tests are built: for one package by itself cargo would choose other features of the crates that
+/// all share, and compile hundreds of them once more.
 fn build(what: &[&str], target: &str) -> PathBuf {
     let cargo = option_env!("CARGO").unwrap_or("cargo");
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--locked"]).args(what).arg("--message-format=json");
+    command.args(["build", "--quiet", "--locked", "--workspace"]).args(what).arg("--message-format=json");
     let built = command.current_dir(workspace_root()).stderr(Stdio::inherit()).output();
     let built = built.unwrap_or_else(|e| panic!("cannot run cargo: {e}"));
     assert!(built.status.success(), "{target} does not build");
