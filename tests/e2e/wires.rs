@@ -139,7 +139,7 @@ fn openai_chat_says_what_it_lacks() {
     env.run(&["job", &job]).refused(2, &["no model is named", "OPENAI_MODEL"]);
     env.run(&["job", &job, "--model", "m"]).refused(2, &["no API key", "OPENAI_API_KEY"]);
     let far = env.with_env("OPENAI_BASE_URL", "http://models.example.test/v1").with_env("OPENAI_API_KEY", "k");
-    far.run(&["job", &job, "--model", "m"]).refused(69, &["by http", "https"]);
+    far.run(&["job", &job, "--model", "m"]).refused(2, &["unencrypted", "https://"]);
     far.run(&["job", &job, "--provider", "replay"]).refused(2, &["needs a cassette", "--cassette"]);
 }
 
