@@ -215,6 +215,9 @@ fn all(
             let number = next.fetch_add(1, Ordering::SeqCst);
             let Some(cell) = cells.get(number) else { return Ok(()) };
             let class = &CLASSES[cell.class];
+            if number > 0 && number.is_multiple_of(250) {
+                eprintln!("cell {number} of {}: {}", cells.len(), cell.name(class));
+            }
             let seen = stage.run(number, cell, class)?;
             let verdict = Verdict::of(cell, class, &seen, &clean[cell.class]);
             if !verdict.is_right() && broken_rule.is_none() {
