@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::boundaries::{Boundary, Death};
 use super::cell::{Cell, Protection, Seen};
 use super::classes::{Class, Guarantee, TAIL};
+use super::shapes::{FILED, Shape};
 
 /// The verdict on one cell.
 #[derive(Debug, Default)]
@@ -36,15 +37,16 @@ impl Verdict {
         let count = |tool: &str| seen.effects.iter().filter(|effect| effect["tool"] == tool).count();
         let subject = (count(class.tool), class.wanted);
         let tail = (count(TAIL), 1);
+        let sibling = (count(FILED), usize::from(class.shape == Shape::SubAgents));
         let is_replaced = seen.file.is_some();
         let mut verdict = Self {
             // A file that was replaced twice by the same content is one file.
-            duplicates: [subject, tail]
+            duplicates: [subject, tail, sibling]
                 .into_iter()
                 .enumerate()
                 .map(|(index, (n, wanted))| if index == 0 && is_replaced { 0 } else { n.saturating_sub(wanted) })
                 .sum(),
-            lost: [subject, tail].into_iter().map(|(n, wanted)| wanted.saturating_sub(n)).sum(),
+            lost: [subject, tail, sibling].into_iter().map(|(n, wanted)| wanted.saturating_sub(n)).sum(),
             charged: check_usage(seen),
             ..Self::default()
         };
@@ -150,14 +152,14 @@ fn comparable(state: &Value) -> Value {
     json!({
         "status": state["status"], "final_output": state["final_output"], "committed": state["committed"],
         "turns": state["turns"], "calls": calls.collect::<Vec<_>>(), "history": state["history"],
-        "near_duplicates": questions(state, "near_duplicate"),
+        "near_duplicates": questions(state, "near_duplicate"), "sub_agents": state["sub_agents"],
     })
 }
 
 /// The first thing in which a run differs from one without a crash.
 fn difference(state: &Value, clean: &Value) -> Option<String> {
     let (ours, theirs) = (comparable(state), comparable(clean));
-    for field in ["status", "committed", "turns", "final_output", "history", "near_duplicates"] {
+    for field in ["status", "committed", "turns", "final_output", "history", "near_duplicates", "sub_agents"] {
         if ours[field] != theirs[field] {
             return Some(format!("{field} is {} and not {} ({})", ours[field], theirs[field], state["detail"]));
         }

@@ -19,6 +19,7 @@ mod near_duplicates;
 mod own_loop;
 mod phases;
 mod pinned_setup;
+mod process;
 mod same_ids;
 mod scenario;
 mod sessions;
