@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use ua_core::{CallId, CallStatus, Handle, KeyBuilder, OnUnknown, Outcome, ToolSpec};
 use ua_gateway::{Enquiry, Fence, Permit, SubAgents, ToolTransport, TransportError};
+use ua_llm::LlmProvider;
 use ua_runner::ChildDriver;
 use ua_store::{CallRecord, RunLease, SettleAttempt, StartAttempt, Store, StoreError, TurnDraft};
 
@@ -80,13 +81,18 @@ impl BrokenRule {
             Self::KeyWithoutPosition => Some(Arc::new(KeyWithoutPosition)),
             Self::ForcedReplay => Some(Arc::new(ForcedReplay)),
             Self::KeyOfThisProcess => Some(Arc::new(KeyOfThisProcess)),
-            Self::HandoffForgotten => Some(Arc::new(HandoffForgotten)),
             Self::NoFence
             | Self::LostIsFailed
             | Self::NoEpochCheck
             | Self::ProbeWithoutHorizon
-            | Self::ChildrenStartAgain => None,
+            | Self::ChildrenStartAgain
+            | Self::HandoffForgotten => None,
         }
+    }
+
+    /// The model with the rule broken, when it is about what a model is told.
+    pub fn model(self, inner: Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider> {
+        if self == Self::HandoffForgotten { Arc::new(HandoffForgotten::new(inner)) } else { inner }
     }
 
     /// Whoever drives child runs, with the rule broken, when it is about them.

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use serde_json::json;
-use ua_core::{Message, Origin, RawReply, RunId, RunStop};
+use ua_core::{Block, Message, ModelTurn, Origin, RawReply, RunId, RunStop, iteration_begins_after};
 use ua_gateway::{Carried, StopSignal, SubAgentError, SubAgents};
+use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_runner::{ChildDriver, Conclusion};
-use ua_store::{CallRecord, NewRun, RunLease, SettleAttempt, StartAttempt, StepEntry, Store, StoreError};
-
-use crate::seams::LedgerWrites;
+use ua_store::{CallRecord, NewRun, Store};
 
 /// Starts a sub-agent anew whenever its task is carried on by another process than the one that made it, whether or not it had ended:
 /// the relaunch that throws away the calls of the sub-agent before. The new run is of no lineage, so nothing of it is known.
@@ -71,34 +70,31 @@ impl SubAgents for ChildrenStartAgain {
     }
 }
 
-/// Begins an iteration with its heading alone: the model is told that it begins, and nothing of what was done.
-pub struct HandoffForgotten;
+/// Hands on nothing: of what an iteration begins with, the model is sent the heading alone.
+pub struct HandoffForgotten(Arc<dyn LlmProvider>);
+
+impl HandoffForgotten {
+    /// Wraps the model.
+    pub fn new(inner: Arc<dyn LlmProvider>) -> Self {
+        Self(inner)
+    }
+}
 
 #[async_trait]
-impl LedgerWrites for HandoffForgotten {
-    fn entry(&self, mut entry: StepEntry) -> StepEntry {
-        for message in entry.messages.iter_mut().filter(|message| message.origin == Origin::Iteration) {
-            let heading = message.text().lines().next().unwrap_or_default().to_owned();
-            *message = Message::user(Origin::Iteration, heading);
+impl LlmProvider for HandoffForgotten {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        let mut request = request.clone();
+        for block in request.messages.iter_mut().flat_map(|message| &mut message.blocks) {
+            if let Block::Text { text } = block
+                && iteration_begins_after(text).is_some()
+            {
+                text.truncate(text.find('\n').unwrap_or(text.len()));
+            }
         }
-        entry
-    }
-
-    async fn start_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        start: StartAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.start_attempt(lease, start).await
-    }
-
-    async fn settle_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        settle: SettleAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.settle_attempt(lease, settle).await
+        self.0.complete(&request, observer).await
     }
 }

@@ -51,10 +51,6 @@ pub trait LedgerWrites: Send + Sync {
     fn plan(&self, draft: TurnDraft) -> TurnDraft {
         draft
     }
-    /// What [`RunStore::enter_step`] is to store; the entry itself unless the rule is about steps and iterations.
-    fn entry(&self, entry: StepEntry) -> StepEntry {
-        entry
-    }
     /// In place of [`LedgerStore::start_attempt`].
     async fn start_attempt(
         &self,
@@ -274,7 +270,6 @@ impl RunStore for Seam<dyn Store> {
         self.cross("store.open_step", None, self.inner.open_step(&self.held(lease).await, step)).await
     }
     async fn enter_step(&self, lease: &RunLease, entry: StepEntry) -> Result<StepRecord, StoreError> {
-        let entry = self.writes.entry(entry);
         self.cross("store.enter_step", None, self.inner.enter_step(&self.held(lease).await, entry)).await
     }
     async fn close_step(&self, lease: &RunLease, end: StepEnd) -> Result<StepRecord, StoreError> {

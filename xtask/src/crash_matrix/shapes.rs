@@ -87,6 +87,12 @@ impl Shape {
         }
     }
 
+    /// The calls that may be between their last look at the epoch and the send when the run is taken somewhere else in the job: what a
+    /// sub-agent's sibling sends. The fence is there for them.
+    pub(super) fn sends_beside(self) -> u64 {
+        u64::from(self == Self::SubAgents)
+    }
+
     /// Which share of its cells a quick round plays: one in so many.
     pub(super) fn quick_share(self) -> u32 {
         match self {

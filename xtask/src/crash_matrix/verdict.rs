@@ -54,7 +54,7 @@ impl Verdict {
         verdict.diverged.extend(difference(&seen.state, clean));
         verdict.diverged.extend(others_words(class, seen));
         verdict.diverged.extend(violations(&seen.state));
-        verdict.diverged.extend(seen.replaced.as_ref().and_then(after_it_was_replaced));
+        verdict.diverged.extend(seen.replaced.as_ref().and_then(|after| after_it_was_replaced(after, class.shape.sends_beside())));
         verdict.asked = questions(&seen.state, "unknown_outcome");
         let may_ask = match &cell.protection {
             _ if cell.boundary.is_none() => false,
@@ -116,10 +116,10 @@ fn violations(state: &Value) -> Vec<String> {
 const READS_BESIDE: u64 = 1;
 
 /// What an owner did that it may not do once another one has the run.
-fn after_it_was_replaced(replaced: &Value) -> Option<String> {
+fn after_it_was_replaced(replaced: &Value, beside: u64) -> Option<String> {
     let count = |what: &str| replaced[what].as_u64().unwrap_or(0);
     let (wrote, sent, reads) = (replaced["wrote"] == true, count("sent"), count("sent_reads"));
-    (wrote || sent > 0 || reads > READS_BESIDE).then(|| {
+    (wrote || sent > beside || reads > READS_BESIDE + beside).then(|| {
         format!(
             "an owner that was replaced went on: wrote {wrote}, sent {sent} call(s) with an effect and {reads} read(s)"
         )

@@ -108,7 +108,9 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(transport, plan.clone()));
     let script = Script::parse(&job.script.replace("{{life}}", options.get("words").unwrap_or(life)))?;
     let model = CountedModel { inner: ScriptedProvider::new(script), log: folder.join("model.log") };
-    let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(Arc::new(model) as Arc<dyn LlmProvider>, plan));
+    let model: Arc<dyn LlmProvider> = Arc::new(model);
+    let model = broken.map_or(model.clone(), |rule| rule.model(model));
+    let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(model, plan));
 
     let this = Life { options, job: &job, folder: &folder, env, run: run.clone() };
     let ended = Box::pin(drive_run(&this, store, transport, llm)).await;
