@@ -13,7 +13,7 @@ use ua_store::{
     CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionRecord, RunRecord, RunRecords, RunStore as _,
     Store, invariants,
 };
-use ua_testkit::{CrashAt, CrashPlan, Honours, Plan, Seam, World, foreign_tool, own_tool};
+use ua_testkit::{CrashAt, CrashPlan, Crossing, Honours, Plan, Seam, World, foreign_tool, own_tool};
 
 use crate::process::{AgentsOf, Process, folder, new_run};
 
@@ -44,6 +44,25 @@ impl LlmProvider for Counting {
     }
 }
 
+/// Tools that take their time: whoever works beside a call gets on while it is under way.
+struct SlowTools(Arc<CrashPlan>);
+
+#[async_trait]
+impl Plan for SlowTools {
+    async fn before(&self, crossing: &Crossing) {
+        self.0.before(crossing).await;
+        if crossing.name == "tool.invoke" {
+            for _ in 0..40 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    async fn after(&self, crossing: &Crossing) {
+        self.0.after(crossing).await;
+    }
+}
+
 /// What every process of the family shares: the world, the store, the model. One process is one `Life`.
 pub(crate) struct Family {
     pub(crate) world: Arc<World>,
@@ -51,6 +70,7 @@ pub(crate) struct Family {
     llm: Arc<Counting>,
     pub(crate) env: Env,
     job: serde_json::Value,
+    has_slow_tools: bool,
     pub(crate) root: RunId,
     folder: tempfile::TempDir,
 }
@@ -114,9 +134,15 @@ impl Family {
             llm: Arc::new(Counting { inner: ScriptedProvider::new(script.clone()), script, seen: Mutex::default() }),
             env: Env::simulated(42),
             job: serde_json::from_str(job).unwrap(),
+            has_slow_tools: false,
             root: RunId::parse("run_root").unwrap(),
             folder: folder(),
         }
+    }
+
+    /// The same with tools that take their time.
+    pub(crate) fn with_slow_tools(script: &str, job: &str) -> Self {
+        Self { has_slow_tools: true, ..Self::new(script, job) }
     }
 
     /// One process's life: `None` if it died.
@@ -136,7 +162,7 @@ impl Family {
             store: Arc::new(Seam::new(self.store.clone() as Arc<dyn Store>, plan.clone())),
             llm: self.llm.clone(),
             env: self.env.clone(),
-            plan: plan.clone(),
+            plan: if self.has_slow_tools { Arc::new(SlowTools(plan.clone())) } else { plan.clone() },
             stop,
         };
         let ended = tokio::select! {

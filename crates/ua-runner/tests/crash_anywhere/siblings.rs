@@ -66,7 +66,7 @@ async fn check_end(family: &Family, at: &str) {
 #[tokio::test]
 async fn one_of_two_live_siblings_sends_and_the_other_has_its_receipt_wherever_we_die() {
     let points = {
-        let family = Family::new(SCRIPT, JOB);
+        let family = Family::with_slow_tools(SCRIPT, JOB);
         let (run, points) = family.crash_points().await;
         assert_eq!(run.status, RunStatus::WaitingForHuman, "the second finds the first under way, and does not wait");
         assert_eq!(family.world.count("send_email"), 1);
@@ -78,7 +78,7 @@ async fn one_of_two_live_siblings_sends_and_the_other_has_its_receipt_wherever_w
     };
     let mut asked = 0;
     for at in points {
-        let family = Family::new(SCRIPT, JOB);
+        let family = Family::with_slow_tools(SCRIPT, JOB);
         family.live(Some(at)).await;
         let at = format!("{at:?}");
         asked += without_a_word(&family, &at).await;
@@ -91,7 +91,7 @@ async fn one_of_two_live_siblings_sends_and_the_other_has_its_receipt_wherever_w
 async fn where_the_job_says_so_the_second_sibling_is_refused_in_words() {
     let job = JOB.replace("\"subagents\"", "\"constraints\": {\"on_scope_conflict\": \"refuse\"}, \"subagents\"");
     for at in [None, Some(CrashAt::After(24))] {
-        let family = Family::new(SCRIPT, &job);
+        let family = Family::with_slow_tools(SCRIPT, &job);
         family.live(at).await;
         let run = family.finish().await;
         assert_eq!(run.status, RunStatus::Succeeded, "{at:?}: {:?}", run.status_detail);
