@@ -51,7 +51,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words } }
 }
 
-const MUTANTS: [Mutant; 18] = [
+const MUTANTS: [Mutant; 20] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -148,6 +148,22 @@ const MUTANTS: [Mutant; 18] = [
         "tests/e2e/bad_storage.rs",
         "a_full_disk_sends_nothing_and_loses_nothing",
         &["-p", "ua-e2e", "--test", "e2e"],
+    ),
+    lane(
+        "–",
+        "a sub-agent is started anew instead of reused or resumed",
+        &[
+            "crash-matrix",
+            "--only",
+            "after:store.settle_attempt:post_comment",
+            "--broken-rule",
+            "children-start-again",
+        ],
+    ),
+    lane(
+        "–",
+        "an iteration begins without what was done before it",
+        &["crash-matrix", "--only", "store.enter_step", "--broken-rule", "handoff-forgotten"],
     ),
     lane(
         "–",

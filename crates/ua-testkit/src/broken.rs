@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ua_core::{CallId, CallStatus, Handle, KeyBuilder, OnUnknown, Outcome, ToolSpec};
-use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+use ua_gateway::{Enquiry, Fence, Permit, SubAgents, ToolTransport, TransportError};
+use ua_llm::LlmProvider;
+use ua_runner::ChildDriver;
 use ua_store::{CallRecord, RunLease, SettleAttempt, StartAttempt, Store, StoreError, TurnDraft};
 
+use crate::broken_trees::{ChildrenStartAgain, HandoffForgotten};
 use crate::seams::LedgerWrites;
 
 /// A rule that can be broken on purpose.
@@ -29,11 +32,15 @@ pub enum BrokenRule {
     NoEpochCheck,
     /// What a probe does not find counts as absent at once: [`BrokenRule::policy`].
     ProbeWithoutHorizon,
+    /// A sub-agent is started anew instead of reused or resumed: [`ChildrenStartAgain`].
+    ChildrenStartAgain,
+    /// An iteration begins without what was done before it: [`HandoffForgotten`].
+    HandoffForgotten,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -42,6 +49,8 @@ impl BrokenRule {
         Self::KeyOfThisProcess,
         Self::NoEpochCheck,
         Self::ProbeWithoutHorizon,
+        Self::ChildrenStartAgain,
+        Self::HandoffForgotten,
     ];
 
     /// Its name on a command line.
@@ -55,6 +64,8 @@ impl BrokenRule {
             Self::KeyOfThisProcess => "key-of-this-process",
             Self::NoEpochCheck => "no-epoch-check",
             Self::ProbeWithoutHorizon => "probe-without-horizon",
+            Self::ChildrenStartAgain => "children-start-again",
+            Self::HandoffForgotten => "handoff-forgotten",
         }
     }
 
@@ -70,7 +81,31 @@ impl BrokenRule {
             Self::KeyWithoutPosition => Some(Arc::new(KeyWithoutPosition)),
             Self::ForcedReplay => Some(Arc::new(ForcedReplay)),
             Self::KeyOfThisProcess => Some(Arc::new(KeyOfThisProcess)),
-            Self::NoFence | Self::LostIsFailed | Self::NoEpochCheck | Self::ProbeWithoutHorizon => None,
+            Self::NoFence
+            | Self::LostIsFailed
+            | Self::NoEpochCheck
+            | Self::ProbeWithoutHorizon
+            | Self::ChildrenStartAgain
+            | Self::HandoffForgotten => None,
+        }
+    }
+
+    /// The model with the rule broken, when it is about what a model is told.
+    pub fn model(self, inner: Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider> {
+        if self == Self::HandoffForgotten { Arc::new(HandoffForgotten::new(inner)) } else { inner }
+    }
+
+    /// Whoever drives child runs, with the rule broken, when it is about them.
+    pub fn sub_agents(
+        self,
+        inner: Arc<dyn SubAgents>,
+        store: Arc<dyn Store>,
+        driver: Arc<dyn ChildDriver>,
+    ) -> Arc<dyn SubAgents> {
+        if self == Self::ChildrenStartAgain {
+            Arc::new(ChildrenStartAgain::new(inner, store, driver))
+        } else {
+            inner
         }
     }
 
@@ -96,7 +131,9 @@ impl BrokenRule {
             | Self::ForcedReplay
             | Self::KeyOfThisProcess
             | Self::NoEpochCheck
-            | Self::ProbeWithoutHorizon => inner,
+            | Self::ProbeWithoutHorizon
+            | Self::ChildrenStartAgain
+            | Self::HandoffForgotten => inner,
         }
     }
 }

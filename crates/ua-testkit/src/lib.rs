@@ -17,6 +17,7 @@
 //! ```
 
 mod broken;
+mod broken_trees;
 mod composio_server;
 mod crash;
 mod mcp_lines;
@@ -36,6 +37,7 @@ mod world;
 pub use broken::{
     BrokenRule, ForcedReplay, KeyOfThisProcess, KeyWithoutPosition, LostIsFailed, NoFence, RunningAfterDispatch,
 };
+pub use broken_trees::{ChildrenStartAgain, HandoffForgotten};
 pub use composio_server::{BATCH_LIMIT, serve_composio};
 pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};

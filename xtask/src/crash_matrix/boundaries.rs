@@ -1,6 +1,7 @@
 //! The boundaries of a turn at which a cell dies.
 
 use super::classes::{Class, Guarantee};
+use super::shapes::Shape;
 use crate::random::Random;
 
 /// How a cell dies there.
@@ -48,6 +49,11 @@ impl Boundary {
         }
     }
 
+    /// Whether calls of tools are dispatched around it.
+    pub(crate) fn is_dispatch(&self) -> bool {
+        ["dispatch", "sub-agent", "sibling", "hand-off"].iter().any(|step| self.step.starts_with(step))
+    }
+
     /// Whether another owner may take the run over here while this one lives: the run is owned, and has not ended. Between the
     /// last look at the epoch and the send there is no such place: what is sent there is the fence's business.
     pub(crate) fn may_be_replaced(&self) -> bool {
@@ -63,8 +69,11 @@ impl Boundary {
     }
 }
 
-/// The boundaries of the seams, each before and after: (step, crossing, about the subject, in flight before, in flight after).
-const CROSSINGS: [(&str, &str, bool, bool, bool); 17] = [
+/// A boundary of the seams, before and after: (step, crossing, about the subject, in flight before, in flight after).
+pub(super) type Row = (&'static str, &'static str, bool, bool, bool);
+
+/// Those of a job in turns.
+pub(super) const CROSSINGS: [Row; 17] = [
     ("start", "store.submit_run", false, false, false),
     ("start", "store.acquire_run", false, false, false),
     ("start", "store.open_step", false, false, false),
@@ -128,7 +137,7 @@ const LONGEST_WRITE: u64 = 900;
 /// Every boundary for `class`, with `moments` seeded ones inside each write.
 pub(crate) fn boundaries(class: &Class, moments: u32, random: &mut Random) -> Vec<Boundary> {
     let mut all = Vec::new();
-    for (step, crossing, is_subject, before, after) in CROSSINGS {
+    for &(step, crossing, is_subject, before, after) in class.shape.crossings() {
         if class.always_asked > 0 && crossing == "store.commit_turn#2" {
             continue; // its second turn waits for an answer, so the first life never commits it
         }
@@ -137,8 +146,9 @@ pub(crate) fn boundaries(class: &Class, moments: u32, random: &mut Random) -> Ve
             all.push(Boundary { step, death: Death::Crossing(format!("{side}:{crossing}{tool}")), in_flight });
         }
     }
+    let step = if class.shape == Shape::SubAgents { "sub-agent: invoke" } else { "dispatch: invoke" };
     for moment in ["received", "acted"] {
-        all.push(Boundary { step: "dispatch: invoke", death: Death::AtTheTool(moment), in_flight: true });
+        all.push(Boundary { step, death: Death::AtTheTool(moment), in_flight: true });
     }
     if class.always_asked > 0 {
         for side in ["before", "after"] {

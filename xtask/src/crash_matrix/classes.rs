@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::shapes::{self, FILED, Shape};
+
 /// What the design allows for a call of a class whose answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Guarantee {
@@ -38,6 +40,8 @@ pub(crate) struct Class {
     pub(crate) always_asked: usize,
     /// What is promised.
     pub(crate) guarantee: Guarantee,
+    /// What the job around the call is like.
+    pub(crate) shape: Shape,
 }
 
 const KEYED: &str = "side_effect_class = \"external\"\non_unknown = \"redo_keyed\"\n";
@@ -62,7 +66,7 @@ settle = "200ms"
 "#;
 
 /// Every class. A new one is a new row.
-pub(crate) const CLASSES: [Class; 13] = [
+pub(crate) const CLASSES: [Class; 17] = [
     Class {
         name: "read-only",
         server: "ext",
@@ -75,6 +79,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 0,
         always_asked: 0,
         guarantee: Guarantee::Harmless,
+        shape: Shape::Turns,
     },
     Class {
         name: "local replace",
@@ -88,6 +93,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 0,
         guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Turns,
     },
     Class {
         name: "local opaque",
@@ -101,6 +107,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 0,
         guarantee: Guarantee::Asked,
+        shape: Shape::Turns,
     },
     Class {
         name: "memory",
@@ -114,6 +121,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 0,
         guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Turns,
     },
     Class {
         name: "external, key in an argument",
@@ -127,6 +135,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 0,
         guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Turns,
     },
     Class {
         name: "external, key in a header",
@@ -140,6 +149,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 0,
         guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Turns,
     },
     Class {
         name: "external, key in _meta",
@@ -153,6 +163,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 0,
         guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Turns,
     },
     // Not declared as creating anything, so it is known by its place in the run: twice asked for is twice done.
     Class {
@@ -167,6 +178,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 2,
         always_asked: 0,
         guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Turns,
     },
     // Declared, so the same content asked for again anywhere in the run is the same effect.
     Class {
@@ -181,6 +193,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 0,
         guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Turns,
     },
     // Takes no key; a read-only tool lists what was done, late, and the key is left in the text.
     Class {
@@ -195,6 +208,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 0,
         guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Turns,
     },
     Class {
         name: "external opaque",
@@ -208,6 +222,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 0,
         guarantee: Guarantee::Asked,
+        shape: Shape::Turns,
     },
     // One of two actions of a composite tool; it is sent alone, with its key among its arguments.
     Class {
@@ -222,6 +237,7 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 0,
         guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Turns,
     },
     Class {
         name: "near-duplicate",
@@ -235,6 +251,66 @@ pub(crate) const CLASSES: [Class; 13] = [
         wanted: 1,
         always_asked: 1,
         guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Turns,
+    },
+    // It changes nothing, and somebody is paid for each answer: a lost one is asked about before it is paid for again.
+    Class {
+        name: "paid read",
+        server: "ua",
+        tool: "describe_image",
+        effect: "opaque",
+        key: None,
+        rule: "",
+        arguments: r#"{"path": "chart.png", "prompt": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::Asked,
+        shape: Shape::Turns,
+    },
+    // Sent by a sub-agent beside another one; then its parent asks for the same, and is told what the sub-agent did.
+    Class {
+        name: "sub-agent, key in _meta",
+        server: "ext",
+        tool: "send_digest",
+        effect: "keyed",
+        key: Some("meta"),
+        rule: "key_channel = \"meta\"\neffect_kind = \"digest.send\"",
+        arguments: r#"{"to": "team"}"#,
+        again: Some(r#"{"to": "team"}"#),
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::SubAgents,
+    },
+    Class {
+        name: "sub-agent, opaque",
+        server: "ext",
+        tool: "post_comment",
+        effect: "opaque",
+        key: None,
+        rule: "side_effect_class = \"external\"",
+        arguments: r#"{"text": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::Asked,
+        shape: Shape::SubAgents,
+    },
+    // Done in one iteration, and asked for again in the next, whose model has seen nothing of it but the hand-off.
+    Class {
+        name: "iterations",
+        server: "ext",
+        tool: "send_digest",
+        effect: "keyed",
+        key: Some("meta"),
+        rule: "key_channel = \"meta\"\neffect_kind = \"digest.send\"",
+        arguments: r#"{"to": "team"}"#,
+        again: Some(r#"{"to": "team"}"#),
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::ExactlyOnce,
+        shape: Shape::Iterations,
     },
 ];
 
@@ -242,9 +318,19 @@ pub(crate) const CLASSES: [Class; 13] = [
 pub(crate) const TAIL: &str = "notify_team";
 
 impl Class {
-    /// Whether its tool works in the workspace alone.
-    pub(crate) fn is_local(&self) -> bool {
-        self.name.starts_with("local ")
+    /// Whether a fork may do it again: its tool works in the workspace of one run alone, or only looks, and is paid for it.
+    pub(crate) fn is_of_one_run(&self) -> bool {
+        self.name.starts_with("local ") || self.name == "paid read"
+    }
+
+    /// The call of the subject as the model makes it, with `arguments`.
+    pub(super) fn call(&self, arguments: &str) -> String {
+        tool_use(&format!("mcp__{}__{}", self.server, self.tool), arguments)
+    }
+
+    /// The arguments of its first call, and of the second if there is one.
+    pub(super) fn words(&self) -> (&'static str, Option<&'static str>) {
+        (self.arguments, self.again)
     }
 
     /// What settles a lost call of a class that needs nobody.
@@ -268,43 +354,63 @@ impl Class {
                 self.server, self.tool, self.rule
             )
         };
-        let tail =
-            format!("[[rule]]\nid = \"tail\"\nserver = \"ext\"\nname = \"{TAIL}\"\n{KEYED}key_channel = \"meta\"\n");
+        let keyed_by_meta = |id: &str, name: &str| {
+            format!("[[rule]]\nid = \"{id}\"\nserver = \"ext\"\nname = \"{name}\"\n{KEYED}key_channel = \"meta\"\n")
+        };
+        let tail = format!("{}{}", keyed_by_meta("tail", TAIL), self.shape.policy(keyed_by_meta));
         let look = "[[rule]]\nid = \"look\"\nname = \"look\"\nside_effect_class = \"read_only\"\n";
         let batch = if self.server == BATCH { COMPOSITE } else { "" };
         json!({
             "subject": self.tool,
+            "spec": self.shape.spec(),
             "tools": [
                 {"server": self.server, "name": self.tool, "effect": self.effect, "key": self.key},
                 {"server": "ext", "name": TAIL, "effect": "keyed", "key": "meta"},
+                {"server": "ext", "name": FILED, "effect": "keyed", "key": "meta"},
                 {"server": "ext", "name": "look", "effect": "read"},
                 {"server": "ext", "name": "list_tickets", "effect": "listing"},
                 {"server": BATCH, "name": "run_many", "effect": "batch"},
             ],
             "policy": format!("{rule}{tail}{look}{batch}"),
-            "script": self.script(),
+            "script": match self.shape {
+                Shape::Turns => self.script(),
+                Shape::SubAgents => shapes::sub_agents(self),
+                Shape::Iterations => shapes::iterations(self),
+            },
         })
     }
 
     /// Turn 1: a look, the subject, the tail. Turn 2: the subject again, or a look. Turn 3: the last word.
     fn script(&self) -> String {
-        let call = |name: &str, input: &str| format!(r#"{{"name": "{name}", "input": {input}}}"#);
-        let subject = format!("mcp__{}__{}", self.server, self.tool);
-        let look = call("mcp__ext__look", r#"{"at": "what life {{life}} wants to see"}"#);
-        let tail = call(&format!("mcp__ext__{TAIL}"), r#"{"text": "told in life {{life}}, request {{request}}"}"#);
+        let (look, tail) = (look(), tail());
         let asked = if self.server == BATCH {
             let action = |tool: &str, input: &str| format!(r#"{{"tool": "{tool}", "input": {input}}}"#);
             let actions = [action("look", r#"{"at": "the batch"}"#), action(self.tool, self.arguments)].join(", ");
-            call("mcp__batch__run_many", &format!(r#"{{"calls": [{actions}]}}"#))
+            tool_use("mcp__batch__run_many", &format!(r#"{{"calls": [{actions}]}}"#))
         } else {
-            call(&subject, self.arguments)
+            self.call(self.arguments)
         };
         let first = format!("{look}, {asked}, {tail}");
-        let second = self.again.map_or(look, |again| call(&subject, again));
+        let second = self.again.map_or(look, |again| self.call(again));
         format!(
             r#"{{"turns": [{{"text": "Life {{{{life}}}}, request {{{{request}}}}.", "tools": [{first}]}}, {{"tools": [{second}]}}, {{"text": "Done."}}]}}"#
         )
     }
+}
+
+/// A tool use of a script.
+pub(super) fn tool_use(name: &str, input: &str) -> String {
+    format!(r#"{{"name": "{name}", "input": {input}}}"#)
+}
+
+/// A read that every model begins with, worded by the life.
+pub(super) fn look() -> String {
+    tool_use("mcp__ext__look", r#"{"at": "what life {{life}} wants to see"}"#)
+}
+
+/// The call after the subject.
+pub(super) fn tail() -> String {
+    tool_use(&format!("mcp__ext__{TAIL}"), r#"{"text": "told in life {{life}}, request {{request}}"}"#)
 }
 
 #[cfg(test)]

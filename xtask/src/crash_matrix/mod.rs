@@ -8,6 +8,7 @@ mod cell;
 mod classes;
 pub(crate) mod promise;
 mod report;
+mod shapes;
 mod verdict;
 
 use std::fs;
@@ -25,6 +26,7 @@ use crate::random::Random;
 use boundaries::{Boundary, Death, boundaries};
 use cell::{Cell, Protection, Stage, job_file};
 use classes::CLASSES;
+use shapes::Shape;
 use verdict::Verdict;
 
 /// How to run it.
@@ -132,7 +134,7 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
     let mut cells = Vec::new();
     for (class, row) in CLASSES.iter().enumerate() {
         for boundary in boundaries(row, options.moments(), &mut random) {
-            let is_dispatch = boundary.step.starts_with("dispatch");
+            let is_dispatch = boundary.is_dispatch();
             if options.broken_rule.is_some() && !is_dispatch {
                 continue;
             }
@@ -140,17 +142,18 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
             add(Protection::Resume);
             for _ in 0..options.second_crashes(is_dispatch, &mut random) {
                 let side = if random.below(2) == 0 { "before" } else { "after" };
-                add(Protection::CrashAgain(format!("{side}:*#{}", 1 + random.below(12))));
+                add(Protection::CrashAgain(format!("{side}:*#{}", 1 + random.below(row.shape.second_crashes()))));
             }
             // Before the first dispatch there is no tool server, and inside a write its death is nothing special.
-            let has_server = is_dispatch || boundary.step == "commit";
+            let has_server = is_dispatch || boundary.step == "commit" && row.shape == Shape::Turns;
             if has_server && !matches!(boundary.death, Death::Inside { .. }) {
                 add(Protection::ServerDies);
             }
             if boundary.may_be_replaced() {
                 add(Protection::Replaced);
             }
-            if options.broken_rule.is_none() && !matches!(boundary.death, Death::Inside { .. }) {
+            let is_forked = options.broken_rule.is_none() && row.shape == Shape::Turns;
+            if is_forked && !matches!(boundary.death, Death::Inside { .. }) {
                 add(Protection::Fork);
             }
         }
@@ -161,11 +164,11 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
         cells.retain(|cell| cell.name(&CLASSES[cell.class]).contains(only.as_str()));
     }
     if options.quick {
-        // Every third cell, and all that die while a call is at the tool.
+        // Every third cell (of jobs that take longer every sixth), and all that die while a call is at the tool.
         let mut n = 0;
         cells.retain(|cell| {
             n += 1;
-            n % 3 == 0 || cell.boundary.as_ref().is_some_and(|b| matches!(b.death, Death::AtTheTool(_)))
+            n % CLASSES[cell.class].shape.quick_share() == 0 || cell.boundary.as_ref().is_some_and(|b| matches!(b.death, Death::AtTheTool(_)))
         });
     }
     Ok((cells, note))

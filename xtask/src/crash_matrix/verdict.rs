@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::boundaries::{Boundary, Death};
 use super::cell::{Cell, Protection, Seen};
 use super::classes::{Class, Guarantee, TAIL};
+use super::shapes::{FILED, Shape};
 
 /// The verdict on one cell.
 #[derive(Debug, Default)]
@@ -36,15 +37,16 @@ impl Verdict {
         let count = |tool: &str| seen.effects.iter().filter(|effect| effect["tool"] == tool).count();
         let subject = (count(class.tool), class.wanted);
         let tail = (count(TAIL), 1);
+        let sibling = (count(FILED), usize::from(class.shape == Shape::SubAgents));
         let is_replaced = seen.file.is_some();
         let mut verdict = Self {
             // A file that was replaced twice by the same content is one file.
-            duplicates: [subject, tail]
+            duplicates: [subject, tail, sibling]
                 .into_iter()
                 .enumerate()
                 .map(|(index, (n, wanted))| if index == 0 && is_replaced { 0 } else { n.saturating_sub(wanted) })
                 .sum(),
-            lost: [subject, tail].into_iter().map(|(n, wanted)| wanted.saturating_sub(n)).sum(),
+            lost: [subject, tail, sibling].into_iter().map(|(n, wanted)| wanted.saturating_sub(n)).sum(),
             charged: check_usage(seen),
             ..Self::default()
         };
@@ -52,7 +54,7 @@ impl Verdict {
         verdict.diverged.extend(difference(&seen.state, clean));
         verdict.diverged.extend(others_words(class, seen));
         verdict.diverged.extend(violations(&seen.state));
-        verdict.diverged.extend(seen.replaced.as_ref().and_then(after_it_was_replaced));
+        verdict.diverged.extend(seen.replaced.as_ref().and_then(|after| after_it_was_replaced(after, class.shape.sends_beside())));
         verdict.asked = questions(&seen.state, "unknown_outcome");
         let may_ask = match &cell.protection {
             _ if cell.boundary.is_none() => false,
@@ -114,10 +116,10 @@ fn violations(state: &Value) -> Vec<String> {
 const READS_BESIDE: u64 = 1;
 
 /// What an owner did that it may not do once another one has the run.
-fn after_it_was_replaced(replaced: &Value) -> Option<String> {
+fn after_it_was_replaced(replaced: &Value, beside: u64) -> Option<String> {
     let count = |what: &str| replaced[what].as_u64().unwrap_or(0);
     let (wrote, sent, reads) = (replaced["wrote"] == true, count("sent"), count("sent_reads"));
-    (wrote || sent > 0 || reads > READS_BESIDE).then(|| {
+    (wrote || sent > beside || reads > READS_BESIDE + beside).then(|| {
         format!(
             "an owner that was replaced went on: wrote {wrote}, sent {sent} call(s) with an effect and {reads} read(s)"
         )
@@ -150,14 +152,14 @@ fn comparable(state: &Value) -> Value {
     json!({
         "status": state["status"], "final_output": state["final_output"], "committed": state["committed"],
         "turns": state["turns"], "calls": calls.collect::<Vec<_>>(), "history": state["history"],
-        "near_duplicates": questions(state, "near_duplicate"),
+        "near_duplicates": questions(state, "near_duplicate"), "sub_agents": state["sub_agents"],
     })
 }
 
 /// The first thing in which a run differs from one without a crash.
 fn difference(state: &Value, clean: &Value) -> Option<String> {
     let (ours, theirs) = (comparable(state), comparable(clean));
-    for field in ["status", "committed", "turns", "final_output", "history", "near_duplicates"] {
+    for field in ["status", "committed", "turns", "final_output", "history", "near_duplicates", "sub_agents"] {
         if ours[field] != theirs[field] {
             return Some(format!("{field} is {} and not {} ({})", ours[field], theirs[field], state["detail"]));
         }

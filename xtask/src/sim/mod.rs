@@ -72,6 +72,10 @@ impl Options {
         let Some(name) = &self.broken_rule else { return Ok(None) };
         let rule = BrokenRule::parse(name).with_context(|| format!("no rule is called {name:?}"))?;
         ensure!(
+            rule != BrokenRule::ChildrenStartAgain,
+            "a simulated job has no sub-agents; the crash matrix sees this rule"
+        );
+        ensure!(
             rule != BrokenRule::KeyOfThisProcess,
             "all lives of a simulation are one process, which has one key for each call; the crash matrix sees this rule"
         );

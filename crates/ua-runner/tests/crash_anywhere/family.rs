@@ -1,27 +1,21 @@
 //! A run and its sub-agents in a world that counts, driven by processes that may die.
 
-use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use ua_classify::{Classifier, Lists};
-use ua_core::{Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, Trace};
-use ua_gateway::{
-    Catalog, Rules, StopSignal, SubAgentError, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles, task_tool,
-};
-use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
+use ua_core::{Env, Message, RunId, RunStatus};
+use ua_gateway::{StopSignal, SubAgentError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, check_history};
-use ua_runner::{
-    ChildDriver, ChildRuns, Conclusion, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace,
-    drive, effect_limits, owner_stamp, top_of_tree,
-};
+use ua_runner::{ChildDriver, ChildRuns, Conclusion, RunError};
 use ua_store::{
-    CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionRecord, RunRecord, RunRecords,
-    RunStore as _, Store, invariants,
+    CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionRecord, RunRecord, RunRecords, RunStore as _,
+    Store, invariants,
 };
-use ua_testkit::{CrashAt, CrashPlan, Honours, Plan, Seam, World, foreign_tool, own_tool};
+use ua_testkit::{CrashAt, CrashPlan, Crossing, Honours, Plan, Seam, World, foreign_tool, own_tool};
+
+use crate::process::{AgentsOf, Process, folder, new_run};
 
 /// The scripted model, which counts the requests of each conversation and lets others run while it thinks.
 struct Counting {
@@ -50,6 +44,25 @@ impl LlmProvider for Counting {
     }
 }
 
+/// Tools that take their time: whoever works beside a call gets on while it is under way.
+struct SlowTools(Arc<CrashPlan>);
+
+#[async_trait]
+impl Plan for SlowTools {
+    async fn before(&self, crossing: &Crossing) {
+        self.0.before(crossing).await;
+        if crossing.name == "tool.invoke" {
+            for _ in 0..40 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    async fn after(&self, crossing: &Crossing) {
+        self.0.after(crossing).await;
+    }
+}
+
 /// What every process of the family shares: the world, the store, the model. One process is one `Life`.
 pub(crate) struct Family {
     pub(crate) world: Arc<World>,
@@ -57,6 +70,7 @@ pub(crate) struct Family {
     llm: Arc<Counting>,
     pub(crate) env: Env,
     job: serde_json::Value,
+    has_slow_tools: bool,
     pub(crate) root: RunId,
     folder: tempfile::TempDir,
 }
@@ -89,52 +103,22 @@ impl Life {
     }
 
     async fn drive_run(self, run_id: RunId) -> Result<(Conclusion, RunRecord), RunError> {
-        let (store, env) = (self.store.clone(), self.env.clone());
-        let trace = Trace::new(&env);
-        let now = env.now();
-        let (lease, run) = store.acquire_run(&run_id, &owner_stamp(trace.clone()), now).await.unwrap();
-        let job = top_of_tree(store.as_ref(), &run).await?.spec;
-        let workspace = Workspace::create(Path::new(&run.workspace_dir)).unwrap();
-        let tools = Arc::new(WithAskUser::new(self.world.clone(), store.clone()));
-        let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(tools as Arc<dyn ToolTransport>, self.plan.clone()));
-        let classifier = Arc::new(Classifier::new(Vec::new(), &Lists::default(), HashSet::new()).unwrap());
-        let rules = Rules::of(&run.spec).unwrap();
-        let specs = transport.list().await.unwrap().into_iter().chain([task_tool()]).collect();
-        let catalog = Catalog::new(specs, &classifier, &rules).unwrap();
-        let config = LedgerConfig {
-            no_duplicate_external_actions: true,
-            max_retries: run.spec.budgets.max_retries_per_tool_call,
-            max_effects: effect_limits(&job),
-        };
-        let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace)
-            .with_people(PeopleRules::of(&job));
-        let files = WorkspaceFiles::open(workspace.root()).unwrap();
-        let agents =
-            ChildRuns::new(store.clone(), run.run_id.clone(), workspace.clone(), env.clone(), Arc::new(self.clone()));
-        let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}))
-            .with_sub_agents(Arc::new(agents));
-        let ports = Ports {
-            store: store.clone(),
-            llm: Arc::new(Seam::new(self.llm.clone() as Arc<dyn LlmProvider>, self.plan.clone())),
-            gateway,
-            lease,
-            workspace,
-            env: env.clone(),
-            watcher: Arc::new(|_: Signal| {}),
+        let process = Process {
+            world: self.world.clone(),
+            store: self.store.clone(),
+            llm: self.llm.clone(),
+            plan: self.plan.clone(),
+            env: self.env.clone(),
             stop: self.stop.clone(),
+            policy: None,
+            model: "scripted",
+            prices: None,
         };
-        let settings = RunSettings {
-            model: "scripted".into(),
-            system: "s".into(),
-            max_output_tokens: 100,
-            history_tokens: None,
-            images: false,
-            temperature_milli: None,
-            prices: PriceTable::default(),
-            retry: RetryPolicy::default(),
-            pins: PinSettings::default(),
-        };
-        Box::pin(drive(&ports, &settings, now)).await
+        let agents: AgentsOf = Box::new(move |run, workspace| {
+            let (store, env) = (self.store.clone(), self.env.clone());
+            Arc::new(ChildRuns::new(store, run.run_id.clone(), workspace.clone(), env, Arc::new(self)))
+        });
+        process.drive(&run_id, |people| people, Some(agents)).await
     }
 }
 
@@ -150,9 +134,15 @@ impl Family {
             llm: Arc::new(Counting { inner: ScriptedProvider::new(script.clone()), script, seen: Mutex::default() }),
             env: Env::simulated(42),
             job: serde_json::from_str(job).unwrap(),
+            has_slow_tools: false,
             root: RunId::parse("run_root").unwrap(),
-            folder: tempfile::tempdir().unwrap(),
+            folder: folder(),
         }
+    }
+
+    /// The same with tools that take their time.
+    pub(crate) fn with_slow_tools(script: &str, job: &str) -> Self {
+        Self { has_slow_tools: true, ..Self::new(script, job) }
     }
 
     /// One process's life: `None` if it died.
@@ -172,7 +162,7 @@ impl Family {
             store: Arc::new(Seam::new(self.store.clone() as Arc<dyn Store>, plan.clone())),
             llm: self.llm.clone(),
             env: self.env.clone(),
-            plan: plan.clone(),
+            plan: if self.has_slow_tools { Arc::new(SlowTools(plan.clone())) } else { plan.clone() },
             stop,
         };
         let ended = tokio::select! {
@@ -184,19 +174,7 @@ impl Family {
     }
 
     async fn submit(&self) {
-        let spec = RunSpec::parse(&self.job.to_string()).unwrap();
-        let run = NewRun {
-            run_id: self.root.clone(),
-            created_at: self.env.now(),
-            entrypoint: "cli".into(),
-            run_mode: "job".into(),
-            opening: Message::user(Origin::Prompt, spec.opening_prompt()),
-            spec,
-            job_path: None,
-            workspace_dir: self.folder.path().join("ws").display().to_string(),
-            launch: serde_json::Value::Null,
-            parent_run_id: None,
-        };
+        let run = new_run(&self.root, &self.job, &self.workspace(), &self.env);
         self.store.submit_run(run).await.unwrap();
     }
 

@@ -19,9 +19,11 @@ mod near_duplicates;
 mod own_loop;
 mod phases;
 mod pinned_setup;
+mod process;
 mod same_ids;
 mod scenario;
 mod sessions;
+mod siblings;
 mod taint;
 mod tasks;
 mod unknown;
@@ -33,6 +35,11 @@ use ua_testkit::{CrashAt, RunningAfterDispatch};
 
 /// What the scenario's job does, once each.
 const EFFECTS: [&str; 5] = ["write_local_file", "upload", "send_email", "post_comment", "notify"];
+
+/// One side of a crossing after the other.
+fn side(turn: usize) -> fn(u64) -> CrashAt {
+    if turn.is_multiple_of(2) { CrashAt::Before } else { CrashAt::After }
+}
 
 async fn crash_points() -> Vec<CrashAt> {
     let scenario = Scenario::new();
@@ -77,20 +84,19 @@ async fn large_results_survive_wherever_we_die() {
 #[tokio::test]
 async fn a_second_crash_during_the_recovery_changes_nothing() {
     let points = crash_points().await;
-    // Every first crash with a handful of second ones, spread by the first one's number; together they cover the recovery.
+    // Every first crash with a handful of second ones, spread by the first one's number; together they cover both sides of the recovery.
     for (index, first) in points.iter().enumerate() {
         for second in (index % 9..27).step_by(9) {
-            for at in [CrashAt::Before(second as u64), CrashAt::After(second as u64)] {
-                let scenario = Scenario::new();
-                scenario.crash(*first).await;
-                scenario.crash(at).await;
-                let run = scenario.resume_to_the_end(Answers::Truth).await;
-                assert_eq!(run.status, RunStatus::Succeeded, "{first:?} then {at:?}: {:?}", run.status_detail);
-                for effect in EFFECTS {
-                    assert_eq!(scenario.world.count(effect), 1, "{effect} at {first:?} then {at:?}");
-                }
-                scenario.check_records(&format!("{first:?} then {at:?}")).await;
+            let at = side(index / 9 + second / 9)(second as u64);
+            let scenario = Scenario::new();
+            scenario.crash(*first).await;
+            scenario.crash(at).await;
+            let run = scenario.resume_to_the_end(Answers::Truth).await;
+            assert_eq!(run.status, RunStatus::Succeeded, "{first:?} then {at:?}: {:?}", run.status_detail);
+            for effect in EFFECTS {
+                assert_eq!(scenario.world.count(effect), 1, "{effect} at {first:?} then {at:?}");
             }
+            scenario.check_records(&format!("{first:?} then {at:?}")).await;
         }
     }
 }
@@ -123,6 +129,9 @@ async fn a_skipped_doubt_is_told_to_the_model_and_never_repeated() {
     for at in crash_points().await {
         let scenario = Scenario::new();
         scenario.crash(at).await;
+        if scenario.calls().await.iter().all(|call| call.status != CallStatus::Running) {
+            continue; // nobody is asked, as the test before this one shows
+        }
         let run = scenario.resume_to_the_end(Answers::Skip).await;
         assert!(scenario.world.count("post_comment") <= 1, "{at:?}");
         if scenario.questions().await.is_empty() {

@@ -1,27 +1,21 @@
 //! One job in a world that counts, driven by processes that may die.
 
-use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens};
-use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Block, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, Trace};
-use ua_gateway::{Catalog, Rules, StopSignal, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles};
-use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
+use ua_core::{Block, Env, Message, RunId, RunSpec, RunStatus};
+use ua_gateway::StopSignal;
+use ua_ledger::PeopleRules;
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
-use ua_runner::{
-    Conclusion, ForkPlace, ForkPlan, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace, drive,
-    effect_limits, owner_stamp,
-};
+use ua_runner::{Conclusion, ForkPlace, ForkPlan, RunError};
 use ua_store::{
-    Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, NewRun, QuestionKind,
-    QuestionRecord, RunRecord, RunRecords, RunStore as _, Store, invariants, whole_reply,
+    Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionKind, QuestionRecord, RunRecord, RunRecords, RunStore as _, Store, invariants, whole_reply,
 };
 use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, Seam, World, foreign_tool, own_tool};
 
 use crate::billed::Billed;
 use crate::own_loop::{Agent, Manners};
+use crate::process::{Process, folder, new_run};
 
 /// How a person answers a question about an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +118,7 @@ impl Scenario {
             job: serde_json::from_str(job).unwrap(),
             policy: policy.map(str::to_owned),
             run_id: RunId::parse("run_scenario").unwrap(),
-            folder: tempfile::tempdir().unwrap(),
+            folder: folder(),
             model: "scripted",
             agent: None,
         }
@@ -165,7 +159,7 @@ impl Scenario {
     }
 
     async fn carried_out(&self, mut plan: ForkPlan, id: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = crate::process::folder();
         let run_id = RunId::parse(id).unwrap();
         let place = ForkPlace {
             run_id: run_id.clone(),
@@ -334,67 +328,23 @@ impl Scenario {
     }
 
     async fn drive(&self, store: Arc<dyn Store>, plan: Arc<dyn Plan>) -> Result<(Conclusion, RunRecord), RunError> {
-        let folder = self.workspace();
         if self.store.run(&self.run_id).await.is_err() {
-            let spec = RunSpec::parse(&self.job.to_string()).unwrap();
-            let run = NewRun {
-                run_id: self.run_id.clone(),
-                created_at: self.env.now(),
-                entrypoint: "library".into(),
-                run_mode: "job".into(),
-                opening: Message::user(Origin::Prompt, spec.opening_prompt()),
-                spec,
-                job_path: None,
-                workspace_dir: folder.display().to_string(),
-                launch: serde_json::Value::Null,
-                parent_run_id: None,
-            };
-            store.submit_run(run).await.unwrap();
+            store.submit_run(new_run(&self.run_id, &self.job, &self.workspace(), &self.env)).await.unwrap();
         }
-        let trace = Trace::new(&self.env);
-        let now = self.env.now();
-        let (lease, run) = store.acquire_run(&self.run_id, &owner_stamp(trace.clone()), now).await.unwrap();
-        let workspace = Workspace::create(Path::new(&run.workspace_dir)).unwrap();
-        let tools = Arc::new(WithAskUser::new(self.world.clone(), store.clone()));
-        let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(tools as Arc<dyn ToolTransport>, plan.clone()));
-        let policy = self.policy.iter().map(|text| PolicyRules::parse(text, "policy.toml").unwrap()).collect();
-        let classifier = Arc::new(Classifier::new(policy, &Lists::default(), HashSet::new()).unwrap());
-        let rules = Rules::of(&run.spec).unwrap();
-        let catalog = Catalog::new(transport.list().await.unwrap(), &classifier, &rules).unwrap();
-        let config = LedgerConfig {
-            no_duplicate_external_actions: true,
-            max_retries: run.spec.budgets.max_retries_per_tool_call,
-            max_effects: effect_limits(&run.spec),
-        };
-        let ledger =
-            Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, self.env.clone(), trace);
-        // Recipients are the business of other tests; the jobs here write to addresses that none of them names.
-        let people = PeopleRules { taint: PeopleRules::of(&run.spec).taint, ..PeopleRules::default() };
-        let ledger = ledger.with_people(people);
-        let files = WorkspaceFiles::open(workspace.root()).unwrap();
-        let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
-        let ports = Ports {
+        let process = Process {
+            world: self.world.clone(),
             store,
-            llm: Arc::new(Seam::new(self.mind(), plan)),
-            gateway,
-            lease,
-            workspace,
+            llm: self.mind(),
+            plan,
             env: self.env.clone(),
-            watcher: Arc::new(|_: Signal| {}),
             stop: self.stop.clone(),
+            policy: self.policy.clone(),
+            model: self.model,
+            prices: Some(PRICES),
         };
-        let settings = RunSettings {
-            model: self.model.into(),
-            system: "s".into(),
-            max_output_tokens: 100,
-            history_tokens: None,
-            images: false,
-            temperature_milli: None,
-            prices: PriceTable::parse("prices", PRICES).unwrap(),
-            retry: RetryPolicy::default(),
-            pins: PinSettings::default(),
-        };
-        Box::pin(drive(&ports, &settings, now)).await
+        // Recipients are the business of other tests; the jobs here write to addresses that none of them names.
+        let people = |people: PeopleRules| PeopleRules { taint: people.taint, ..PeopleRules::default() };
+        process.drive(&self.run_id, people, None).await
     }
 
     pub(crate) async fn calls(&self) -> Vec<CallRecord> {

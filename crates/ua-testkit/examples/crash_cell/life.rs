@@ -1,6 +1,5 @@
 //! One life of the runner.
 
-use std::collections::HashSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,22 +8,17 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use rustix::process::Pid;
-use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Env, Message, ModelTurn, Origin, PriceTable, RunId, RunSpec, RunStatus, Trace};
-use ua_gateway::{Catalog, Fence, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
-use ua_ledger::{Ledger, LedgerConfig};
+use ua_core::{Env, Message, ModelTurn, Origin, RunId, RunSpec, RunStatus, Trace};
+use ua_gateway::{StopSignal, ToolTransport};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
-use ua_runner::{
-    ForkPlace, ForkPlan, PinSettings, Ports, RetryPolicy, RunLock, RunSettings, Signal, Workspace, drive,
-    effect_limits, owner_stamp,
-};
+use ua_runner::{ForkPlace, ForkPlan, RunLock, owner_stamp};
 use ua_store::{
-    Choice, LedgerStore as _, NewAnswer, NewRun, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _, Store,
-    invariants,
+    Choice, NewAnswer, NewRun, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _, Store,
 };
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam};
 
+use crate::crew::Crew;
 use crate::options::{Job, Options, Outcome};
 use crate::replaced::Successor;
 use crate::server::kill;
@@ -39,9 +33,6 @@ const REPLACED: u8 = 76;
 
 /// The exit code of a life that was to fork a run which was never stored.
 const NOTHING_TO_FORK: u8 = 77;
-
-/// What every cell asks for. The model ends without an effect being demanded of it, so that a lost one shows.
-const JOB: &str = r#"{"objective": "Do each thing once."}"#;
 
 pub(crate) fn run(options: &Options) -> Outcome<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -117,7 +108,9 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(transport, plan.clone()));
     let script = Script::parse(&job.script.replace("{{life}}", options.get("words").unwrap_or(life)))?;
     let model = CountedModel { inner: ScriptedProvider::new(script), log: folder.join("model.log") };
-    let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(Arc::new(model) as Arc<dyn LlmProvider>, plan));
+    let model: Arc<dyn LlmProvider> = Arc::new(model);
+    let model = broken.map_or(model.clone(), |rule| rule.model(model));
+    let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(model, plan));
 
     let this = Life { options, job: &job, folder: &folder, env, run: run.clone() };
     let ended = Box::pin(drive_run(&this, store, transport, llm)).await;
@@ -126,13 +119,8 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
         return Ok(ExitCode::from(REPLACED));
     }
     let status = ended?;
-    let records = sqlite.load(&run).await?;
-    let mut events = Vec::new();
-    for call in &records.calls {
-        events.extend(sqlite.events(&call.call_id).await?);
-    }
     let name = if is_fork { "fork.json" } else { "state.json" };
-    state::write(&folder, name, &state::of(&records, &invariants::check(&records, &events)))?;
+    state::write(&folder, name, &state::of_tree(sqlite.as_ref(), &run).await?)?;
     Ok(match status {
         RunStatus::Succeeded => ExitCode::SUCCESS,
         RunStatus::WaitingForHuman => ExitCode::from(WAITING),
@@ -194,7 +182,7 @@ async fn drive_run(
         }
         answer(life, &store).await?;
     } else {
-        let spec = RunSpec::parse(JOB)?;
+        let spec = RunSpec::parse(&job.spec.to_string())?;
         let submitted = NewRun {
             run_id: run.clone(),
             created_at: env.now(),
@@ -209,40 +197,10 @@ async fn drive_run(
         };
         store.submit_run(submitted).await?;
     }
-    let workspace = Workspace::create(Path::new(&store.run(run).await?.workspace_dir))?;
-    let acquired_at = env.now();
-    let (lease, record) = store.acquire_run(run, &owner, acquired_at).await?;
-    if let Fence::Alive { detail } = transport.fence_earlier().await {
-        return Err(detail.into());
-    }
     let broken = options.get("broken").and_then(BrokenRule::parse);
-    let policy = broken.map_or(job.policy.clone(), |rule| rule.policy(&job.policy));
-    let policy = PolicyRules::parse(&policy, "cell.toml")?;
-    let classifier = Arc::new(Classifier::new(vec![policy], &Lists::default(), HashSet::new())?);
-    let rules = Rules::of(&record.spec)?;
-    let catalog = Catalog::new(transport.list().await?, &classifier, &rules)?;
-    let config = LedgerConfig {
-        no_duplicate_external_actions: record.spec.constraints.no_duplicate_external_actions,
-        max_retries: record.spec.budgets.max_retries_per_tool_call,
-        max_effects: effect_limits(&record.spec),
-    };
-    let ledger = Ledger::new(store.clone(), lease.clone(), record.root_run_id.clone(), config, env.clone(), trace);
-    let files = WorkspaceFiles::open(workspace.root())?;
-    let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
-    let watcher = Arc::new(|_: Signal| {});
-    let ports = Ports { store, llm, gateway, lease, workspace, env: env.clone(), watcher, stop: StopSignal::default() };
-    let settings = RunSettings {
-        model: "scripted".into(),
-        system: "You do each thing once.".into(),
-        max_output_tokens: 100,
-        history_tokens: None,
-        images: false,
-        temperature_milli: None,
-        prices: PriceTable::default(),
-        retry: RetryPolicy::default(),
-        pins: PinSettings::default(),
-    };
-    let (_, record) = drive(&ports, &settings, acquired_at).await?;
+    let policy = job.policy.clone();
+    let crew = Crew { store, transport, llm, policy, broken, env: env.clone(), trace };
+    let (_, record) = crew.drive_run(run.clone(), StopSignal::default()).await.map_err(|error| -> Box<dyn std::error::Error> { error })?;
     Ok(record.status)
 }
 
@@ -274,7 +232,9 @@ async fn by_looking(store: &dyn Store, question: &QuestionRecord, happened: &str
 
 /// Answers what the last life asked, as the harness says.
 async fn answer(life: &Life<'_>, store: &Arc<dyn Store>) -> Outcome<()> {
-    for question in store.open_questions(Some(&life.run)).await? {
+    // A sub-agent's question is its run's; whoever answers sees those of the whole tree.
+    let is_tree = store.run(&life.run).await?.spec.subagents.is_some();
+    for question in store.open_questions(Some(&life.run).filter(|_| !is_tree)).await? {
         if question.status != QuestionStatus::Open {
             continue; // answered by a life that was killed before it acted on it
         }

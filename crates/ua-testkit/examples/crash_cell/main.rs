@@ -9,6 +9,7 @@
 //! | `server` | the tool server that a life starts: takes calls line by line, asks the observer to do them |
 //! | `observer` | the outside world: does effects, remembers keys, keeps a log of its own, outlives everybody |
 
+mod crew;
 mod life;
 mod observer;
 mod options;

@@ -45,6 +45,8 @@ impl Options {
 pub(crate) struct Job {
     /// The tool that the cell is about.
     pub(crate) subject: String,
+    /// What is to be done, as a job file says it.
+    pub(crate) spec: serde_json::Value,
     pub(crate) tools: Vec<Tool>,
     /// A policy file.
     pub(crate) policy: String,

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{Env, RunId, Trace};
 use ua_runner::owner_stamp;
-use ua_store::{RunRecords, RunStore as _};
+use ua_store::{RunRecords, RunStore as _, StoreError};
 use ua_store_sqlite::SqliteStore;
 use ua_testkit::{Crossing, Plan};
 
@@ -20,7 +20,7 @@ pub(crate) struct Successor {
     run: RunId,
     env: Env,
     /// What was stored when it had the run.
-    taken: Mutex<Option<RunRecords>>,
+    taken: Mutex<Option<Vec<RunRecords>>>,
     /// The tools that change nothing.
     reads: BTreeSet<String>,
     /// Calls with an effect that were sent after that.
@@ -47,23 +47,38 @@ impl Successor {
         }
     }
 
-    fn take(&self) -> Result<RunRecords, String> {
+    /// A run and what is below it, as a resume takes them: from the top, each that has not ended.
+    fn take(&self) -> Result<Vec<RunRecords>, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(|e| e.to_string())?;
         runtime.block_on(async {
             let owner = owner_stamp(Trace::new(&self.env));
             self.store.acquire_run(&self.run, &owner, self.env.now()).await.map_err(|e| e.to_string())?;
-            self.store.load(&self.run).await.map_err(|e| e.to_string())
+            let root = self.store.load(&self.run).await.map_err(|e| e.to_string())?;
+            for child in root.lineage.sub_agents.iter().filter(|child| !child.status.is_terminal()) {
+                self.store.acquire_run(&child.run_id, &owner, self.env.now()).await.map_err(|e| e.to_string())?;
+            }
+            self.load().await.map_err(|e| e.to_string())
         })
     }
 
-    fn taken(&self) -> Option<RunRecords> {
+    async fn load(&self) -> Result<Vec<RunRecords>, StoreError> {
+        let root = self.store.load(&self.run).await?;
+        let mut all = Vec::new();
+        for child in &root.lineage.sub_agents {
+            all.push(self.store.load(&child.run_id).await?);
+        }
+        all.push(root);
+        Ok(all)
+    }
+
+    fn taken(&self) -> Option<Vec<RunRecords>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What this life did after it was replaced; `None` if it was not.
     pub(crate) async fn compare(&self) -> Outcome<Option<Value>> {
         let Some(before) = self.taken() else { return Ok(None) };
-        let after = self.store.load(&self.run).await?;
+        let after = self.load().await?;
         let (sent, reads) = (self.sent.load(Ordering::SeqCst), self.sent_reads.load(Ordering::SeqCst));
         Ok(Some(json!({"wrote": before != after, "sent": sent, "sent_reads": reads})))
     }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Message, RawReply};
+use ua_core::{CallStatus, Message, RawReply, RunId};
 use ua_llm::check_history;
-use ua_store::invariants::Violation;
-use ua_store::{QuestionStatus, RequestStatus, RunRecords};
+use ua_store::invariants::{self, Violation};
+use ua_store::{QuestionStatus, RequestStatus, RunRecords, Store};
 
 use crate::options::Outcome;
 
@@ -32,13 +32,68 @@ pub(crate) fn found(records: &RunRecords, subject: &str) -> Value {
     })
 }
 
+/// Where a run and all below it stand at the end of a life, as if they were one: calls, turns, questions and requests of the children
+/// follow those of the run.
+pub(crate) async fn of_tree(store: &dyn Store, run: &RunId) -> Outcome<Value> {
+    let root = store.load(run).await?;
+    let mut state = of(&root, &violations(store, &root).await?);
+    let mut children = root.lineage.sub_agents.clone();
+    children.sort_by_key(|child| root.call(&child.call_id).map(|task| (task.position.turn, task.position.ordinal)));
+    let mut heads = Vec::new();
+    for child in &children {
+        let records = store.load(&child.run_id).await?;
+        add(&mut state, &of(&records, &violations(store, &records).await?));
+        heads.push(json!({"status": child.status, "turns": child.turns, "effects": child.effects.len()}));
+    }
+    if root.run.status.is_terminal() && !children.is_empty() {
+        let completion = Path::new(&root.run.workspace_dir).join(format!("job_completion_{run}.md"));
+        // A life that died just behind the last write left none, and the next one finds nothing to do.
+        let completion = std::fs::read_to_string(completion).ok();
+        let is_unlisted = |id: &RunId| completion.as_ref().is_some_and(|text| !text.contains(id.as_str()));
+        let unlisted = children.iter().filter(|child| is_unlisted(&child.run_id));
+        let unlisted = unlisted.map(|child| json!(format!("the completion, which does not list {}", child.run_id)));
+        append(&mut state["violations"], unlisted.collect());
+        state["sub_agents"] = heads.into();
+    }
+    Ok(state)
+}
+
+async fn violations(store: &dyn Store, records: &RunRecords) -> Outcome<Vec<Violation>> {
+    let mut events = Vec::new();
+    for call in &records.calls {
+        events.extend(store.events(&call.call_id).await?);
+    }
+    Ok(invariants::check(records, &events))
+}
+
+fn append(list: &mut Value, more: Vec<Value>) {
+    if let Some(list) = list.as_array_mut() {
+        list.extend(more);
+    }
+}
+
+/// Adds what a child's state says to that of the run above it.
+fn add(state: &mut Value, child: &Value) {
+    for list in ["turns", "calls", "questions", "violations"] {
+        append(&mut state[list], child[list].as_array().cloned().unwrap_or_default());
+    }
+    for count in ["reserved", "actual", "baseline", "zero"] {
+        let sum = [&*state, child].map(|side| side["usage"][count].as_u64().unwrap_or(0)).iter().sum::<u64>();
+        state["usage"][count] = sum.into();
+    }
+    if state["history"].is_null() {
+        state["history"] = child["history"].clone();
+    }
+}
+
 /// Where a run stands at the end of a life.
-pub(crate) fn of(records: &RunRecords, violations: &[Violation]) -> Value {
+fn of(records: &RunRecords, violations: &[Violation]) -> Value {
     let calls = records.calls.iter().map(|call| {
         let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
         let receipt = records.receipt(source);
         let by_person = receipt.is_some_and(|receipt| matches!(receipt.raw, RawReply::Statement { .. }));
         let text = receipt.and_then(|r| r.settlement.as_ref()).and_then(|s| s.content.as_ref()).map(|c| c.text.clone());
+        let text = text.filter(|_| !call.name.is_task()); // it names the child run and its folder
         json!({
             "turn": call.position.turn, "ordinal": call.position.ordinal, "tool": call.name.tool,
             "status": call.status, "resolution": call.resolution, "deduplicated": call.deduplicated_from.is_some(),

@@ -71,6 +71,13 @@ impl Tool {
     }
 }
 
+/// What the model of a job in iterations says when nothing is left.
+pub(super) const PROMISE: &str = "<promise>ALL DONE</promise>";
+
+/// The tools of a job in iterations: those whose calls name what they are about, since that is all that a hand-off can tell.
+const NAMED: [&str; 8] =
+    ["write_local_file", "send_email", "notify", "send_letter", "post_comment", "transfer", "create_ticket", "say"];
+
 /// The tool whose effects a run knows in other words too.
 pub(super) const KNOWN_BY_SCOPE: &str = "send_letter";
 
@@ -162,8 +169,9 @@ pub(super) struct Intents(pub(super) Vec<Vec<Intent>>);
 
 impl Intents {
     /// A job that a seed makes.
-    pub(super) fn drawn(chance: &Chance) -> Self {
-        let asked_for: Vec<Tool> = TOOLS.into_iter().filter(|tool| tool.name != LISTING).collect();
+    pub(super) fn drawn(chance: &Chance, in_iterations: bool) -> Self {
+        let asked_for = |tool: &Tool| tool.name != LISTING && (!in_iterations || NAMED.contains(&tool.name));
+        let asked_for: Vec<Tool> = TOOLS.into_iter().filter(asked_for).collect();
         let turns = (0..2 + chance.below(4)).map(|_| {
             let tools = (0..=chance.below(3)).filter_map(|_| chance.pick(&asked_for).copied());
             tools.collect::<Vec<_>>()

@@ -73,7 +73,9 @@ impl Life {
         let ledger = Ledger::new(store.clone(), lease.clone(), root, config, self.env.clone(), trace);
         let files = WorkspaceFiles::open(workspace.root())?;
         let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
-        let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(self.model.clone() as Arc<dyn LlmProvider>, self.plan));
+        let model: Arc<dyn LlmProvider> = self.model;
+        let model = self.broken.map_or(model.clone(), |rule| rule.model(model));
+        let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(model, self.plan));
         let ports = Ports {
             store,
             llm,

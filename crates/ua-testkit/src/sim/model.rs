@@ -5,11 +5,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Block, Message, ModelTurn, StopReason, ToolUse, Usage};
+use ua_core::{Block, Message, ModelTurn, StopReason, ToolUse, Usage, iteration_begins_after};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver, check_history};
 
 use super::chance::Chance;
-use super::job::{Intent, Intents, KNOWN_BY_SCOPE, tag_of};
+use super::job::{Intent, Intents, KNOWN_BY_SCOPE, PROMISE, tag_of};
 use super::locked;
 
 /// How often one intent is asked for before the model goes on without it.
@@ -18,6 +18,8 @@ pub(super) const MAX_ASKS: usize = 3;
 /// The model. It outlives every process.
 pub(super) struct SimModel {
     intents: Intents,
+    /// It ends its contexts now and then, and knows of what was done before only what it is told.
+    is_forgetful: bool,
     state: Mutex<State>,
 }
 
@@ -36,8 +38,8 @@ struct Progress {
 }
 
 impl SimModel {
-    pub(super) fn new(intents: Intents, chance: Chance, faults: usize) -> Self {
-        Self { intents, state: Mutex::new(State { chance, faults, requests: 0, refused: Vec::new() }) }
+    pub(super) fn new(intents: Intents, is_forgetful: bool, chance: Chance, faults: usize) -> Self {
+        Self { intents, is_forgetful, state: Mutex::new(State { chance, faults, requests: 0, refused: Vec::new() }) }
     }
 
     /// Requests whose history no provider would take.
@@ -59,6 +61,9 @@ impl SimModel {
 
 fn progress(messages: &[Message]) -> BTreeMap<&str, Progress> {
     let mut progress: BTreeMap<&str, Progress> = BTreeMap::new();
+    for tag in messages.iter().flat_map(|message| &message.blocks).flat_map(handed_on) {
+        progress.entry(tag).or_default().asked = MAX_ASKS;
+    }
     for block in messages.iter().flat_map(|message| &message.blocks) {
         match block {
             Block::ToolUse(tool_use) => progress.entry(tag_of(&tool_use.id)).or_default().asked += 1,
@@ -69,6 +74,16 @@ fn progress(messages: &[Message]) -> BTreeMap<&str, Progress> {
         }
     }
     progress
+}
+
+/// The tags in what a hand-off says is done, or in doubt: what else it tells may have failed.
+fn handed_on(block: &Block) -> impl Iterator<Item = &str> {
+    let text = match block {
+        Block::Text { text } if iteration_begins_after(text).is_some() => text.as_str(),
+        Block::Text { .. } | Block::ToolUse(_) | Block::ToolResult { .. } | Block::Opaque { .. } => "",
+    };
+    let sections = text.split("\n## ").filter(|section| section.starts_with("Done") || section.starts_with("In doubt"));
+    sections.flat_map(|section| section.split(|letter: char| !letter.is_ascii_alphanumeric()))
 }
 
 /// Whether the model asks again after this answer: what was not run, always; a letter that failed, which the run knows by its scope,
@@ -103,7 +118,13 @@ impl LlmProvider for SimModel {
                 _ => is_cut = true,
             }
         }
-        let open = self.next(&request.messages);
+        let mut open = self.next(&request.messages);
+        let is_done = open.is_empty();
+        let uses = request.messages.iter().flat_map(|message| &message.blocks);
+        let has_worked = uses.into_iter().any(|block| matches!(block, Block::ToolUse(_)));
+        if self.is_forgetful && has_worked && state.chance.one_in(2) {
+            open.clear(); // the iteration ends here, whatever is open
+        }
         let tool_use = |intent: &&Intent| {
             Block::ToolUse(ToolUse {
                 id: format!("{}-{number}", intent.tag),
@@ -111,7 +132,12 @@ impl LlmProvider for SimModel {
                 input: intent.arguments(number),
             })
         };
-        let mut blocks = vec![Block::text(if open.is_empty() { "All done." } else { "Next." })];
+        let mut blocks = vec![Block::text(match (is_done, open.is_empty()) {
+            (true, _) if self.is_forgetful => PROMISE,
+            (true, _) => "All done.",
+            (false, true) => "Enough for now.",
+            (false, false) => "Next.",
+        })];
         blocks.extend(open.iter().map(tool_use));
         let stop_reason = match (is_cut, open.is_empty()) {
             (true, _) => StopReason::MaxTokens,

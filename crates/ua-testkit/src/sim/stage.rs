@@ -126,9 +126,10 @@ impl Stage {
 
     fn set(options: &SimOptions) -> Result<Self, BoxError> {
         let seed = options.seed;
+        let in_iterations = options.deaths.is_none() && Chance::of(seed, "shape").one_in(4);
         let (harm, intents) = match options.deaths {
             Some(_) => (Harm::default(), Intents::mixed()),
-            None => (Harm::drawn(&Chance::of(seed, "harm")), Intents::drawn(&Chance::of(seed, "job"))),
+            None => (Harm::drawn(&Chance::of(seed, "harm")), Intents::drawn(&Chance::of(seed, "job"), in_iterations)),
         };
         let in_memory = std::path::Path::new("/dev/shm");
         let mut folder = tempfile::Builder::new();
@@ -139,16 +140,22 @@ impl Stage {
         std::fs::write(workspace.join("a.txt"), "what is uploaded")?;
         let clock = StageClock::new();
         let budgets = if harm.is_tight { json!({"max_tool_calls": 2}) } else { json!({}) };
+        let mut job = json!({"objective": "Do each thing once.", "budgets": budgets});
+        if in_iterations {
+            // The condition always holds: what is missing is to be known from the hand-off alone.
+            job["harness"] = json!({"max_iterations": 60, "completion_promise": "ALL DONE"});
+            job["stop_conditions"] = json!([{"artifact": "a.txt"}]);
+        }
         Ok(Self {
             chance: Chance::of(seed, "stage"),
             deaths: options.deaths.clone(),
             gates: Arc::new(Gates::default()),
             servers: Servers::new(clock.clone(), harm.undead),
-            model: Arc::new(SimModel::new(intents.clone(), Chance::of(seed, "model"), harm.model_faults)),
+            model: Arc::new(SimModel::new(intents.clone(), in_iterations, Chance::of(seed, "model"), harm.model_faults)),
             store: StageStore::open(options.store, folder.path())?,
             env: Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(seed)) },
             run: RunId::parse("run_sim")?,
-            job: json!({"objective": "Do each thing once.", "budgets": budgets}),
+            job,
             was_careless: harm.is_careless,
             options: options.clone(),
             intents,

@@ -12,8 +12,8 @@ use super::{Verdict, questions, violations};
 pub(super) fn judge(cell: &Cell, class: &Class, seen: &Seen) -> Verdict {
     let count = |tool: &str| seen.effects.iter().filter(|effect| effect["tool"] == tool).count();
     let (subject, tail) = (count(class.tool), count(TAIL));
-    // Each run has a workspace of its own, in which local tools work.
-    let allowed = if class.is_local() { 2 * class.wanted } else { class.wanted };
+    // Each run has a workspace of its own, in which local tools work, and looks for itself.
+    let allowed = if class.is_of_one_run() { 2 * class.wanted } else { class.wanted };
     let duplicates = if seen.file.is_some() { 0 } else { subject.saturating_sub(allowed) };
     let mut verdict = Verdict {
         duplicates: duplicates + tail.saturating_sub(1),
