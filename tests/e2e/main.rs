@@ -40,6 +40,7 @@ mod resume;
 mod safety;
 mod same_receipts;
 mod secret_references;
+mod sandbox;
 mod secrets;
 mod sessions;
 mod sources;
