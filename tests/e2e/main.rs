@@ -49,6 +49,7 @@ mod subagents;
 mod taint;
 mod telemetry;
 mod terminal;
+mod threats;
 mod timeline;
 mod tool_server;
 mod trust;

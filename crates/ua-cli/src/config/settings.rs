@@ -162,6 +162,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "How long a model may be silent, 1 to 86400",
     ),
     setting(
+        "model.reply_timeout_seconds",
+        "UA_MODEL_REPLY_TIMEOUT",
+        Kind::Seconds,
+        Some("3600"),
+        None,
+        "How long one reply may take altogether, however steadily it comes, 1 to 86400",
+    ),
+    setting(
         "model.provider_sessions",
         "UA_PROVIDER_SESSIONS",
         Kind::Flag,
