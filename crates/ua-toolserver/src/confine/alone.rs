@@ -4,13 +4,13 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use nix::sched::CloneFlags;
 use rustix::process::{Signal, WaitOptions};
 
 use super::report::{self, Report};
-use super::{Confinement, RUN_INSIDE, files, limits, not_started};
+use super::{RUN_INSIDE, RUN_LAST};
 
 /// Moves this process into namespaces of its own: users and IPC, network unless it may use the one there is, and processes, where what it
 /// starts next becomes the first one.
@@ -48,17 +48,14 @@ pub(super) fn keep(args: &[OsString]) -> Result<i32, String> {
     Ok(status.code().unwrap_or(0))
 }
 
-/// Confines itself, starts the program, and waits for it and for what it left behind. When it returns the kernel ends the rest.
-pub(super) fn first_process(confinement: &Confinement, argv: &[OsString]) -> Result<i32, String> {
+/// Starts what becomes the program, and waits for it and for what it left behind. When it returns the kernel ends the rest.
+pub(super) fn first_process(args: &[OsString]) -> Result<i32, String> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| format!("it would outlive its server: {error}"))?;
     if has_lost_its_parent() {
         return Err("the server that wanted it is gone".to_owned());
     }
-    limits::apply(confinement)?;
-    files::restrict(confinement)?;
-    let started = Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()).spawn();
-    let child = started.map_err(|error| not_started(&argv[0], &error))?;
+    let child = again(args, RUN_LAST).spawn().map_err(|error| format!("its last process: {error}"))?;
     let program = i32::try_from(child.id()).unwrap_or(0);
     loop {
         match rustix::process::wait(WaitOptions::empty()) {

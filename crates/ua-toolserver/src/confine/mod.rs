@@ -12,11 +12,12 @@
 //! and then starts the program:
 //!
 //! ```text
-//! server ─▶ keeper (makes the namespaces) ─▶ first process inside (limits, Landlock; waits for all) ─▶ the program
+//! server ─▶ keeper (makes the namespaces) ─▶ first process inside (waits) ─▶ limits and closes itself, becomes the program
 //! ```
 //!
-//! Killing the keeper ends the first process inside, and with it the kernel ends everything there. Where the kernel makes no
-//! namespaces the keeper confines itself and becomes the program.
+//! Killing the keeper ends the first process inside, and with it the kernel ends everything there. It is outside of the Landlock domain
+//! that the program is in, so the program cannot trace it or open its files. Where the kernel makes no namespaces the keeper limits and
+//! closes itself and becomes the program.
 //!
 //! What happened comes back on a pipe that the program never holds ([`Report`]): its words cannot be taken for ours.
 //!
@@ -158,6 +159,7 @@ const PROBE: &str = "probe";
 const PROBE_INSIDE: &str = "probe-inside";
 const RUN: &str = "run";
 const RUN_INSIDE: &str = "run-inside";
+const RUN_LAST: &str = "run-last";
 
 /// What is taken from one program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,11 +200,11 @@ fn perform(args: &[OsString]) -> Result<i32, String> {
     match mode {
         PROBE => show(&probe(args)),
         PROBE_INSIDE => show(&inside_offers()),
-        RUN | RUN_INSIDE => {
+        RUN | RUN_INSIDE | RUN_LAST => {
             let text = words.next().flatten().ok_or("what to take away is not said")?;
             let confinement: Confinement = serde_json::from_str(text).map_err(|e| e.to_string())?;
             let argv = args.get(2..).filter(|argv| !argv.is_empty()).ok_or("the program is not said")?;
-            start(mode == RUN_INSIDE, &confinement, args, argv)
+            start(mode, &confinement, args, argv)
         }
         _ => Err("it is started by the built-in tool server only".to_owned()),
     }
@@ -233,11 +235,11 @@ fn inside_offers() -> Offers {
 }
 
 #[cfg(target_os = "linux")]
-fn start(is_inside: bool, confinement: &Confinement, args: &[OsString], argv: &[OsString]) -> Result<i32, String> {
-    if is_inside {
-        return alone::first_process(confinement, argv);
+fn start(mode: &str, confinement: &Confinement, args: &[OsString], argv: &[OsString]) -> Result<i32, String> {
+    if mode == RUN_INSIDE {
+        return alone::first_process(args);
     }
-    if confinement.offers.namespaces {
+    if mode == RUN && confinement.offers.namespaces {
         alone::enter(confinement.network)?;
         return alone::keep(args);
     }
@@ -265,7 +267,7 @@ fn inside_offers() -> Offers {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start(_inside: bool, _confinement: &Confinement, _args: &[OsString], argv: &[OsString]) -> Result<i32, String> {
+fn start(_mode: &str, _confinement: &Confinement, _args: &[OsString], argv: &[OsString]) -> Result<i32, String> {
     let reporter = report::take();
     let error = std::os::unix::process::CommandExt::exec(Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()));
     report::send_to(reporter, &Report::Refused { why: not_started(&argv[0], &error) });

@@ -9,7 +9,7 @@ use std::os::fd::AsFd as _;
 
 use serde::{Deserialize, Serialize};
 
-/// One line on the pipe. None at all means that the confiner became the program.
+/// One line on the pipe; the first one counts. None at all means that the confiner became the program.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {

@@ -128,12 +128,11 @@ async fn s8_a_fork_bomb_is_capped_and_ends_with_its_program() {
     }
     let world = confined(TempDir::new().unwrap(), |settings| settings.command_limits.processes = 310).await;
     // Each line is one process that was there at the same time as all before it; none ends by itself, and each is a session of its own.
-    let script = "for i in $(seq 600); do setsid sleep 3017 & echo $i; done 2>errors; exit 5";
-    let ended = shell(&world, &format!("({script}) > started; wc -l < started; exit 5")).await;
-    let started = text(&ended, "stdout").parse::<usize>().unwrap();
+    let script = "i=0; while [ $i -lt 600 ]; do setsid sleep 3017 & i=$((i+1)); echo $i; done; echo all";
+    let ended = world.call("run_command", json!({ "argv": ["sh", "-c", script], "timeout_seconds": 120 })).await.back();
+    let started = text(&ended, "stdout").lines().last().unwrap().parse::<usize>().unwrap();
     assert!((20..310).contains(&started), "{ended}");
-    assert!(world.text("errors").contains("fork"), "{}", world.text("errors"));
-    assert_eq!(ended["exit_code"], 5);
+    assert!(text(&ended, "stderr").to_lowercase().contains("fork"), "{ended}");
     assert_eq!(sleepers("3017"), 0);
 }
 
@@ -201,9 +200,12 @@ async fn s8_results_are_the_programs_own() {
     let ended = shell(&world, "kill -9 $$").await;
     assert_eq!((&ended["exit_code"], &ended["signal"]), (&json!(null), &json!(9)));
     // It cannot say that it was never started.
-    let lie = r#"echo '{"refused":{"why":"x"}}' >&0; echo '{"refused":{"why":"x"}}'; for f in /proc/[0-9]*/fd/0; do echo '{"refused":{"why":"x"}}' > $f; done; exit 3"#;
-    let ended = shell(&world, lie).await;
-    assert_eq!(ended["exit_code"], 3, "{ended}");
+    let lie = r#"lie='{"refused":{"why":"x"}}'; echo $lie; echo $lie >&0; read -r _ _ _ parent _ < /proc/self/stat; echo $lie > /proc/$parent/fd/0
+        read -r _ _ _ keeper _ < /proc/$parent/stat; echo $lie > /proc/$keeper/fd/0; exit 3"#;
+    if confiner().offers().unwrap().landlock > 0 {
+        let ended = shell(&world, lie).await;
+        assert_eq!(ended["exit_code"], 3, "{ended}");
+    }
     world.call("run_command", json!({ "argv": ["no-such-program"] })).await.refused("could not be started");
 }
 
