@@ -40,11 +40,13 @@ fn s8_a_job_starts_confined_programs_and_only_the_user_lets_them_out() {
     let job = env.job(&json!({"tools": {"run_command": true}}), &json!([run, {"text": "Done."}]));
     let said = |run: &str| {
         env.run(&["job", &job, "--run-id", run]).code(0);
-        let text = env.value(&format!("SELECT json_extract(raw_result_json, '$.structuredContent.stdout') FROM tool_receipts JOIN tool_calls USING (tool_call_id) WHERE run_id = '{run}'"));
-        assert_eq!(fs::read_to_string(env.workspace().join("made.txt")).unwrap(), "y\n");
-        text
+        let folder = env.value(&format!("SELECT workspace_dir FROM runs WHERE run_id = '{run}'"));
+        assert_eq!(fs::read_to_string(std::path::Path::new(&folder).join("made.txt")).unwrap(), "y\n");
+        let stdout = "raw_json ->> '$.result.structuredContent.stdout'";
+        let from = format!("FROM tool_receipts JOIN tool_calls USING (tool_call_id) WHERE run_id = '{run}'");
+        env.value(&format!("SELECT replace({stdout}, char(10), ';') {from}"))
     };
-    assert_eq!((said("a"), knocks()), ("of the job1024\n".to_owned(), 0));
+    assert_eq!((said("a"), knocks()), ("of the job1024;".to_owned(), 0));
     assert_eq!(fs::read_to_string(env.path("work/data.csv")).unwrap(), "of the job");
     // A project has no say in it.
     env.write("work/ua.toml", "[run_command]\nnetwork = true\n");
@@ -52,7 +54,7 @@ fn s8_a_job_starts_confined_programs_and_only_the_user_lets_them_out() {
     fs::remove_file(env.path("work/ua.toml")).unwrap();
     // The user has.
     env.write("home/.config/ua/config.toml", "[run_command]\nnetwork = true\nopen_files = 100\nread = [\"~/.ssh\"]\n");
-    assert_eq!((said("b"), knocks()), ("out\ncanary-77aaof the job100\n".to_owned(), 1));
+    assert_eq!((said("b"), knocks()), ("out;canary-77aaof the job100;".to_owned(), 1));
     env.write("home/.config/ua/config.toml", "[run_command]\nsandbox = \"off\"\n");
     assert!(said("c").contains("SQLite"));
     env.run(&["doctor"]).shows(&["programs of a job have your rights"]);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::CliError;
 
 /// The hidden name under which this program confines itself and becomes, or starts, a program of `run_command`.
+#[cfg(feature = "toolserver")]
 pub(crate) const CONFINED: &str = "__confined";
 
 /// Limits, each as its flag and its variable.
