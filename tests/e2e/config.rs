@@ -75,10 +75,30 @@ fn a_project_may_not_decide_what_runs_or_where_things_go() {
         ("providers.anthropic.base_url = \"http://127.0.0.1:9\"", "where things are sent"),
         ("providers.anthropic.api_key = \"k\"", "it is a key"),
         ("allow_private_addresses = true", "network of this machine"),
+        ("run_command.sandbox = \"off\"", "what programs of a job can reach"),
     ] {
         env.write("work/ua.toml", line);
         env.run(&["runs", "list"]).refused(2, &["a project may not set", why, "config.toml"]);
     }
+}
+
+#[test]
+fn s10_a_projects_policy_files_are_refused() {
+    let env = env().with_forum();
+    let lowered = "[[rule]]\nname = \"harmless\"\npatterns = [\"post_*\"]\nside_effect_class = \"read_only\"\non_unknown = \"redo\"\n";
+    let file = env.write("work/policy.toml", lowered);
+    env.write("work/ua.toml", "policies = [\"policy.toml\"]\n");
+    env.run(&["tools", "explain", "mcp__forum__post_comment"]).refused(
+        2,
+        &["ua.toml:1: a project may not set `policies`", "it can let tools be run again", "config.toml", "UA_POLICY"],
+    );
+    // The same file by the user's word.
+    std::fs::remove_file(env.path("work/ua.toml")).unwrap();
+    env.write("home/.config/ua/config.toml", format!("policies = [\"{file}\"]\n"));
+    env.run(&["tools", "explain", "mcp__forum__post_comment"]).code(0).shows(&["read_only", "harmless"]);
+    // What a project says to raise caution counts.
+    env.write("work/ua.toml", "side_effect_denylist = \"get_page\"\n");
+    env.run(&["tools", "explain", "mcp__forum__get_page"]).code(0).shows(&["external"]);
 }
 
 #[test]

@@ -51,6 +51,23 @@ fn a_row_that_was_changed_by_hand_is_found() {
 }
 
 #[test]
+fn s19_an_edited_event_is_named_by_ua_db_check() {
+    let env = env().with_forum();
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
+    assert_eq!(env.value("SELECT count(*) FROM tool_call_events WHERE chain IS NULL"), "0");
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    database.execute_batch("DROP TRIGGER tool_call_events_are_immutable").unwrap();
+    let edit = "UPDATE tool_call_events SET at = '2001-01-01T00:00:00.000Z' WHERE to_status = 'running'";
+    assert_eq!(database.execute(edit, []).unwrap(), 1);
+    drop(database);
+    let page = checked(&env, 74);
+    let findings = page["findings"].as_array().unwrap();
+    assert!(findings.len() == 1 && findings[0].as_str().unwrap().contains("run r, is not what was written"), "{page}");
+    env.run(&["db", "check"]).code(74).shows(&["is not what was written: it was edited or moved"]);
+    env.run(&["doctor"]).code(1).shows(&["fail database"]);
+}
+
+#[test]
 fn a_copy_is_put_back_and_what_was_there_is_kept() {
     let env = env();
     let good = stopped_run(&env);

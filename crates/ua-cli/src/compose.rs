@@ -701,6 +701,7 @@ pub(crate) fn builtin_server(
     }
     if run_command {
         args.push("--enable-command".to_owned());
+        args.extend(crate::sandbox::flags(root)?);
     }
     if launch.allow_private_addresses {
         args.push("--allow-private-addresses".to_owned());

@@ -34,6 +34,7 @@ mod pricing;
 mod progress;
 mod providers;
 mod restart;
+mod sandbox;
 mod schema;
 mod secrets;
 mod telemetry;
@@ -60,6 +61,10 @@ fn needs_config(command: &Command) -> bool {
 
 /// Runs the command line and returns its exit code.
 pub fn main() -> ExitCode {
+    #[cfg(feature = "toolserver")]
+    if let Some(code) = sandbox::run() {
+        return code;
+    }
     let configured = config::init();
     // A shell that completes wants candidates, and no word about anything else.
     if complete::answered() {

@@ -20,20 +20,21 @@ pub(crate) fn required(doing: &str) -> Result<(), CliError> {
 
 /// Whether this process was started, over however many others, by a tool server of ours. Where the system does not say, it was not.
 fn is_below_a_shim() -> bool {
-    let mut process = std::process::id();
+    // Not by the number that this process knows itself by: in a process namespace that is another one than `/proc` has.
+    let mut process = "self".to_owned();
     for _ in 0..MAX_ANCESTORS {
-        let Some(parent) = parent_of(process).filter(|parent| *parent > 1) else { return false };
+        let Some(parent) = parent_of(&process).filter(|parent| *parent > 1) else { return false };
         let line = std::fs::read(format!("/proc/{parent}/cmdline")).unwrap_or_default();
         // Its first argument, as `ua __shim` is started.
         if line.split(|byte| *byte == 0).nth(1) == Some(b"__shim") {
             return true;
         }
-        process = parent;
+        process = parent.to_string();
     }
     false
 }
 
-fn parent_of(process: u32) -> Option<u32> {
+fn parent_of(process: &str) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name stands in parentheses and may hold anything; behind the last one come the state and the parent.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -45,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_process_knows_its_parent() {
-        assert_eq!(parent_of(std::process::id()), Some(std::os::unix::process::parent_id()));
+        assert_eq!(parent_of("self"), Some(std::os::unix::process::parent_id()));
         assert!(required("answer").is_ok());
     }
 }

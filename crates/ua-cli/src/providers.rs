@@ -78,6 +78,9 @@ pub(crate) fn anthropic(env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
     if let Some(timeout) = model_timeout()? {
         config.idle_timeout = timeout;
     }
+    if let Some(timeout) = reply_timeout()? {
+        config.reply_timeout = timeout;
+    }
     Ok(Arc::new(AnthropicProvider::new(config, env.clone()).map_err(|error| not_set_up("anthropic", &error))?))
 }
 
@@ -97,6 +100,9 @@ pub(crate) fn openai(keep_replies: bool, env: &Env) -> Result<Arc<dyn LlmProvide
     if let Some(timeout) = model_timeout()? {
         config.idle_timeout = timeout;
     }
+    if let Some(timeout) = reply_timeout()? {
+        config.reply_timeout = timeout;
+    }
     Ok(Arc::new(OpenAiProvider::new(config, env.clone()).map_err(|error| not_set_up("openai", &error))?))
 }
 
@@ -110,6 +116,9 @@ pub(crate) fn openai_chat(env: &Env) -> Result<Arc<dyn LlmProvider>, CliError> {
     if let Some(timeout) = model_timeout()? {
         config.idle_timeout = timeout;
     }
+    if let Some(timeout) = reply_timeout()? {
+        config.reply_timeout = timeout;
+    }
     Ok(Arc::new(ChatProvider::new(config, env.clone()).map_err(|error| not_set_up("openai-chat", &error))?))
 }
 
@@ -121,6 +130,17 @@ fn not_set_up(provider: &str, error: &LlmError) -> CliError {
 /// The longest silence of a model, as it is configured.
 pub(crate) fn model_timeout() -> Result<Option<Duration>, CliError> {
     crate::env::var("UA_MODEL_TIMEOUT").map(|seconds| idle_timeout(&seconds)).transpose()
+}
+
+/// The longest that one reply of a model may take, as it is configured.
+fn reply_timeout() -> Result<Option<Duration>, CliError> {
+    let Some(text) = crate::env::var("UA_MODEL_REPLY_TIMEOUT") else { return Ok(None) };
+    let read = text.trim().parse().ok().filter(|seconds| (1..=86_400_u64).contains(seconds));
+    let seconds = read.ok_or_else(|| {
+        CliError::usage(format!("cannot use UA_MODEL_REPLY_TIMEOUT={text}"))
+            .hint("write whole seconds, from 1 to 86400; without it a reply may take 3600")
+    })?;
+    Ok(Some(Duration::from_secs(seconds)))
 }
 
 /// The longest silence of a model, from its text in seconds.

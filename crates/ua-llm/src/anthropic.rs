@@ -38,6 +38,8 @@ pub struct AnthropicConfig {
     pub connect_timeout: Duration,
     /// The longest silence: before the first byte, and between two pieces of a stream. Pings count as sound.
     pub idle_timeout: Duration,
+    /// The longest that one reply may take from the request to its end, however steadily it comes.
+    pub reply_timeout: Duration,
     /// Whether to mark the prompt's stable part as cacheable, which makes the turns of a long run much cheaper.
     pub cache_prompt: bool,
 }
@@ -50,6 +52,7 @@ impl AnthropicConfig {
             api_key,
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_mins(5),
+            reply_timeout: Duration::from_hours(1),
             cache_prompt: true,
         }
     }
@@ -73,6 +76,7 @@ impl AnthropicProvider {
             headers: vec![(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(API_VERSION))],
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
+            reply_timeout: config.reply_timeout,
         };
         Ok(Self { http: HttpClient::new(reach, env)?, cache_prompt: config.cache_prompt })
     }

@@ -39,6 +39,8 @@ pub struct ChatConfig {
     pub connect_timeout: Duration,
     /// The longest silence: before the first byte, and between two pieces of a stream. Comments count as sound.
     pub idle_timeout: Duration,
+    /// The longest that one reply may take from the request to its end, however steadily it comes.
+    pub reply_timeout: Duration,
 }
 
 impl ChatConfig {
@@ -49,6 +51,7 @@ impl ChatConfig {
             api_key,
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_mins(5),
+            reply_timeout: Duration::from_hours(1),
         }
     }
 }
@@ -98,6 +101,7 @@ impl ChatProvider {
             headers: Vec::new(),
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
+            reply_timeout: config.reply_timeout,
         };
         Ok(Self { http: HttpClient::new(reach, env)?, output_limit })
     }

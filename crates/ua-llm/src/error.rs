@@ -95,6 +95,12 @@ pub enum LlmError {
         /// The longest silence that is allowed.
         idle: Duration,
     },
+    /// The reply was still coming when it should have been complete.
+    #[error("receive the whole reply within {} ms", .after.as_millis())]
+    Endless {
+        /// The longest that a reply may take.
+        after: Duration,
+    },
     /// The connection ended before the message did.
     #[error("receive the whole reply: the stream ended early, after {text_bytes} bytes of text")]
     Cut {
@@ -129,6 +135,7 @@ impl LlmError {
             | Self::Server { .. }
             | Self::Unreachable { .. }
             | Self::Timeout { .. }
+            | Self::Endless { .. }
             | Self::SessionForgotten { .. }
             | Self::Cut { .. } => FailureClass::Transient,
             Self::InvalidRequest { .. } | Self::Protocol { .. } => FailureClass::Permanent,
@@ -151,7 +158,7 @@ impl LlmError {
             | Self::Setup { why: message }
             | Self::NotRecorded { why: message }
             | Self::Protocol { why: message } => Some(message),
-            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Cut { .. } => None,
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Endless { .. } | Self::Cut { .. } => None,
         }
     }
 
@@ -172,6 +179,7 @@ impl LlmError {
             | Self::Overloaded { .. }
             | Self::Server { .. }
             | Self::Timeout { .. }
+            | Self::Endless { .. }
             | Self::Cut { .. }
             | Self::Protocol { .. } => true,
         }
@@ -204,6 +212,7 @@ impl LlmError {
             | Self::NotRecorded { .. }
             | Self::Unreachable { .. }
             | Self::Timeout { .. }
+            | Self::Endless { .. }
             | Self::Cut { .. }
             | Self::Protocol { .. } => None,
         }
@@ -224,6 +233,7 @@ impl LlmError {
             | Self::NotRecorded { .. }
             | Self::Unreachable { .. }
             | Self::Timeout { .. }
+            | Self::Endless { .. }
             | Self::Cut { .. } => {}
         }
         self
@@ -247,7 +257,9 @@ impl LlmError {
             Self::RateLimited { .. } | Self::Overloaded { .. } | Self::Server { .. } => {
                 Some("wait a while, then resume the run")
             }
-            Self::Timeout { .. } | Self::Cut { .. } => Some("resume the run; nothing of the unfinished reply was used"),
+            Self::Timeout { .. } | Self::Endless { .. } | Self::Cut { .. } => {
+                Some("resume the run; nothing of the unfinished reply was used")
+            }
             Self::Protocol { .. } => Some(
                 "check that the base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) is an endpoint of the provider's API",
             ),

@@ -41,6 +41,8 @@ pub(crate) struct Reach {
     pub(crate) connect_timeout: Duration,
     /// The longest silence: before the first byte, and between two pieces of a stream.
     pub(crate) idle_timeout: Duration,
+    /// The longest that a reply may take altogether: what comes for ever, a byte at a time, is never silent.
+    pub(crate) reply_timeout: Duration,
 }
 
 /// A key and the header that it goes in.
@@ -60,6 +62,7 @@ pub(crate) struct HttpClient {
     headers: HeaderMap,
     secret: Option<SecretString>,
     idle_timeout: Duration,
+    reply_timeout: Duration,
     env: Env,
 }
 
@@ -89,6 +92,7 @@ impl HttpClient {
             headers,
             secret: reach.key.map(|key| key.secret),
             idle_timeout: reach.idle_timeout,
+            reply_timeout: reach.reply_timeout,
             env,
         })
     }
@@ -107,7 +111,8 @@ impl HttpClient {
         assembler: impl Assemble,
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
-        let answer = self.send(body, model, assembler, observer).await;
+        let answer = tokio::time::timeout(self.reply_timeout, self.send(body, model, assembler, observer)).await;
+        let answer = answer.unwrap_or(Err(LlmError::Endless { after: self.reply_timeout }));
         // A server may echo what it was sent.
         match &self.secret {
             Some(secret) => answer.map_err(|error| error.without(secret.expose_secret().trim())),

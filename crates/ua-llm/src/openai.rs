@@ -39,6 +39,8 @@ pub struct OpenAiConfig {
     pub connect_timeout: Duration,
     /// The longest silence: before the first byte, and between two pieces of a stream.
     pub idle_timeout: Duration,
+    /// The longest that one reply may take from the request to its end, however steadily it comes.
+    pub reply_timeout: Duration,
     /// Whether the provider keeps its replies (`store`), so that a request may continue from one instead of carrying everything.
     pub keep_replies: bool,
 }
@@ -51,6 +53,7 @@ impl OpenAiConfig {
             api_key,
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_mins(5),
+            reply_timeout: Duration::from_hours(1),
             keep_replies: false,
         }
     }
@@ -78,6 +81,7 @@ impl OpenAiProvider {
             headers: Vec::new(),
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
+            reply_timeout: config.reply_timeout,
         };
         Ok(Self { http: HttpClient::new(reach, env)?, keep_replies: config.keep_replies })
     }

@@ -30,6 +30,7 @@ mod config;
 mod db;
 mod effects;
 mod error;
+mod event_chain;
 mod filesystem;
 mod ledger_rows;
 mod ledger_store;

@@ -13,7 +13,7 @@ use ua_store::StoreError;
 
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::mirror::{self, ForgottenAttempt};
-use crate::{SqliteStore, open};
+use crate::{SqliteStore, event_chain, open};
 
 /// How the file is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -56,6 +56,7 @@ impl SqliteStore {
             for reference in lines(connection, "SELECT \"table\" || ' row ' || rowid || ' refers to a missing row of ' || parent FROM pragma_foreign_key_check")? {
                 findings.push(reference);
             }
+            findings.extend(event_chain::findings(connection)?);
             let journal_mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
             if !journal_mode.eq_ignore_ascii_case("wal") {
                 findings.push(format!("its journal mode is {journal_mode}, not wal"));

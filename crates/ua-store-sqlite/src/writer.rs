@@ -17,6 +17,7 @@ use ua_store::{Durability, Retry, StoreError};
 use crate::db::Db;
 use crate::effects::EffectsLog;
 use crate::error::{DbError, refused, refused_because, words};
+use crate::event_chain::EventChain;
 use crate::pragma;
 use crate::spans;
 
@@ -115,7 +116,9 @@ impl Writer {
     pub(crate) fn start(connection: Connection, log: Option<EffectsLog>) -> Result<Self, StoreError> {
         let (jobs, waiting) = mpsc::channel(QUEUE);
         let counters = Arc::new(Counters::default());
-        let worker = Worker { connection, log, counters: Arc::clone(&counters), durability: Durability::Synced };
+        let chain = EventChain::new(&connection)
+            .map_err(|error| refused_because("the newest event cannot be read", error))?;
+        let worker = Worker { connection, log, counters: Arc::clone(&counters), durability: Durability::Synced, chain };
         let thread = std::thread::Builder::new()
             .name("ua-store-writer".to_owned())
             .spawn(move || worker.run(waiting))
@@ -174,6 +177,8 @@ struct Worker {
     counters: Arc<Counters>,
     /// What the connection is set to.
     durability: Durability,
+    /// Links the events that the writes insert.
+    chain: EventChain,
 }
 
 impl Worker {
@@ -240,7 +245,10 @@ impl Worker {
                 self.connection.execute_batch("ROLLBACK TO member; RELEASE member")?;
             }
         }
-        Ok(self.connection.execute_batch("COMMIT")?)
+        self.chain.link(&self.connection)?;
+        self.connection.execute_batch("COMMIT")?;
+        self.chain.committed(&self.connection);
+        Ok(())
     }
 
     fn roll_back(&self) {

@@ -7,6 +7,9 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 /// What V3 and later ones added, taken away again.
 const WITHOUT_V3: &str = "
+    DROP TRIGGER tool_call_events_are_immutable; DROP INDEX idx_tool_call_events_chain;
+    ALTER TABLE tool_call_events DROP COLUMN run_id; ALTER TABLE tool_call_events DROP COLUMN chain;
+    CREATE TRIGGER tool_call_events_are_immutable BEFORE UPDATE ON tool_call_events BEGIN SELECT RAISE(ABORT, 'x'); END;
     ALTER TABLE tool_attempts DROP COLUMN handle_json;
     DROP TRIGGER usage_names_one_reply;
     ALTER TABLE usage DROP COLUMN response_id; ALTER TABLE usage DROP COLUMN continued_from;

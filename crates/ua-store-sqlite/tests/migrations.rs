@@ -7,6 +7,10 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 /// What V2 and later ones added, taken away again: a database as the first release made it.
 const BACK_TO_V1: &str = "
+    DROP TRIGGER tool_call_events_are_immutable; DROP INDEX idx_tool_call_events_chain;
+    ALTER TABLE tool_call_events DROP COLUMN run_id; ALTER TABLE tool_call_events DROP COLUMN chain;
+    CREATE TRIGGER tool_call_events_are_immutable BEFORE UPDATE ON tool_call_events
+    BEGIN SELECT RAISE(ABORT, 'the history of a tool call never changes'); END;
     DROP TRIGGER usage_names_one_reply;
     ALTER TABLE usage DROP COLUMN response_id; ALTER TABLE usage DROP COLUMN continued_from;
     ALTER TABLE tool_attempts DROP COLUMN handle_json;

@@ -2,8 +2,10 @@
 //!
 //! Speaks MCP on standard input and output until its client leaves.
 
+use std::process::ExitCode;
+
 use clap::Parser;
-use ua_toolserver::{Settings, ToolServerError, serve_stdio};
+use ua_toolserver::{Confiner, Settings, ToolServerError, run_confined, serve_stdio};
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -11,7 +13,22 @@ struct Arguments {
     settings: Settings,
 }
 
+/// The name under which it confines itself and starts a program of `run_command`.
+const CONFINED: &str = "__confined";
+
+fn main() -> Result<ExitCode, ToolServerError> {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.next_if(|word| word == CONFINED).is_some() {
+        return Ok(ExitCode::from(u8::try_from(run_confined(arguments)).unwrap_or(1)));
+    }
+    serve()?;
+    Ok(ExitCode::SUCCESS)
+}
+
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), ToolServerError> {
-    serve_stdio(Arguments::parse().settings).await
+async fn serve() -> Result<(), ToolServerError> {
+    let mut settings = Arguments::parse().settings;
+    settings.confiner =
+        std::env::current_exe().ok().map(|program| Confiner { program, args: vec![CONFINED.into()] });
+    serve_stdio(settings).await
 }

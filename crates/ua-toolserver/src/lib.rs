@@ -19,7 +19,7 @@
 //! | `notify` | creates one notification, or posts it with an `Idempotency-Key` | finds it there; the receiver decides |
 //! | `core_memory_append`, `core_memory_replace`, `archival_memory_insert` | changes the memory, a SQLite file | finds the key beside the first change |
 //! | `get_core_memory_blocks`, `archival_memory_search` | none | reads again |
-//! | `run_command` | whatever the program does | runs it again; listed only when enabled |
+//! | `run_command` | whatever the program does, confined ([`Sandbox`]) | runs it again; listed only when enabled |
 //!
 //! Not every transport can make an effect once. What the chosen one promises is declared in `tools/list`:
 //! `_meta["dev.universal-agent/honours-keys"]` is true when a call may be sent again under its key, and
@@ -57,6 +57,7 @@
 mod alert;
 mod answer;
 mod area;
+mod confine;
 mod digest;
 mod error;
 mod events;
@@ -73,6 +74,7 @@ mod web;
 mod workspace;
 
 pub use alert::post_alert;
+pub use confine::{Confiner, Limits, Offers, Sandbox, run_confined};
 pub use error::ToolServerError;
 pub use http::HttpServer;
 pub use secrets::Secrets;

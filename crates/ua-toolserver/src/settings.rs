@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
+use crate::confine::{Confiner, Limits, Sandbox};
 use crate::secrets::Secrets;
 use crate::trace::AdoptParent;
 
@@ -109,13 +110,38 @@ pub struct Settings {
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_SENDER)]
     pub mail_from: String,
 
-    /// Offers `run_command`, which runs any program with the rights of this server.
+    /// Offers `run_command`, which runs any program, confined as the flags below say.
     #[arg(long)]
     pub enable_command: bool,
 
     /// Where `run_command` looks for programs: directories separated by colons.
     #[arg(long, value_name = "PATH", default_value = DEFAULT_COMMAND_PATH)]
     pub command_path: String,
+
+    /// Whether programs of `run_command` are confined: as far as the kernel can, entirely or not started, or not at all.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Sandbox::Auto)]
+    pub command_sandbox: Sandbox,
+
+    /// Lets programs of `run_command` use the network, whatever else they are kept from.
+    #[arg(long)]
+    pub command_network: bool,
+
+    /// A further directory that programs of `run_command` may read and run files of. May be repeated.
+    #[arg(long = "command-read", value_name = "DIR")]
+    pub command_read: Vec<PathBuf>,
+
+    /// A directory that programs of `run_command` may not see, wherever it lies, such as the user's home. What is named by itself inside of it
+    /// stays open. May be repeated.
+    #[arg(long = "command-private", value_name = "DIR")]
+    pub command_private: Vec<PathBuf>,
+
+    /// How much of the machine a program of `run_command` may use; 0 is no limit.
+    #[command(flatten)]
+    pub command_limits: Limits,
+
+    /// What confines programs of `run_command`; set by the program that contains this server.
+    #[arg(skip)]
+    pub confiner: Option<Confiner>,
 
     /// Lets `crawl_parallel` reach loopback, private and link-local addresses.
     #[arg(long)]
@@ -191,6 +217,12 @@ impl Settings {
             mail_from: DEFAULT_SENDER.to_owned(),
             enable_command: false,
             command_path: DEFAULT_COMMAND_PATH.to_owned(),
+            command_sandbox: Sandbox::Auto,
+            command_network: false,
+            command_read: Vec::new(),
+            command_private: Vec::new(),
+            command_limits: Limits::default(),
+            confiner: None,
             allow_private_addresses: false,
             allowed_domains: Vec::new(),
             http: None,

@@ -52,6 +52,8 @@ pub(crate) async fn run(home: &Home, root: Option<&Path>, args: &DoctorArgs) -> 
     setup::model(job.as_ref(), &mut findings);
     setup::claude_code(job.as_ref(), &mut findings);
     setup::tools_of_ours(&mut findings);
+    #[cfg(feature = "toolserver")]
+    machine::sandbox(&mut findings);
     let tools = setup::servers(job.as_ref(), args, &mut findings).await;
     machine::database(home, &mut findings).await;
     machine::disk(home, &mut findings);

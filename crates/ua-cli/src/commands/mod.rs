@@ -65,6 +65,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
         #[cfg(feature = "toolserver")]
         Command::Toolserver(mut settings) => {
             settings.adopt_parent = crate::telemetry::adopt_parent();
+            settings.confiner = crate::sandbox::confiner();
             match ua_toolserver::serve(*settings).await {
                 Ok(()) => Ok(crate::error::OK),
                 Err(error) => Err(CliError::new(crate::error::FAILED, crate::error::chain(&error))),

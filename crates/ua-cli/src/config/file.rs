@@ -121,10 +121,11 @@ impl Reader<'_> {
                 let joined = std::env::join_paths(paths).map_err(|_| wrong("paths without a colon in them"))?;
                 joined.into_string().map_err(|_| wrong("paths of UTF-8 text"))
             }
-            Kind::Seconds => {
-                let DeValue::Integer(number) = value.get_ref() else { return Err(wrong("whole seconds")) };
+            Kind::Seconds | Kind::Number => {
+                let what = if setting.kind == Kind::Seconds { "whole seconds" } else { "a whole number" };
+                let DeValue::Integer(number) = value.get_ref() else { return Err(wrong(what)) };
                 let is_plain = number.as_str().bytes().all(|byte| byte.is_ascii_digit());
-                if is_plain { Ok(number.as_str().to_owned()) } else { Err(wrong("whole seconds")) }
+                if is_plain { Ok(number.as_str().to_owned()) } else { Err(wrong(what)) }
             }
             Kind::Flag => {
                 let DeValue::Boolean(flag) = value.get_ref() else { return Err(wrong("true or false")) };
@@ -198,7 +199,13 @@ mod tests {
     #[test]
     fn a_project_sets_nothing_that_runs_sends_or_opens() {
         for setting in SETTINGS.iter().filter(|setting| setting.only_user.is_some()) {
-            let value = if setting.kind == Kind::Flag { "true" } else { "\"x\"" };
+            let value = match setting.kind {
+                Kind::Flag => "true".to_owned(),
+                Kind::Paths => "[\"x\"]".to_owned(),
+                Kind::Seconds | Kind::Number => "7".to_owned(),
+                Kind::Word(words) => format!("{:?}", words[0]),
+                Kind::Text | Kind::Path | Kind::Secret => "\"x\"".to_owned(),
+            };
             let text = format!("{} = {value}", setting.key);
             assert!(read(Layer::User, &text).is_ok(), "{text}");
             let why = read(Layer::Project, &text).unwrap_err();

@@ -11,6 +11,8 @@ pub(crate) enum Kind {
     Paths,
     /// A whole number of seconds.
     Seconds,
+    /// A whole number.
+    Number,
     /// true or false.
     Flag,
     /// One of these words.
@@ -38,6 +40,7 @@ pub(crate) struct Setting {
 
 const RUNS_PROGRAMS: Option<&str> = Some("it decides which programs are run");
 const SENDS: Option<&str> = Some("it decides where things are sent");
+const OPENS: Option<&str> = Some("it decides what programs of a job can reach");
 const KEY: Option<&str> = Some("it is a key");
 
 const fn setting(
@@ -75,7 +78,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "UA_POLICY",
         Kind::Paths,
         None,
-        None,
+        Some("it can let tools be run again"),
         "Policy files, the strongest first; in the environment separated by colons",
     ),
     setting(
@@ -157,6 +160,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         Some("300"),
         None,
         "How long a model may be silent, 1 to 86400",
+    ),
+    setting(
+        "model.reply_timeout_seconds",
+        "UA_MODEL_REPLY_TIMEOUT",
+        Kind::Seconds,
+        Some("3600"),
+        None,
+        "How long one reply may take altogether, however steadily it comes, 1 to 86400",
     ),
     setting(
         "model.provider_sessions",
@@ -270,6 +281,63 @@ pub(crate) const SETTINGS: &[Setting] = &[
         Some("300"),
         None,
         "How long a tool that asks in the middle of a call waits for an answer",
+    ),
+    setting(
+        "run_command.sandbox",
+        "UA_COMMAND_SANDBOX",
+        Kind::Word(crate::sandbox::HOW),
+        Some("auto"),
+        OPENS,
+        "Confine programs of `run_command`: as far as the kernel can, or not start them otherwise, or not at all",
+    ),
+    setting(
+        "run_command.network",
+        "UA_COMMAND_NETWORK",
+        Kind::Flag,
+        Some("false"),
+        OPENS,
+        "Let programs of `run_command` use the network",
+    ),
+    setting(
+        "run_command.read",
+        "UA_COMMAND_READ",
+        Kind::Paths,
+        None,
+        OPENS,
+        "Further folders that programs of `run_command` may read and run files of",
+    ),
+    setting(
+        "run_command.processes",
+        "UA_COMMAND_PROCESSES",
+        Kind::Number,
+        Some("512"),
+        OPENS,
+        "Processes and threads of such a program, with all it starts; 0 is no limit, here and below",
+    ),
+    setting("run_command.open_files", "UA_COMMAND_OPEN_FILES", Kind::Number, Some("1024"), OPENS, "Open files of each"),
+    setting(
+        "run_command.memory_mib",
+        "UA_COMMAND_MEMORY_MIB",
+        Kind::Number,
+        Some("16384"),
+        OPENS,
+        "Address space of each, in MiB",
+    ),
+    setting(
+        "run_command.file_mib",
+        "UA_COMMAND_FILE_MIB",
+        Kind::Number,
+        Some("4096"),
+        OPENS,
+        "Size of a file that one writes, in MiB",
+    ),
+    setting(
+        "run_command.cpu_seconds",
+        "UA_COMMAND_CPU_SECONDS",
+        Kind::Number,
+        Some("21600"),
+        OPENS,
+        "Seconds that each may compute",
     ),
     setting("tools.mail", "UA_MAIL", Kind::Text, None, SENDS, "Mail server or mail API of `send_email`"),
     setting("tools.mail_from", "UA_MAIL_FROM", Kind::Text, None, SENDS, "Sender of `send_email`"),

@@ -84,6 +84,7 @@ mod tests {
             | LlmError::NotRecorded { .. }
             | LlmError::Unreachable { .. }
             | LlmError::Timeout { .. }
+            | LlmError::Endless { .. }
             | LlmError::Cut { .. } => "no answer",
         };
         let cases = [

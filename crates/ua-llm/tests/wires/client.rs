@@ -219,6 +219,31 @@ async fn silence_is_a_timeout_and_a_slow_stream_is_not() {
 }
 
 #[tokio::test]
+async fn s15_a_reply_that_drips_is_ended_by_a_deadline_that_no_byte_moves() {
+    let (idle_timeout, reply_timeout) = (Duration::from_secs(30), Duration::from_millis(300));
+    let dripping = async || server(rich_script(), vec![Fault::at(1, FaultKind::Slow { delay_ms: 60 })]).await;
+    let servers = [dripping().await, dripping().await, dripping().await];
+    let env = || Env::simulated(1);
+    let base_url = |at: usize| servers[at].base_url.clone();
+    let anthropic = ua_llm::AnthropicConfig { idle_timeout, reply_timeout, ..config(&base_url(0)) };
+    let chat = ua_llm::ChatConfig::new(Some(KEY.into()));
+    let chat = ua_llm::ChatConfig { base_url: base_url(1), idle_timeout, reply_timeout, ..chat };
+    let openai = ua_llm::OpenAiConfig::new(KEY.into());
+    let openai = ua_llm::OpenAiConfig { base_url: base_url(2), idle_timeout, reply_timeout, ..openai };
+    let wires: [Box<dyn ua_llm::LlmProvider>; 3] = [
+        Box::new(AnthropicProvider::new(anthropic, env()).unwrap()),
+        Box::new(ua_llm::ChatProvider::new(chat, env()).unwrap()),
+        Box::new(ua_llm::OpenAiProvider::new(openai, env()).unwrap()),
+    ];
+    for wire in wires {
+        let error = wire.complete(&request(prompt()), &Silent).await.unwrap_err();
+        assert!(matches!(error, LlmError::Endless { after } if after == reply_timeout), "{error:?}");
+        // It was billed, as far as anybody knows, and may be asked again.
+        assert!(error.left_us() && error.may_retry() && !error.was_refused());
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_is_unreachable_and_was_sent_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -94,6 +94,7 @@ impl State {
                 Answer::Whole(answer) => (answer, true),
                 Answer::Cut(answer) => (answer, false),
                 Answer::Never => return std::future::pending().await,
+                Answer::Drip { head, piece } => return drip(stream.get_mut(), &head, piece).await,
             };
             stream.get_mut().write_all(answer.as_bytes()).await.unwrap_or_default();
             if !goes_on {
@@ -146,6 +147,25 @@ enum Answer {
     Cut(String),
     /// Nothing, for ever.
     Never,
+    /// A beginning, and then a piece without meaning, a byte at a time, for as long as somebody listens.
+    Drip {
+        /// The beginning.
+        head: String,
+        /// The piece.
+        piece: &'static str,
+    },
+}
+
+async fn drip(stream: &mut TcpStream, head: &str, piece: &str) {
+    let env = ua_core::system::env();
+    let mut sent = stream.write_all(head.as_bytes()).await;
+    for byte in piece.as_bytes().iter().cycle() {
+        if sent.is_err() {
+            return;
+        }
+        env.clock.sleep(std::time::Duration::from_millis(5)).await;
+        sent = stream.write_all(&[*byte]).await;
+    }
 }
 
 fn done(id: &Value) -> Value {
@@ -187,6 +207,11 @@ fn call(seen: &Seen) -> Answer {
             ))
         }
         "never" => Answer::Never,
+        "drip_events" => Answer::Drip { head: stream(""), piece: ": \n\n" },
+        "drip_body" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n{";
+            Answer::Drip { head: head.to_owned(), piece: " " }
+        }
         "two_answers" => {
             let other = answer.replace("done", "other");
             Answer::Cut(stream(&format!("data: {answer}\n\ndata: {other}\n\n")))

@@ -62,9 +62,14 @@ impl Run {
     }
 
     fn with(server: ServerSpec) -> Self {
+        Self::within(server, LIMIT)
+    }
+
+    /// With another time limit, which passes on the real clock.
+    fn within(server: ServerSpec, limit: Duration) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(dir.path(), vec![server]);
-        config.call_timeout_for_reads = Some(LIMIT);
+        config.call_timeout_for_reads = Some(limit);
         config.remote_horizon = HORIZON;
         let horizons = Arc::default();
         config.env.clock = Arc::new(LimitIsUp { env: config.env.clone(), horizons: Arc::clone(&horizons) });
@@ -214,6 +219,19 @@ async fn reads_and_calls_whose_policy_says_so_have_a_time_limit() {
         assert_eq!(run.invoke("slow", arguments, policy).await, lost);
         let generation = run.transport.ready("fake").await.unwrap();
         assert_eq!(run.transport.fence("fake", &generation).await, Fence::Gone);
+    }
+}
+
+#[tokio::test]
+async fn s15_what_drips_for_ever_is_ended_by_a_deadline_that_no_byte_moves() {
+    let limit = Duration::from_millis(300);
+    let read = CallPolicy { class: SideEffectClass::ReadOnly, ..CallPolicy::unclassified() };
+    for tool in ["drip_events", "drip_body"] {
+        let hostile = Hostile::start().await;
+        let run = Run::within(http("fake", &hostile.url, &[]), limit);
+        let outcome = tokio::time::timeout(Duration::from_mins(1), run.invoke(tool, json!({}), read.clone())).await;
+        assert_eq!(outcome, Ok(Outcome::Lost { why: "no answer within 0.3 s".to_owned() }), "{tool}");
+        assert_eq!(hostile.calls(tool).len(), 1, "{tool}");
     }
 }
 

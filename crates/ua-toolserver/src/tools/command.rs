@@ -1,21 +1,29 @@
 //! `run_command`: a program without a shell. Offered only when the server was told to.
 //!
-//! The child stays in the server's process group, so that whoever ends the server's group ends the child as well.
+//! The child stays in the server's process group, so that whoever ends the server's group ends the child as well. What it can reach, and
+//! how much of the machine it may use, is taken from it by [`crate::confine`].
 
-use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::blocking;
 use crate::answer::{Answer, Failure, success};
+use crate::confine::{Confinement, Confiner, Limits, Offers, Report, Sandbox};
 use crate::schema::{self, Effect};
+use crate::settings::Settings;
 use crate::workspace::Workspace;
 
 pub(super) const NAME: &str = "run_command";
@@ -49,13 +57,16 @@ struct Ended {
     timed_out: bool,
     /// Whether there was more output than is kept.
     truncated: bool,
+    /// What programs are not kept from, though they should be; said once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_confined: Vec<String>,
 }
 
 pub(super) fn describe() -> Tool {
     schema::tool::<Arguments>(
         NAME,
         "Run a program",
-        "Runs a program in the workspace, without a shell, and returns its exit code and output (256 KiB of each stream). A non-zero exit code is a result, not an error.",
+        "Runs a program in the workspace, without a shell, and returns its exit code and output (256 KiB of each stream). A non-zero exit code is a result, not an error. Unless the user allowed more, the program has no network, writes only in the workspace and in TMPDIR, and reads the system but nobody's home; what it starts ends with it.",
         Effect::Anything,
     )
 }
@@ -64,14 +75,47 @@ pub(super) fn describe() -> Tool {
 #[derive(Debug)]
 pub(super) struct Launcher {
     path: String,
+    sandbox: Sandbox,
+    confiner: Option<Confiner>,
+    network: bool,
+    limits: Limits,
+    /// What programs may read, besides the system.
+    read: Vec<PathBuf>,
+    private: Vec<PathBuf>,
+    /// What the kernel offers, once somebody asked it.
+    offers: OnceLock<Offers>,
+    /// Whether it was said what programs are not kept from.
+    told: AtomicBool,
+}
+
+/// What stands around a program.
+#[derive(Debug)]
+struct Walls {
+    confiner: Confiner,
+    confinement: Confinement,
+    /// Its temporary folder, which goes when it has ended.
+    temporary: TempDir,
 }
 
 impl Launcher {
-    pub(super) fn new(path: &str) -> Self {
-        Self { path: path.to_owned() }
+    pub(super) fn new(settings: &Settings) -> Self {
+        let folders = settings.command_path.split(':').map(PathBuf::from).filter(|folder| folder.is_absolute());
+        let read = folders.chain(settings.allow_roots.iter().cloned()).chain(settings.command_read.iter().cloned());
+        let private = settings.command_private.iter().filter_map(|folder| folder.canonicalize().ok());
+        Self {
+            path: settings.command_path.clone(),
+            sandbox: settings.command_sandbox,
+            confiner: settings.confiner.clone(),
+            network: settings.command_network,
+            limits: settings.command_limits,
+            read: read.collect(),
+            private: private.collect(),
+            offers: OnceLock::new(),
+            told: AtomicBool::new(false),
+        }
     }
 
-    pub(super) async fn run(&self, workspace: &Arc<Workspace>, given: Arguments) -> Answer {
+    pub(super) async fn run(self: &Arc<Self>, workspace: &Arc<Workspace>, given: Arguments) -> Answer {
         let Some((program, arguments)) = given.argv.split_first().filter(|(program, _)| !program.is_empty()) else {
             return Err(Failure::refused("argv is empty", "give the program and its arguments"));
         };
@@ -84,40 +128,50 @@ impl Launcher {
             Ok(asked.absolute(&path))
         })
         .await?;
+        let (launcher, root) = (Arc::clone(self), workspace.area().path().to_path_buf());
+        let (walls, not_confined) = blocking(move || launcher.walls(root)).await?;
         let limit = given.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, MAX_TIMEOUT_SECONDS);
-        let mut child = Command::new(program)
+        let mut command = match &walls {
+            None => Command::new(program),
+            Some(walls) => {
+                let mut command = Command::new(&walls.confiner.program);
+                let words = walls.confiner.arguments(&walls.confinement, std::slice::from_ref(program));
+                command.args(words.map_err(|error| Failure::io("say what the program may reach", &error))?);
+                command
+            }
+        };
+        let (reports, reporter) = std::io::pipe().map_err(|error| Failure::io("make a pipe", &error))?;
+        let mut child = command
             .args(arguments)
             .current_dir(directory)
             .env_clear()
+            .envs(walls.as_ref().map(|walls| ("TMPDIR", walls.temporary.path())))
             .env("PATH", &self.path)
             .env("HOME", workspace.area().path())
             .env("LANG", "C.UTF-8")
-            .stdin(Stdio::null())
+            .stdin(if walls.is_some() { Stdio::from(reporter) } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| {
-                Failure::refused(
-                    format!("{program:?} could not be started: {error}"),
-                    "check the program's name; it is looked for in the directories of --command-path",
-                )
-            })?;
+            .map_err(|error| not_started(&format!("{program:?} could not be started: {error}")))?;
+        // The reading end sees an end only when no writing end is left, and the command holds one.
+        drop(command);
         let stdout = Collected::from(child.stdout.take());
         let stderr = Collected::from(child.stderr.take());
         let ended = wait(&mut child, Duration::from_secs(u64::from(limit))).await;
+        let report = if walls.is_some() { reported(reports).await } else { None };
         let (stdout, stdout_cut) = stdout.finish().await;
         let (stderr, stderr_cut) = stderr.finish().await;
         let (status, timed_out) =
             ended.map_err(|error| Failure::Unclear(format!("{program:?} was started but not waited for: {error}")))?;
-        let ended = Ended {
-            exit_code: status.code(),
-            signal: std::os::unix::process::ExitStatusExt::signal(&status),
-            stdout,
-            stderr,
-            timed_out,
-            truncated: stdout_cut || stderr_cut,
+        let (exit_code, signal) = match report {
+            Some(Report::Refused { why }) => return Err(not_started(&why)),
+            Some(Report::Ended { code, signal }) if !timed_out => (code, signal),
+            Some(Report::Ended { .. }) | None => ended_with(status),
         };
+        let ended =
+            Ended { exit_code, signal, stdout, stderr, timed_out, truncated: stdout_cut || stderr_cut, not_confined };
         let how = match ended.exit_code {
             _ if timed_out => format!("was killed after {limit} s"),
             Some(code) => format!("ended with exit code {code}"),
@@ -125,6 +179,82 @@ impl Launcher {
         };
         success(format!("{program} {how}"), &ended)
     }
+
+    /// What stands around the next program, nothing when the user wants nothing there or nothing can; and what is missing.
+    fn walls(&self, root: PathBuf) -> Result<(Option<Walls>, Vec<String>), Failure> {
+        let required = self.sandbox == Sandbox::Required;
+        let refused = |why: &str| {
+            Failure::refused(
+                format!("the program was not started, because it cannot be confined: {why}"),
+                "a person may set run_command.sandbox to \"auto\" in the user's config.toml, or use another machine; `ua doctor` says more",
+            )
+        };
+        if self.sandbox == Sandbox::Off {
+            return Ok((None, Vec::new()));
+        }
+        let Some(confiner) = &self.confiner else {
+            if required {
+                return Err(refused("this server knows no program for that"));
+            }
+            let missing = "nothing confines it: this server was started without a program for that".to_owned();
+            return Ok((None, self.tell(&[missing])));
+        };
+        let offers = match self.offers.get() {
+            Some(offers) => offers.clone(),
+            None => match confiner.offers() {
+                Ok(offers) => self.offers.get_or_init(|| offers).clone(),
+                Err(error) => return Err(refused(&format!("{} does not answer: {error}", confiner.program.display()))),
+            },
+        };
+        let missing = offers.missing(self.network, &self.limits);
+        if required && !offers.are_enough(self.network) {
+            return Err(refused(&missing.join("; ")));
+        }
+        let not_confined = self.tell(&missing);
+        let temporary = tempfile::Builder::new().prefix("ua-command-").tempdir();
+        let temporary = temporary.map_err(|error| Failure::io("make a temporary folder", &error))?;
+        let confinement = Confinement {
+            offers,
+            network: self.network,
+            limits: self.limits,
+            read: self.read.clone(),
+            write: vec![root, temporary.path().to_path_buf()],
+            private: self.private.clone(),
+        };
+        Ok((Some(Walls { confiner: confiner.clone(), confinement, temporary }), not_confined))
+    }
+
+    /// Says what is missing, the first time.
+    fn tell(&self, missing: &[String]) -> Vec<String> {
+        if missing.is_empty() || self.told.swap(true, Ordering::Relaxed) {
+            return Vec::new();
+        }
+        for what in missing {
+            tracing::warn!("a program of run_command is not confined as it should be: {what}");
+        }
+        missing.to_vec()
+    }
+}
+
+fn not_started(why: &str) -> Failure {
+    Failure::refused(
+        why,
+        "check the program's name; it is looked for in the folders of --command-path. A program that needs more than these and the \
+         system's folders needs run_command.read, which a person sets in the user's config.toml",
+    )
+}
+
+fn ended_with(status: ExitStatus) -> (Option<i32>, Option<i32>) {
+    (status.code(), std::os::unix::process::ExitStatusExt::signal(&status))
+}
+
+/// What the confiner said, which has ended. Nobody holds the pipe any more, or the confiner's killed remains do for a moment.
+async fn reported(pipe: io::PipeReader) -> Option<Report> {
+    let mut reader = pipe::Receiver::from_owned_fd(pipe.into()).ok()?;
+    let mut text = Vec::new();
+    // What was sent before an end that does not come still counts.
+    let _late = tokio::time::timeout(DRAIN_FOR, reader.read_to_end(&mut text)).await;
+    Report::read(&text)
 }
 
 async fn wait(child: &mut Child, limit: Duration) -> std::io::Result<(std::process::ExitStatus, bool)> {

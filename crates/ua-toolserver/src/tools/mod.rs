@@ -74,7 +74,7 @@ pub(crate) struct Toolbox {
     search: Option<research::search::Engine>,
     images: Option<images::ImageApi>,
     composio: Option<upload::composio::Composio>,
-    command: Option<command::Launcher>,
+    command: Option<Arc<command::Launcher>>,
     env: Env,
 }
 
@@ -108,7 +108,7 @@ impl Toolbox {
             search: research::search::Engine::new(settings)?,
             images: images::ImageApi::new(settings)?,
             composio: upload::composio::Composio::new(settings)?,
-            command: settings.enable_command.then(|| command::Launcher::new(&settings.command_path)),
+            command: settings.enable_command.then(|| Arc::new(command::Launcher::new(settings))),
             workspace,
             env,
         })

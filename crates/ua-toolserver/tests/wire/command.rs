@@ -1,11 +1,17 @@
 //! Programs: only when enabled, without a shell, and never left running.
 
 use serde_json::json;
+use ua_toolserver::Sandbox;
 
 use super::{Came, World};
 
 async fn world() -> World {
-    World::with(|settings| settings.enable_command = true).await
+    World::with(|settings| {
+        settings.enable_command = true;
+        // What confines a program has tests of its own: `sandbox.rs`.
+        settings.command_sandbox = Sandbox::Off;
+    })
+    .await
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ mod render;
 mod render_pdf;
 mod research;
 mod s3;
+mod sandbox;
 mod upload;
 mod workbench;
 

@@ -35,6 +35,41 @@ async fn heads(home: &Home) -> Vec<RunHead> {
     store.find_runs(&RunQuery { limit: u32::MAX, ..RunQuery::default() }).await.unwrap_or_default()
 }
 
+/// What the kernel offers to confine the programs of jobs with, compared with what the user wants.
+#[cfg(feature = "toolserver")]
+pub(super) fn sandbox(findings: &mut Findings) {
+    const CHECK: &str = "run_command";
+    let how = crate::env::var("UA_COMMAND_SANDBOX").unwrap_or_else(|| "auto".to_owned());
+    let fix = "use a Linux kernel with Landlock and user namespaces (some distributions switch these off with a sysctl)";
+    let asked = crate::sandbox::confiner().map(|confiner| confiner.offers());
+    let offers = match asked {
+        Some(Ok(offers)) => offers,
+        Some(Err(error)) => return findings.warn(CHECK, format!("nothing says what confines programs: {error}"), fix),
+        None => return findings.warn(CHECK, "this program does not find its own file", "start it by its full path"),
+    };
+    let kernel = format!(
+        "Landlock {}, namespaces {}, processes {}",
+        if offers.landlock > 0 { format!("version {}", offers.landlock) } else { "none".to_owned() },
+        if offers.namespaces { "yes" } else { "no" },
+        if offers.processes { "limited" } else { "not limited" },
+    );
+    if how == "off" {
+        let fix = "remove run_command.sandbox from the user's config.toml, and UA_COMMAND_SANDBOX from the environment";
+        return findings.warn(CHECK, format!("programs of a job have your rights; the kernel offers {kernel}"), fix);
+    }
+    let network = crate::sandbox::has_network();
+    let missing = offers.missing(network, &ua_toolserver::Limits::default());
+    if missing.is_empty() {
+        return findings.ok(CHECK, format!("programs of a job are confined: {kernel}"));
+    }
+    let detail = format!("{kernel}: of a program, {}", missing.join("; "));
+    if how == "required" && !offers.are_enough(network) {
+        findings.fail(CHECK, format!("no program is started: {detail}"), fix);
+    } else {
+        findings.warn(CHECK, detail, fix);
+    }
+}
+
 pub(super) async fn database(home: &Home, findings: &mut Findings) {
     let folder = existing(home.database().parent().unwrap_or(home.root()));
     match filesystem_of(folder) {

@@ -1,0 +1,159 @@
+//! The chain over the events of each run: what a person or a program changes in the history afterwards is named.
+//!
+//! Events are rows that triggers insert (`migrations/sqlite`), so no write can forget one. Before a transaction is committed the writer
+//! links the new ones: `chain = sha256(chain before it in its run, run, seq, call, statuses, epoch, time)`. Each piece stands behind its
+//! length, so that no two rows give the same bytes.
+//!
+//! There is no key in it: it finds edits, losses and mistakes, not somebody who computes the chain anew.
+//!
+//! Threat S19 of `docs/security.md`. Proved by: `tests/event_chain.rs`.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use ua_core::sha256;
+
+/// One event, and whose it is.
+struct Event {
+    seq: i64,
+    call: String,
+    from: Option<String>,
+    to: String,
+    epoch: i64,
+    at: String,
+    /// The run that the call is of.
+    run: String,
+    chain: Option<String>,
+}
+
+const COLUMNS: &str = "event_seq, tool_call_id, from_status, to_status, e.lease_epoch, at, c.run_id, chain";
+
+impl Event {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            seq: row.get(0)?,
+            call: row.get(1)?,
+            from: row.get(2)?,
+            to: row.get(3)?,
+            epoch: row.get(4)?,
+            at: row.get(5)?,
+            run: row.get(6)?,
+            chain: row.get(7)?,
+        })
+    }
+
+    /// What its chain has to be behind `before`.
+    fn link(&self, before: &str) -> String {
+        let (seq, epoch) = (self.seq.to_string(), self.epoch.to_string());
+        let from = self.from.as_deref().unwrap_or_default();
+        let mut bytes = Vec::new();
+        for piece in [before, &self.run, &seq, &self.call, from, &self.to, &epoch, &self.at] {
+            bytes.extend_from_slice(&(piece.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(piece.as_bytes());
+        }
+        sha256(bytes).to_string()
+    }
+}
+
+/// Links what a writer inserts.
+#[derive(Debug)]
+pub(crate) struct EventChain {
+    /// The newest event that was there before; none when the table has no chain, as in a database that is not ours.
+    newest: Option<i64>,
+}
+
+impl EventChain {
+    /// For a connection that is opened and migrated.
+    pub(crate) fn new(connection: &Connection) -> rusqlite::Result<Self> {
+        let chained = "SELECT count(*) FROM pragma_table_info('tool_call_events') WHERE name = 'chain'";
+        if connection.query_row(chained, [], |row| row.get::<_, i64>(0))? == 0 {
+            return Ok(Self { newest: None });
+        }
+        Ok(Self { newest: Some(newest(connection)?) })
+    }
+
+    /// Links the events of the transaction that is open. They are counted as linked only by [`EventChain::committed`].
+    pub(crate) fn link(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let Some(newest) = self.newest else { return Ok(()) };
+        let mut new = connection.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM tool_call_events e JOIN tool_calls c USING (tool_call_id)
+             WHERE event_seq > ?1 AND chain IS NULL ORDER BY event_seq"
+        ))?;
+        let events = new.query_map([newest], Event::read)?.collect::<Result<Vec<_>, _>>()?;
+        let mut before = connection.prepare_cached(
+            "SELECT chain FROM tool_call_events WHERE run_id = ?1 AND chain IS NOT NULL AND event_seq < ?2
+             ORDER BY event_seq DESC LIMIT 1",
+        )?;
+        let mut set =
+            connection.prepare_cached("UPDATE tool_call_events SET run_id = ?2, chain = ?3 WHERE event_seq = ?1")?;
+        for event in events {
+            let before: Option<String> = before.query_row(params![event.run, event.seq], |row| row.get(0)).optional()?;
+            set.execute(params![event.seq, event.run, event.link(&before.unwrap_or_default())])?;
+        }
+        Ok(())
+    }
+
+    /// The transaction is committed.
+    pub(crate) fn committed(&mut self, connection: &Connection) {
+        if let Some(newest_before) = &mut self.newest {
+            match newest(connection) {
+                Ok(now) => *newest_before = now,
+                // The next transaction looks at a few rows more.
+                Err(error) => tracing::debug!(%error, "the newest event is not known"),
+            }
+        }
+    }
+}
+
+fn newest(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("SELECT coalesce(max(event_seq), 0) FROM tool_call_events", [], |row| row.get(0))
+}
+
+/// What does not fit together in the histories of all calls, each as a sentence; empty when nothing was changed afterwards.
+pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut findings = Vec::new();
+    // Older events have no chain; behind the first that has one, all do.
+    let since: Option<i64> =
+        connection.query_row("SELECT min(event_seq) FROM tool_call_events WHERE chain IS NOT NULL", [], |row| row.get(0))?;
+    let mut all = connection.prepare(&format!(
+        "SELECT {COLUMNS} FROM tool_call_events e JOIN tool_calls c USING (tool_call_id) ORDER BY c.run_id, event_seq"
+    ))?;
+    let (mut run, mut before) = (String::new(), String::new());
+    let mut rows = all.query([])?;
+    while let Some(row) = rows.next()? {
+        let event = Event::read(row)?;
+        if run != event.run {
+            (run, before) = (event.run.clone(), String::new());
+        }
+        let Event { seq, call, .. } = &event;
+        match &event.chain {
+            Some(chain) => {
+                if *chain != event.link(&before) {
+                    findings.push(format!(
+                        "event {seq} of call {call}, run {run}, is not what was written: it was edited or moved, or an event before it was \
+                         removed"
+                    ));
+                }
+                before.clone_from(chain);
+            }
+            None if since.is_some_and(|since| *seq > since) => {
+                findings.push(format!("event {seq} of call {call}, run {run}, was not written by this program"));
+            }
+            None => {}
+        }
+    }
+    // The newest event of a run has none behind it that would miss it; its call does.
+    let mut ends = connection.prepare(
+        "SELECT tool_call_id, run_id, status || coalesce('_' || failure_kind, ''),
+           (SELECT to_status FROM tool_call_events e WHERE e.tool_call_id = c.tool_call_id ORDER BY event_seq DESC LIMIT 1)
+         FROM tool_calls c ORDER BY run_id, tool_call_id",
+    )?;
+    let mut rows = ends.query([])?;
+    while let Some(row) = rows.next()? {
+        let (call, run, status): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let last: Option<String> = row.get(3)?;
+        if last.as_deref() != Some(&status) {
+            let last = last.map_or_else(|| "it has no event".to_owned(), |last| format!("its last event says {last}"));
+            findings.push(format!("call {call}, run {run}, is {status}, but {last}"));
+        }
+    }
+    Ok(findings)
+}

@@ -1,0 +1,294 @@
+//! Confinement: what a program that `run_command` starts can reach, and how much of the machine it may use.
+//!
+//! A model chooses the program, so the program is foreign. Three walls, each of which the kernel keeps:
+//!
+//! - **files** ([`files`], Landlock): it reads the system, the folders of `PATH`, the job's folder and what the user named; it writes
+//!   the workspace and a temporary folder of its own. The user's home, `ua`'s database and its other workspaces are not among them.
+//! - **network and processes** ([`alone`], namespaces): it has a network without a way out, and everything that it starts ends with it.
+//! - **amounts** ([`limits`]): processes, open files, address space, size of files, CPU seconds.
+//!
+//! A process can only take rights from itself, and only before it becomes the program; doing so between `fork` and `exec` needs
+//! unsafe code. So the server starts this very program again under a hidden name ([`Confiner`]), which takes its own rights away
+//! and then starts the program:
+//!
+//! ```text
+//! server ─▶ keeper (makes the namespaces) ─▶ first process inside (waits) ─▶ limits and closes itself, becomes the program
+//! ```
+//!
+//! Killing the keeper ends the first process inside, and with it the kernel ends everything there. It is outside of the Landlock domain
+//! that the program is in, so the program cannot trace it or open its files. Where the kernel makes no namespaces the keeper limits and
+//! closes itself and becomes the program.
+//!
+//! What happened comes back on a pipe that the program never holds ([`Report`]): its words cannot be taken for ours.
+//!
+//! Threat S8 of `docs/security.md`. Proved by: `tests/wire/sandbox.rs`.
+
+#[cfg(target_os = "linux")]
+mod alone;
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
+mod limits;
+mod report;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use report::Report;
+
+/// Whether programs are confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Sandbox {
+    /// As far as the kernel can; what it cannot is said.
+    #[default]
+    Auto,
+    /// Entirely, or no program is started.
+    Required,
+    /// Not at all: a program has the rights of its user.
+    Off,
+}
+
+/// How much of the machine one program may use. Zero is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+pub struct Limits {
+    /// How many processes and threads a program of `run_command` may have at once, with all it starts.
+    #[arg(long = "command-processes", value_name = "COUNT", default_value_t = Limits::default().processes)]
+    pub processes: u64,
+    /// How many files each of them may have open.
+    #[arg(long = "command-open-files", value_name = "COUNT", default_value_t = Limits::default().open_files)]
+    pub open_files: u64,
+    /// How much address space each of them may have, in MiB. More than what it uses: some programs reserve a lot.
+    #[arg(long = "command-memory-mib", value_name = "MIB", default_value_t = Limits::default().memory_mib)]
+    pub memory_mib: u64,
+    /// How large a file may become that one of them writes, in MiB.
+    #[arg(long = "command-file-mib", value_name = "MIB", default_value_t = Limits::default().file_mib)]
+    pub file_mib: u64,
+    /// How many seconds each of them may compute; time that it waits does not count.
+    #[arg(long = "command-cpu-seconds", value_name = "SECONDS", default_value_t = Limits::default().cpu_seconds)]
+    pub cpu_seconds: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { processes: 512, open_files: 1024, memory_mib: 16 * 1024, file_mib: 4 * 1024, cpu_seconds: 6 * 60 * 60 }
+    }
+}
+
+/// The command that confines itself and starts a program: this program under a hidden name. Its `main` hands the arguments that follow
+/// to [`run_confined`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confiner {
+    /// The program.
+    pub program: PathBuf,
+    /// The arguments in front of ours.
+    pub args: Vec<OsString>,
+}
+
+/// What a kernel offers to confine programs with.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Offers {
+    /// The version of Landlock's interface; 0 where there is none.
+    pub landlock: i32,
+    /// Whether a program can have namespaces of its own: users, processes, IPC and network.
+    pub namespaces: bool,
+    /// Why not, in the kernel's words.
+    pub why_no_namespaces: Option<String>,
+    /// Whether the number of processes can be limited.
+    pub processes: bool,
+}
+
+/// The first version of Landlock that knows TCP.
+const LANDLOCK_TCP: i32 = 4;
+
+impl Offers {
+    /// What a program would have that the settings deny it, each as a sentence; empty where everything is kept.
+    pub fn missing(&self, network: bool, limits: &Limits) -> Vec<String> {
+        let mut missing = Vec::new();
+        if self.landlock == 0 {
+            missing.push("it can read and write whatever its user can: the kernel offers no Landlock".to_owned());
+        }
+        if !network && !self.namespaces {
+            let why = self.why_no_namespaces.as_deref().unwrap_or("it does not say why");
+            let what = if self.landlock >= LANDLOCK_TCP { "UDP and DNS are open to it" } else { "the network is open to it" };
+            missing.push(format!("{what}: the kernel makes no namespaces ({why})"));
+        }
+        if limits.processes > 0 && !self.processes {
+            missing.push("the number of its processes is not limited".to_owned());
+        }
+        missing
+    }
+
+    /// Whether nothing is missing that [`Sandbox::Required`] asks for: files and network. A limit that the kernel cannot keep is
+    /// only said.
+    pub fn are_enough(&self, network: bool) -> bool {
+        self.landlock > 0 && (network || self.namespaces)
+    }
+}
+
+impl Confiner {
+    /// Asks the kernel, by trying it in a process that is thrown away.
+    ///
+    /// # Errors
+    ///
+    /// The process could not be started, or did not answer.
+    pub fn offers(&self) -> io::Result<Offers> {
+        let output = Command::new(&self.program)
+            .args(&self.args)
+            .arg(PROBE)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()?;
+        serde_json::from_slice(&output.stdout).map_err(io::Error::from)
+    }
+
+    /// The arguments under which it confines itself and starts `argv`.
+    pub(crate) fn arguments(&self, confinement: &Confinement, argv: &[String]) -> io::Result<Vec<OsString>> {
+        let mut all = self.args.clone();
+        all.extend([RUN.into(), serde_json::to_string(confinement)?.into()]);
+        all.extend(argv.iter().map(OsString::from));
+        Ok(all)
+    }
+}
+
+const PROBE: &str = "probe";
+const PROBE_INSIDE: &str = "probe-inside";
+const RUN: &str = "run";
+const RUN_INSIDE: &str = "run-inside";
+const RUN_LAST: &str = "run-last";
+
+/// What is taken from one program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    /// What the kernel said it offers.
+    pub(crate) offers: Offers,
+    /// Whether the program may use the network.
+    pub(crate) network: bool,
+    pub(crate) limits: Limits,
+    /// What it may read and run, besides the system.
+    pub(crate) read: Vec<PathBuf>,
+    /// What it may change.
+    pub(crate) write: Vec<PathBuf>,
+    /// What nothing of the above opens, unless it lies in `write`.
+    pub(crate) private: Vec<PathBuf>,
+}
+
+/// Runs the hidden program with the arguments behind its name and returns its exit code for `main`.
+///
+/// To be called before the process starts a second thread: namespaces are made for a process of one thread only.
+pub fn run_confined(args: impl IntoIterator<Item = OsString>) -> i32 {
+    let args: Vec<OsString> = args.into_iter().collect();
+    match perform(&args) {
+        Ok(code) => code,
+        Err(why) => {
+            report::send(&Report::Refused { why });
+            EXIT_CONFINER
+        }
+    }
+}
+
+/// The program was not started. Nobody but a test reads it: the report says so.
+const EXIT_CONFINER: i32 = 70;
+
+fn perform(args: &[OsString]) -> Result<i32, String> {
+    let mut words = args.iter().map(|word| word.to_str());
+    let mode = words.next().flatten().unwrap_or_default();
+    match mode {
+        PROBE => show(&probe(args)),
+        PROBE_INSIDE => show(&inside_offers()),
+        RUN | RUN_INSIDE | RUN_LAST => {
+            let text = words.next().flatten().ok_or("what to take away is not said")?;
+            let confinement: Confinement = serde_json::from_str(text).map_err(|e| e.to_string())?;
+            let argv = args.get(2..).filter(|argv| !argv.is_empty()).ok_or("the program is not said")?;
+            start(mode, &confinement, args, argv)
+        }
+        _ => Err("it is started by the built-in tool server only".to_owned()),
+    }
+}
+
+fn show(offers: &Offers) -> Result<i32, String> {
+    let text = serde_json::to_string(offers).map_err(|e| e.to_string())?;
+    io::stdout().write_all(text.as_bytes()).map_err(|e| e.to_string())?;
+    Ok(0)
+}
+
+#[cfg(target_os = "linux")]
+fn probe(args: &[OsString]) -> Offers {
+    let inside = alone::enter(false).and_then(|()| {
+        let output = alone::again(args, PROBE_INSIDE).output().map_err(|e| e.to_string())?;
+        serde_json::from_slice::<Offers>(&output.stdout).map_err(|_| "its first process did not start".to_owned())
+    });
+    match inside {
+        Ok(offers) => Offers { namespaces: true, ..offers },
+        Err(why) => Offers { landlock: files::version(), why_no_namespaces: Some(why), ..Offers::default() },
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn inside_offers() -> Offers {
+    let processes = limits::limit_processes(&Limits::default());
+    Offers { landlock: files::version(), processes, ..Offers::default() }
+}
+
+#[cfg(target_os = "linux")]
+fn start(mode: &str, confinement: &Confinement, args: &[OsString], argv: &[OsString]) -> Result<i32, String> {
+    if mode == RUN_INSIDE {
+        return alone::first_process(args);
+    }
+    if mode == RUN && confinement.offers.namespaces {
+        alone::enter(confinement.network)?;
+        return alone::keep(args);
+    }
+    // The pipe is not the program's to write to.
+    let reporter = report::take();
+    limits::apply(confinement)?;
+    files::restrict(confinement)?;
+    let error = std::os::unix::process::CommandExt::exec(Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()));
+    report::send_to(reporter, &Report::Refused { why: not_started(&argv[0], &error) });
+    Ok(EXIT_CONFINER)
+}
+
+fn not_started(program: &std::ffi::OsStr, error: &io::Error) -> String {
+    format!("{program:?} could not be started: {error}")
+}
+
+#[cfg(not(target_os = "linux"))]
+fn probe(_args: &[OsString]) -> Offers {
+    inside_offers()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn inside_offers() -> Offers {
+    Offers { why_no_namespaces: Some("only Linux has them".to_owned()), ..Offers::default() }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start(_mode: &str, _confinement: &Confinement, _args: &[OsString], argv: &[OsString]) -> Result<i32, String> {
+    let reporter = report::take();
+    let error = std::os::unix::process::CommandExt::exec(Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()));
+    report::send_to(reporter, &Report::Refused { why: not_started(&argv[0], &error) });
+    Ok(EXIT_CONFINER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_lacks_is_said_in_words() {
+        let all = Offers { landlock: 7, namespaces: true, why_no_namespaces: None, processes: true };
+        let none = Offers { why_no_namespaces: Some("EPERM".to_owned()), ..Offers::default() };
+        let limits = Limits::default();
+        assert_eq!(all.missing(false, &limits), [""; 0]);
+        assert_eq!(none.missing(false, &limits).len(), 3);
+        assert!(none.missing(false, &limits)[1].contains("the network is open to it") && none.missing(true, &limits).len() == 2);
+        let files_only = Offers { landlock: 4, ..none.clone() };
+        assert!(files_only.missing(false, &Limits { processes: 0, ..limits })[0].starts_with("UDP and DNS are open to it"));
+        assert_eq!((all.are_enough(false), files_only.are_enough(false), files_only.are_enough(true)), (true, false, true));
+        assert!(!none.are_enough(true));
+    }
+}

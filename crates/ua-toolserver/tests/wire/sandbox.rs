@@ -1,0 +1,249 @@
+//! What a program of `run_command` can reach, and how much it may use (threat S8).
+//!
+//! The kernel keeps the walls, so these tests need one that has them; elsewhere they say so and look at nothing.
+
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use ua_toolserver::{Confiner, Limits, Offers, Sandbox, Settings};
+
+use super::{Came, World};
+
+fn confiner() -> Confiner {
+    let program = std::env::current_exe().unwrap().with_file_name("../examples/stdio");
+    Confiner { program: program.canonicalize().expect("cargo build -p ua-toolserver --examples"), args: vec!["__confined".into()] }
+}
+
+/// What this kernel offers; `None`, and a word about it, where it is not all that a test needs.
+fn offered(needs: impl Fn(&Offers) -> bool) -> Option<Offers> {
+    let offers = confiner().offers().unwrap();
+    if needs(&offers) {
+        return Some(offers);
+    }
+    eprintln!("SKIPPED: this kernel does not offer what the test needs: {offers:?}");
+    None
+}
+
+/// A server that confines programs; its workspace is `w` in `home`, which is the user's home.
+async fn confined(home: TempDir, change: impl FnOnce(&mut Settings)) -> World {
+    let private = home.path().to_path_buf();
+    World::in_directory(home, |settings| {
+        settings.enable_command = true;
+        settings.confiner = Some(confiner());
+        settings.command_private = vec![private];
+        change(settings);
+    })
+    .await
+}
+
+async fn shell(world: &World, script: &str) -> Value {
+    world.call("run_command", json!({ "argv": ["bash", "-c", script], "timeout_seconds": 60 })).await.back()
+}
+
+fn text<'a>(ended: &'a Value, stream: &str) -> &'a str {
+    ended[stream].as_str().unwrap().trim_end()
+}
+
+#[tokio::test]
+async fn s8_a_program_reaches_nobody_over_the_network_unless_the_user_lets_it() {
+    let Some(offers) = offered(|offers| offers.namespaces && offers.landlock > 0) else { return };
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    tcp.set_nonblocking(true).unwrap();
+    udp.set_nonblocking(true).unwrap();
+    let (tcp_port, udp_port) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
+    let knocks = || {
+        let mut buffer = [0; 8];
+        (std::iter::from_fn(|| tcp.accept().ok()).count(), std::iter::from_fn(|| udp.recv(&mut buffer).ok()).count())
+    };
+    let script =
+        format!("echo x > /dev/tcp/127.0.0.1/{tcp_port} && echo tcp; echo x > /dev/udp/127.0.0.1/{udp_port} && echo udp; true");
+    let world = confined(TempDir::new().unwrap(), |_| {}).await;
+    let ended = shell(&world, &script).await;
+    assert_eq!((text(&ended, "stdout"), knocks()), ("", (0, 0)), "{offers:?}: {ended}");
+    assert_eq!(ended.get("not_confined"), None);
+
+    let world = confined(TempDir::new().unwrap(), |settings| settings.command_network = true).await;
+    let ended = shell(&world, &script).await;
+    assert_eq!((text(&ended, "stdout"), knocks()), ("tcp\nudp", (1, 1)), "{ended}");
+}
+
+#[tokio::test]
+async fn s8_a_program_reads_the_system_and_writes_the_workspace_and_nothing_of_the_users() {
+    if offered(|offers| offers.landlock > 0).is_none() {
+        return;
+    }
+    let home = TempDir::new().unwrap();
+    let at = |path: &str| home.path().join(path);
+    for folder in [".ssh", "job/runs", "tools"] {
+        std::fs::create_dir_all(at(folder)).unwrap();
+    }
+    let canary = "canary-4f1c";
+    for file in [".ssh/id", "job/runs/runtime_state.db", "job/data.csv", "tools/lib.txt", "note"] {
+        std::fs::write(at(file), format!("{canary} {file}")).unwrap();
+    }
+    let (root, job, tools) = (home.path().to_path_buf(), at("job"), at("tools"));
+    let world = confined(home, |settings| {
+        settings.command_private.push(job.join("runs"));
+        settings.allow_roots = vec![job.clone()];
+        settings.command_read = vec![tools.clone()];
+    })
+    .await;
+    let root = root.display();
+    // What the job and the user named is open, and nothing around it.
+    let ended = shell(&world, &format!("cd {root}; cat .ssh/id note job/runs/*; ls; ls job/runs; cat job/data.csv tools/lib.txt")).await;
+    assert_eq!(text(&ended, "stdout"), format!("{canary} job/data.csv{canary} tools/lib.txt"), "{ended}");
+    // Nor by a way around.
+    let ended = shell(&world, &format!("ln -s {root}/.ssh link; cat link/id /proc/self/root{root}/note; ln {root}/note hard; cat hard")).await;
+    assert_eq!(text(&ended, "stdout"), "", "{ended}");
+    let ended = shell(&world, "head -c 5 /etc/passwd; ls /usr >/dev/null && echo; cat /etc/shadow").await;
+    assert_eq!(text(&ended, "stdout"), "root:", "{ended}");
+
+    let outside = TempDir::new().unwrap();
+    let victim = outside.path().join("victim");
+    std::fs::write(&victim, "whole").unwrap();
+    let script = format!(
+        "echo in > kept; mkdir -p a/b; mv kept a/b/; echo t > $TMPDIR/t; cat $TMPDIR/t; \
+         echo x > {victim}; rm -f {victim}; truncate -s 0 {victim}; mv {victim} here; touch {outside}/new /tmp/ua-s8-new {root}/job/new; true",
+        victim = victim.display(),
+        outside = outside.path().display(),
+    );
+    let ended = shell(&world, &script).await;
+    assert_eq!((text(&ended, "stdout"), world.text("a/b/kept").as_str()), ("t", "in\n"), "{ended}");
+    let left: Vec<PathBuf> = std::fs::read_dir(outside.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!((left, std::fs::read_to_string(&victim).unwrap().as_str()), (vec![victim], "whole"));
+    assert!(!Path::new("/tmp/ua-s8-new").exists() && !job.join("new").exists());
+    // Its temporary folder is gone with it.
+    let ended = shell(&world, "echo $TMPDIR").await;
+    assert!(text(&ended, "stdout").contains("ua-command-") && !Path::new(text(&ended, "stdout")).exists(), "{ended}");
+}
+
+#[tokio::test]
+async fn s8_a_fork_bomb_is_capped_and_ends_with_its_program() {
+    if offered(|offers| offers.namespaces && offers.processes).is_none() {
+        return;
+    }
+    let world = confined(TempDir::new().unwrap(), |settings| settings.command_limits.processes = 310).await;
+    // Each line is one process that was there at the same time as all before it; none ends by itself, and each is a session of its own.
+    let script = "i=0; while [ $i -lt 600 ]; do setsid sleep 3017 & i=$((i+1)); echo $i; done; echo all";
+    let ended = world.call("run_command", json!({ "argv": ["sh", "-c", script], "timeout_seconds": 120 })).await.back();
+    let started = text(&ended, "stdout").lines().last().unwrap().parse::<usize>().unwrap();
+    assert!((20..310).contains(&started), "{ended}");
+    assert!(text(&ended, "stderr").to_lowercase().contains("fork"), "{ended}");
+    assert_eq!(sleepers("3017"), 0);
+}
+
+/// How many processes of this machine sleep that long.
+fn sleepers(span: &str) -> usize {
+    let wanted = format!("sleep\0{span}\0").into_bytes();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == wanted)).count()
+}
+
+#[tokio::test]
+async fn s8_what_a_killed_program_started_is_killed_with_it() {
+    if offered(|offers| offers.namespaces).is_none() {
+        return;
+    }
+    let world = confined(TempDir::new().unwrap(), |_| {}).await;
+    let arguments = json!({ "argv": ["bash", "-c", "setsid sleep 3018 & echo started; sleep 3018"], "timeout_seconds": 1 });
+    let ended = world.call("run_command", arguments).await.back();
+    assert_eq!((&ended["timed_out"], &ended["signal"], text(&ended, "stdout")), (&json!(true), &json!(9), "started"));
+    let gone = async {
+        while sleepers("3018") > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn s8_open_files_memory_and_sizes_are_capped() {
+    let world = confined(TempDir::new().unwrap(), |settings| {
+        settings.command_limits = Limits { open_files: 40, memory_mib: 300, file_mib: 1, cpu_seconds: 1, ..Limits::default() };
+    })
+    .await;
+    let script = "for i in $(seq 3 60); do eval \"exec $i</dev/null\" || { echo stopped at $i; exit 1; }; done; echo all";
+    let ended = shell(&world, script).await;
+    assert!(!text(&ended, "stdout").contains("all"), "{ended}");
+    let ended = shell(&world, "ulimit -n -v -f").await;
+    assert_eq!(text(&ended, "stdout").split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u64>>(), [40, 300 * 1024, 1024]);
+    let ended = shell(&world, "head -c 2000000 /dev/zero > big; stat -c %s big").await;
+    assert_eq!(text(&ended, "stdout"), "1048576", "{ended}");
+    let ended = shell(&world, "while :; do :; done").await;
+    assert_eq!((&ended["timed_out"], &ended["signal"]), (&json!(false), &json!(9)), "{ended}");
+}
+
+#[tokio::test]
+async fn s8_a_program_sees_no_environment_but_its_own_and_of_nobody_else() {
+    let Some(offers) = offered(|offers| offers.landlock > 0) else { return };
+    let world = confined(TempDir::new().unwrap(), |_| {}).await;
+    let ended = world.call("run_command", json!({ "argv": ["env"] })).await.back();
+    let mut names: Vec<&str> = text(&ended, "stdout").lines().map(|line| line.split('=').next().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["HOME", "LANG", "PATH", "TMPDIR"], "{offers:?}");
+    // The server's own environment is there for its user in /proc, and not for a program.
+    let script = format!("tr '\\0' '\\n' < /proc/{}/environ", std::process::id());
+    let ended = shell(&world, &script).await;
+    assert_eq!(text(&ended, "stdout"), "", "{ended}");
+    assert!(text(&ended, "stderr").contains("denied"), "{ended}");
+}
+
+#[tokio::test]
+async fn s8_results_are_the_programs_own() {
+    let world = confined(TempDir::new().unwrap(), |_| {}).await;
+    let ended = shell(&world, "echo out; echo err >&2; exit 70").await;
+    assert_eq!((text(&ended, "stdout"), text(&ended, "stderr"), &ended["exit_code"]), ("out", "err", &json!(70)));
+    let ended = shell(&world, "kill -9 $$").await;
+    assert_eq!((&ended["exit_code"], &ended["signal"]), (&json!(null), &json!(9)));
+    // It cannot say that it was never started.
+    let lie = r#"lie='{"refused":{"why":"x"}}'; echo $lie; echo $lie >&0; read -r _ _ _ parent _ < /proc/self/stat; echo $lie > /proc/$parent/fd/0
+        read -r _ _ _ keeper _ < /proc/$parent/stat; echo $lie > /proc/$keeper/fd/0; exit 3"#;
+    if confiner().offers().unwrap().landlock > 0 {
+        let ended = shell(&world, lie).await;
+        assert_eq!(ended["exit_code"], 3, "{ended}");
+    }
+    world.call("run_command", json!({ "argv": ["no-such-program"] })).await.refused("could not be started");
+}
+
+#[tokio::test]
+async fn s8_a_user_who_requires_the_walls_gets_no_program_without_them() {
+    let required = |settings: &mut Settings| settings.command_sandbox = Sandbox::Required;
+    // A program that confines nothing offers nothing.
+    let nothing = Confiner { program: "/bin/echo".into(), args: vec![r#"{"landlock":0,"namespaces":false,"why_no_namespaces":"no","processes":false}"#.into(), "#".into()] };
+    let refused = confined(TempDir::new().unwrap(), |settings| {
+        required(settings);
+        settings.confiner = None;
+    })
+    .await;
+    refused.call("run_command", json!({ "argv": ["true"] })).await.refused("cannot be confined");
+    let refused = confined(TempDir::new().unwrap(), |settings| {
+        required(settings);
+        settings.confiner = Some(nothing.clone());
+    })
+    .await;
+    let came = refused.call("run_command", json!({ "argv": ["true"] })).await;
+    assert!(matches!(&came, Came::Refused(why) if why.contains("was not started")), "{came:?}");
+    if offered(|offers| offers.namespaces && offers.landlock > 0).is_some() {
+        let world = confined(TempDir::new().unwrap(), required).await;
+        assert_eq!(shell(&world, "exit 4").await["exit_code"], 4);
+    }
+}
+
+#[tokio::test]
+async fn s8_what_is_missing_is_said_once() {
+    let world = World::with(|settings| settings.enable_command = true).await;
+    let ended = world.call("run_command", json!({ "argv": ["true"] })).await.back();
+    assert!(ended["not_confined"][0].as_str().unwrap().contains("nothing confines it"), "{ended}");
+    let ended = world.call("run_command", json!({ "argv": ["true"] })).await.back();
+    assert_eq!(ended.get("not_confined"), None);
+    let world = World::with(|settings| {
+        settings.enable_command = true;
+        settings.command_sandbox = Sandbox::Off;
+    })
+    .await;
+    assert_eq!(world.call("run_command", json!({ "argv": ["true"] })).await.back().get("not_confined"), None);
+}
