@@ -370,7 +370,7 @@ impl Scenario {
             Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, self.env.clone(), trace);
         // Recipients are the business of other tests; the jobs here write to addresses that none of them names.
         let people = PeopleRules { taint: PeopleRules::of(&run.spec).taint, ..PeopleRules::default() };
-        let ledger = ledger.with_people(people);
+        let ledger = ledger.with_people(people).with_prices(PriceTable::parse("prices", PRICES).unwrap());
         let files = WorkspaceFiles::open(workspace.root()).unwrap();
         let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
         let ports = Ports {
