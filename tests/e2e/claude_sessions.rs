@@ -73,7 +73,8 @@ fn a_fork_goes_on_from_the_session_of_its_run_in_a_session_of_its_own() {
     let original = session(&env, "r");
     env.run(&["fork", "r", "--run-id", "f"]).code(0).shows(&["All is done."]);
     // It knew what the original had said and heard, so it did only what was new.
-    let [start] = &starts(&env, 1)[..] else { panic!("{:?}", starts(&env, 1)) };
+    let told = starts(&env, 1);
+    let [start] = &told[..] else { panic!("{told:?}") };
     assert_eq!((&start["resumed"], &start["fork"]), (&json!(original), &json!(true)));
     assert!(start["knew"].as_u64().unwrap() >= 6, "{start}");
     assert_eq!(start["session"], json!(session(&env, "f")));

@@ -256,8 +256,8 @@ impl Session {
         let Ok(folders) = fs::read_dir(PathBuf::from(variable("HOME")?).join(".claude/projects")) else {
             return Ok(None);
         };
-        let files = folders.flatten().map(|folder| folder.path().join(format!("{id}.jsonl")));
-        Ok(files.into_iter().find(|file| file.is_file()))
+        let mut files = folders.flatten().map(|folder| folder.path().join(format!("{id}.jsonl")));
+        Ok(files.find(|file| file.is_file()))
     }
 
     fn add(&mut self, message: &Value) -> Result<()> {
@@ -290,10 +290,8 @@ fn blocks_of(message: &mut Value) -> &mut Vec<Value> {
     if !message["content"].is_array() {
         message["content"] = json!([]);
     }
-    match &mut message["content"] {
-        Value::Array(blocks) => blocks,
-        _ => unreachable!("made one above"),
-    }
+    let Value::Array(blocks) = &mut message["content"] else { unreachable!("made one above") };
+    blocks
 }
 
 /// The MCP servers, each a process.
