@@ -19,7 +19,7 @@ fn stand_in() -> &'static PathBuf {
 }
 
 /// A world whose `claude` is the stand-in with this plan.
-fn world(plan: &Value) -> TestEnv {
+pub(super) fn world(plan: &Value) -> TestEnv {
     let env = env().with_forum();
     let plan = env.write("plan.json", plan.to_string());
     env.with_env("UA_CLAUDE_CODE", &stand_in().display().to_string())
@@ -27,7 +27,7 @@ fn world(plan: &Value) -> TestEnv {
         .with_env("ANTHROPIC_BASE_URL", &plan)
 }
 
-fn job(env: &TestEnv, fields: &Value) -> String {
+pub(super) fn job(env: &TestEnv, fields: &Value) -> String {
     let mut all = json!({"model": {"provider": "claude-code", "name": "a-model"}});
     for (name, value) in fields.as_object().into_iter().flatten() {
         all[name] = value.clone();
@@ -35,15 +35,15 @@ fn job(env: &TestEnv, fields: &Value) -> String {
     env.job(&all, &json!([]))
 }
 
-fn post(text: &str) -> Value {
+pub(super) fn post(text: &str) -> Value {
     json!({"tool": "mcp__forum__post_comment", "input": {"text": text}})
 }
 
-fn page(text: &str) -> Value {
+pub(super) fn page(text: &str) -> Value {
     json!({"tool": "mcp__forum__get_page", "input": {"text": text}})
 }
 
-fn mail() -> Value {
+pub(super) fn mail() -> Value {
     let input = json!({"to": ["ann@example.test"], "subject": "Done", "body": "It is done."});
     json!({"tool": "mcp__ua__send_email", "input": input})
 }
@@ -59,7 +59,7 @@ fn attempts(env: &TestEnv) -> Vec<String> {
 }
 
 /// Nothing of the run is left running.
-fn all_ended(env: &TestEnv) {
+pub(super) fn all_ended(env: &TestEnv) {
     until("everything that the run started has ended", || env.processes().is_empty());
 }
 

@@ -73,6 +73,19 @@ fn seed() -> u64 {
     std::env::var("UA_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7)
 }
 
+/// A hand-off that is gone is written again: what the records say of that moment, with today's files.
+fn check_export(env: &TestEnv, before: &Value) {
+    let file = env.workspace().join("handoff.json");
+    fs::remove_file(&file).unwrap();
+    env.run(&["runs", "export", "r"]).code(0).shows(&["handoff.json"]);
+    let mut after: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let mut before = before.clone();
+    for handoff in [&mut after, &mut before] {
+        handoff["evidence"]["artifacts"].take();
+    }
+    assert_eq!(after, before);
+}
+
 #[test]
 fn forty_iterations_survive_random_kills_with_exact_counts() {
     let seed = seed();
@@ -145,6 +158,7 @@ fn forty_iterations_survive_random_kills_with_exact_counts() {
         serde_json::from_str(&fs::read_to_string(env.workspace().join("handoff.json")).unwrap()).unwrap();
     assert_eq!((&handoff["iteration"], &handoff["turn_index"]), (&json!(40), &json!(78)));
     assert_eq!(handoff["done"].as_array().unwrap().len(), 39, "seed {seed}: {handoff}");
+    check_export(&env, &handoff);
 }
 
 #[test]

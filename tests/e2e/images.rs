@@ -100,7 +100,37 @@ fn a_kill_while_somebody_is_paid_is_asked_about_and_never_paid_for_twice_silentl
         // What the API had answered is known by its key: even the order to run it again does not pay twice.
         assert_eq!(studio.charged(), in_the_end, "{point}");
         studio.env.run(&["db", "check", "--invariants"]).code(0);
+        // Each answer that came counts once, also one that the tool had kept from the life before.
+        assert_eq!(paid(&studio.env), told(2), "{point}");
     }
+}
+
+/// What the run's tools were charged: how many of them, and the tokens by model.
+fn paid(env: &TestEnv) -> (Value, BTreeMap<String, Value>) {
+    let shown = env.run(&["runs", "show", "r", "--json"]).code(0).json();
+    let usage = &shown["usage"];
+    let models = usage["models"].as_array().unwrap().iter().filter(|model| model["provider"] == "openai");
+    let models = models.map(|model| (model["model"].as_str().unwrap().to_owned(), model["tokens"].clone()));
+    (usage["requests"]["by_tool"].clone(), models.collect())
+}
+
+/// What the receipts say.
+fn told(looks: u32) -> (Value, BTreeMap<String, Value>) {
+    let counts = |input: u64, output: u64| json!({"input_tokens": input, "output_tokens": output, "cache_read_tokens": 0, "cache_write_tokens": 0});
+    (json!(looks), [("gpt-image-1".to_owned(), counts(12, 272)), ("seeing-1".to_owned(), counts(130, 4))].into())
+}
+
+#[test]
+fn what_tools_pay_counts_in_the_budgets() {
+    let studio = Studio::new(&[]);
+    let job = studio.env.job(&json!({"budgets": {"max_tokens": 100_000}}), &turns());
+    studio.env.run(&["job", &job, "--run-id", "r"]).code(0);
+    assert_eq!(paid(&studio.env), told(2));
+    let model = "SELECT sum(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) FROM usage";
+    let of_model: u64 = studio.env.value(model).parse().unwrap();
+    let shown = studio.env.run(&["runs", "show", "r", "--json"]).code(0).json();
+    assert_eq!(shown["usage"]["total_tokens"], json!(of_model + 12 + 272 + 130 + 4));
+    studio.env.run(&["runs", "show", "r"]).code(0).shows(&["2 by_tool"]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod blobs;
 mod canary;
 mod cancel;
 mod claude_code;
+mod claude_sessions;
 mod command_line;
 mod composite;
 mod config;

@@ -119,3 +119,42 @@ fn an_email_is_sent_once_when_ua_and_the_real_claude_die_together() {
     assert_eq!(env.mails().len(), 1);
     until("everything has ended", || env.processes().is_empty());
 }
+
+#[test]
+fn a_fork_begins_a_session_of_its_own_from_that_of_the_real_claude() {
+    let Some(claude) = claude("a fork of a session of the real Claude Code") else { return };
+    let comment = |text: &str| json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}]});
+    let done = json!({"text": "All is done.", "expect": {"contains": ["posted"]}});
+    let model = Model::start(&json!([comment("one"), done, comment("two"), done]), Vec::new());
+    let env = world(&claude, &model);
+    env.run(&["job", &job(&env), "--run-id", "r"]).code(0);
+    let session = |run: &str| env.value(&format!("SELECT provider_session_id FROM runs WHERE run_id = '{run}'"));
+    let folder = |run: &str| {
+        let folder = env.value(&format!("SELECT workspace_dir FROM runs WHERE run_id = '{run}'"));
+        PathBuf::from(folder).join(".claude-code/home/.claude/projects")
+    };
+    let sessions = |run: &str| {
+        let mut all = std::collections::BTreeMap::new();
+        for project in std::fs::read_dir(folder(run)).unwrap().flatten() {
+            for file in std::fs::read_dir(project.path()).unwrap().flatten().filter(|file| file.path().is_file()) {
+                all.insert(file.file_name().to_string_lossy().into_owned(), std::fs::read(file.path()).unwrap());
+            }
+        }
+        all
+    };
+    let before = sessions("r");
+    env.run(&["fork", "r", "--run-id", "f"]).code(0).shows(&["All is done."]);
+    // It remembers what it never was told again: the words and the results stand in the request as they were.
+    let request = model.log().iter().map(|request| request.status).collect::<Vec<_>>();
+    assert!(request.iter().all(|status| *status == 200), "{request:?}");
+    let last = model.last_request().to_string();
+    assert!(last.contains("This run is a fork") && !last.contains("which you do not remember"), "{last}");
+    assert_ne!(session("f"), session("r"));
+    assert_eq!(env.comments().len(), 2);
+    assert_eq!(sessions("r"), before, "the original is only read");
+    let of_fork = sessions("f");
+    for id in [session("r"), session("f")] {
+        assert!(of_fork.contains_key(&format!("{id}.jsonl")), "{:?}", of_fork.keys());
+    }
+    until("everything has ended", || env.processes().is_empty());
+}

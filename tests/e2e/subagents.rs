@@ -5,7 +5,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use ua_e2e::{Model, TestEnv};
+use ua_e2e::{Model, TestEnv, until};
 
 use super::env;
 
@@ -122,6 +122,50 @@ fn a_tree_that_is_killed_anywhere_has_each_effect_once() {
     }
 }
 
+#[test]
+fn a_tail_follows_sub_agents_that_start_later() {
+    let env = env().with_forum();
+    let waiting = format!(r#"{{"text": "request {{{{request}}}}", "until": "{}"}}"#, env.arg("go"));
+    let script = SCRIPT.replace(r#"{"text": "request {{request}}"}"#, &waiting);
+    assert_ne!(script, SCRIPT);
+    let model = Model::with(&script, |_| ());
+    let env = env.with_model(&model);
+    let driver = env.start(&["job", &job(&env, &json!({})), "--run-id", "r"]);
+    until("the run is there", || env.try_rows("SELECT run_id FROM runs") == ["r"]);
+    let tail = env.start(&["runs", "tail", "r"]);
+    until("the tail shows the sub-agent's call", || {
+        tail.stdout().contains("Tell the forum ▸ ") && tail.stdout().contains("post_comment")
+    });
+    assert!(!tail.stdout().contains("post_comment ok"), "{}", tail.stdout());
+    env.write("go", "");
+    driver.wait().code(0);
+    tail.wait().code(0).shows(&["post_comment ok", "Tell the forum ▸ sub-agent", "run r succeeded"]);
+}
+
+/// What sub-agents did stands among what their run did, where it happened.
+fn check_tail(env: &TestEnv, boss: &str) {
+    let all = env.run(&["runs", "tail", "--no-follow", "--turns", "9", "r"]).code(0);
+    all.shows(&[
+        "Tell the boss ▸ sub-agent",
+        "Tell the boss ▸ turn 1 · thinking",
+        "Tell the forum ▸ ",
+        "post_comment ok",
+    ]);
+    let events = |args: &[&str]| -> Vec<Value> {
+        let output = env.run(&[&["runs", "tail", "--no-follow", "--json", "r"][..], args].concat()).code(0);
+        output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let of = |events: &[Value], run: &str| events.iter().filter(|event| event["run_id"] == run).count();
+    let told = events(&["--turns", "9"]);
+    assert!(of(&told, boss) > 6 && of(&told, "r") > 6, "{told:?}");
+    assert!(told.windows(2).all(|pair| pair[0]["at"].as_str() <= pair[1]["at"].as_str()), "{told:?}");
+    let passages = told.iter().filter(|event| event["event"] == "sub_agent" && event["run_id"] == boss);
+    assert_eq!(passages.map(|event| event["status"].as_str().unwrap()).collect::<Vec<_>>(), ["queued", "succeeded"]);
+    // The sub-agents worked in the first turn.
+    assert_eq!(of(&events(&["--turns", "1"]), boss), 0);
+    assert_eq!(of(&events(&["--turns", "9", "--no-tasks"]), boss), 0);
+}
+
 fn check_what_people_see(env: &TestEnv) {
     let boss = child(env, "Tell the boss");
     let listed = env.run(&["runs", "list"]).code(0);
@@ -130,6 +174,7 @@ fn check_what_people_see(env: &TestEnv) {
     env.run(&["runs", "show", "r"]).code(0).shows(&["Sub-agent", &boss, "Tell the boss"]);
     env.run(&["runs", "show", &boss]).code(0).shows(&["Sub-agent of   r"]);
     env.run(&["runs", "tail", "--no-follow", &boss]).code(0);
+    check_tail(env, &boss);
     let workspace = env.value("SELECT workspace_dir FROM runs WHERE run_id = 'r'");
     let page = fs::read_to_string(format!("{workspace}/job_completion_r.md")).unwrap();
     for words in ["## Sub-agents", &boss, "`send_email`", "`post_comment`"] {
@@ -139,6 +184,10 @@ fn check_what_people_see(env: &TestEnv) {
     let output = fs::read_to_string(format!("{workspace}/subagent_outputs/{call}/subagent_output.json")).unwrap();
     let output: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(output["final_output"], "The boss knows.");
+    let file = format!("{workspace}/subagent_outputs/{call}/subagent_output.json");
+    fs::remove_file(&file).unwrap();
+    env.run(&["runs", "export", "r"]).code(0).shows(&["subagent_output.json"]);
+    assert_eq!(serde_json::from_str::<Value>(&fs::read_to_string(&file).unwrap()).unwrap(), output);
     let path = format!("subagent_outputs/{call}/work_products/mail.md");
     assert!(output["artifacts"].to_string().contains(&path), "{output}");
     assert!(fs::exists(format!("{workspace}/{path}")).unwrap());

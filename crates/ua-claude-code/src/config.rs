@@ -28,12 +28,23 @@ pub struct ClaudeCodeConfig {
     pub bridge: (PathBuf, Vec<OsString>),
     /// The session that the run's last committed turn belongs to; what the folder says is newer.
     pub session: Option<String>,
+    /// What a fork may go on from, until it has a session of its own.
+    pub forked_from: Option<ForkedFrom>,
     /// How long it may be silent while it thinks.
     pub idle_timeout: Duration,
     /// How long it may take to end once its input is closed.
     pub grace: Duration,
     /// Time. The real one: processes do not live in simulated time.
     pub clock: Env,
+}
+
+/// The session of the last turn that a fork shares, and where it may be.
+#[derive(Debug, Clone)]
+pub struct ForkedFrom {
+    /// Its id.
+    pub session: String,
+    /// The folders of `claude` (see [`ClaudeCodeConfig::folder`]) of the runs that turns are shared with. They are only read.
+    pub folders: Vec<PathBuf>,
 }
 
 impl ClaudeCodeConfig {

@@ -7,7 +7,8 @@
 //! - a reply that asks for tools is a turn like any other. It is returned as soon as it is whole, so it is recorded with its calls
 //!   PREPARED before any of them is answered; `claude` has asked for some of them by then, and waits;
 //! - the results of the turn's calls answer what it asked for, and the next reply follows;
-//! - the id of its session is stored when the first event tells it, so that whatever is killed, the conversation is gone on with.
+//! - the id of its session is stored when the first event tells it, so that whatever is killed, the conversation is gone on with;
+//! - a fork begins a session of its own from the one of the run it was forked from, and an iteration begins an empty one.
 //!
 //! So a call goes the one road that all calls go: plan, PREPARED, admission, RUNNING, receipt. Nothing in here runs a tool.
 //! [ADR 16](https://github.com/universal-agent/ua/blob/main/docs/adr/0016-an-agent-that-owns-the-loop-is-a-provider.md) says why.
@@ -17,6 +18,7 @@
 mod bridge;
 mod config;
 mod desk;
+mod fork;
 mod process;
 mod prompt;
 mod provider;
@@ -24,5 +26,5 @@ mod session;
 mod stream;
 
 pub use bridge::run_bridge;
-pub use config::{ClaudeCodeConfig, NAME};
+pub use config::{ClaudeCodeConfig, ForkedFrom, NAME};
 pub use provider::ClaudeCode;

@@ -15,8 +15,22 @@ use crate::config::{ClaudeCodeConfig, NAME};
 use crate::desk::Desk;
 use crate::stream::Assembler;
 
+/// The file with the system prompt, in its folder.
+pub(crate) const SYSTEM_PROMPT: &str = "system_prompt.md";
+
 /// How much of its last error output is quoted.
 const QUOTED_LINES: usize = 5;
+
+/// In which session a process begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// In a new one, which knows nothing.
+    Fresh,
+    /// In this one.
+    Resume(String),
+    /// In a new one that knows what this one knows.
+    Fork(String),
+}
 
 /// A running `claude`. Dropping it closes its input and its tools, whereupon its shim ends it and all that it started.
 pub(crate) struct Live {
@@ -34,8 +48,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Starts `claude`, in the session `resume` if there is one. The error says what could not be done; nothing was asked then.
-    pub(crate) fn start(config: &ClaudeCodeConfig, request: &ModelRequest, resume: Option<&str>) -> io::Result<Self> {
+    /// Starts `claude` in a session. The error says what could not be done; nothing was asked then.
+    pub(crate) fn start(config: &ClaudeCodeConfig, request: &ModelRequest, start: &Start) -> io::Result<Self> {
         for folder in [&config.folder, &config.home()] {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
@@ -45,7 +59,7 @@ impl Live {
         let allowed: Vec<String> = desk.servers().map(|server| format!("mcp__{server}__*")).collect();
         let mcp_config = config.folder.join("mcp.json");
         write(&mcp_config, json!({"mcpServers": servers}).to_string().as_bytes())?;
-        let system = config.folder.join("system_prompt.md");
+        let system = config.folder.join(SYSTEM_PROMPT);
         write(&system, request.system.as_bytes())?;
 
         let generation = config.locks.begin(NAME)?;
@@ -64,8 +78,10 @@ impl Live {
             args.extend(["--allowedTools".into(), allowed.join(",").into()]);
         }
         args.extend(["--model".into(), request.model.clone().into()]);
-        if let Some(session) = resume {
-            args.extend(["--resume".into(), session.into()]);
+        match start {
+            Start::Fresh => {}
+            Start::Resume(session) => args.extend(["--resume".into(), session.into()]),
+            Start::Fork(session) => args.extend(["--resume".into(), session.into(), "--fork-session".into()]),
         }
         let shim = ShimArgs {
             lock: config.locks.path(NAME, &generation),

@@ -9,7 +9,8 @@ use ua_gateway::Fence;
 use ua_llm::{Conversation, LlmError, LlmProvider, ModelRequest, StreamObserver};
 
 use crate::config::{ClaudeCodeConfig, NAME};
-use crate::process::Live;
+use crate::fork;
+use crate::process::{Live, Start};
 use crate::prompt;
 use crate::session;
 use crate::stream::{Heard, Reply};
@@ -40,19 +41,57 @@ impl ClaudeCode {
     }
 
     /// Starts a process and tells it what it has to know.
-    async fn begin(&self, request: &ModelRequest, session: Option<&str>) -> Result<Live, LlmError> {
+    async fn begin(&self, request: &ModelRequest, start: &Start) -> Result<Live, LlmError> {
         let config = &self.config;
-        let started = Live::start(config, request, session);
+        // The session that was kept belongs to what is over: it must not be taken for the new one if we die before that has a name.
+        let forgotten = if matches!(start, Start::Resume(_)) { Ok(()) } else { session::forget(&config.folder) };
+        let started = forgotten.and_then(|()| Live::start(config, request, start));
         let mut live = started.map_err(|error| LlmError::Setup {
             why: format!("`{}` cannot be started: {error}", config.program.display()),
         })?;
         *self.last.lock().await = Some(live.generation.clone());
-        let told = match session {
-            Some(_) => prompt::for_session(&request.messages),
-            None => prompt::for_fresh_session(&request.messages),
+        let told = match start {
+            Start::Resume(_) | Start::Fork(_) => prompt::for_session(&request.messages),
+            Start::Fresh => prompt::for_fresh_session(&request.messages),
         };
         live.tell(&told).await.map_err(|error| not_reached(&live, &error))?;
         Ok(live)
+    }
+
+    /// The sessions that a process may begin in, the best one first; the last one is always to be had.
+    fn starts(&self, request: &ModelRequest) -> Vec<Start> {
+        let mut starts = Vec::new();
+        // Before the model has spoken, the context is empty: at the beginning of a run, and of an iteration.
+        if prompt::has_reply(&request.messages) {
+            let forked = self.config.forked_from.as_ref();
+            starts.extend(forked.and_then(|from| fork::prepare(&self.config, from, request)).map(Start::Fork));
+            let kept = session::load(&self.config.folder).or_else(|| self.config.session.clone());
+            starts.extend(kept.map(Start::Resume));
+        }
+        starts.push(Start::Fresh);
+        starts
+    }
+
+    /// Begins a process in one of its sessions, and hears its first reply.
+    async fn begin_and_hear(
+        &self,
+        request: &ModelRequest,
+        observer: &dyn StreamObserver,
+    ) -> Result<(Live, Result<ModelTurn, LlmError>), LlmError> {
+        let mut starts = self.starts(request).into_iter();
+        let mut start = starts.next().unwrap_or(Start::Fresh);
+        loop {
+            let mut live = self.begin(request, &start).await?;
+            let heard = self.hear_out(&mut live, request, observer).await;
+            match (&heard, starts.next()) {
+                (Err(error), Some(next)) if is_forgotten(error) => {
+                    tracing::warn!(?start, "claude has forgotten the session");
+                    self.retire(Some(live)).await;
+                    start = next;
+                }
+                _ => return Ok((live, heard)),
+            }
+        }
     }
 
     /// Goes on with a process that is there, if it can take what is new.
@@ -148,9 +187,12 @@ impl LlmProvider for ClaudeCode {
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let mut slot = self.live.lock().await;
         observer.sent();
-        let mut session = None;
-        // Held by this future alone, so that whoever drops the request ends the process.
-        let mut live = if let Some(mut live) = slot.take() {
+        // Held by this future alone, so that whoever drops the request ends the process. One that has another iteration's conversation is
+        // not gone on with.
+        let (going_on, over) = slot.take().map_or((None, None), |live| {
+            if prompt::has_reply(&request.messages) { (Some(live), None) } else { (None, Some(live)) }
+        });
+        let (live, heard) = if let Some(mut live) = going_on {
             if !self.go_on(&mut live, request).await {
                 // Whoever made this request took the conversation for open. What a fresh process has to be told first is not in it, and
                 // without that it might ask again for what was done: the request is made anew, for a broken conversation.
@@ -158,22 +200,12 @@ impl LlmProvider for ClaudeCode {
                 self.retire(Some(live)).await;
                 return Err(error);
             }
-            live
+            let heard = self.hear_out(&mut live, request, observer).await;
+            (live, heard)
         } else {
-            self.retire(None).await;
-            let kept = || session::load(&self.config.folder).or_else(|| self.config.session.clone());
-            session = kept().filter(|_| prompt::has_reply(&request.messages));
-            self.begin(request, session.as_deref()).await?
+            self.retire(over).await;
+            self.begin_and_hear(request, observer).await?
         };
-        let mut heard = self.hear_out(&mut live, request, observer).await;
-        if let (Some(session), Err(error)) = (&session, &heard)
-            && is_forgotten(error)
-        {
-            tracing::warn!(session, "claude has forgotten the session; a fresh one is told everything");
-            self.retire(Some(live)).await;
-            live = self.begin(request, None).await?;
-            heard = self.hear_out(&mut live, request, observer).await;
-        }
         match heard {
             Ok(turn) => {
                 *slot = Some(live);

@@ -33,6 +33,7 @@ fn provider(folder: &std::path::Path) -> ClaudeCode {
         locks: LockDir::new(&folder.join("locks"), RunId::parse("r").unwrap(), env.clone()).unwrap(),
         bridge: ("/bin/true".into(), Vec::new()),
         session: None,
+        forked_from: None,
         idle_timeout: Duration::from_mins(1),
         grace: Duration::from_millis(1),
         clock: env,

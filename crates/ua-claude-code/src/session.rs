@@ -34,6 +34,14 @@ pub(crate) fn save(folder: &Path, session_id: &str) -> io::Result<()> {
     fs::rename(&temporary, folder.join(FILE))
 }
 
+/// Forgets the session: another one is about to begin, and until it says its name there is none to go on with.
+pub(crate) fn forget(folder: &Path) -> io::Result<()> {
+    match fs::remove_file(folder.join(FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +53,10 @@ mod tests {
         for session in ["one", "two", "two"] {
             save(folder.path(), session).unwrap();
             assert_eq!(load(folder.path()).as_deref(), Some(session));
+        }
+        for _ in 0..2 {
+            forget(folder.path()).unwrap();
+            assert_eq!(load(folder.path()), None);
         }
     }
 }

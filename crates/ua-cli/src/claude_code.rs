@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_claude_code::{ClaudeCode, ClaudeCodeConfig};
+use ua_claude_code::{ClaudeCode, ClaudeCodeConfig, ForkedFrom};
 use ua_core::Env;
 use ua_llm::LlmProvider;
 use ua_mcp::{LockDir, ShimCommand};
-use ua_store::RunRecord;
+use ua_store::{RunRecord, Store};
 
 use crate::error::CliError;
 
@@ -82,9 +82,22 @@ pub(crate) fn check() -> Result<PathBuf, CliError> {
     })
 }
 
-/// The provider for a run, whose locks lie in `locks`.
+/// The workspaces of the runs whose turns a fork shares, the nearest first; none for a run that is no fork. A run that is gone has none.
+pub(crate) async fn shared_workspaces(store: &dyn Store, run: &RunRecord) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut next = run.parent_run_id.clone().filter(|_| run.forked_at.is_some());
+    while let Some(id) = next {
+        let Ok(parent) = store.run(&id).await else { break };
+        next = parent.parent_run_id.filter(|_| parent.forked_at.is_some());
+        found.push(PathBuf::from(parent.workspace_dir));
+    }
+    found
+}
+
+/// The provider for a run, whose locks lie in `locks` and whose shared turns were made in the workspaces `shared`.
 pub(crate) fn provider(
     run: &RunRecord,
+    shared: &[PathBuf],
     own_program: PathBuf,
     locks: &Path,
     idle_timeout: Option<Duration>,
@@ -94,6 +107,9 @@ pub(crate) fn provider(
         .map_err(|e| CliError::storage(format!("cannot use the folder of locks: {e}")))?;
     let folder = std::path::absolute(Path::new(&run.workspace_dir).join(FOLDER))
         .map_err(|e| CliError::storage(format!("cannot use the workspace: {e}")))?;
+    let forked_from = run.provider_session_forked_from.clone().filter(|_| !shared.is_empty());
+    let forked_from = forked_from
+        .map(|session| ForkedFrom { session, folders: shared.iter().map(|folder| folder.join(FOLDER)).collect() });
     let hidden = |name: &str| vec![OsString::from(name)];
     Ok(Arc::new(ClaudeCode::new(ClaudeCodeConfig {
         program: check()?,
@@ -103,6 +119,7 @@ pub(crate) fn provider(
         locks,
         bridge: (own_program, hidden("__gateway-bridge")),
         session: run.provider_session_id.clone(),
+        forked_from,
         idle_timeout: idle_timeout.unwrap_or(Duration::from_mins(5)),
         grace: GRACE,
         clock: env.clone(),

@@ -788,6 +788,8 @@ pub(crate) struct Wiring<'a> {
     pub(crate) specs: Vec<ToolSpec>,
     pub(crate) watcher: Watcher,
     pub(crate) workspace: Workspace,
+    /// The workspaces of the runs whose turns a fork shares.
+    pub(crate) shared_workspaces: Vec<PathBuf>,
     /// Where the run's locks are.
     pub(crate) locks: PathBuf,
     pub(crate) env: Env,
@@ -814,6 +816,7 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
         specs,
         watcher,
         workspace,
+        shared_workspaces,
         locks,
         env,
         stop,
@@ -835,13 +838,15 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     let transport = Arc::new(Redacting::new(transport, redactor.clone()));
     let transport = seams.transport(Arc::new(WithAskUser::new(transport, store.clone())));
     let llm = if launch.provider == claude_code::NAME {
-        claude_code::provider(run, own_program()?, &locks, providers::model_timeout()?, &env)?
+        claude_code::provider(run, &shared_workspaces, own_program()?, &locks, providers::model_timeout()?, &env)?
     } else {
         launch.kept(run, &env, &redactor)?
     };
     let llm = seams.llm(Arc::new(RedactingProvider::new(llm, redactor)));
+    let prices = pricing::table(launch.pricing.as_deref())?;
     let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace)
-        .with_people(PeopleRules::of(job));
+        .with_people(PeopleRules::of(job))
+        .with_prices(prices.clone());
     let files = WorkspaceFiles::open(workspace.root())
         .map_err(|e| CliError::storage(format!("cannot open the workspace: {e}")))?;
     let told = watcher.clone();
@@ -849,7 +854,6 @@ pub(crate) fn wire(wiring: Wiring<'_>) -> Result<(Ports, RunSettings), CliError>
     let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices)
         .with_elicitations(elicitations)
         .with_sub_agents(agents);
-    let prices = pricing::table(launch.pricing.as_deref())?;
     let pins = PinSettings {
         accept: launch.accept.clone(),
         accepted_by: crate::env::var("USER").unwrap_or_else(|| "a person".to_owned()),

@@ -85,7 +85,7 @@ impl RunRow {
 #[derive(Debug, JsonSchema)]
 #[expect(dead_code, reason = "it describes what `UsageSummary` writes")]
 pub(crate) struct UsageShown {
-    /// How many requests were charged in which way: actual, baseline, zero, reserved.
+    /// How many requests were charged in which way: actual, baseline, zero, reserved; by_tool, those that tools made.
     requests: Map<String, Value>,
     /// The tokens charged: input_tokens, output_tokens, cache_read_tokens, cache_write_tokens.
     tokens: Map<String, Value>,
@@ -220,9 +220,10 @@ pub(crate) struct TailEvent {
     /// When, RFC 3339.
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
-    /// thinking, request_charged, turn_recorded, call_sending, call_settled, turn_committed, question, or run (the last line).
+    /// thinking, request_charged, turn_recorded, call_sending, call_settled, turn_committed, question, sub_agent (one began, ended or
+    /// waits), or run (the last line).
     pub(crate) event: &'static str,
-    /// The run.
+    /// The run: the one that was asked for, or that of a sub-agent.
     #[schemars(with = "String")]
     pub(crate) run_id: ua_core::RunId,
     /// The turn it belongs to.

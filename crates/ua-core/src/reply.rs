@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::blob::ToolText;
+use crate::charge::ToolCharge;
 use crate::handle::Handle;
 use crate::status::CallStatus;
 
@@ -113,4 +114,7 @@ pub struct Settlement {
     pub error_code: Option<String>,
     /// The failure in words.
     pub error_detail: Option<String>,
+    /// What the tool paid for it, when it is one that pays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charge: Option<ToolCharge>,
 }

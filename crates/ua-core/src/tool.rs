@@ -58,6 +58,11 @@ impl ToolName {
         Self::qualified(ToolNamespace::Local, "ua_agents", "task")
     }
 
+    /// Whether it is a tool of our own tool server.
+    pub fn is_of_own_server(&self) -> bool {
+        self.namespace == ToolNamespace::Local && self.server == "ua"
+    }
+
     /// Whether this is [`ToolName::task`].
     pub fn is_task(&self) -> bool {
         self.namespace == ToolNamespace::Local && self.server == "ua_agents" && self.tool == "task"

@@ -61,6 +61,7 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
             possible_effect: None,
             error_code: None,
             error_detail: None,
+            charge: None,
         },
         RawReply::Found { tool, id, item } => Settlement {
             status: CallStatus::Succeeded,
@@ -75,6 +76,7 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
             possible_effect: None,
             error_code: None,
             error_detail: None,
+            charge: None,
         },
     }
 }
@@ -92,6 +94,7 @@ fn failed(status: CallStatus, code: &str, detail: &str, possible_effect: Option<
         possible_effect,
         error_code: Some(code.to_owned()),
         error_detail: Some(shortened(detail, MAX_DETAIL)),
+        charge: None,
     }
 }
 
@@ -113,6 +116,7 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
             possible_effect: Some(effect),
             error_code: Some("tool_error".to_owned()),
             error_detail: Some(first_line(&text)),
+            charge: None,
         };
     }
     let readable = result.get("content").is_some_and(Value::is_array) || structured.is_some();
@@ -130,6 +134,7 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
         possible_effect: None,
         error_code: (!readable).then(|| "unparsed".to_owned()),
         error_detail: None,
+        charge: None,
     }
 }
 

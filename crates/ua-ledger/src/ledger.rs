@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ua_core::{
-    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, Outcome, QuestionId, Resolution,
-    RunId, Sha256, Trace,
+    CallEvent, CallId, CallStatus, Env, IdempotencyKey, KeyBuilder, OnScopeConflict, Outcome, PriceTable, QuestionId,
+    Resolution, RunId, Sha256, Trace,
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, NewRun, QuestionKind, QuestionRecord,
@@ -16,7 +16,7 @@ use ua_store::{
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;
 use crate::events;
-use crate::interpret::{another_attempt_may_help, interpret};
+use crate::interpret::another_attempt_may_help;
 use crate::people::{PeopleRules, declined};
 use crate::permit::Permit;
 use crate::question::{Why, question};
@@ -41,6 +41,8 @@ pub struct Ledger {
     pub(crate) config: LedgerConfig,
     pub(crate) env: Env,
     pub(crate) people: PeopleRules,
+    /// What the tokens cost that tools pay for.
+    pub(crate) prices: PriceTable,
     /// What the tools are now, by qualified name.
     pub(crate) definitions: BTreeMap<String, Sha256>,
     pub(crate) trace: Trace,
@@ -57,8 +59,8 @@ impl Ledger {
         env: Env,
         trace: Trace,
     ) -> Self {
-        let (people, definitions) = (PeopleRules::default(), BTreeMap::new());
-        Self { store, lease, root, config, env, people, definitions, seen: Seen::default(), trace }
+        let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), BTreeMap::new());
+        Self { store, lease, root, config, env, people, prices, definitions, seen: Seen::default(), trace }
     }
 
     /// The first run of the lineage.
@@ -359,7 +361,7 @@ impl Ledger {
                 AttemptEnd::Lost { why: "the tool did not finish, and nobody went on with it".to_owned() }
             }
             Outcome::Raw(raw) => {
-                let settlement = interpret(&raw, &call.policy);
+                let settlement = self.read(&raw, call);
                 AttemptEnd::Replied { raw, settlement: Some(settlement) }
             }
         };
@@ -416,7 +418,7 @@ impl Ledger {
         let raw = whole_reply(self.store.as_ref(), receipt)
             .await
             .map_err(LedgerError::at("read the answer of", &call.call_id))?;
-        let settlement = interpret(&raw, &call.policy);
+        let settlement = self.read(&raw, call);
         let settled = self
             .store
             .interpret_receipt(&self.lease, &call.call_id, settlement, durability(call), self.env.now())

@@ -37,6 +37,7 @@
 mod admission;
 mod answer;
 mod beside;
+mod charge;
 mod composite;
 mod doubt;
 mod enquiry;

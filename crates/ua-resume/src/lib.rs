@@ -23,6 +23,7 @@
 //! ```
 
 mod artifact;
+mod at_boundary;
 mod budget;
 mod call_line;
 mod changed;
@@ -57,6 +58,7 @@ mod usage;
 mod verdict;
 
 pub use artifact::{Artifact, ReadFirst};
+pub use at_boundary::before_last_iteration;
 pub use budget::{BudgetLine, raise_flags};
 pub use call_line::CallLine;
 pub use changed::ChangedFile;

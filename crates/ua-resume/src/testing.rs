@@ -365,6 +365,7 @@ impl Story {
                 possible_effect: None,
                 error_code: None,
                 error_detail: None,
+                charge: None,
             },
         );
     }
@@ -379,6 +380,7 @@ impl Story {
                 possible_effect: Some(effect),
                 error_code: Some("tool_error".to_owned()),
                 error_detail: Some(text.to_owned()),
+                charge: None,
             },
         );
     }
@@ -510,6 +512,7 @@ impl Story {
                 possible_effect: None,
                 error_code: None,
                 error_detail: None,
+                charge: None,
             }),
             evidence: EvidenceLevel::Reconciled,
         });

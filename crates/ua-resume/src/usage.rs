@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use ua_core::{Costs, Usage};
+use ua_core::{Costs, Money, ToolCharge, Usage};
 use ua_store::{RequestRecord, RequestStatus, RunRecords};
 
 use crate::quote::{clean, word};
 
-/// What a run's requests to models took.
+/// How a request of a tool is called: what it took stands in the receipt of its call.
+const BY_TOOL: &str = "by_tool";
+
+/// What a run's requests to models took, and those that its tools made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct UsageSummary {
-    /// How many requests were charged in which way: `actual`, `baseline`, `zero` or still `reserved`.
+    /// How many requests were charged in which way: `actual`, `baseline`, `zero` or still `reserved`; `by_tool`
+    /// those that tools made and paid for.
     pub requests: BTreeMap<String, u32>,
     /// The tokens charged.
     pub tokens: Usage,
@@ -55,13 +59,29 @@ impl UsageSummary {
         for request in records.requests.iter().chain(records.requests_below()) {
             summary.add(request);
         }
+        for charge in records.tool_charges(0).chain(records.tool_charges_below()) {
+            summary.add_tool(charge);
+        }
         summary
     }
 
+    /// Adds what a tool paid.
+    fn add_tool(&mut self, charge: &ToolCharge) {
+        self.count(&charge.provider, &charge.model, BY_TOOL.to_owned(), charge.usage, charge.cost);
+    }
+
     fn add(&mut self, request: &RequestRecord) {
-        let status = word(&request.status);
-        let is_unpriced = request.cost.is_none() && request.usage.total() > 0;
-        let (provider, model) = (clean(&request.provider), clean(&request.model));
+        self.count(&request.provider, &request.model, word(&request.status), request.usage, request.cost);
+        if request.status == RequestStatus::Actual {
+            self.overruns += u32::from(request.is_overrun());
+            self.estimated_input_tokens += request.estimated_tokens;
+            self.counted_input_tokens += request.usage.total() - request.usage.output_tokens;
+        }
+    }
+
+    fn count(&mut self, provider: &str, model: &str, status: String, tokens: Usage, cost: Option<Money>) {
+        let is_unpriced = cost.is_none() && tokens.total() > 0;
+        let (provider, model) = (clean(provider), clean(model));
         let found = self.models.iter().position(|usage| usage.provider == provider && usage.model == model);
         let index = found.unwrap_or_else(|| {
             self.models.push(ModelUsage {
@@ -76,20 +96,15 @@ impl UsageSummary {
         });
         let by_model = &mut self.models[index];
         *by_model.requests.entry(status.clone()).or_insert(0) += 1;
-        by_model.tokens = by_model.tokens.plus(request.usage);
+        by_model.tokens = by_model.tokens.plus(tokens);
         by_model.unpriced_requests += u32::from(is_unpriced);
         *self.requests.entry(status).or_insert(0) += 1;
-        self.tokens = self.tokens.plus(request.usage);
+        self.tokens = self.tokens.plus(tokens);
         self.total_tokens = self.tokens.total();
         self.unpriced_requests += u32::from(is_unpriced);
-        if let Some(cost) = request.cost {
+        if let Some(cost) = cost {
             by_model.cost.add(cost);
             self.cost.add(cost);
-        }
-        if request.status == RequestStatus::Actual {
-            self.overruns += u32::from(request.is_overrun());
-            self.estimated_input_tokens += request.estimated_tokens;
-            self.counted_input_tokens += request.usage.total() - request.usage.output_tokens;
         }
     }
 

@@ -1,11 +1,11 @@
 //! Tokens and money: what was spent, what the next request may take, and whether that fits.
 //!
 //! Granular Execution PRD §6 (reserve → execute → reconcile), Durable Jobs v1 spec §6 (`budgets`).
-//! Invariants: nothing is reserved that may exceed a budget; what was spent is the sum over the rows of all requests, so it
-//! counts on over crashes and resumes; a charge computed here is the one that the store writes.
+//! Invariants: nothing is reserved that may exceed a budget; what was spent is the sum over the rows of all requests and the receipts of
+//! tools that pay, so it counts on over crashes and resumes; a charge computed here is the one that the store writes.
 //! Proved by: the tables below, `machine_tests`, `crash_anywhere`, and `e2e/usage.rs`.
 
-use ua_core::{BudgetStop, Costs, Money, RunId, TokenPrice, Usage};
+use ua_core::{BudgetStop, Costs, Money, RunId, TokenPrice, ToolCharge, Usage};
 use ua_store::{RequestEnd, RequestRecord, RunRecords};
 
 use crate::machine::Limits;
@@ -29,6 +29,15 @@ impl Spent {
         spent
     }
 
+    /// The same with what tools paid to models.
+    #[must_use]
+    pub fn with_tools<'c>(mut self, charges: impl IntoIterator<Item = &'c ToolCharge>) -> Self {
+        for charge in charges {
+            self.add(Charge { usage: charge.usage, cost: charge.cost });
+        }
+        self
+    }
+
     /// Adds a charge.
     pub fn add(&mut self, charge: Charge) {
         self.tokens = self.tokens.saturating_add(charge.usage.total());
@@ -49,6 +58,8 @@ pub(crate) struct Below {
     pub(crate) tool_calls: u32,
     /// Their requests to models.
     pub(crate) requests: Vec<RequestRecord>,
+    /// What their tools paid to models.
+    pub(crate) charges: Vec<ToolCharge>,
 }
 
 impl Below {
@@ -67,6 +78,7 @@ impl Below {
             sum.turns = sum.turns.saturating_add(child.turns);
             sum.tool_calls = sum.tool_calls.saturating_add(child.tool_calls);
             sum.requests.extend(child.requests.iter().cloned());
+            sum.charges.extend(child.charges.iter().cloned());
         }
         sum
     }

@@ -25,6 +25,7 @@ use ua_gateway::{StopSignal, ToolGateway};
 use ua_llm::{KnownPrefix, LlmProvider, ModelRequest};
 use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store, is_task};
 
+pub use self::iteration::evidence_ledgers;
 use self::session::Session;
 use crate::budget::Estimate;
 use crate::error::RunError;

@@ -6,7 +6,7 @@
 //! nothing else: another call with an effect, the same thing in other words among them, is refused with what to do first.
 //!
 //! Everything is read off the records. The conversation broke after a turn when a note of origin `resume` stands behind it; what that
-//! turn's calls with an effect did is owed from then on. A call with exactly the tool and the arguments of an owed one *is* that call: it
+//! turn's calls with an effect did is owed from then on, until an iteration begins with an empty conversation. A call with exactly the tool and the arguments of an owed one *is* that call: it
 //! gets its receipt and never runs.
 //!
 //! Invariants: no owed call runs a second time, whatever is killed; what is owed does not depend on which process asks; nobody is asked
@@ -69,6 +69,11 @@ impl ForcedReplay {
         for turn in records.turns.iter().filter(|turn| turn.committed_at.is_some() && turn.turn > own) {
             let calls: Vec<&CallRecord> = records.calls.iter().filter(|call| call.position.turn == turn.turn).collect();
             replay.pass(&calls);
+            // The next iteration began behind it, with an empty conversation: that is owed nothing, and lacks nothing when it broke.
+            if records.messages.iter().any(|m| m.turn == turn.turn && m.message.origin == Origin::Iteration) {
+                replay = Self::default();
+                continue;
+            }
             // A note that is appended between turns belongs to the turn that was committed last.
             if records.messages.iter().any(|m| m.turn == turn.turn && m.message.origin == Origin::Resume) {
                 replay.break_after(&calls);

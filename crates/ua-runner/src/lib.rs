@@ -50,7 +50,7 @@ pub use alive::say_alive;
 pub use budget::{Charge, Estimate, Spent};
 pub use cancel::end_cancelled;
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
-pub use drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server};
+pub use drive::{Ports, RunSettings, drive, effect_limits, evidence_ledgers, park_for_orphan, park_for_tool_server};
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::{evidence_of, write_conclusion, write_logs};
 pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};
@@ -66,7 +66,7 @@ pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
 pub use spans::run_span;
-pub use tasks::{ChildDriver, ChildRuns, top_of_tree};
+pub use tasks::{ChildDriver, ChildRuns, task_output, top_of_tree};
 pub use ua_resume::{
     Artifact, CallSide, FileDiff, IterationLine, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff,
     TurnSide, UsageSummary, iterations, job_changes, raise_flags,

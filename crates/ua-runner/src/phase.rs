@@ -50,7 +50,8 @@ impl PhaseState {
         Some(Self {
             turns: (records.run.turn_index + 1).saturating_sub(first).saturating_add(below.turns),
             tool_calls: u32::try_from(calls).unwrap_or(u32::MAX).saturating_add(below.tool_calls),
-            spent: Spent::of(requests.chain(&below.requests)),
+            spent: Spent::of(requests.chain(&below.requests))
+                .with_tools(records.tool_charges(first).chain(&below.charges)),
             ..Self::fresh(records, &step.phase)?
         })
     }

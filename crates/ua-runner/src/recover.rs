@@ -156,7 +156,8 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
         last_word,
         is_resume: run.lease_epoch > 1,
         tool_calls: u32::try_from(records.calls.len()).unwrap_or(u32::MAX).saturating_add(below.tool_calls),
-        spent: Spent::of(records.requests.iter().chain(&below.requests)),
+        spent: Spent::of(records.requests.iter().chain(&below.requests))
+            .with_tools(records.tool_charges(0).chain(&below.charges)),
         turns_below: below.turns,
         held_millis: run.held_millis,
         steps: u32::try_from(records.steps.len()).unwrap_or(u32::MAX),

@@ -6,10 +6,12 @@
 //! Prompts and replies are events of the target `ua::content`, which nobody records without being asked to. The spans of
 //! tool calls are made where calls are dispatched, by `ua-gateway`.
 
+use std::fmt::Display;
+
 use tracing::{Span, field};
 use ua_core::{ModelTurn, RunId, RunStatus, StepId, StopReason, signed};
 use ua_llm::{LlmError, ModelRequest};
-use ua_store::{QuestionRecord, RequestRecord, RequestStatus, RunRecord, word};
+use ua_store::{QuestionRecord, RequestRecord, RunRecord, word};
 
 use crate::budget::Charge;
 use crate::content;
@@ -175,8 +177,8 @@ pub(crate) fn resuming(turn_index: u32, in_flight: usize) {
     tracing::info!(turn_index = signed(turn_index), in_flight = signed(in_flight), "ua.run.resuming");
 }
 
-/// A request was charged; the only place that counts tokens and money.
-pub(crate) fn charged(turn: u32, provider: &str, model: &str, status: RequestStatus, charge: Charge) {
+/// A request was charged, the model's or a tool's; the only place that counts tokens and money.
+pub(crate) fn charged(turn: u32, provider: &str, model: &str, status: impl Display, charge: Charge) {
     let usage = charge.usage;
     // A count of money for graphs; the exact amount is in the database.
     #[expect(clippy::cast_precision_loss, reason = "billionths of a currency unit, shown in a graph")]
@@ -185,7 +187,7 @@ pub(crate) fn charged(turn: u32, provider: &str, model: &str, status: RequestSta
         turn = signed(turn),
         provider,
         model,
-        status = %word(&status),
+        status = %status,
         input_tokens = signed(usage.total() - usage.output_tokens),
         output_tokens = signed(usage.output_tokens),
         cost,
@@ -208,7 +210,7 @@ pub(crate) fn retrying(attempt: u32, wait_millis: u64) {
 pub(crate) fn charged_late<'a>(requests: impl Iterator<Item = &'a RequestRecord>) {
     for request in requests {
         let charge = Charge { usage: request.usage, cost: request.cost };
-        charged(request.turn, &request.provider, &request.model, request.status, charge);
+        charged(request.turn, &request.provider, &request.model, word(&request.status), charge);
     }
 }
 

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::json;
 use ua_core::{
-    CallStatus, Env, Message, Origin, RawReply, RunId, RunSpec, RunStatus, RunStop, Subagents, TASK_FOLDER, TASK_MODE,
-    TaskOrder,
+    CallId, CallStatus, Env, Message, Origin, RawReply, RunId, RunSpec, RunStatus, RunStop, Subagents, TASK_FOLDER,
+    TASK_MODE, TaskOrder,
 };
 use ua_gateway::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_resume::{Artifact, SubAgentOutput};
@@ -26,10 +26,27 @@ use ua_store::{CallRecord, NewRun, RunRecord, RunRecords, Store};
 
 use crate::error::RunError;
 use crate::machine::Conclusion;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, WorkspaceError};
 
 /// The file in a task's folder that holds what it came to.
 pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
+
+/// What the task `call` came to, by the records of its child run, which has ended, and the files that it left in its parent's
+/// `workspace`; and the path of the file there that says so.
+///
+/// # Errors
+/// [`WorkspaceError`] when a file cannot be read.
+pub fn task_output(
+    workspace: &Workspace,
+    call: &CallId,
+    child: &RunRecords,
+) -> Result<(String, SubAgentOutput), WorkspaceError> {
+    let folder = format!("{TASK_FOLDER}/{call}");
+    let place = workspace.path(&folder);
+    let own = if place.is_dir() { Workspace::open(&place)?.artifacts()? } else { Vec::new() };
+    let artifacts = own.into_iter().map(|file| Artifact { path: format!("{folder}/{}", file.path), ..file }).collect();
+    Ok((format!("{folder}/{OUTPUT_FILE}"), SubAgentOutput::new(call, child, artifacts)))
+}
 
 /// Whoever gives a child run its ports.
 #[async_trait]
@@ -67,12 +84,9 @@ impl ChildRuns {
     async fn answer(&self, call: &CallRecord, child: &RunRecord) -> Result<Carried, SubAgentError> {
         let records = self.store.load(&child.run_id).await.map_err(RunError::at("load the sub-agent's run"))?;
         let folder = format!("{TASK_FOLDER}/{}", call.call_id);
-        let own = Workspace::create(&self.workspace.path(&folder))?.artifacts()?;
-        let artifacts =
-            own.into_iter().map(|file| Artifact { path: format!("{folder}/{}", file.path), ..file }).collect();
-        let output = SubAgentOutput::new(&call.call_id, &records, artifacts);
-        let written = serde_json::to_string_pretty(&output)?;
-        self.workspace.replace(&format!("{folder}/{OUTPUT_FILE}"), written)?;
+        Workspace::create(&self.workspace.path(&folder))?;
+        let (file, output) = task_output(&self.workspace, &call.call_id, &records)?;
+        self.workspace.replace(&file, serde_json::to_string_pretty(&output)?)?;
         Ok(Carried::Answered(RawReply::ToolResult {
             result: json!({
                 "content": [{"type": "text", "text": output.text_for_model()}],

@@ -108,7 +108,12 @@ impl Db<'_> {
                 self.rows("SELECT * FROM tool_calls WHERE run_id = ?1 ORDER BY turn, ordinal", [id], call_record)?;
             let sql = "SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id";
             let requests = self.rows(sql, [id], request_record)?;
-            lineage.sub_agents.extend(rules::sub_agent(&child, calls, requests));
+            let sql = "SELECT r.* FROM tool_receipts r JOIN tool_calls c ON c.tool_call_id = r.tool_call_id \
+                       WHERE c.run_id = ?1 AND r.settlement_json ->> '$.charge' IS NOT NULL \
+                       ORDER BY c.turn, c.ordinal, r.receipt_seq";
+            let receipts = self.rows(sql, [id], receipt_record)?;
+            let charges = receipts.into_iter().filter_map(|receipt| receipt.settlement?.charge).collect();
+            lineage.sub_agents.extend(rules::sub_agent(&child, calls, requests, charges));
         }
         let effects = lineage.sub_agents.iter().flat_map(|child| &child.effects).map(|call| call.call_id.clone());
         for call in effects.collect::<Vec<_>>() {

@@ -4,7 +4,7 @@
 //! Durable runner, current state (fork); Durability Architecture (lineage). Proved by: `conformance::forks`.
 
 use serde::{Deserialize, Serialize};
-use ua_core::{CallId, RunId, RunStatus, TASK_MODE};
+use ua_core::{CallId, RunId, RunStatus, TASK_MODE, ToolCharge};
 
 use crate::record::{CallRecord, ReceiptRecord, RequestRecord, RunRecord, TurnRecord};
 
@@ -65,6 +65,9 @@ pub struct SubAgentRecord {
     pub effects: Vec<CallRecord>,
     /// Its requests to models.
     pub requests: Vec<RequestRecord>,
+    /// What its tools paid to models.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub charges: Vec<ToolCharge>,
 }
 
 /// Whether a run works on a task of another one.

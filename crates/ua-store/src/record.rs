@@ -7,7 +7,8 @@ use serde_json::Value;
 use ua_core::{
     ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message,
     ModelTurn, Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec,
-    RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolName, Trace, Usage,
+    RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolCharge, ToolName,
+    Trace, Usage,
 };
 
 use crate::lifted::Lifted;
@@ -611,6 +612,18 @@ impl RunRecords {
     /// The requests to models of the run's sub-agents; they count for the run.
     pub fn requests_below(&self) -> impl Iterator<Item = &RequestRecord> {
         self.lineage.sub_agents.iter().flat_map(|child| &child.requests)
+    }
+
+    /// What the run's own tools paid to models in turns from `first` on.
+    pub fn tool_charges(&self, first: u32) -> impl Iterator<Item = &ToolCharge> {
+        let calls = self.calls.iter().filter(move |call| call.position.turn >= first);
+        let receipts = calls.flat_map(|call| self.receipts.iter().filter(|receipt| receipt.call_id == call.call_id));
+        receipts.filter_map(|receipt| receipt.settlement.as_ref()?.charge.as_ref())
+    }
+
+    /// What the tools of its sub-agents paid; it counts for the run.
+    pub fn tool_charges_below(&self) -> impl Iterator<Item = &ToolCharge> {
+        self.lineage.sub_agents.iter().flat_map(|child| &child.charges)
     }
 
     /// How many tool calls the run's sub-agents asked for.

@@ -7,6 +7,9 @@
 //! - `die`: `{"at": POINT, "mark": FILE}`, dies there once and makes FILE; points are `init`, `reply`, `asked`, `waiting`, `answered`, `end`
 //! - `reword`: after an interruption it first asks for its calls in other words; `stubborn`: it takes what it is owed for done, and goes on
 //! - `hold`: a file; while it is missing, the model does not answer
+//! - `iterations`: a list of plans, one for each iteration of a job, by the number that its conversation begins with
+//! - `say`: its last words
+//! - `starts`: a file that gets a line for each prompt: in which session it came, what that was resumed from, and how much it knew
 //!
 //! Like the real one it asks for a tool as soon as the tool's block is whole, before its reply is, and one after the other; a call that was
 //! interrupted reads as such when its session is gone on with.
@@ -34,9 +37,11 @@ fn main() -> Result<ExitCode> {
     }
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
     let allowed = value("--allowedTools").unwrap_or_default();
-    let mut session = match value("--resume") {
+    let resumed = value("--resume");
+    let is_fork = args.iter().any(|arg| arg == "--fork-session");
+    let mut session = match &resumed {
         Some(id) => {
-            let Some(session) = Session::resume(&id)? else {
+            let Some(session) = Session::resume(id, is_fork)? else {
                 writeln!(io::stderr(), "No conversation found with session ID: {id}")?;
                 return Ok(ExitCode::FAILURE);
             };
@@ -49,6 +54,11 @@ fn main() -> Result<ExitCode> {
     let mut servers = Servers::start(&config, &allowed)?;
     for line in io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line?)?;
+        if let Some(file) = plan["starts"].as_str() {
+            let start =
+                json!({"session": session.id, "resumed": resumed, "fork": is_fork, "knew": session.messages.len()});
+            writeln!(OpenOptions::new().create(true).append(true).open(file)?, "{start}")?;
+        }
         session.add(&message["message"])?;
         say(&json!({
             "type": "system", "subtype": "init", "session_id": session.id, "tools": servers.tools,
@@ -65,7 +75,8 @@ fn main() -> Result<ExitCode> {
 }
 
 /// Makes replies until one asks for nothing, and returns its text.
-fn work(plan: &Value, session: &mut Session, servers: &mut Servers) -> Result<String> {
+fn work(whole: &Value, session: &mut Session, servers: &mut Servers) -> Result<String> {
+    let plan = of_iteration(whole, &session.messages);
     loop {
         while plan["hold"].as_str().is_some_and(|file| !Path::new(file).exists()) {
             std::thread::sleep(std::time::Duration::from_millis(10));
@@ -76,7 +87,8 @@ fn work(plan: &Value, session: &mut Session, servers: &mut Servers) -> Result<St
             session,
             &json!({"type": "message_start", "message": {"model": "plan", "usage": {"input_tokens": 10, "output_tokens": 1}}}),
         )?;
-        let text = if asks.is_empty() { "All is done." } else { "I go on." };
+        let done = plan["say"].as_str().unwrap_or("All is done.");
+        let text = if asks.is_empty() { done } else { "I go on." };
         let mut blocks = vec![json!({"type": "text", "text": text})];
         block(session, 0, &json!({"type": "text", "text": ""}), &json!({"type": "text_delta", "text": text}))?;
         let mut first = None;
@@ -122,6 +134,14 @@ fn work(plan: &Value, session: &mut Session, servers: &mut Servers) -> Result<St
         }
         session.add(&json!({"role": "user", "content": results}))?;
     }
+}
+
+/// The plan of the iteration that a conversation belongs to.
+fn of_iteration<'p>(plan: &'p Value, messages: &[Value]) -> &'p Value {
+    let first = messages.first().map(texts).unwrap_or_default();
+    let number = |n: &usize| first.contains(&format!("Iteration {} of at most", n + 1));
+    let parts = plan["iterations"].as_array();
+    parts.map_or(plan, |parts| &parts[(0..parts.len()).find(number).unwrap_or_default()])
 }
 
 /// What the model asks for next; nothing when it is done.
@@ -203,20 +223,24 @@ impl Session {
         Ok(Self { file: Self::folder()?.join(format!("{id}.jsonl")), id, messages: Vec::new() })
     }
 
-    fn resume(id: &str) -> Result<Option<Self>> {
-        let file = Self::folder()?.join(format!("{id}.jsonl"));
-        let Ok(text) = fs::read_to_string(&file) else { return Ok(None) };
-        let mut messages: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        // A line that begins with `!` replaces the one before: a reply grew.
-        for line in text.lines().filter_map(|line| line.strip_prefix('!')) {
-            let grown: Value = serde_json::from_str(line)?;
-            if let Some(last) =
-                messages.iter_mut().find(|message| message["content"][1]["id"] == grown["content"][1]["id"])
-            {
-                *last = grown;
+    /// The session of this id, or another one that knows what it knows.
+    fn resume(id: &str, is_fork: bool) -> Result<Option<Self>> {
+        let Some(file) = Self::find(id)? else { return Ok(None) };
+        let mut messages: Vec<Value> = Vec::new();
+        for entry in fs::read_to_string(&file)?.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            let message = &entry["message"];
+            // A reply has a line for each of its blocks.
+            match messages.last_mut().filter(|last| last["id"].is_string() && last["id"] == message["id"]) {
+                Some(last) => blocks_of(last).extend(blocks_of(&mut message.clone()).drain(..)),
+                None => messages.push(message.clone()),
             }
         }
         let mut session = Self { id: id.to_owned(), file, messages };
+        if is_fork {
+            let known = std::mem::take(&mut session.messages);
+            session = Self::begin()?;
+            known.iter().try_for_each(|message| session.add(message))?;
+        }
         let orphans: Vec<Value> = session.messages.last().filter(|last| last["role"] == "assistant").map_or_else(Vec::new, |last| {
             let uses = last["content"].as_array().into_iter().flatten().filter(|block| block["type"] == "tool_use");
             uses.map(|tool| json!({"type": "tool_result", "tool_use_id": tool["id"], "content": INTERRUPTED, "is_error": true})).collect()
@@ -227,23 +251,47 @@ impl Session {
         Ok(Some(session))
     }
 
+    /// The file of a session, whatever its folder is called.
+    fn find(id: &str) -> Result<Option<PathBuf>> {
+        let Ok(folders) = fs::read_dir(PathBuf::from(variable("HOME")?).join(".claude/projects")) else {
+            return Ok(None);
+        };
+        let mut files = folders.flatten().map(|folder| folder.path().join(format!("{id}.jsonl")));
+        Ok(files.find(|file| file.is_file()))
+    }
+
     fn add(&mut self, message: &Value) -> Result<()> {
-        self.messages.push(message.clone());
-        self.append(&message.to_string())
-    }
-
-    fn extend_last(&mut self, blocks: &[Value]) -> Result<()> {
-        let message = json!({"role": "assistant", "content": blocks});
-        if let Some(last) = self.messages.last_mut() {
-            last.clone_from(&message);
+        let mut message = message.clone();
+        if message["role"] == "assistant" && message["id"].is_null() {
+            message["id"] = json!(format!("msg_{}_{}", self.messages.len(), std::process::id()));
         }
-        self.append(&format!("!{message}"))
+        self.append(&message)?;
+        self.messages.push(message);
+        Ok(())
     }
 
-    fn append(&self, line: &str) -> Result<()> {
+    /// The last reply has grown to these blocks.
+    fn extend_last(&mut self, blocks: &[Value]) -> Result<()> {
+        let Some(last) = self.messages.last_mut() else { return Ok(()) };
+        let before = blocks_of(last).len();
+        *blocks_of(last) = blocks.to_vec();
+        let grown = json!({"id": last["id"], "role": "assistant", "content": blocks[before..]});
+        self.append(&grown)
+    }
+
+    fn append(&self, message: &Value) -> Result<()> {
         let mut file = OpenOptions::new().create(true).append(true).open(&self.file)?;
+        let line = json!({"type": message["role"], "isSidechain": false, "sessionId": self.id, "message": message});
         Ok(file.write_all(format!("{line}\n").as_bytes())?)
     }
+}
+
+fn blocks_of(message: &mut Value) -> &mut Vec<Value> {
+    if !message["content"].is_array() {
+        message["content"] = json!([]);
+    }
+    let Value::Array(blocks) = &mut message["content"] else { unreachable!("made one above") };
+    blocks
 }
 
 /// The MCP servers, each a process.

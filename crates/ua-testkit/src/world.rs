@@ -64,6 +64,7 @@ pub struct World {
     deliveries: Mutex<Vec<Delivery>>,
     seen: Mutex<BTreeMap<String, Value>>,
     padding: usize,
+    paid: BTreeMap<String, Value>,
 }
 
 impl World {
@@ -76,6 +77,13 @@ impl World {
     #[must_use]
     pub fn padded(mut self, bytes: usize) -> Self {
         self.padding = bytes;
+        self
+    }
+
+    /// The same world, in which `tool` says in each answer what it paid to a model: `{"provider", "model", "usage"}`.
+    #[must_use]
+    pub fn paid(mut self, tool: &str, what: Value) -> Self {
+        self.paid.insert(tool.to_owned(), what);
         self
     }
 
@@ -162,6 +170,9 @@ impl World {
         let mut answer = json!({"id": format!("{tool}-{}", deliveries.len())});
         if self.padding > 0 {
             answer["padding"] = "x".repeat(self.padding).into();
+        }
+        if let Some(paid) = self.paid.get(&tool).and_then(Value::as_object) {
+            paid.iter().for_each(|(name, value)| answer[name] = value.clone());
         }
         seen.insert(key, answer.clone());
         answer

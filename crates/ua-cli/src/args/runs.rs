@@ -76,6 +76,9 @@ pub struct TailArgs {
     /// How many of the past turns to begin with
     #[arg(long, short = 'n', value_name = "N", default_value_t = 5)]
     pub turns: u32,
+    /// Leave out what the runs of its sub-agents do
+    #[arg(long)]
+    pub no_tasks: bool,
 }
 
 /// `ua runs delete`.

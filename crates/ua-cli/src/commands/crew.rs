@@ -138,6 +138,7 @@ impl Crew {
     ) -> Result<(ua_runner::Ports, ua_runner::RunSettings), CliError> {
         let overrides =
             self.port.overrides(&run.run_id).await.map_err(|e| CliError::store("read the run's budgets", &e))?;
+        let shared_workspaces = crate::claude_code::shared_workspaces(self.port.as_ref(), run).await;
         let Wired { transport, redactor, watcher, specs } = wired;
         let agents = ChildRuns::new(
             self.port.clone(),
@@ -159,6 +160,7 @@ impl Crew {
             specs,
             watcher,
             workspace: workspace.clone(),
+            shared_workspaces,
             locks: self.home.locks(),
             env: self.env.clone(),
             stop: stop.clone(),

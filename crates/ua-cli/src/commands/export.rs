@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ua_core::{BlobId, BlobRef, Block, RunStatus, Timestamp};
-use ua_resume::{Artifact, CompletionSummary, EvidenceReport, ResumePacket, RunExport};
+use ua_resume::{Artifact, CompletionSummary, EvidenceReport, Handoff, ResumePacket, RunExport};
 use ua_runner::{RunLock, Workspace};
 use ua_store::{Blob, EventRecord, RunRecord, RunRecords, Store, blobs_of};
 
@@ -22,6 +22,8 @@ use crate::output::{print, print_json, tell};
 const RUNS: u32 = 10_000;
 /// The program's name and version, as it stands in what it writes.
 const PROGRAM: &str = concat!("ua ", env!("CARGO_PKG_VERSION"));
+/// What an iteration is handed.
+const HANDOFF: &str = "handoff.json";
 
 pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, CliError> {
     let store = home.open_read_only()?;
@@ -61,6 +63,8 @@ struct Gathered {
     blobs: BTreeMap<BlobId, String>,
     is_driven: bool,
     written_at: Timestamp,
+    /// What its sub-agents came to, by file.
+    outputs: Vec<(String, String)>,
     /// What a person should know about what is not in it.
     notes: Vec<String>,
 }
@@ -87,9 +91,11 @@ impl Gathered {
             blobs: BTreeMap::new(),
             is_driven: RunLock::is_held(&home.locks(), &run.run_id),
             written_at: ua_core::system::env().now(),
+            outputs: Vec::new(),
             notes: Vec::new(),
         };
         gathered.look_at_files()?;
+        gathered.look_at_tasks(store).await?;
         if gathered.workspace.is_none() {
             let folder = &run.workspace_dir;
             gathered.notes.push(format!("the workspace {folder} is not here: files and stop conditions are left out"));
@@ -106,6 +112,18 @@ impl Gathered {
         let artifacts = workspace.artifacts()?;
         let evidence = ua_runner::evidence_of(workspace, &self.records, &artifacts)?;
         (self.artifacts, self.evidence) = (Some(artifacts), Some(evidence));
+        Ok(())
+    }
+
+    /// Tells again what the run's own sub-agents came to that have ended.
+    async fn look_at_tasks(&mut self, store: &dyn Store) -> Result<(), CliError> {
+        let Some(workspace) = &self.workspace else { return Ok(()) };
+        let own = self.records.lineage.sub_agents.iter().filter(|child| child.parent_run_id == self.records.run.run_id);
+        for child in own.filter(|child| child.status.is_terminal()) {
+            let records = store.load(&child.run_id).await.map_err(|e| CliError::store("read a sub-agent's run", &e))?;
+            let (file, output) = ua_runner::task_output(workspace, &child.call_id, &records)?;
+            self.outputs.push((file, pretty(&output)?));
+        }
         Ok(())
     }
 
@@ -246,11 +264,34 @@ fn all(gathered: &mut Gathered, args: &ExportArgs) -> Result<(), CliError> {
             files.push((format!("{name}.md"), packet.to_markdown()));
             files.push((format!("{name}.json"), pretty(&packet)?));
         }
+        // The tools of a run at work write to it, too.
+        if !is_at_work {
+            files.extend(handoff(gathered, artifacts)?.map(|text| (HANDOFF.to_owned(), text)));
+        }
     }
+    files.extend(std::mem::take(&mut gathered.outputs));
     for (name, text) in &files {
         written(&write_file(&folder.join(name), text)?)?;
     }
     if args.all_files { copy_files(gathered, &folder) } else { Ok(()) }
+}
+
+/// What the last iteration was handed, as it was written when it began; `None` when none followed another one, and when the agent has
+/// built an evidence ledger in its place since. Its ledgers are in no row, so they are taken over from the file that is there.
+fn handoff(gathered: &Gathered, artifacts: &[Artifact]) -> Result<Option<String>, CliError> {
+    let Some(workspace) = &gathered.workspace else { return Ok(None) };
+    let Some((before, number)) = ua_resume::before_last_iteration(&gathered.records) else { return Ok(None) };
+    let is_the_agents = fs::read_to_string(workspace.path(HANDOFF))
+        .ok()
+        .and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok())
+        .is_some_and(|file| file.get("ledger").is_some_and(serde_json::Value::is_object));
+    if is_the_agents {
+        return Ok(None);
+    }
+    let evidence = ua_runner::evidence_of(workspace, &before, artifacts)?;
+    let packet = ResumePacket::new(&before, &[], artifacts);
+    let ledgers = ua_runner::evidence_ledgers(workspace);
+    Ok(Some(pretty(&Handoff::new(&before, number, &packet, &evidence, ledgers))?))
 }
 
 /// Refuses, before anything is written, what cannot be copied.

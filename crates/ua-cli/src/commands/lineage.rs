@@ -4,8 +4,9 @@ use ua_store::{RunRecord, RunRecords, is_task};
 
 use crate::output::line;
 
-/// The run's place in its lineage, ready to print; empty for a run without kin.
-pub(crate) fn text(records: &RunRecords, children: &[RunRecord]) -> String {
+/// The run's place in its lineage, ready to print; empty for a run without kin. `tasks`: the runs of its sub-agents, and how deep each
+/// stands below it.
+pub(crate) fn text(records: &RunRecords, children: &[RunRecord], tasks: &[(usize, RunRecord)]) -> String {
     let run = &records.run;
     let mut out = String::new();
     match (&run.parent_run_id, run.forked_at) {
@@ -19,15 +20,15 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord]) -> String {
     if run.root_run_id != run.run_id {
         out.push_str(&format!("Lineage        {}\n", run.root_run_id));
     }
-    for child in children {
-        if is_task(child) {
-            let about = line(&child.spec.objective, 60);
-            out.push_str(&format!(
-                "Sub-agent      {} ({}, {} turn(s)): {about}\n",
-                child.run_id, child.status, child.turn_index
-            ));
-            continue;
-        }
+    for (depth, child) in tasks {
+        let indent = if *depth == 1 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 2)) };
+        let about = line(&child.spec.objective, 60);
+        out.push_str(&format!(
+            "Sub-agent      {indent}{} ({}, {} turn(s)): {about}\n",
+            child.run_id, child.status, child.turn_index
+        ));
+    }
+    for child in children.iter().filter(|child| !is_task(child)) {
         let kind = child.forked_at.map_or_else(|| "started".to_owned(), |point| format!("forked at {}", point.turn));
         out.push_str(&format!("Child          {} ({kind}, {})\n", child.run_id, child.status));
     }

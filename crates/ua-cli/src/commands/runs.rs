@@ -166,7 +166,8 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
     ))?;
     crate::output::print(&steps_text(&records))?;
     crate::output::print(&iterations_text(&records))?;
-    crate::output::print(&super::lineage::text(&records, &children))?;
+    let tasks = super::tree::tasks_below(&store, &records.run.run_id).await?;
+    crate::output::print(&super::lineage::text(&records, &children, &tasks))?;
     crate::output::print(&pins::text(&records))?;
     Ok(OK)
 }

@@ -1,14 +1,19 @@
 //! `ua runs tail`: what happens in a run, seen from the database.
 //!
 //! A look compares what is stored with what was shown and tells the difference, so that it works beside the process that drives the
-//! run and afterwards alike. Only the turns that can still change are read again.
+//! run and afterwards alike. Only the turns that can still change are read again. What sub-agents do is shown with it, each line behind
+//! its sub-agent's name.
+
+mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ua_core::{CallStatus, Costs, QuestionId, RunStatus, RunStop};
 use ua_runner::RunLock;
-use ua_store::{ArchiveStore as _, CallRecord, RequestRecord, RequestStatus, RunRecord, RunRecords, RunStore as _};
+use ua_store::{CallRecord, RequestRecord, RequestStatus, RunRecord, RunRecords};
+
+use self::tree::{Told, Tree};
 
 use crate::args::TailArgs;
 use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING};
@@ -30,29 +35,29 @@ pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, CliError> {
     let found = find::run(&store, &args.run).await?;
     let env = ua_core::system::env();
     let follow = !args.no_follow;
-    let mut tail = Tail::from((found.turn_index + 1).saturating_sub(args.turns));
+    let mut tree = Tree::new(found.clone(), (found.turn_index + 1).saturating_sub(args.turns), !args.no_tasks);
     let live = (follow && crate::terminal::can_draw() && !crate::terminal::is_json()).then(Live::start);
-    // What was used in all is counted from everything once; after that only what can still change is read.
-    let whole = store.load(&found.run_id).await.map_err(|e| CliError::store("look at the run", &e))?;
-    let mut is_read = show(&tail.take(&whole))?;
-    let mut run = whole.run;
+    let first = tree.look(&store).await?;
+    let mut is_read = show(&first.told)?;
+    let mut run = first.records.run;
     let mut alone = 0;
     while follow && is_read && alone < PATIENCE && is_open(run.status) {
         env.clock.sleep(POLL).await;
         // Asked before the database: what its process wrote last is there once it is gone.
         let is_held = RunLock::is_held(&home.locks(), &run.run_id);
-        let records = store.load_turns(&run.run_id, tail.first, u32::MAX).await;
-        let records = records.map_err(|e| CliError::store("look at the run", &e))?;
-        is_read = show(&tail.take(&records))?;
+        let look = tree.look(&store).await?;
+        is_read = show(&look.told)?;
         if let Some(live) = &live {
-            live.stands(&tail.standing(&records));
+            let mut standing = tree.top().standing(&look.records);
+            standing.calls.extend(look.calls_below);
+            live.stands(&standing);
         }
-        run = records.run;
+        run = look.records.run;
         alone = if is_held { 0 } else { alone + 1 };
     }
     drop(live);
     if is_read {
-        show(&[end(&run, is_open(run.status) && alone >= PATIENCE)])?;
+        show(&[Told { event: end(&run, is_open(run.status) && alone >= PATIENCE), who: None }])?;
     }
     Ok(if follow { exit_code(&run) } else { OK })
 }
@@ -63,12 +68,13 @@ fn is_open(status: RunStatus) -> bool {
 }
 
 /// Writes events; `false` when nobody reads any more.
-fn show(events: &[TailEvent]) -> Result<bool, CliError> {
-    for event in events {
+fn show(told: &[Told]) -> Result<bool, CliError> {
+    for Told { event, who } in told {
         let text = if crate::terminal::is_json() {
             json_line(event)?
         } else {
-            format!("{} {}", clock_of(event), line(&event.text, 400))
+            let who = who.as_ref().map_or_else(String::new, |who| format!("{who} ▸ "));
+            format!("{} {who}{}", clock_of(event), line(&event.text, 400))
         };
         if !crate::terminal::around_live(|| print_on(&format!("{text}\n")))? {
             return Ok(false);

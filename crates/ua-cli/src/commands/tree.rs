@@ -33,6 +33,21 @@ pub(crate) async fn runs_below(store: &dyn Store, run: &RunId) -> Result<Vec<Run
     Ok(found)
 }
 
+/// The runs of sub-agents below a run, each behind the one it works for, and how deep it stands.
+pub(crate) async fn tasks_below(store: &dyn Store, run: &RunId) -> Result<Vec<(usize, RunRecord)>, CliError> {
+    let mut found = Vec::new();
+    let mut open = vec![(0, run.clone())];
+    while let Some((depth, parent)) = open.pop() {
+        let at = found.iter().position(|(_, run): &(usize, RunRecord)| run.run_id == parent).map_or(0, |at| at + 1);
+        let children = store.children(&parent).await.map_err(|e| CliError::store("look for sub-agents", &e))?;
+        let tasks: Vec<(usize, RunRecord)> =
+            children.into_iter().filter(is_task).map(|child| (depth + 1, child)).collect();
+        open.extend(tasks.iter().map(|(depth, child)| (*depth, child.run_id.clone())));
+        found.splice(at..at, tasks);
+    }
+    Ok(found)
+}
+
 /// The run that is resumed when this one is to go on.
 pub(crate) async fn top(store: &dyn Store, run: &RunId) -> Result<RunId, CliError> {
     let run = store.run(run).await.map_err(|e| CliError::store("read the run", &e))?;

@@ -15,6 +15,7 @@ use super::Driver;
 use super::phase::records_with;
 use crate::error::RunError;
 use crate::files::{self, pretty, write_packet};
+use crate::forced_replay::ForcedReplay;
 use crate::iteration::{IterationEnd, IterationState, context};
 use crate::machine::Event;
 use crate::pin::{PinnedStep, mismatch_text};
@@ -65,6 +66,8 @@ impl Driver<'_> {
         (state.number, state.first_turn, state.tool_calls) = (number, committed + 1, 0);
         (self.run.iteration_count, self.run.max_iterations) = (number, Some(handoff.max_iterations));
         self.run.provider_session_id = None;
+        // An agent that owns its loop begins with an empty conversation, too: it is told by the hand-off what it would have been owed.
+        self.replay = ForcedReplay::default();
         self.pinned = PinnedStep::of(&records_with(records, entered.clone()), &entered)?;
         self.ports.gateway.catalog().pin(self.pinned.tool_names());
         self.last_seq += 1;
@@ -77,7 +80,7 @@ impl Driver<'_> {
 }
 
 /// What the agent's evidence ledgers left in the hand-off that is there. Nothing is decided by it, so a file that cannot be read has none.
-fn evidence_ledgers(workspace: &Workspace) -> Vec<Value> {
+pub fn evidence_ledgers(workspace: &Workspace) -> Vec<Value> {
     let mut text = String::new();
     let read = File::open(workspace.path(HANDOFF)).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text));
     if read.is_err() { Vec::new() } else { Handoff::ledgers_in(&text) }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use ua_llm::{ESTIMATOR, LlmError, ModelRequest, estimate_input_tokens, tell_tool_uses_apart};
-use ua_store::{RequestEnd, RequestReservation, RequestStatus};
+use ua_store::{RequestEnd, RequestReservation, RequestStatus, word};
 
 use super::{Driver, Reserved, with_causes};
 use crate::budget::{Estimate, Spent};
@@ -130,7 +130,7 @@ impl Driver<'_> {
             RequestEnd::Baseline => RequestStatus::Baseline,
             RequestEnd::Refused | RequestEnd::Zero => RequestStatus::Zero,
         };
-        spans::charged(turn, self.ports.llm.name(), &self.settings.model, status, charge);
+        spans::charged(turn, self.ports.llm.name(), &self.settings.model, word(&status), charge);
         let mut spent: Spent = self.machine.spent().clone();
         spent.add(charge);
         let limits = self.machine.limits();

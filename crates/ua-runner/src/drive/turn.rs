@@ -1,6 +1,6 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
-use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role};
+use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, ToolCharge};
 use ua_gateway::{Dispatched, GatewayError, StopSignal, is_task_under_way};
 use ua_ledger::LedgerError;
 use ua_llm::{ModelRequest, ToolOffer, estimate_input_tokens};
@@ -10,12 +10,16 @@ use ua_store::{
 
 use super::results::results_of;
 use super::{Driver, held_for, with_causes};
+use crate::budget::Charge;
 use crate::compose::compose;
 use crate::error::RunError;
 use crate::machine::{Event, Guidance, OpenCall};
 use crate::recover::start_of;
 use crate::spans;
 use crate::watch::Signal;
+
+/// How a tool's charge is called where requests to models are `actual`, `baseline` or `zero`.
+const TOOL_CHARGE: &str = "by_tool";
 
 impl Driver<'_> {
     pub(super) async fn reserve(&mut self, turn: u32) -> Result<Event, RunError> {
@@ -126,6 +130,7 @@ impl Driver<'_> {
         }
         self.note_first_runs(&ended).await?;
         self.count_sub_agents(turn).await?;
+        self.count_tool_charges(turn, &ended).await?;
         let was_stopped = ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Stopped));
         if was_stopped && !self.ports.stop.is_stopping() && self.is_cancel_asked().await? {
             return Ok(Event::CancelAsked); // while a tool was at work that is not waited for
@@ -140,6 +145,31 @@ impl Driver<'_> {
         }
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         self.machine.recount(start_of(&records));
+        Ok(())
+    }
+
+    /// What tools paid counts for the run.
+    async fn count_tool_charges(&mut self, turn: u32, ended: &[Dispatched]) -> Result<(), RunError> {
+        let mut is_new = false;
+        for dispatched in ended {
+            let Dispatched::Settled(call) = dispatched else { continue };
+            if !ToolCharge::may_come_from(&call.name) {
+                continue;
+            }
+            let receipt = self.ports.store.receipt(&call.call_id).await.map_err(RunError::at("read a receipt"))?;
+            let Some(receipt) = receipt else { continue };
+            let Some(paid) = receipt.settlement.and_then(|settlement| settlement.charge) else { continue };
+            is_new = true;
+            // What an earlier process was told of is not told again.
+            if receipt.received_at >= self.counted_from {
+                let charge = Charge { usage: paid.usage, cost: paid.cost };
+                spans::charged(turn, &paid.provider, &paid.model, TOOL_CHARGE, charge);
+            }
+        }
+        if is_new {
+            let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+            self.machine.recount(start_of(&records));
+        }
         Ok(())
     }
 

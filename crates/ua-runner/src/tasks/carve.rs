@@ -62,7 +62,8 @@ pub(super) fn carve(records: &RunRecords, call: &CallRecord) -> Result<Carved, S
     let in_turn = in_turn.min(allowance.max_tasks.saturating_sub(before.saturating_add(deeper))).max(1);
     let asked = before.saturating_add(in_turn);
     let budgets = records.budgets();
-    let spent = Spent::of(records.requests.iter().chain(&below.requests));
+    let spent = Spent::of(records.requests.iter().chain(&below.requests))
+        .with_tools(records.tool_charges(0).chain(&below.charges));
     let turns = u64::from(records.run.own_turns()) + 1 + u64::from(below.turns);
     let calls = records.calls.len() as u64 + u64::from(below.tool_calls);
     let parts = u64::from(in_turn);

@@ -17,6 +17,7 @@ mod iterations;
 mod loop_contract;
 mod near_duplicates;
 mod own_loop;
+mod paid_tools;
 mod phases;
 mod pinned_setup;
 mod process;

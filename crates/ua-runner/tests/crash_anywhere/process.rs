@@ -66,7 +66,8 @@ impl Process {
             max_effects: effect_limits(&job),
         };
         let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace);
-        let ledger = ledger.with_people(people(PeopleRules::of(&job)));
+        let prices = prices.map_or_else(PriceTable::default, |text| PriceTable::parse("prices", text).unwrap());
+        let ledger = ledger.with_people(people(PeopleRules::of(&job))).with_prices(prices.clone());
         let files = WorkspaceFiles::open(workspace.root()).unwrap();
         let mut gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
         if let Some(agents) = agents {
@@ -82,7 +83,7 @@ impl Process {
             history_tokens: None,
             images: false,
             temperature_milli: None,
-            prices: prices.map_or_else(PriceTable::default, |text| PriceTable::parse("prices", text).unwrap()),
+            prices,
             retry: RetryPolicy::default(),
             pins: PinSettings::default(),
         };

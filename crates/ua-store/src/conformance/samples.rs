@@ -296,6 +296,7 @@ pub fn settlement(status: CallStatus) -> Settlement {
         possible_effect: None,
         error_code: failed.then(|| "tool_error".to_owned()),
         error_detail: failed.then(|| "it said no".to_owned()),
+        charge: None,
     }
 }
 

@@ -98,7 +98,10 @@ impl Model {
         lineage.receipts = receipts;
         for child in self.runs_below(&run.run_id) {
             let requests = self.requests_of(&child.run_id).cloned().collect();
-            lineage.sub_agents.extend(rules::sub_agent(&child, self.calls_of(&child.run_id, None), requests));
+            let calls = self.calls_of(&child.run_id, None);
+            let receipts = calls.iter().flat_map(|call| self.receipts_of(&call.call_id));
+            let charges = receipts.filter_map(|receipt| receipt.settlement.as_ref()?.charge.clone()).collect();
+            lineage.sub_agents.extend(rules::sub_agent(&child, calls, requests, charges));
         }
         let effects = lineage.sub_agents.iter().flat_map(|child| &child.effects);
         lineage.receipts.extend(effects.flat_map(|call| self.receipts_of(&call.call_id)).cloned());

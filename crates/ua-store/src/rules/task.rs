@@ -3,7 +3,7 @@
 //! Durability Architecture (Task relaunch rules). Invariants: a child run and the RUNNING of its task are one write; a task that
 //! was started is never in doubt, because the child's rows say where it stands; a cancel reaches the whole tree in one write.
 
-use ua_core::{RunId, TASK_MODE};
+use ua_core::{RunId, TASK_MODE, ToolCharge};
 
 use super::run::run_submitted;
 use super::{conflict, is_effect_elsewhere};
@@ -41,8 +41,13 @@ pub fn runs_below<E>(
     Ok(found)
 }
 
-/// A child run as those above it see it, with all its calls and requests; `None` when it works on no task.
-pub fn sub_agent(run: &RunRecord, calls: Vec<CallRecord>, requests: Vec<RequestRecord>) -> Option<SubAgentRecord> {
+/// A child run as those above it see it, with all its calls, requests and the charges of its tools; `None` when it works on no task.
+pub fn sub_agent(
+    run: &RunRecord,
+    calls: Vec<CallRecord>,
+    requests: Vec<RequestRecord>,
+    charges: Vec<ToolCharge>,
+) -> Option<SubAgentRecord> {
     let bare = run.run_id.as_str().strip_prefix("run_task_")?;
     let call_id = [format!("call_{bare}"), bare.to_owned()]
         .iter()
@@ -58,5 +63,6 @@ pub fn sub_agent(run: &RunRecord, calls: Vec<CallRecord>, requests: Vec<RequestR
         tool_calls: u32::try_from(calls.len()).unwrap_or(u32::MAX),
         effects: calls.into_iter().filter(|call| is_effect_elsewhere(call) && !call.name.is_task()).collect(),
         requests,
+        charges,
     })
 }

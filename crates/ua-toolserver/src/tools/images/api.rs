@@ -40,6 +40,16 @@ pub(super) enum Dialect {
     OpenAi,
 }
 
+impl Dialect {
+    /// The maker under whose name prices of the models stand.
+    pub(super) const fn provider(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+        }
+    }
+}
+
 /// The API of one server.
 #[derive(Debug)]
 pub(in crate::tools) struct ImageApi {

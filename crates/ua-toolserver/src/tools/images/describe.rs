@@ -57,6 +57,8 @@ struct Described {
 #[derive(Debug, Serialize)]
 struct Reported<'a> {
     path: &'a str,
+    /// Whose API it was.
+    provider: &'static str,
     #[serde(flatten)]
     described: &'a Described,
     /// Whether this is the answer that an earlier attempt paid for.
@@ -92,7 +94,7 @@ pub(in crate::tools) async fn run(
         return Err(Failure::refused(format!("max_words {words} is not allowed"), "give 5 to 1000"));
     }
     let record = match api.standing::<Described>(workspace, order).await? {
-        Standing::Done(_, described) => return answer(&given.path, &described, true),
+        Standing::Done(_, described) => return answer(api, &given.path, &described, true),
         Standing::Open(record) => record,
     };
     let (sha256, media_type, data) = {
@@ -116,11 +118,12 @@ pub(in crate::tools) async fn run(
     if let Some(record) = &record {
         record.finish(described.clone()).await;
     }
-    answer(&given.path, &described, false)
+    answer(api, &given.path, &described, false)
 }
 
-fn answer(path: &str, described: &Described, already_answered: bool) -> Answer {
-    success(described.description.clone(), &Reported { path, described, already_answered })
+fn answer(api: &ImageApi, path: &str, described: &Described, already_answered: bool) -> Answer {
+    let provider = api.dialect.provider();
+    success(described.description.clone(), &Reported { path, provider, described, already_answered })
 }
 
 /// The file's hash, and what is sent of it: as it is, or smaller.

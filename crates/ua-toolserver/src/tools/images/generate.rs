@@ -64,6 +64,8 @@ struct Drawn {
 #[derive(Debug, Serialize)]
 struct Reported<'a> {
     path: String,
+    /// Whose API it was.
+    provider: &'static str,
     #[serde(flatten)]
     drawn: &'a Drawn,
     /// Whether an earlier attempt paid for it.
@@ -103,7 +105,7 @@ pub(in crate::tools) async fn run(
             let (workspace, kept) = (Arc::clone(workspace), record.beside(KEPT));
             let (to, known) = (output.clone(), drawn.clone());
             blocking(move || place_again(&workspace, &kept, &to, &known)).await?;
-            return answer(&output, &drawn, true);
+            return answer(api, &output, &drawn, true);
         }
         Standing::Open(record) => record,
     };
@@ -148,14 +150,14 @@ pub(in crate::tools) async fn run(
         record.finish(drawn.clone()).await;
     }
     blocking(move || place(&workspace, &to, &bytes)).await?;
-    answer(&output, &drawn, false)
+    answer(api, &output, &drawn, false)
 }
 
-fn answer(output: &Path, drawn: &Drawn, already_paid: bool) -> Answer {
+fn answer(api: &ImageApi, output: &Path, drawn: &Drawn, already_paid: bool) -> Answer {
     let path = output.display().to_string();
     success(
         format!("wrote {} by {} pixels to {path}", drawn.width, drawn.height),
-        &Reported { path, drawn, already_paid },
+        &Reported { path, provider: api.dialect.provider(), drawn, already_paid },
     )
 }
 
