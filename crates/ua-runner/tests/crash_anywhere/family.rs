@@ -192,6 +192,7 @@ impl Family {
             run_mode: "job".into(),
             opening: Message::user(Origin::Prompt, spec.opening_prompt()),
             spec,
+            files: Vec::new(),
             job_path: None,
             workspace_dir: self.folder.path().join("ws").display().to_string(),
             launch: serde_json::Value::Null,

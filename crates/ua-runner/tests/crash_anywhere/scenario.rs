@@ -344,6 +344,7 @@ impl Scenario {
                 run_mode: "job".into(),
                 opening: Message::user(Origin::Prompt, spec.opening_prompt()),
                 spec,
+                files: Vec::new(),
                 job_path: None,
                 workspace_dir: folder.display().to_string(),
                 launch: serde_json::Value::Null,
