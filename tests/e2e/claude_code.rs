@@ -24,7 +24,7 @@ pub(super) fn world(plan: &Value) -> TestEnv {
     let plan = env.write("plan.json", plan.to_string());
     env.with_env("UA_CLAUDE_CODE", &stand_in().display().to_string())
         .with_env("ANTHROPIC_API_KEY", "a-key")
-        .with_env("ANTHROPIC_BASE_URL", &plan)
+        .with_env("ANTHROPIC_BASE_URL", &format!("http://127.0.0.1{plan}"))
 }
 
 pub(super) fn job(env: &TestEnv, fields: &Value) -> String {

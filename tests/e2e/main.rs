@@ -23,6 +23,7 @@ mod guardrails;
 mod harness;
 mod http_tool_server;
 mod images;
+mod input_files;
 mod inspect;
 mod interrupt;
 mod job;

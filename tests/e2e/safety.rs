@@ -73,6 +73,13 @@ fn s10_no_job_and_no_project_says_where_a_key_goes() {
     env.start_with(("ANTHROPIC_BASE_URL", "http://models.example.test"), &["job", &job])
         .wait()
         .refused(2, &["unencrypted", "https://"]);
+    // An agent that owns the loop would be told the same address, and has the same key.
+    env.start_with(
+        ("ANTHROPIC_BASE_URL", "http://models.example.test"),
+        &["job", &job, "--provider", "claude-code", "--model", "m"],
+    )
+    .wait()
+    .refused(2, &["ANTHROPIC_BASE_URL", "unencrypted"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::env;
 use super::same_receipts::without_ids;
 
 /// The wires that a model server speaks.
-const WIRES: [&str; 3] = ["anthropic", "openai", "openai-chat"];
+pub(crate) const WIRES: [&str; 3] = ["anthropic", "openai", "openai-chat"];
 
 /// What the ledger of the only run has, ids aside: a line per call with its key's scope and its receipt.
 fn ledger(env: &TestEnv) -> Vec<String> {
@@ -33,7 +33,7 @@ fn research() -> (String, String) {
 }
 
 /// A world with a model server for all wires.
-fn with_model(model: &Model) -> TestEnv {
+pub(crate) fn with_model(model: &Model) -> TestEnv {
     env().with_model(model).with_env("OPENAI_BASE_URL", model.base_url()).with_env("OPENAI_API_KEY", "a-key")
 }
 
@@ -50,6 +50,11 @@ fn the_research_job_leaves_the_same_receipts_over_every_wire() {
         assert_eq!(env.rows("SELECT DISTINCT provider, status FROM usage"), [format!("{wire} actual")]);
         left.push((wire, ledger(&env)));
     }
+    // And without a wire.
+    let env = env();
+    env.run(&["job", &job, "--provider", "scripted", "--run-id", "the-same-run"]).code(0);
+    assert_eq!(env.effects(), [1, 1, 1, 0]);
+    left.push(("scripted", ledger(&env)));
     assert!(left[0].1.len() >= 6, "{:#?}", left[0]);
     for (wire, ledger) in &left[1..] {
         assert_eq!(ledger, &left[0].1, "{wire} and {}", left[0].0);
@@ -153,7 +158,7 @@ fn a_server_on_this_machine_needs_no_key() {
 }
 
 /// The images of a request, whatever the wire: the Base64 of each.
-fn images(request: &Value, found: &mut Vec<String>) {
+pub(crate) fn images(request: &Value, found: &mut Vec<String>) {
     match request {
         Value::Object(fields) => {
             let anthropic = (fields.get("type") == Some(&json!("image"))).then(|| request["source"]["data"].as_str());

@@ -8,6 +8,7 @@ mod arrows;
 mod bench;
 mod crash_loop;
 mod crash_matrix;
+mod fuzz;
 mod mutants;
 #[cfg(test)]
 mod named_tests;
@@ -55,6 +56,8 @@ enum Task {
     Sim(sim::Options),
     /// Breaks rules on purpose, one after the other, and checks that a lane sees each
     Mutants(mutants::Options),
+    /// Fuzzes each reader of foreign bytes for a while, where a nightly toolchain and cargo-fuzz are
+    Fuzz(fuzz::Options),
     /// Writes or checks the generated parts of docs/reliability.md and docs/mutants.md
     Reliability(reliability::Options),
     /// Runs the research job on a documentation tree of this machine, kills it while it crawls, and counts what the site was asked for
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Task::CrashLoop(options) => crash_loop::run(&options),
         Task::Sim(options) => sim::run(&options),
         Task::Mutants(options) => mutants::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Reliability(options) => reliability::run(&options),
         Task::ResearchTree(options) => research_tree::run(&options),
         Task::ThirdParty(options) => third_party::run(&options),

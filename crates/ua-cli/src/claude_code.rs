@@ -14,6 +14,7 @@ use ua_llm::LlmProvider;
 use ua_mcp::{LockDir, ShimCommand};
 use ua_store::{RunRecord, Store};
 
+use crate::base_url;
 use crate::error::CliError;
 
 pub(crate) use ua_claude_code::NAME;
@@ -24,6 +25,9 @@ const FOLDER: &str = ".claude-code";
 /// What it may sign in with; one of them has to be there, because its home is not the user's.
 pub(crate) const CREDENTIALS: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"];
 
+/// Where it sends them, if not to its maker.
+const ADDRESS: &str = "ANTHROPIC_BASE_URL";
+
 /// What else of our environment it may see.
 const PASSED_ON: [&str; 16] = [
     "PATH",
@@ -33,7 +37,7 @@ const PASSED_ON: [&str; 16] = [
     "LC_CTYPE",
     "TZ",
     "TMPDIR",
-    "ANTHROPIC_BASE_URL",
+    ADDRESS,
     "ANTHROPIC_CUSTOM_HEADERS",
     "SSL_CERT_FILE",
     "NODE_EXTRA_CA_CERTS",
@@ -69,8 +73,14 @@ pub(crate) fn version(program: &Path) -> Option<String> {
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
 }
 
-/// Finds what can be known to be missing before anything is stored.
+/// Refuses to send its credentials anywhere in the clear: it gets the address as it is, and would follow it.
+fn check_address(address: Option<&str>) -> Result<(), CliError> {
+    address.map_or(Ok(()), |address| base_url::check(ADDRESS, address))
+}
+
+/// Finds what can be known to be missing or wrong before anything is stored.
 pub(crate) fn check() -> Result<PathBuf, CliError> {
+    check_address(crate::env::var(ADDRESS).as_deref())?;
     if !CREDENTIALS.iter().any(|name| crate::env::var(name).is_some()) {
         return Err(CliError::usage("there is nothing that the provider `claude-code` could sign in with")
             .hint("set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN: it runs with a home of its own, where nobody is signed in"));
@@ -129,4 +139,18 @@ pub(crate) fn provider(
 fn environment() -> BTreeMap<String, String> {
     let names = PASSED_ON.iter().chain(&CREDENTIALS);
     names.filter_map(|name| Some(((*name).to_owned(), crate::env::var(name)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s10_an_agent_that_owns_the_loop_gets_no_address_in_the_clear() {
+        assert!(check_address(None).is_ok());
+        assert!(check_address(Some("https://gateway.example.test")).is_ok());
+        assert!(check_address(Some("http://127.0.0.1:8080")).is_ok());
+        let error = check_address(Some("http://gateway.example.test")).unwrap_err().to_string();
+        assert!(error.contains("ANTHROPIC_BASE_URL") && error.contains("unencrypted"), "{error}");
+    }
 }

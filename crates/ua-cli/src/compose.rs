@@ -220,11 +220,23 @@ impl Launch {
         Rules::of(spec)
             .map_err(|why| CliError::usage(why).hint("correct the pattern in the job file; `*` stands for any text"))?;
         self.configured_servers(spec)?;
+        self.check_files(spec)?;
         if spec.tools.builtin && !cfg!(feature = "toolserver") {
             return Err(CliError::usage("this build has no built-in tool server")
                 .hint("set `tools.builtin` to false, or build with the `toolserver` feature"));
         }
         Ok(())
+    }
+
+    /// Refuses a job with images for a model that is not known to read any.
+    pub(crate) fn check_files(&self, spec: &RunSpec) -> Result<(), CliError> {
+        let reads_images = self.model_facts.as_ref().is_some_and(|facts| facts.images);
+        crate::input_files::check_model(spec, &self.provider, &self.model, reads_images)
+    }
+
+    /// The folder of the job file.
+    pub(crate) fn job_dir(&self) -> &Path {
+        &self.job_dir
     }
 
     /// The model provider.

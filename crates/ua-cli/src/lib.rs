@@ -26,6 +26,7 @@ mod error;
 mod escape;
 mod find;
 mod home;
+mod input_files;
 mod live;
 mod models;
 mod output;

@@ -24,6 +24,7 @@ mod fingerprint;
 mod handle;
 mod harness;
 mod id;
+mod input_file;
 mod key;
 mod mail;
 mod message;
@@ -57,6 +58,7 @@ pub use fingerprint::{
 pub use handle::{ElicitAnswer, Handle, Input, fields, is_by_address, missing, with_defaults};
 pub use harness::{HarnessSpec, iteration_begins_after, iteration_heading};
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
+pub use input_file::{INPUT_FOLDER, InputFile, TakenFile};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
 pub use mail::{MailAddress, MailAddressError};
 pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::harness::HarnessSpec;
+use crate::input_file::InputFile;
 use crate::mail::MailAddress;
 use crate::money::Money;
 use crate::phase::PhaseSpec;
@@ -46,6 +47,9 @@ pub struct RunSpec {
     /// Data the prompt speaks of; shown to the model as JSON.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub inputs: Map<String, Value>,
+    /// Images and texts beside the job file that the model is shown with its first message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<InputFile>,
     /// What must not happen.
     #[serde(default)]
     pub constraints: Constraints,
@@ -390,6 +394,7 @@ impl RunSpec {
         for (index, condition) in self.stop_conditions.iter().enumerate() {
             check_condition(condition, &format!("stop_conditions[{index}]"))?;
         }
+        self.check_files()?;
         self.check_phases()?;
         self.check_harness()?;
         if let Some((field, why)) = self.subagents.as_ref().and_then(Subagents::problem) {
@@ -472,6 +477,7 @@ impl RunSpec {
             let inputs = serde_json::to_string_pretty(&self.inputs).unwrap_or_default();
             text.push_str(&format!("\n# Inputs\n\n```json\n{inputs}\n```\n"));
         }
+        text.push_str(&self.files_prompt());
         if !self.stop_conditions.is_empty() || !self.artifacts.expected_outputs.is_empty() {
             text.push_str("\n# Done when\n\n");
             for condition in &self.stop_conditions {
@@ -517,6 +523,7 @@ const FIELDS: &Known = &Known(&[
     ("objective", None),
     ("prompt", None),
     ("inputs", None),
+    ("files", None),
     (
         "constraints",
         Some(&Known(&[
@@ -686,6 +693,7 @@ mod tests {
         let mut full = serde_json::to_value(&spec).unwrap();
         full["prompt"] = "p".into();
         full["inputs"] = serde_json::json!({"a": 1});
+        full["files"] = serde_json::json!(["a.png"]);
         full["policies"] = serde_json::json!(["p.toml"]);
         full["job_key"] = "k".into();
         let budgets = serde_json::json!({"max_turns": 1, "max_tool_calls": 1, "max_tokens": 1, "max_cost": 1});

@@ -98,6 +98,7 @@ impl RunSpec {
             if order.description.trim().is_empty() { "Work on a task.".to_owned() } else { order.description.clone() };
         spec.prompt = Some(order.prompt.clone());
         spec.inputs = Map::new();
+        spec.files = Vec::new();
         spec.budgets = budgets;
         spec.stop_conditions = Vec::new();
         spec.phases = Vec::new();

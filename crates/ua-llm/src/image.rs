@@ -1,7 +1,8 @@
-//! Images that belong to tool results: how a request carries them, whatever the wire.
+//! Images of tool results, and those that a job gives its model: how a request carries them, whatever the wire.
 //!
-//! A stored history has no images: they lie in the receipts. Whoever composes a request puts those that a model is to see behind the
-//! results they belong to, as opaque blocks that every wire here understands, and each wire sends them in its own words.
+//! A stored history has no images: they lie in the receipts, or in the blobs of the job's files. Whoever composes a request puts those
+//! that a model is to see behind what they belong to, as opaque blocks that every wire here understands, and each wire sends them in
+//! its own words.
 
 use serde_json::{Value, json};
 use ua_core::Block;
@@ -18,11 +19,11 @@ pub const MAX_IMAGE_BYTES: usize = 5_000_000;
 /// What an image counts as where tokens are estimated: about what a large one costs.
 const IMAGE_TOKENS: u64 = 1_600;
 
-/// An image of a tool result, as a request carries it.
+/// An image, as a request carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Image<'a> {
-    /// The tool use whose result it belongs to.
-    pub(crate) tool_use_id: &'a str,
+    /// The tool use whose result it belongs to; `None` for one that the user shows.
+    pub(crate) tool_use_id: Option<&'a str>,
     /// Its kind, `image/png` and the like.
     pub(crate) media_type: &'a str,
     /// Its bytes in Base64.
@@ -32,12 +33,22 @@ pub(crate) struct Image<'a> {
 /// Makes the block of an image that belongs to the result of `tool_use_id`; `None` for a kind that models do not take, for too many
 /// bytes, and for what is no Base64.
 pub fn image_block(tool_use_id: &str, media_type: &str, data: &str) -> Option<Block> {
+    fits(media_type, data).then(|| block(json!({"tool_use_id": tool_use_id, "media_type": media_type, "data": data})))
+}
+
+/// Makes the block of an image that the user shows; `None` where [`image_block`] is.
+pub fn shown_image_block(media_type: &str, data: &str) -> Option<Block> {
+    fits(media_type, data).then(|| block(json!({"media_type": media_type, "data": data})))
+}
+
+fn fits(media_type: &str, data: &str) -> bool {
     let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    let fits = !data.is_empty() && data.len() <= MAX_IMAGE_BYTES && data.bytes().all(is_base64);
-    (fits && KINDS.contains(&media_type)).then(|| Block::Opaque {
-        provider: IMAGE.to_owned(),
-        value: json!({"tool_use_id": tool_use_id, "media_type": media_type, "data": data}),
-    })
+    let has_size = !data.is_empty() && data.len() <= MAX_IMAGE_BYTES;
+    has_size && KINDS.contains(&media_type) && data.bytes().all(is_base64)
+}
+
+fn block(value: Value) -> Block {
+    Block::Opaque { provider: IMAGE.to_owned(), value }
 }
 
 /// The image that a block is.
@@ -45,7 +56,7 @@ pub(crate) fn image_of(block: &Block) -> Option<Image<'_>> {
     match block {
         Block::Opaque { provider, value } if provider == IMAGE => {
             let text = |field: &str| value.get(field).and_then(Value::as_str);
-            Some(Image { tool_use_id: text("tool_use_id")?, media_type: text("media_type")?, data: text("data")? })
+            Some(Image { tool_use_id: text("tool_use_id"), media_type: text("media_type")?, data: text("data")? })
         }
         Block::Opaque { .. } | Block::Text { .. } | Block::ToolUse(_) | Block::ToolResult { .. } => None,
     }
@@ -63,7 +74,13 @@ mod tests {
     #[test]
     fn only_what_models_take_becomes_an_image() {
         let block = image_block("a", "image/png", "iVBORw0KGgo=").unwrap();
-        assert_eq!(image_of(&block), Some(Image { tool_use_id: "a", media_type: "image/png", data: "iVBORw0KGgo=" }));
+        assert_eq!(
+            image_of(&block),
+            Some(Image { tool_use_id: Some("a"), media_type: "image/png", data: "iVBORw0KGgo=" })
+        );
+        let shown = shown_image_block("image/png", "iVBORw0KGgo=").unwrap();
+        assert_eq!(image_of(&shown), Some(Image { tool_use_id: None, media_type: "image/png", data: "iVBORw0KGgo=" }));
+        assert_eq!(shown_image_block("image/bmp", "iVBORw0KGgo="), None);
         assert_eq!(image_block("a", "image/svg+xml", "iVBORw0KGgo="), None);
         assert_eq!(image_block("a", "image/png", ""), None);
         assert_eq!(image_block("a", "image/png", "not base64!"), None);

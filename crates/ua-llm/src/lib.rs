@@ -58,7 +58,7 @@ pub use chat::{ChatConfig, ChatProvider};
 pub use error::LlmError;
 pub use estimate::{ESTIMATOR, estimate_input_tokens};
 pub use history::check_history;
-pub use image::{MAX_IMAGE_BYTES, image_block};
+pub use image::{MAX_IMAGE_BYTES, image_block, shown_image_block};
 pub use models::{ModelFacts, ModelPrice, ModelTable, ModelsError};
 pub use openai::{OpenAiConfig, OpenAiProvider};
 pub use provider::{Conversation, LlmProvider, Silent, StreamObserver};

@@ -21,13 +21,20 @@ pub trait LlmProvider: Send + Sync {
     /// another may bring what it did not, and how long the provider asks to wait before.
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError>;
 
+    /// The provider that this one stands in front of, if it is a wrapper. Everything that a wrapper does not say itself is what the
+    /// provider behind it says, so that a method which is added here is forgotten in no wrapper.
+    fn behind(&self) -> Option<&dyn LlmProvider> {
+        None
+    }
+
     /// Whether the provider keeps its replies, so that a later request may continue from one.
     fn keeps_replies(&self) -> bool {
-        false
+        self.behind().is_some_and(|provider| provider.keeps_replies())
     }
 
     /// The same request, of which the provider knows `known` already. What is estimated and charged is the whole of it: a
-    /// provider bills what it remembers. One that keeps nothing is sent everything.
+    /// provider bills what it remembers. One that keeps nothing is sent everything. A wrapper that does something with requests or
+    /// replies does it here as well as in [`complete`](Self::complete).
     ///
     /// # Errors
     /// [`LlmError::SessionForgotten`] when the provider does not know the reply any more; besides, as
@@ -44,16 +51,20 @@ pub trait LlmProvider: Send + Sync {
 
     /// Where the conversation is that the next request goes on with.
     fn conversation(&self) -> Conversation {
-        Conversation::InTheRequest
+        self.behind().map_or(Conversation::InTheRequest, |provider| provider.conversation())
     }
 
     /// The provider under whose name the model's price stands when there is none under its own.
     fn priced_as(&self) -> &str {
-        self.name()
+        self.behind().map_or_else(|| self.name(), |provider| provider.priced_as())
     }
 
     /// Lets go of whatever the provider holds: processes, sockets. Called once, when nothing more is asked.
-    async fn close(&self) {}
+    async fn close(&self) {
+        if let Some(provider) = self.behind() {
+            provider.close().await;
+        }
+    }
 }
 
 /// Where a provider keeps the conversation.
@@ -95,3 +106,65 @@ pub trait StreamObserver: Send + Sync {
 pub struct Silent;
 
 impl StreamObserver for Silent {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use ua_core::Redactor;
+
+    use super::*;
+    use crate::{Places, RecordingProvider, RedactingProvider};
+
+    /// A client that owns the loop, and says of itself what is not the default.
+    #[derive(Default)]
+    struct Client {
+        closed: AtomicU32,
+    }
+
+    #[async_trait]
+    impl LlmProvider for Client {
+        fn name(&self) -> &'static str {
+            "client"
+        }
+
+        async fn complete(&self, _: &ModelRequest, _: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+            Err(LlmError::Unreachable { host: "nobody".into(), source: "refused".into() })
+        }
+
+        fn keeps_replies(&self) -> bool {
+            true
+        }
+
+        fn conversation(&self) -> Conversation {
+            Conversation::Broken
+        }
+
+        fn priced_as(&self) -> &'static str {
+            "maker"
+        }
+
+        async fn close(&self) {
+            self.closed.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_wrapper_does_not_say_the_provider_behind_it_says() {
+        let client = Arc::new(Client::default());
+        let folder = tempfile::tempdir().unwrap();
+        let recording = RecordingProvider::new(
+            client.clone(),
+            &folder.path().join("cassette.jsonl"),
+            Redactor::default(),
+            Places::default(),
+        );
+        let wrapped = RedactingProvider::new(Arc::new(recording.unwrap()), Redactor::default());
+        assert_eq!((wrapped.name(), wrapped.priced_as()), ("client", "maker"));
+        assert!(wrapped.keeps_replies());
+        assert_eq!(wrapped.conversation(), Conversation::Broken);
+        wrapped.close().await;
+        assert_eq!(client.closed.load(Ordering::SeqCst), 1);
+    }
+}

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use ua_core::{Block, ModelTurn, Redactor};
 
 use crate::error::LlmError;
-use crate::provider::{Conversation, LlmProvider, StreamObserver};
+use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
 
@@ -62,20 +62,8 @@ impl LlmProvider for RedactingProvider {
         self.clean(self.inner.complete(request, observer).await)
     }
 
-    fn conversation(&self) -> Conversation {
-        self.inner.conversation()
-    }
-
-    fn priced_as(&self) -> &str {
-        self.inner.priced_as()
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
-    }
-
-    fn keeps_replies(&self) -> bool {
-        self.inner.keeps_replies()
+    fn behind(&self) -> Option<&dyn LlmProvider> {
+        Some(self.inner.as_ref())
     }
 
     async fn complete_from(

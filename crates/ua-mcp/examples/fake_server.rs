@@ -177,6 +177,17 @@ fn call(id: &Value, params: &Value) -> Fallible<Option<ExitCode>> {
             }
             text("done".to_owned())?;
         }
+        "beside" => {
+            // Waits to be released while other calls are answered.
+            let (id, until) = (id.clone(), arguments["until"].as_str().unwrap_or_default().to_owned());
+            thread::spawn(move || {
+                while !Path::new(&until).exists() {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                let content = json!([{"type": "text", "text": "done"}]);
+                send(&json!({"jsonrpc": "2.0", "id": id, "result": {"content": content}})).is_ok()
+            });
+        }
         "die_before_reply" => {
             writeln!(io::stderr(), "about to die")?;
             return Ok(Some(ExitCode::from(9)));

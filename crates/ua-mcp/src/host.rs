@@ -1,7 +1,12 @@
 //! Our side of a connection: what a server may ask of us and tell us, whatever it is reached over.
 //!
 //! It may ask for a sign of life, and for a word of the person behind the call that is under way; it may log, and say how far a call
-//! is. Invariants: a question belongs to exactly one call, or it is declined; nothing that a server says makes a call wait longer.
+//! is. Invariants: a question belongs to exactly one call, or it is declined; nothing that a server says makes a call wait longer that
+//! was sent.
+//!
+//! Where one stream is all there is, nothing says which call asks. A call that asks does not end before it is answered, so when others
+//! are under way the question waits until one is left; and a server that asked once gets its calls one after the other from then on.
+//! Nothing waits for a call that waits for a person: whoever drives the run may not hear the person before the other calls are done.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use ua_core::CallId;
 
 /// The longest word about progress that is passed on.
@@ -69,11 +74,41 @@ pub(crate) struct Listener {
 pub(crate) struct Host {
     server: String,
     watcher: Option<ProgressWatcher>,
-    /// Requests under way that are made for a call: by number, with the token of their progress.
-    under_way: Mutex<BTreeMap<i64, (Value, Listener)>>,
+    calls: Mutex<Calls>,
+    /// Told when a request for a call begins or ends.
+    moved: Notify,
+    /// Whether the server ever asked something without saying for which call.
+    has_asked: AtomicBool,
     /// How many words about progress were passed on, by call.
     told: Mutex<BTreeMap<CallId, u32>>,
     tools_changed: AtomicBool,
+}
+
+/// Requests that are made for a call.
+#[derive(Default)]
+struct Calls {
+    /// Those under way: by number, with the token of their progress.
+    under_way: BTreeMap<i64, (Value, Listener)>,
+    /// How many ended without an answer: what such a one asked may be asked still.
+    abandoned: u64,
+    /// Questions that wait until one call is left.
+    waiting: usize,
+    /// Questions that a person is asked now.
+    asked: usize,
+    /// Whether one call at a time is sent, and this is its time.
+    is_taken: bool,
+}
+
+impl Calls {
+    /// Who is asked by the only call under way.
+    fn only(&self) -> Option<&Listener> {
+        self.under_way.values().next().filter(|_| self.under_way.len() == 1).map(|(_, listener)| listener)
+    }
+
+    /// Who is asked by the call whose progress has `token`.
+    fn of_token(&self, token: &Value) -> Option<&Listener> {
+        self.under_way.values().find(|(known, _)| known == token).map(|(_, listener)| listener)
+    }
 }
 
 impl fmt::Debug for Host {
@@ -87,18 +122,49 @@ pub(crate) type Refusal = (i32, &'static str);
 
 impl Host {
     pub(crate) fn new(server: &str, watcher: Option<ProgressWatcher>) -> Arc<Self> {
-        let (under_way, told, tools_changed) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        Arc::new(Self { server: server.to_owned(), watcher, under_way, told, tools_changed })
+        Arc::new(Self {
+            server: server.to_owned(),
+            watcher,
+            calls: Mutex::default(),
+            moved: Notify::new(),
+            has_asked: AtomicBool::new(false),
+            told: Mutex::default(),
+            tools_changed: AtomicBool::new(false),
+        })
     }
 
-    fn under_way(&self) -> MutexGuard<'_, BTreeMap<i64, (Value, Listener)>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a request for a call may be sent: at once, but to a server that asks without saying for which call, when no other is
+    /// under way, or a person is asked for one. Nobody else's is sent while the guard is held.
+    pub(crate) async fn turn(&self, listener: Option<&Listener>) -> Option<Turn<'_>> {
+        if listener.is_none() || !self.has_asked.load(Ordering::Relaxed) {
+            return None;
+        }
+        loop {
+            let mut moved = std::pin::pin!(self.moved.notified());
+            moved.as_mut().enable();
+            {
+                let mut calls = self.calls();
+                if calls.asked > 0 {
+                    return None;
+                }
+                if calls.under_way.is_empty() && !calls.is_taken {
+                    calls.is_taken = true;
+                    return Some(Turn(self));
+                }
+            }
+            moved.await;
+        }
     }
 
     /// Notes that request `id`, whose progress has `token`, is made for a call, until the guard is dropped.
     pub(crate) fn listen(self: &Arc<Self>, id: i64, token: Value, listener: Option<Listener>) -> Option<UnderWay> {
-        self.under_way().insert(id, (token, listener?));
-        Some(UnderWay { host: Arc::clone(self), id })
+        self.calls().under_way.insert(id, (token, listener?));
+        self.moved.notify_waiters();
+        Some(UnderWay { host: Arc::clone(self), id, is_answered: false })
     }
 
     /// Whether the server said that its tools are other ones now, since this was asked last.
@@ -121,16 +187,12 @@ impl Host {
     }
 
     async fn elicit(&self, params: Value, origin: Option<i64>) -> Value {
-        let asks = {
-            let under_way = self.under_way();
-            match origin {
-                Some(id) => under_way.get(&id).map(|(_, listener)| listener.asks.clone()),
-                // Over one pipe nothing says which call asks. With several under way nobody can tell.
-                None if under_way.len() == 1 => under_way.values().next().map(|(_, listener)| listener.asks.clone()),
-                None => None,
-            }
+        let asks = match origin {
+            Some(id) => self.calls().under_way.get(&id).map(|(_, listener)| listener.asks.clone()),
+            None => self.asker(&params).await,
         };
         let (reply, answer) = oneshot::channel();
+        let _asked = asks.is_some().then(|| Asked::new(self));
         let asked = asks.is_some_and(|asks| asks.send(Ask { params, reply }).is_ok());
         if !asked {
             tracing::info!(
@@ -140,6 +202,42 @@ impl Host {
             return json!({ "action": "decline" });
         }
         answer.await.unwrap_or_else(|_| json!({ "action": "cancel" }))
+    }
+
+    /// Whose question it is that came on no call's stream: the one whose progress it names, else the only one under way, for which it
+    /// waits. A call that ended without an answer may be the one that asked; then nobody can tell any more.
+    async fn asker(&self, params: &Value) -> Option<mpsc::UnboundedSender<Ask>> {
+        self.has_asked.store(true, Ordering::Relaxed);
+        let mut waiting: Option<(WaitsForOne<'_>, u64)> = None;
+        loop {
+            let mut moved = std::pin::pin!(self.moved.notified());
+            moved.as_mut().enable();
+            {
+                let mut calls = self.calls();
+                let named = params.pointer("/_meta/progressToken").and_then(|token| calls.of_token(token));
+                if let Some(listener) = named {
+                    return Some(listener.asks.clone());
+                }
+                if waiting.as_ref().is_some_and(|(_, abandoned)| *abandoned != calls.abandoned) {
+                    return None;
+                }
+                if calls.under_way.len() <= 1 {
+                    return calls.only().map(|listener| listener.asks.clone());
+                }
+                if calls.asked > 0 {
+                    return None;
+                }
+                if waiting.is_none() {
+                    // As many questions as calls: each waits for the others, and no one would ever be left.
+                    if calls.waiting + 1 >= calls.under_way.len() {
+                        return None;
+                    }
+                    calls.waiting += 1;
+                    waiting = Some((WaitsForOne(self), calls.abandoned));
+                }
+            }
+            moved.await;
+        }
     }
 
     /// Takes note of what the server tells.
@@ -171,10 +269,7 @@ impl Host {
 
     fn progress(&self, params: &Value) {
         let token = &params["progressToken"];
-        let call_id = {
-            let under_way = self.under_way();
-            under_way.values().find(|(known, _)| known == token).map(|(_, listener)| listener.call_id.clone())
-        };
+        let call_id = self.calls().of_token(token).map(|listener| listener.call_id.clone());
         let (Some(call_id), Some(progress)) = (call_id, params["progress"].as_f64()) else { return };
         let words = params["message"].as_str().map(|words| printable(words, MAX_WORDS));
         let progress = Progress { call_id, progress, total: params["total"].as_f64(), message: words };
@@ -194,11 +289,60 @@ pub(crate) fn printable(text: &str, limit: usize) -> String {
 pub(crate) struct UnderWay {
     host: Arc<Host>,
     id: i64,
+    is_answered: bool,
+}
+
+impl UnderWay {
+    /// Its answer came: nothing that it asked is open any more.
+    pub(crate) fn answered(mut self) {
+        self.is_answered = true;
+    }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.host.under_way().remove(&self.id);
+        let mut calls = self.host.calls();
+        calls.under_way.remove(&self.id);
+        calls.abandoned += u64::from(!self.is_answered);
+        drop(calls);
+        self.host.moved.notify_waiters();
+    }
+}
+
+/// The time of one call; over when this is dropped.
+pub(crate) struct Turn<'h>(&'h Host);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.calls().is_taken = false;
+        self.0.moved.notify_waiters();
+    }
+}
+
+/// A question that a person is asked.
+struct Asked<'h>(&'h Host);
+
+impl<'h> Asked<'h> {
+    fn new(host: &'h Host) -> Self {
+        host.calls().asked += 1;
+        host.moved.notify_waiters();
+        Self(host)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.calls().asked -= 1;
+        self.0.moved.notify_waiters();
+    }
+}
+
+/// A question that waits until one call is left.
+struct WaitsForOne<'h>(&'h Host);
+
+impl Drop for WaitsForOne<'_> {
+    fn drop(&mut self) {
+        self.0.calls().waiting -= 1;
     }
 }
 
@@ -232,12 +376,86 @@ mod tests {
         assert_eq!(tokio::join!(ask(None), answering).0, json!({"action": "accept"}));
         let (second, mut asked_second) = listener("call_2");
         let two = host.listen(2, json!(2), Some(second));
-        assert_eq!(ask(None).await, json!({"action": "decline"}), "it could be either");
         let answering = async { drop(asked_second.recv().await.unwrap().reply) };
         assert_eq!(tokio::join!(ask(Some(2)), answering).0, json!({"action": "cancel"}), "nobody answers any more");
         drop((one, two));
         assert_eq!(ask(Some(2)).await, json!({"action": "decline"}));
         assert_eq!(host.request("sampling/createMessage", json!({}), None).await.unwrap_err().0, -32601);
+    }
+
+    #[tokio::test]
+    async fn a_question_that_could_be_eithers_waits_until_one_call_is_left() {
+        let host = Host::new("s", None);
+        let ask = |host: &Arc<Host>, params: Value| {
+            let host = Arc::clone(host);
+            tokio::spawn(async move { host.request("elicitation/create", params, None).await.unwrap() })
+        };
+        let under_way = |number: i64| {
+            let (listener, asked) = listener(&format!("call_{number}"));
+            (host.listen(number, json!(number), Some(listener)).unwrap(), asked)
+        };
+        let declined = json!({"action": "decline"});
+        let accept = |ask: Ask| ask.reply.send(json!({"action": "accept"})).unwrap();
+        let ((one, _asked_one), (two, mut asked_two)) = (under_way(1), under_way(2));
+        let question = ask(&host, json!({"message": "?"}));
+        tokio::task::yield_now().await;
+        assert!(asked_two.try_recv().is_err() && !question.is_finished());
+        // The other one asks, too: neither would ever be the last.
+        assert_eq!(ask(&host, json!({"message": "??"})).await.unwrap(), declined);
+        one.answered();
+        accept(asked_two.recv().await.unwrap());
+        assert_eq!(question.await.unwrap()["action"], "accept");
+        // It names the progress of its call.
+        let (three, mut asked_three) = under_way(3);
+        let named = ask(&host, json!({"message": "?", "_meta": {"progressToken": 3}}));
+        accept(asked_three.recv().await.unwrap());
+        assert_eq!(named.await.unwrap()["action"], "accept");
+        // A call that nobody waits for any more may be the one that asked.
+        let question = ask(&host, json!({"message": "?"}));
+        tokio::task::yield_now().await;
+        drop(two);
+        assert_eq!(question.await.unwrap(), declined);
+        three.answered();
+    }
+
+    #[tokio::test]
+    async fn a_server_that_asked_gets_one_call_after_the_other() {
+        let host = Host::new("s", None);
+        let (quiet, _unasked) = listener("call_0");
+        let _two_at_once = (host.turn(Some(&quiet)).await, host.turn(Some(&quiet)).await);
+        host.request("elicitation/create", json!({"message": "?"}), None).await.unwrap();
+        let (first, _asked) = listener("call_1");
+        let turn = host.turn(Some(&first)).await;
+        let under_way = host.listen(1, json!(1), Some(first)).unwrap();
+        assert!(turn.is_some() && host.turn(None).await.is_none(), "what asks nobody waits for nobody");
+        let next = |call: &str| {
+            let (host, (listener, _)) = (Arc::clone(&host), listener(call));
+            tokio::spawn(async move { host.turn(Some(&listener)).await.is_some() })
+        };
+        let second = next("call_2");
+        tokio::task::yield_now().await;
+        drop(turn);
+        tokio::task::yield_now().await;
+        assert!(!second.is_finished());
+        under_way.answered();
+        assert!(second.await.unwrap());
+        // While a person is asked for one call, the others go on: the person may be heard only when they are done.
+        let (third, mut asked) = listener("call_3");
+        let under_way = host.listen(3, json!(3), Some(third)).unwrap();
+        let fourth = next("call_4");
+        let asking = Arc::clone(&host);
+        let question =
+            tokio::spawn(async move { asking.request("elicitation/create", json!({"message": "?"}), None).await });
+        let ask = asked.recv().await.unwrap();
+        assert!(!fourth.await.unwrap(), "sent beside the call that asks");
+        let (fifth, _unasked) = listener("call_5");
+        let other = host.listen(5, json!(5), Some(fifth)).unwrap();
+        let declined = host.request("elicitation/create", json!({"message": "??"}), None).await.unwrap();
+        assert_eq!(declined, json!({"action": "decline"}), "it waits for no person");
+        ask.reply.send(json!({"action": "accept"})).unwrap();
+        assert_eq!(question.await.unwrap().unwrap()["action"], "accept");
+        under_way.answered();
+        other.answered();
     }
 
     #[test]

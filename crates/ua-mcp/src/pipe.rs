@@ -107,12 +107,13 @@ impl PipeConnection {
             );
             return Outcome::NotSent { why };
         }
+        let _turn = self.host.turn(listener.as_ref()).await;
         let Some(handle) = self.send(&self.dialect(), method, params, meta).await else {
             return Outcome::NotSent { why: "the connection closed before the request was taken".to_owned() };
         };
         let (id, mut answer) = (handle.id, handle.rx);
         let number = if let RequestId::Number(number) = id { number } else { 0 };
-        let _under_way = self.host.listen(number, json!(handle.progress_token), listener);
+        let under_way = self.host.listen(number, json!(handle.progress_token), listener);
         let mut waiting = Waiting { connection: self, id, answered: false };
         let answer = tokio::select! {
             biased;
@@ -120,6 +121,9 @@ impl PipeConnection {
             () = sleep_or_never(timeout, env) => return not_in_time(timeout),
         };
         waiting.answered = true;
+        if let (Some(under_way), Ok(Ok(_) | Err(ServiceError::McpError(_)))) = (under_way, &answer) {
+            under_way.answered();
+        }
         match answer {
             Ok(Ok(ServerResult::CustomResult(CustomResult(result)))) => completed(result),
             Ok(Err(ServiceError::McpError(error))) => {

@@ -1,4 +1,5 @@
-//! From the stored history to the messages of one request: cut to what fits, blobs put in their places, images behind their results.
+//! From the stored history to the messages of one request: cut to what fits, blobs put in their places, images behind their results,
+//! the files of the job behind the job.
 //!
 //! Granular Execution PRD §8.1 and §8.2. A pure view: the stored history keeps its references and all of its messages. A blob that
 //! is missing or damaged ends the drive before anything is sent; a store that cannot be read is an error like any other of its
@@ -12,6 +13,7 @@ use ua_store::{Blob, CallRecord, RunRecord, Store};
 use crate::drive::RunSettings;
 use crate::error::RunError;
 use crate::images::add_images;
+use crate::input_files::{add_input_files, input_tokens};
 
 /// Makes the messages of the next request of `run`.
 ///
@@ -26,7 +28,8 @@ pub(crate) async fn compose(
 ) -> Result<Vec<Message>, RunError> {
     let wanted = run.spec.settings.history_max_tokens;
     let max_tokens = settings.history_tokens.map_or(wanted, |most| most.min(wanted));
-    let view = history.view(Window { max_tokens, system_tokens: (settings.system.len() as u64).div_ceil(4) });
+    let system_tokens = (settings.system.len() as u64).div_ceil(4) + input_tokens(&run.spec, settings.images);
+    let view = history.view(Window { max_tokens, system_tokens });
     if !view.fits {
         tracing::warn!(
             max_tokens,
@@ -44,8 +47,9 @@ pub(crate) async fn compose(
             Blob::Corrupt { why } => return Err(RunError::BlobCorrupt { blob: blob.blob_id, why }),
         };
     }
+    let shown = add_input_files(&mut messages, run, settings.images, store).await?;
     if settings.images {
-        add_images(&mut messages, run, store).await?;
+        add_images(&mut messages, shown, run, store).await?;
     }
     Ok(messages)
 }

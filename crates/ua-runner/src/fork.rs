@@ -206,6 +206,7 @@ impl ForkPlan {
             entrypoint: place.entrypoint.clone(),
             run_mode: before.run_mode.clone(),
             spec: self.spec.clone(),
+            files: Vec::new(),
             job_path: before.job_path.clone(),
             opening: Message::user(Origin::Prompt, prompt),
             workspace_dir: place.workspace_dir.display().to_string(),

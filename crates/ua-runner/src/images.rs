@@ -15,22 +15,27 @@ use crate::error::RunError;
 const NEWEST: usize = 8;
 
 /// The most Base64 of all of them: providers refuse requests of some ten megabytes more.
-const MAX_BYTES: usize = 16_000_000;
+pub(crate) const MAX_BYTES: usize = 16_000_000;
 
 /// How the place of an image begins in the text of a result.
 const PLACE: &str = "[image";
 
 /// Puts the newest images of the results in `messages` behind them. One that cannot be read, or that no model takes, stays a place in
-/// the text.
+/// the text. `taken` bytes of Base64 are in the request already.
 ///
 /// # Errors
 /// `Store` when the store cannot be read.
-pub(crate) async fn add_images(messages: &mut [Message], run: &RunRecord, store: &dyn Store) -> Result<(), RunError> {
+pub(crate) async fn add_images(
+    messages: &mut [Message],
+    taken: usize,
+    run: &RunRecord,
+    store: &dyn Store,
+) -> Result<(), RunError> {
     if !messages.iter().any(|message| message.blocks.iter().any(|block| place_in(block).is_some())) {
         return Ok(());
     }
     let calls = calls_of(store, run).await?;
-    let (mut left, mut bytes) = (NEWEST, MAX_BYTES);
+    let (mut left, mut bytes) = (NEWEST, MAX_BYTES.saturating_sub(taken));
     for message in messages.iter_mut().rev() {
         let places: Vec<String> = message.blocks.iter().filter_map(place_in).map(str::to_owned).collect();
         for tool_use_id in places.iter().rev() {

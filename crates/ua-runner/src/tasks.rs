@@ -127,6 +127,7 @@ impl SubAgents for ChildRuns {
             run_mode: TASK_MODE.to_owned(),
             opening: Message::user(Origin::Prompt, opening(&spec, self.workspace.root())),
             spec,
+            files: Vec::new(),
             job_path: records.run.job_path.clone(),
             workspace_dir: folder.display().to_string(),
             launch: records.run.launch.clone(),

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
-use ua_core::{RunId, Sha256, TASK_FOLDER};
+use ua_core::{INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
 use ua_resume::Artifact;
 
 /// A file of the workspace that could not be read or written.
@@ -41,7 +41,7 @@ pub struct Workspace {
 const FOLDERS: [&str; 3] = ["work_products", "search_results", "tasks"];
 
 /// Files that the runner itself writes; they are no artifacts. A transcript is both.
-const OWN: [&str; 8] = [
+const OWN: [&str; 9] = [
     "run.log",
     "trace.jsonl",
     "trace.json",
@@ -50,6 +50,7 @@ const OWN: [&str; 8] = [
     Workspace::BLOBS,
     "logs",
     crate::tasks::OUTPUT_FILE,
+    INPUT_FOLDER,
 ];
 
 impl Workspace {

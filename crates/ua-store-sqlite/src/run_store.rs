@@ -17,9 +17,12 @@ use Durability::{Relaxed, Synced};
 impl RunStore for SqliteStore {
     async fn submit_run(&self, run: NewRun) -> Result<RunRecord, StoreError> {
         self.write(Synced, move |db| {
+            let mut run = run;
+            let files = std::mem::take(&mut run.files);
             let parent = run.parent_run_id.as_ref().map(|parent| db.run(parent)).transpose()?;
             let (run, opening) = rules::run_submitted(run, parent.as_ref());
             db.insert_run(&run)?;
+            db.put_files(&run, &files)?;
             db.check_job_key(&run)?;
             db.insert_message(&run.run_id, &opening)?;
             Ok(run)
@@ -30,10 +33,13 @@ impl RunStore for SqliteStore {
     async fn submit_again(&self, run: NewRun, seen: &RunId) -> Result<RunRecord, StoreError> {
         let seen = seen.clone();
         self.write(Synced, move |db| {
+            let mut run = run;
+            let files = std::mem::take(&mut run.files);
             let (run, opening) = rules::run_submitted(run, None);
             let key = run.job_key.clone().unwrap_or_default();
             let holder = db.run_of_job_key(&key, None)?;
             db.insert_run(&run)?;
+            db.put_files(&run, &files)?;
             rules::check_again(holder.as_ref(), &seen, &key)?;
             db.insert_message(&run.run_id, &opening)?;
             Ok(run)
@@ -43,12 +49,15 @@ impl RunStore for SqliteStore {
 
     async fn fork_run(&self, fork: NewFork) -> Result<RunRecord, StoreError> {
         self.write(Synced, move |db| {
+            let mut fork = fork;
+            let files = std::mem::take(&mut fork.run.files);
             let Some(parent) = &fork.run.parent_run_id else { return Err(not_found("runs", "the parent of the fork")) };
             let parent = db.run(parent)?;
             let (last_seq, provider_session) = db.end_of_turn(&parent, fork.at_turn)?;
             let context = rules::ForkContext { parent: &parent, last_seq, provider_session };
             let (run, opening, note) = rules::run_forked(fork, context)?;
             db.insert_run(&run)?;
+            db.put_files(&run, &files)?;
             if !rules::key_is_inherited(&run, Some(&parent)) {
                 db.check_job_key(&run)?;
             }

@@ -11,6 +11,7 @@ use ua_core::{
 
 use crate::Durability;
 use crate::iteration::NewIteration;
+use crate::lifted::NewBlob;
 use crate::record::{CheckpointKind, Choice, QuestionKind, ReplayStatus, RequestId};
 
 /// A run to be submitted; it starts `queued`, with its opening prompt as the first message.
@@ -26,6 +27,8 @@ pub struct NewRun {
     pub run_mode: String,
     /// The contract.
     pub spec: RunSpec,
+    /// What the files of the contract hold, as far as it is not stored yet.
+    pub files: Vec<NewBlob>,
     /// Where the job file is.
     pub job_path: Option<String>,
     /// What the model is told first.

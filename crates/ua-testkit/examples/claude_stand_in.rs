@@ -1,7 +1,7 @@
 //! A stand-in for the program `claude`, for tests that need no network, no key and no package: it speaks the same stream of JSON events
 //! and the same MCP, keeps its sessions below its `HOME`, and dies where it is told to.
 //!
-//! Its model is a plan, the file that `ANTHROPIC_BASE_URL` names:
+//! Its model is a plan, the file whose path `ANTHROPIC_BASE_URL` has behind `http://127.0.0.1`:
 //!
 //! - `steps`: a list of replies, each a list of `{"tool", "input"}`; a reply is made until each of its calls has an answer that is no error
 //! - `die`: `{"at": POINT, "mark": FILE}`, dies there once and makes FILE; points are `init`, `reply`, `asked`, `waiting`, `answered`, `end`
@@ -49,7 +49,9 @@ fn main() -> Result<ExitCode> {
         }
         None => Session::begin()?,
     };
-    let plan: Value = serde_json::from_str(&fs::read_to_string(variable("ANTHROPIC_BASE_URL")?)?)?;
+    let address = variable("ANTHROPIC_BASE_URL")?;
+    let plan = address.strip_prefix("http://127.0.0.1").unwrap_or(&address);
+    let plan: Value = serde_json::from_str(&fs::read_to_string(plan)?)?;
     let config: Value = serde_json::from_str(&fs::read_to_string(value("--mcp-config").ok_or("no --mcp-config")?)?)?;
     let mut servers = Servers::start(&config, &allowed)?;
     for line in io::stdin().lock().lines() {

@@ -107,6 +107,7 @@ impl Bench {
             run_mode: "job".into(),
             opening: Message::user(Origin::Prompt, spec.opening_prompt()),
             spec,
+            files: Vec::new(),
             job_path: None,
             workspace_dir: folder.join("ws").display().to_string(),
             launch: serde_json::Value::Null,

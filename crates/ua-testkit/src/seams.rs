@@ -9,7 +9,7 @@ use ua_core::{
     Timestamp, ToolName, ToolSpec,
 };
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
-use ua_llm::{Conversation, KnownPrefix, LlmError, LlmProvider, ModelRequest, StreamObserver};
+use ua_llm::{KnownPrefix, LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{
     ArchiveStore, AttemptRecord, Blob, BlobPrune, BlobPruned, BlobStore, CallCancel, CallQuery, CallRecord, DeletedRun,
     Durability, EventRecord, KeepHandle, LedgerStore, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride,
@@ -168,8 +168,8 @@ impl LlmProvider for Seam<dyn LlmProvider> {
         self.cross("model.complete", None, self.inner.complete(request, observer)).await
     }
 
-    fn keeps_replies(&self) -> bool {
-        self.inner.keeps_replies()
+    fn behind(&self) -> Option<&dyn LlmProvider> {
+        Some(self.inner.as_ref())
     }
 
     async fn complete_from(
@@ -179,18 +179,6 @@ impl LlmProvider for Seam<dyn LlmProvider> {
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
         self.cross("model.complete", None, self.inner.complete_from(known, request, observer)).await
-    }
-
-    fn conversation(&self) -> Conversation {
-        self.inner.conversation()
-    }
-
-    fn priced_as(&self) -> &str {
-        self.inner.priced_as()
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
     }
 }
 

@@ -15,7 +15,7 @@ Examples:
   ua fork last                                    go on from the last committed turn as another run
   ua fork run_01… --at-turn 12                    … from turn 12
   ua fork last --job-overrides changes.json       … with another prompt, other inputs or another model
-  ua fork last --model claude-opus-4-1 --max-turns 40 --dry-run
+  ua fork last --model claude-opus-4-5 --max-turns 40 --dry-run
   ua runs diff run_01… last                       what came of both
 
 A fork shares the turns of its parent and copies none of them. It has budgets of its own and a workspace of its own with the files

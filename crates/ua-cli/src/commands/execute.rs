@@ -142,6 +142,7 @@ async fn life(
     let acquired_at = env.now();
     let (lease, run) =
         port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| CliError::store("take the run", &e))?;
+    ua_runner::place_input_files(&run, &workspace, port.as_ref()).await?;
     telemetry::link_earlier(&run, &trace);
     restart::write(home, port.as_ref()).await;
     if !launch.budgets.is_empty() {

@@ -57,6 +57,7 @@ pub(crate) async fn fork(home: &Home, wanted: Wanted<'_>) -> Result<u8, CliError
     }
     super::tree::refuse_task(&inspector, &parent, "forked", "ua fork").await?;
     let spec = changed_job(&parent, &wanted)?;
+    crate::input_files::refuse_other(&spec)?;
     let launch = Launch::for_fork(&parent, &spec, wanted.launch)?;
     launch.check(&spec)?;
     let mut plan = plan(&inspector, &parent.run_id, wanted.changes.at_turn, spec).await?;

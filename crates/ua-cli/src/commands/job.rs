@@ -11,6 +11,8 @@ use crate::args::{HarnessArgs, JobArgs, LaunchArgs};
 use crate::compose::{Launch, job_dir, json_fragment};
 use crate::error::CliError;
 use crate::home::Home;
+use crate::input_files;
+use crate::output::line;
 
 use super::execute::{self, How};
 use super::resume::Changes;
@@ -47,13 +49,15 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         let name = args.run_id.as_deref().unwrap_or("last");
         return super::resume::by_name(home, name, &args.launch, Changes::default(), how).await;
     };
-    let spec = in_iterations(read_job(file)?, &args.harness)?;
+    let mut spec = in_iterations(read_job(file)?, &args.harness)?;
     let env = ua_core::system::env();
     let launch = Launch::new(file, &spec, &args.launch)?;
     super::trust::ask_about(&launch, &spec, !how.no_input && !how.quiet).await?;
     // Everything that can be known to be wrong is found before anything is stored or started.
     launch.check(&spec)?;
     refuse_secrets(&spec)?;
+    let files = input_files::take(&mut spec, launch.job_dir())?;
+    launch.check_files(&spec)?;
 
     let store = home.open()?;
     if let Some(id) = &wanted {
@@ -80,6 +84,7 @@ pub(crate) async fn run(home: &Home, args: JobArgs) -> Result<u8, CliError> {
         launch: launch.to_stored(),
         parent_run_id: None,
         spec,
+        files,
     };
     if !how.quiet {
         launch.tell_unknown_model();
@@ -125,6 +130,16 @@ async fn resume_existing(
     args: &LaunchArgs,
     how: How,
 ) -> Result<u8, CliError> {
+    if let Some(files) = input_files::differing(&existing.spec, spec).filter(|files| !files.is_empty()) {
+        return Err(CliError::usage(format!(
+            "run {} exists and was started with other files: {}",
+            existing.run_id,
+            line(&files.join(", "), 400)
+        ))
+        .hint(
+            "`ua resume` goes on with what it was started with; choose another --run-id for the files as they are now",
+        ));
+    }
     if existing.spec != *spec {
         return Err(CliError::usage(format!("run {} exists and was made of another job", existing.run_id))
             .hint("a run's job never changes: choose another --run-id, or resume it with `ua resume`"));

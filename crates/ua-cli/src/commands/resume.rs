@@ -88,6 +88,7 @@ pub(crate) async fn resume(
     launch.budgets = changes.budgets;
     super::trust::ask_about(&launch, &run.spec, !how.no_input && !how.quiet).await?;
     launch.check(&run.spec)?;
+    crate::input_files::tell_changed(&run.spec, launch.job_dir());
     Box::pin(execute::execute(home, store, run, &launch, how)).await
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use ua_core::{Block, Message, Role};
 
 use crate::ANTHROPIC;
-use crate::image::image_of;
+use crate::image::{Image, image_of};
 use crate::request::ModelRequest;
 
 /// Builds the body of `POST /v1/messages`. With `cache_prompt`, the system prompt and the two newest user messages are
@@ -79,19 +79,15 @@ fn encode_block(block: &Block, beside: &[Block]) -> Option<Value> {
             }
             Some(result)
         }
-        Block::Opaque { provider, value } => (provider == ANTHROPIC).then(|| value.clone()),
+        Block::Opaque { provider, value } if provider == ANTHROPIC => Some(value.clone()),
+        Block::Opaque { .. } => image_of(block).filter(|image| image.tool_use_id.is_none()).map(image_part),
     }
 }
 
 /// The content of a result: its text, and its images if it has any.
 fn with_images(text: &str, tool_use_id: &str, beside: &[Block]) -> Value {
-    let images = beside.iter().filter_map(image_of).filter(|image| image.tool_use_id == tool_use_id);
-    let mut parts: Vec<Value> = images
-        .map(|image| {
-            let source = json!({"type": "base64", "media_type": image.media_type, "data": image.data});
-            json!({"type": "image", "source": source})
-        })
-        .collect();
+    let images = beside.iter().filter_map(image_of).filter(|image| image.tool_use_id == Some(tool_use_id));
+    let mut parts: Vec<Value> = images.map(image_part).collect();
     if parts.is_empty() {
         return Value::String(text.to_owned());
     }
@@ -99,6 +95,11 @@ fn with_images(text: &str, tool_use_id: &str, beside: &[Block]) -> Value {
         parts.insert(0, json!({"type": "text", "text": text}));
     }
     Value::Array(parts)
+}
+
+fn image_part(image: Image<'_>) -> Value {
+    let source = json!({"type": "base64", "media_type": image.media_type, "data": image.data});
+    json!({"type": "image", "source": source})
 }
 
 /// The input of a tool use as the API takes it back: an object. What the model sent instead of one is wrapped.
@@ -193,6 +194,17 @@ mod tests {
                     {"type": "text", "text": "seen"}, {"type": "image", "source": source},
                 ]},
             ])
+        );
+    }
+
+    #[test]
+    fn an_image_that_the_user_shows_stands_behind_the_words() {
+        let mut prompt = Message::user(Origin::Prompt, "look");
+        prompt.blocks.extend(crate::shown_image_block("image/png", "iVBORw0KGgo="));
+        let source = json!({"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="});
+        assert_eq!(
+            encode_request(&request(vec![prompt]), false)["messages"][0]["content"],
+            json!([{"type": "text", "text": "look"}, {"type": "image", "source": source}])
         );
     }
 

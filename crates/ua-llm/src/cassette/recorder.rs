@@ -147,8 +147,8 @@ impl LlmProvider for RecordingProvider {
         answer
     }
 
-    fn keeps_replies(&self) -> bool {
-        self.inner.keeps_replies()
+    fn behind(&self) -> Option<&dyn LlmProvider> {
+        Some(self.inner.as_ref())
     }
 
     // What is kept is the whole request: a replay knows no conversation.

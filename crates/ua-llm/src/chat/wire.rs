@@ -7,7 +7,7 @@ use super::OutputLimit;
 use super::names::wire_name;
 use crate::OPENAI_CHAT;
 use crate::anthropic::wire::{is_blank, wire_input};
-use crate::image::image_of;
+use crate::image::{Image, image_of};
 use crate::request::ModelRequest;
 
 /// What stands in front of a result that is an error, since this wire has no field for it.
@@ -68,20 +68,25 @@ fn encode_messages(messages: &[Message]) -> Vec<Value> {
 fn user_message(blocks: &[&Block]) -> Option<Value> {
     let said = text_of(blocks);
     let images = blocks.iter().filter_map(|block| image_of(block));
-    let mut parts: Vec<Value> = images
-        .flat_map(|image| {
-            let label = format!("An image of the result of {}:", image.tool_use_id);
-            let url = format!("data:{};base64,{}", image.media_type, image.data);
-            [json!({"type": "text", "text": label}), json!({"type": "image_url", "image_url": {"url": url}})]
-        })
-        .collect();
-    if parts.is_empty() {
+    let (of_results, shown): (Vec<_>, Vec<_>) = images.partition(|image| image.tool_use_id.is_some());
+    if of_results.is_empty() && shown.is_empty() {
         return (!said.is_empty()).then(|| json!({"role": "user", "content": said}));
+    }
+    let mut parts = Vec::new();
+    for image in of_results {
+        let label = format!("An image of the result of {}:", image.tool_use_id.unwrap_or_default());
+        parts.extend([json!({"type": "text", "text": label}), image_part(image)]);
     }
     if !said.is_empty() {
         parts.push(json!({"type": "text", "text": said}));
     }
+    parts.extend(shown.into_iter().map(image_part));
     Some(json!({"role": "user", "content": parts}))
+}
+
+fn image_part(image: Image<'_>) -> Value {
+    let url = format!("data:{};base64,{}", image.media_type, image.data);
+    json!({"type": "image_url", "image_url": {"url": url}})
 }
 
 fn is_sent(block: &Block) -> bool {
@@ -248,6 +253,20 @@ mod tests {
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
                 {"type": "text", "text": "go on"},
             ]})
+        );
+    }
+
+    #[test]
+    fn an_image_that_the_user_shows_stands_behind_the_words() {
+        let mut prompt = Message::user(Origin::Prompt, "look");
+        prompt.blocks.extend(crate::shown_image_block("image/png", "iVBORw0KGgo="));
+        let messages = encode_request(&request(vec![prompt]), OutputLimit::MaxTokens)["messages"].clone();
+        assert_eq!(
+            messages[0]["content"],
+            json!([
+                {"type": "text", "text": "look"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+            ])
         );
     }
 

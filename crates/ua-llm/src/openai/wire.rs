@@ -86,7 +86,10 @@ fn encode_user<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
                 let output = with_images(output, tool_use_id, &blocks);
                 items.push(json!({"type": "function_call_output", "call_id": tool_use_id, "output": output}));
             }
-            Block::Text { .. } | Block::ToolUse(_) | Block::Opaque { .. } => {}
+            Block::Opaque { .. } => {
+                said.extend(image_of(block).filter(|image| image.tool_use_id.is_none()).map(image_part));
+            }
+            Block::Text { .. } | Block::ToolUse(_) => {}
         }
     }
     if !said.is_empty() {
@@ -97,14 +100,18 @@ fn encode_user<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
 
 /// What a result says: its text, and its images if it has any.
 fn with_images(text: String, tool_use_id: &str, beside: &[&Block]) -> Value {
-    let images = beside.iter().filter_map(|block| image_of(block)).filter(|image| image.tool_use_id == tool_use_id);
-    let url = |image: Image<'_>| format!("data:{};base64,{}", image.media_type, image.data);
-    let images: Vec<Value> = images.map(|image| json!({"type": "input_image", "image_url": url(image)})).collect();
+    let images =
+        beside.iter().filter_map(|block| image_of(block)).filter(|image| image.tool_use_id == Some(tool_use_id));
+    let images: Vec<Value> = images.map(image_part).collect();
     if images.is_empty() {
         return Value::String(text);
     }
     let said = (!text.trim().is_empty()).then(|| json!({"type": "input_text", "text": text}));
     Value::Array(said.into_iter().chain(images).collect())
+}
+
+fn image_part(image: Image<'_>) -> Value {
+    json!({"type": "input_image", "image_url": format!("data:{};base64,{}", image.media_type, image.data)})
 }
 
 fn encode_assistant<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
@@ -252,6 +259,15 @@ mod tests {
         let body = encode_request(&request(messages), None, false);
         let parts = json!([{"type": "input_text", "text": "Error: not JSON"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}]);
         assert_eq!((&body["input"][4]["output"], &body["input"][5]["output"]), (&json!("done"), &parts));
+    }
+
+    #[test]
+    fn an_image_that_the_user_shows_stands_behind_the_words() {
+        let mut prompt = Message::user(Origin::Prompt, "look");
+        prompt.blocks.extend(crate::shown_image_block("image/png", "iVBORw0KGgo="));
+        let body = encode_request(&request(vec![prompt]), None, false);
+        let parts = json!([{"type": "input_text", "text": "look"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}]);
+        assert_eq!(body["input"][0]["content"], parts);
     }
 
     #[test]

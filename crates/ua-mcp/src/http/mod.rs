@@ -8,7 +8,8 @@
 //! asks for the rest of the answer and sends no call. A session that the server forgot ends this connection; the next one
 //! is a new generation.
 //!
-//! A server may ask on a stream that belongs to no request; that one is opened before the first call that may be asked about.
+//! A server may ask and tell things on a stream that belongs to no request; that one is opened with the session, taken up again when it
+//! breaks, and no call that may be asked about is sent before it is.
 //!
 //! Deliberately absent: OAuth (tokens
 //! come from the configuration's headers), and the two-endpoint transport of revision 2024-11-05.
@@ -16,6 +17,7 @@
 mod endpoint;
 mod headers;
 mod horizon;
+mod listening;
 mod reading;
 mod sse;
 
@@ -28,6 +30,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::model::Implementation;
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 use ua_core::{Env, Outcome, RawReply};
 
 pub(crate) use self::endpoint::check_header_name;
@@ -36,7 +39,7 @@ pub(crate) use self::headers::ParamHeaders;
 pub(crate) use self::horizon::Horizon;
 use crate::connection::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
 use crate::dialect::{Dialect, Protocol};
-use crate::host::Host;
+use crate::host::{Host, UnderWay};
 use crate::wire::bounded;
 
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -55,7 +58,7 @@ pub(crate) struct HttpConnection {
 struct Inner {
     server: String,
     host: Arc<Host>,
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     env: Env,
     last_id: AtomicI64,
     agreed: Mutex<Agreed>,
@@ -63,19 +66,21 @@ struct Inner {
     ended: Mutex<Option<String>>,
     /// Tasks in the session that a later process may have to ask for.
     tasks: Mutex<BTreeSet<String>>,
-    /// What is read that belongs to no request of ours; begun with the first call that may be asked about.
-    listening: tokio::sync::Mutex<Option<Listening>>,
+    /// What is read that belongs to no request of ours.
+    listening: Mutex<Option<Listening>>,
 }
 
 /// A stream that belongs to no request; it is given up when nobody holds this any more.
 #[derive(Debug)]
-struct Listening(Option<tokio::task::JoinHandle<()>>);
+struct Listening {
+    reading: tokio::task::JoinHandle<()>,
+    /// Whether the server has let it in; closed when nothing is read any more.
+    is_open: watch::Receiver<bool>,
+}
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if let Some(reading) = &self.0 {
-            reading.abort();
-        }
+        self.reading.abort();
     }
 }
 
@@ -119,7 +124,10 @@ impl HttpConnection {
     ) -> Result<Self, String> {
         let connection = Self::to(host, server, info, address, Agreed::default(), env)?;
         match connection::open(&connection, protocol, info, env).await {
-            Ok(()) => Ok(connection),
+            Ok(()) => {
+                connection.listen();
+                Ok(connection)
+            }
             Err(why) => {
                 connection.close().await; // the server may have made a session already
                 Err(why)
@@ -155,13 +163,13 @@ impl HttpConnection {
         let inner = Inner {
             server: server.to_owned(),
             host,
-            endpoint,
+            endpoint: Arc::new(endpoint),
             env: env.clone(),
             last_id: AtomicI64::new(0),
             agreed: Mutex::new(agreed),
             ended: Mutex::default(),
             tasks: Mutex::default(),
-            listening: tokio::sync::Mutex::default(),
+            listening: Mutex::default(),
         };
         // Requests of an adopted session must not have numbers that an earlier process used there.
         if inner.agreed().session.is_some() {
@@ -210,7 +218,7 @@ impl HttpConnection {
         let Sending { method, params, meta, key_header, param_headers, timeout, listener } = sending;
         let dialect = self.dialect();
         if listener.is_some() && !dialect.is_stateless {
-            self.listen().await;
+            self.listened().await;
         }
         let prepared = self.inner.request(&dialect, method, params, meta.clone(), listener.is_some()).and_then(
             |(mut headers, body)| {
@@ -234,7 +242,8 @@ impl HttpConnection {
             Ok(prepared) => prepared,
             Err(why) => return Outcome::NotSent { why },
         };
-        let _under_way = self.inner.host.listen(body.id, json!(body.id), listener);
+        let _turn = self.inner.host.turn(listener.as_ref()).await;
+        let under_way = self.inner.host.listen(body.id, json!(body.id), listener);
         let mut waiting = Waiting { inner: &self.inner, id: body.id, over: dialect.is_stateless };
         let reply = tokio::select! {
             biased;
@@ -244,6 +253,7 @@ impl HttpConnection {
         match reply {
             Ok(reply) => {
                 waiting.over = true;
+                under_way.into_iter().for_each(UnderWay::answered);
                 match reply {
                     // It refused the request unread; a new session may be let in, so this is no refusal of the call.
                     Reply::Status { status: StatusCode::NOT_FOUND, body } if self.inner.agreed().session.is_some() => {
@@ -267,20 +277,27 @@ impl HttpConnection {
         }
     }
 
-    /// Makes sure that what the server asks outside of our requests is heard, where it offers that.
-    async fn listen(&self) {
-        let mut listening = self.inner.listening.lock().await;
-        if listening.is_some() || self.inner.agreed().session.is_none() {
-            return;
+    /// Begins to hear what the server asks and tells outside of our requests, where it offers that. Without a session it cannot know
+    /// whom to tell.
+    fn listen(&self) -> Option<watch::Receiver<bool>> {
+        if self.dialect().is_stateless || self.inner.agreed().session.is_none() {
+            return None;
         }
-        let opened = tokio::select! {
-            opened = self.inner.endpoint.get(self.inner.headers()) => opened.ok(),
-            () = self.inner.env.clock.sleep(ASIDE) => None,
-        };
-        let stream = opened.filter(|response| response.status() == StatusCode::OK);
-        // Not asked for again: most servers have none.
-        *listening =
-            Some(Listening(stream.map(|stream| tokio::spawn(reading::listen(Arc::downgrade(&self.inner), stream)))));
+        let mut listening = self.inner.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let listening = listening.get_or_insert_with(|| {
+            let (opened, is_open) = watch::channel(false);
+            Listening { reading: tokio::spawn(listening::listen(Arc::downgrade(&self.inner), opened)), is_open }
+        });
+        Some(listening.is_open.clone())
+    }
+
+    /// Waits until that is heard, or until it is known not to be.
+    async fn listened(&self) {
+        let Some(mut is_open) = self.listen() else { return };
+        tokio::select! {
+            _opened = is_open.wait_for(|is_open| *is_open) => {}
+            () = self.inner.env.clock.sleep(ASIDE) => {}
+        }
     }
 
     /// One request and its answer.
@@ -314,7 +331,7 @@ impl HttpConnection {
     /// Ends the session, which tells the server to forget it. Whether it does is the server's affair.
     pub(crate) async fn close(&self) {
         let inner = &self.inner;
-        drop(inner.listening.lock().await.take());
+        drop(inner.listening.lock().unwrap_or_else(PoisonError::into_inner).take());
         let was_open = inner.ended().replace("the session was closed".to_owned()).is_none();
         if !was_open || inner.agreed().session.is_none() {
             return;

@@ -1,6 +1,6 @@
 //! Reading the answer to one posted request, over as many connections as that takes.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
@@ -17,13 +17,13 @@ use crate::wire::{Answer, MAX_LINE, answer, answered_id};
 const MAX_REFUSAL: usize = 8 * 1024;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 /// How often in a row a broken stream is taken up again without anything new coming of it.
-const MAX_RESUMES: u32 = 5;
+pub(super) const MAX_RESUMES: u32 = 5;
 /// A stream that was kept open this long shows that the server still works on the call, even if it brought no event: some
 /// cut a silent stream on purpose and expect to be asked again.
-const HELD_OPEN: Duration = Duration::from_secs(10);
+pub(super) const HELD_OPEN: Duration = Duration::from_secs(10);
 /// How long to wait before taking a stream up when the server does not say, and at most.
-const RESUME_WAIT: Duration = Duration::from_secs(1);
-const MAX_RESUME_WAIT: Duration = Duration::from_mins(1);
+pub(super) const RESUME_WAIT: Duration = Duration::from_secs(1);
+pub(super) const MAX_RESUME_WAIT: Duration = Duration::from_mins(1);
 
 fn lost(why: impl Into<String>) -> Failure {
     Failure::Lost(why.into())
@@ -82,7 +82,7 @@ impl HttpConnection {
             let broke = match stream.take() {
                 Some(response) => {
                     let opened_at = self.inner.env.now();
-                    let mut events = Events { response, parser: Parser::new(MAX_LINE) };
+                    let mut events = Events::of(response);
                     let broke = loop {
                         match events.next().await {
                             Ok(Some(event)) => {
@@ -125,18 +125,6 @@ impl HttpConnection {
     }
 }
 
-/// Reads a stream that belongs to no request, until it ends.
-pub(super) async fn listen(inner: Weak<Inner>, stream: Response) {
-    let mut events = Events { response: stream, parser: Parser::new(MAX_LINE) };
-    while let Ok(Some(event)) = events.next().await {
-        let message = event.data.and_then(|data| serde_json::from_str::<Map<String, Value>>(&data).ok());
-        let Some(inner) = inner.upgrade() else { return };
-        if let Some(message) = message.filter(|message| message.contains_key("method")) {
-            inner.answer_request(message, None);
-        }
-    }
-}
-
 /// Reads a whole body that is one message.
 async fn whole(mut response: Response) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
@@ -153,20 +141,24 @@ async fn whole(mut response: Response) -> Result<Vec<u8>, Failure> {
 }
 
 /// Why a stream gives no more events.
-enum Broken {
+pub(super) enum Broken {
     /// The connection; another one may bring the rest.
     Connection(String),
     /// What came; it would come again.
     Content(String),
 }
 
-struct Events {
+pub(super) struct Events {
     response: Response,
     parser: Parser,
 }
 
 impl Events {
-    async fn next(&mut self) -> Result<Option<Event>, Broken> {
+    pub(super) fn of(response: Response) -> Self {
+        Self { response, parser: Parser::new(MAX_LINE) }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, Broken> {
         loop {
             if let Some(event) = self.parser.next() {
                 return Ok(Some(event));
@@ -229,7 +221,7 @@ impl Inner {
     }
 
     /// Hands a message of the server's to our side, and its answer back. It came on the stream of our request `origin`, if of any.
-    fn answer_request(self: &Arc<Self>, mut message: Map<String, Value>, origin: Option<i64>) {
+    pub(super) fn answer_request(self: &Arc<Self>, mut message: Map<String, Value>, origin: Option<i64>) {
         let id = message.remove("id");
         let (method, params) = method_and_params(&mut message);
         let Some(id) = id else { return self.host.notified(&method, &params) };

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use ua_core::{CallId, Outcome, RawReply};
 use ua_gateway::TransportError;
@@ -71,6 +71,37 @@ async fn what_a_server_asks_in_a_call_is_answered_on_its_connection() {
     let outcome = connection.call(Sending::call("ask", Map::new(), Map::new()), &world.shared.env).await;
     let Outcome::Raw(RawReply::ToolResult { result }) = outcome else { panic!("{outcome:?}") };
     assert!(result["content"][0]["text"].as_str().unwrap().contains("decline"), "{result}");
+    world.server.shut_down(&world.shared).await;
+}
+
+#[tokio::test]
+async fn a_question_over_a_shared_pipe_reaches_its_call_when_the_others_are_done() {
+    let world = World::new(spec("fake", &[]));
+    let (_, connection) = world.ready().await;
+    let sending = |call: &str, tool: &str, arguments: Value| {
+        let (asks, asked) = mpsc::unbounded_channel();
+        let listener = Some(Listener { call_id: CallId::parse(call).unwrap(), asks });
+        let arguments = arguments.as_object().cloned().unwrap();
+        (Sending { listener, ..Sending::call(tool, arguments, Map::new()) }, asked)
+    };
+    let go = world.path("go");
+    let (slow, mut unasked) = sending("call_1", "beside", json!({"until": go}));
+    let (asks, mut asked) = sending("call_2", "ask", json!({}));
+    let slow = connection.call(slow, &world.shared.env);
+    let asking = connection.call(asks, &world.shared.env);
+    let answering = async {
+        // Nothing says whose question it is while both are under way.
+        connection.all("tools/list", "tools").await.unwrap();
+        assert!(asked.try_recv().is_err() && unasked.try_recv().is_err());
+        std::fs::write(&go, "").unwrap();
+        let Ask { params, reply } = asked.recv().await.unwrap();
+        assert_eq!(params["message"], "Which size?");
+        reply.send(json!({"action": "accept", "content": {"size": 3}})).unwrap();
+    };
+    let (_, outcome, ()) = tokio::join!(slow, asking, answering);
+    let Outcome::Raw(RawReply::ToolResult { result }) = outcome else { panic!("{outcome:?}") };
+    assert!(result["content"][0]["text"].as_str().unwrap().contains("\"size\":3"), "{result}");
+    assert!(unasked.try_recv().is_err());
     world.server.shut_down(&world.shared).await;
 }
 

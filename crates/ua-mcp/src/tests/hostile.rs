@@ -63,6 +63,11 @@ impl Hostile {
         self.seen().into_iter().filter(is_call).collect()
     }
 
+    /// The GETs that take a stream up again.
+    pub(super) fn resumptions(&self) -> Vec<Seen> {
+        self.seen().into_iter().filter(|seen| seen.header("last-event-id").is_some()).collect()
+    }
+
     /// Forgets every session, as a restarted server does.
     pub(super) fn forget_sessions(&self) {
         let mut sessions = self.state.sessions.lock().unwrap();
@@ -113,7 +118,10 @@ impl State {
         let id = &seen.body["id"];
         let result = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
         match (seen.verb.as_str(), seen.method()) {
-            ("GET", _) => resumed(seen.header("last-event-id").unwrap_or_default()),
+            ("GET", _) => match seen.header("last-event-id") {
+                Some(after) => resumed(after),
+                None => Answer::Whole(response("405 Method Not Allowed", "", "")),
+            },
             ("DELETE", _) => Answer::Whole(response("204 No Content", "", "")),
             (_, "initialize") => {
                 let mut sessions = self.sessions.lock().unwrap();

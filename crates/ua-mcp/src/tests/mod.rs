@@ -4,6 +4,7 @@
 mod dialects;
 mod hostile;
 mod http;
+mod listening;
 mod permitted;
 mod resumption;
 mod servers;

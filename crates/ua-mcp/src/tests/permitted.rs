@@ -86,6 +86,7 @@ impl Run {
             entrypoint: "library".into(),
             run_mode: "library".into(),
             spec: RunSpec::parse(r#"{"objective": "call a tool"}"#).unwrap(),
+            files: Vec::new(),
             job_path: None,
             opening: Message::user(Origin::Prompt, "call a tool"),
             workspace_dir: self.dir.path().display().to_string(),

@@ -68,7 +68,7 @@ impl World {
         Self::new(spec("fake", &[]))
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(super) fn path(&self, name: &str) -> String {
         self.dir.path().join(name).to_str().unwrap().to_owned()
     }
 

@@ -98,6 +98,7 @@ impl GranularStep {
                     run_mode: LIBRARY.to_owned(),
                     opening: Message::user(Origin::Prompt, spec.opening_prompt()),
                     spec: spec.clone(),
+                    files: Vec::new(),
                     job_path: None,
                     workspace_dir: workspace_dir.clone(),
                     launch: launch.clone(),

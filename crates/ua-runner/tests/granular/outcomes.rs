@@ -187,6 +187,7 @@ async fn a_run_of_something_else_is_not_taken() {
         run_mode: "job".into(),
         opening: Message::user(Origin::Prompt, spec.opening_prompt()),
         spec,
+        files: Vec::new(),
         job_path: None,
         workspace_dir: shop.host.workspace.display().to_string(),
         launch: serde_json::Value::Null,

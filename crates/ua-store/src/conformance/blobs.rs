@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use ua_core::{
-    BlobRef, Block, CallStatus, EvidenceLevel, Message, Origin, RawReply, Role, RunId, RunStatus, Settlement,
-    ToolContent, ToolText,
+    BlobRef, Block, CallStatus, EvidenceLevel, InputFile, Message, Origin, RawReply, Role, RunId, RunStatus,
+    Settlement, TakenFile, ToolContent, ToolText, sha256,
 };
 
 use super::samples::{self, at, call_id};
@@ -11,7 +11,7 @@ use super::{Scene, refused};
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{AttemptEnd, UnknownResolution};
 use crate::error::StoreError;
-use crate::lifted::{blobs_of, whole_reply};
+use crate::lifted::{NewBlob, blobs_of, whole_reply};
 use crate::{Durability, Store};
 
 /// A text over the threshold of the samples' contract, different for each `name`.
@@ -55,6 +55,34 @@ async fn run_with(store: &dyn Store, run: crate::NewRun, text: &str, status: Run
     store.commit_turn(&scene.lease, commit).await.unwrap();
     store.end_run(&scene.lease, samples::run_end(status)).await.unwrap();
     scene.run_id().clone()
+}
+
+/// What the files of a job hold comes with the run that is made of it, in one write, and stays as long as its lineage lives.
+pub async fn the_files_of_a_job_are_stored_with_its_run(store: &dyn Store) {
+    let held = NewBlob::new("iVBORw0KGgo=".to_owned());
+    let file = TakenFile {
+        path: "chart.png".to_owned(),
+        media_type: "image/png".to_owned(),
+        size: 8,
+        sha256: sha256("8 bytes."),
+        blob: held.blob.clone(),
+    };
+    let mut new = samples::new_run("run_1");
+    new.spec.files = vec![InputFile::Taken(file.clone())];
+    // Without what it holds there is no run, and nothing of it.
+    assert!(matches!(store.submit_run(new.clone()).await, Err(StoreError::NotFound { .. })));
+    assert!(matches!(store.run(&new.run_id).await, Err(StoreError::NotFound { .. })));
+    new.files = vec![held.clone()];
+    let run = store.submit_run(new.clone()).await.unwrap();
+    assert_eq!(run.spec.taken_files().collect::<Vec<_>>(), [&file]);
+    assert_eq!(store.blob(&held.blob).await.unwrap(), Blob::Here(held.content.clone()));
+    // A second run of the same file needs nothing more than to name it.
+    let second = crate::NewRun { files: Vec::new(), ..samples::child_run("run_2", "run_1") };
+    let second = crate::NewRun { spec: new.spec.clone(), ..second };
+    store.submit_run(second).await.unwrap();
+    let prune = BlobPrune { used_before: Some(at(99_999)), max_bytes: Some(0), dry_run: false, at: at(1) };
+    assert_eq!(store.prune_blobs(prune).await.unwrap().freed, []);
+    assert_eq!(store.blob(&held.blob).await.unwrap(), Blob::Here(held.content));
 }
 
 /// What is over the threshold is one blob, whatever refers to it; what is not stays in its place.

@@ -94,6 +94,7 @@ enum Write {
     Step { name: String, close: Option<StepStatus> },
     Request { turn: u32, close: Option<RequestEnd> },
     LostRequests,
+    Name { request: u64, response: String, stale: bool },
     Turn { turn: u32, request: u64, calls: u32, with_usage: bool },
     Commit { turn: u32, name: String },
     Note { text: String, stale: bool },
@@ -196,7 +197,7 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
         dice.pick(&waiting).map(|question| question.question_id.clone())
     };
     let stale = dice.one_in(10);
-    match dice.below(31) {
+    match dice.below(32) {
         0 => Write::Acquire,
         1 if dice.one_in(3) => Write::Park {
             status: *dice.pick(&[RunStatus::Stopped, RunStatus::WaitingForHuman, RunStatus::Running]).unwrap(),
@@ -266,6 +267,11 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
             name: name("q"),
             call: (!dice.one_in(4)).then(|| call_name(&[CallStatus::Unknown, CallStatus::Prepared])),
         },
+        31 => Write::Name {
+            request: u64::try_from(dice.below(records.requests.len() + 2)).unwrap(),
+            response: format!("resp_{}", dice.below(3)),
+            stale,
+        },
         _ => {
             let open = question(QuestionStatus::Open).map_or_else(|| "q_0".to_owned(), |id| id.to_string());
             if dice.one_in(4) {
@@ -305,6 +311,7 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             told(store.close_request(&newest, u64::from(*turn), *end, now).await)
         }
         Write::LostRequests => told(store.close_lost_requests(&newest, now).await),
+        Write::Name { request, response, stale } => told(store.note_response(lease(*stale), *request, response).await),
         Write::Turn { turn, request, calls, with_usage } => {
             let calls = (1..=*calls).map(|n| {
                 let id = format!("call_{}_{turn}_{n}", run.run_id);

@@ -134,6 +134,7 @@ macro_rules! conformance_tests {
             questions::an_answer_is_one_of_the_choices_and_given_once,
             questions::a_closed_question_is_not_asked_any_more,
             questions::a_resolution_closes_its_question,
+            blobs::the_files_of_a_job_are_stored_with_its_run,
             blobs::a_large_answer_is_stored_once_and_comes_back_whole,
             blobs::whatever_stores_a_large_answer_refers_to_it,
             blobs::a_message_refers_only_to_what_is_there,

@@ -69,6 +69,7 @@ pub fn new_run(id: &str) -> NewRun {
         entrypoint: "cli".to_owned(),
         run_mode: "job".to_owned(),
         spec: spec(),
+        files: Vec::new(),
         job_path: Some("jobs/report.json".to_owned()),
         opening: Message::user(Origin::Prompt, "Write the report and send it once."),
         workspace_dir: format!("/workspaces/{id}"),

@@ -8,6 +8,7 @@ use super::model::Model;
 use crate::blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
 use crate::error::StoreError;
 use crate::lifted::NewBlob;
+use crate::record::RunRecord;
 use crate::rules;
 
 /// A blob, or what a prune left of it.
@@ -43,6 +44,16 @@ impl Model {
         }
     }
 
+    /// Stores what the files of a new run hold, and notes that it refers to them. Refused, with nothing changed, when one is neither
+    /// among `files` nor stored already.
+    pub(super) fn put_files(&mut self, run: &RunRecord, files: Vec<NewBlob>) -> Result<(), StoreError> {
+        let wanted: Vec<&BlobRef> = run.spec.taken_files().map(|file| &file.blob).collect();
+        self.check_blobs(wanted.iter().copied().filter(|blob| !files.iter().any(|new| new.blob == **blob)))?;
+        self.put_blobs(&run.run_id, files, run.created_at);
+        self.refer(&run.run_id, wanted);
+        Ok(())
+    }
+
     /// Refuses references to what is not there.
     pub(super) fn check_blobs<'b>(&self, blobs: impl IntoIterator<Item = &'b BlobRef>) -> Result<(), StoreError> {
         for blob in blobs {
@@ -67,8 +78,7 @@ impl Model {
     fn blob_uses(&self) -> Vec<BlobUse> {
         let present = self.blobs.iter().filter(|stored| stored.content.is_some());
         let uses = present.map(|stored| {
-            let refers =
-                |run: &&crate::RunRecord| self.blob_refs.contains(&(run.run_id.clone(), stored.blob.blob_id.clone()));
+            let refers = |run: &&RunRecord| self.blob_refs.contains(&(run.run_id.clone(), stored.blob.blob_id.clone()));
             let users: Vec<_> = self.runs.iter().filter(refers).collect();
             let is_live_member = |root: &RunId| {
                 self.runs.iter().any(|member| member.root_run_id == *root && !member.status.is_terminal())

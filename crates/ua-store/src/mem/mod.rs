@@ -48,30 +48,35 @@ impl MemStore {
 
 #[async_trait]
 impl RunStore for MemStore {
-    async fn submit_run(&self, run: NewRun) -> Result<RunRecord, StoreError> {
+    async fn submit_run(&self, mut run: NewRun) -> Result<RunRecord, StoreError> {
         let mut model = self.model();
+        let files = std::mem::take(&mut run.files);
         let parent = run.parent_run_id.as_ref().map(|parent| model.run(parent)).transpose()?;
         let (run, opening) = rules::run_submitted(run, parent.as_ref());
         model.check_new_run(&run)?;
         model.check_job_key(&run)?;
+        model.put_files(&run, files)?;
         model.messages.push((run.run_id.clone(), opening));
         model.runs.push(run.clone());
         Ok(run)
     }
 
-    async fn submit_again(&self, run: NewRun, seen: &RunId) -> Result<RunRecord, StoreError> {
+    async fn submit_again(&self, mut run: NewRun, seen: &RunId) -> Result<RunRecord, StoreError> {
         let mut model = self.model();
+        let files = std::mem::take(&mut run.files);
         let (run, opening) = rules::run_submitted(run, None);
         model.check_new_run(&run)?;
         let key = run.job_key.clone().unwrap_or_default();
         rules::check_again(model.run_of_job_key(&key).as_ref(), seen, &key)?;
+        model.put_files(&run, files)?;
         model.messages.push((run.run_id.clone(), opening));
         model.runs.push(run.clone());
         Ok(run)
     }
 
-    async fn fork_run(&self, fork: NewFork) -> Result<RunRecord, StoreError> {
+    async fn fork_run(&self, mut fork: NewFork) -> Result<RunRecord, StoreError> {
         let mut model = self.model();
+        let files = std::mem::take(&mut fork.run.files);
         let parent = fork.run.parent_run_id.as_ref().map(|parent| model.run(parent)).transpose()?;
         let parent = parent.ok_or_else(|| rules::not_found("runs", "the parent of the fork"))?;
         let (last_seq, provider_session) = model.end_of_turn(&parent, fork.at_turn)?;
@@ -81,6 +86,7 @@ impl RunStore for MemStore {
         if !rules::key_is_inherited(&run, Some(&parent)) {
             model.check_job_key(&run)?;
         }
+        model.put_files(&run, files)?;
         model.messages.extend([opening, note].map(|message| (run.run_id.clone(), message)));
         model.runs.push(run.clone());
         Ok(run)

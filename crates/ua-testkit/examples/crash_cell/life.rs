@@ -190,6 +190,7 @@ async fn drive_run(
             run_mode: "job".into(),
             opening: Message::user(Origin::Prompt, spec.opening_prompt()),
             spec,
+            files: Vec::new(),
             job_path: None,
             workspace_dir: folder.join("ws").display().to_string(),
             launch: serde_json::Value::Null,

@@ -154,8 +154,12 @@ fn check_item(item: &Value, store: bool) -> Result<(), Refusal> {
                 Some("assistant") => "output_text",
                 Some(_) | None => return Err(invalid("a message is the user's or the assistant's")),
             };
-            let fits =
+            let is_image = |part: &Value| {
+                kind == "input_text" && part["type"] == "input_image" && is_output(&Value::Array(vec![part.clone()]))
+            };
+            let is_text =
                 |part: &Value| part["type"] == kind && part["text"].as_str().is_some_and(|text| !text.is_empty());
+            let fits = |part: &Value| is_text(part) || is_image(part);
             match parts {
                 Some(parts) if !parts.is_empty() && parts.iter().all(fits) => Ok(()),
                 Some(_) | None => Err(invalid(&format!("Invalid content of a message of {role:?}"))),

@@ -186,6 +186,12 @@ fn decode_block(mut block: Value) -> Result<Block, String> {
     let unreadable = |error: serde_json::Error| error.to_string();
     match block["type"].as_str() {
         Some("text") => decode_text(TextBlock::deserialize(&block).map_err(unreadable)?.text),
+        // One that the user shows; it is looked at as those of results are, and then only its place matters.
+        Some("image") => {
+            let part: ResultPart = ResultPart::deserialize(&block).map_err(unreadable)?;
+            ResultContent::Parts(vec![part]).text()?;
+            Ok(Block::Opaque { provider: "image".to_owned(), value: block })
+        }
         Some("tool_use") => {
             let WireToolUse { id, name, input } = serde_json::from_value(block).map_err(unreadable)?;
             if !input.is_object() {

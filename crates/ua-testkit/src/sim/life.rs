@@ -109,6 +109,7 @@ impl Life {
             run_mode: "job".into(),
             opening: Message::user(Origin::Prompt, spec.opening_prompt()),
             spec,
+            files: Vec::new(),
             job_path: None,
             workspace_dir: self.folder.display().to_string(),
             launch: Value::Null,

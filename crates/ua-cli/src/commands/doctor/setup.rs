@@ -45,7 +45,13 @@ pub(super) fn job(args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
             None
         }
         Ok(job) => {
-            match job.launch.check(&job.spec) {
+            let mut spec = job.spec.clone();
+            let would_start = job
+                .launch
+                .check(&spec)
+                .and_then(|()| crate::input_files::take(&mut spec, job.launch.job_dir()))
+                .and_then(|_held| job.launch.check_files(&spec));
+            match would_start {
                 Ok(()) => findings.ok("job", format!("{} would start", file.display())),
                 Err(error) => findings.refused("job", &error),
             }
