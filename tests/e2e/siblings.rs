@@ -47,7 +47,8 @@ fn one_of_two_live_siblings_sends_the_mail_and_the_other_has_its_receipt() {
         }
         assert_eq!(status(), "succeeded", "{point}");
         assert_eq!(env.effects()[0], 1, "{point}");
-        let mails = "SELECT status, deduplicated_from IS NOT NULL FROM tool_calls WHERE tool_name = 'send_email' ORDER BY 2";
+        let mails =
+            "SELECT status, deduplicated_from IS NOT NULL FROM tool_calls WHERE tool_name = 'send_email' ORDER BY 2";
         assert_eq!(env.rows(mails), ["succeeded 0", "succeeded 1"], "{point}");
         assert_eq!(env.value("SELECT count(*) FROM questions WHERE status = 'open'"), "0", "{point}");
         let kinds = env.rows("SELECT DISTINCT kind FROM questions");
