@@ -42,7 +42,6 @@ mod same_receipts;
 mod secret_references;
 mod secrets;
 mod sessions;
-mod siblings;
 mod sources;
 mod stateless_server;
 mod subagents;
