@@ -152,13 +152,7 @@ const MUTANTS: [Mutant; 20] = [
     lane(
         "–",
         "a sub-agent is started anew instead of reused or resumed",
-        &[
-            "crash-matrix",
-            "--only",
-            "after:store.settle_attempt:post_comment",
-            "--broken-rule",
-            "children-start-again",
-        ],
+        &["crash-matrix", "--only", "after:store.settle_attempt:post_comment", "--broken-rule", "children-start-again"],
     ),
     lane(
         "–",

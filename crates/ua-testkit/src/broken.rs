@@ -102,11 +102,7 @@ impl BrokenRule {
         store: Arc<dyn Store>,
         driver: Arc<dyn ChildDriver>,
     ) -> Arc<dyn SubAgents> {
-        if self == Self::ChildrenStartAgain {
-            Arc::new(ChildrenStartAgain::new(inner, store, driver))
-        } else {
-            inner
-        }
+        if self == Self::ChildrenStartAgain { Arc::new(ChildrenStartAgain::new(inner, store, driver)) } else { inner }
     }
 
     /// The policy file with the rule broken, when it is about policies: horizon and settle time of every probe shrink to nothing.

@@ -168,7 +168,8 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
         let mut n = 0;
         cells.retain(|cell| {
             n += 1;
-            n % CLASSES[cell.class].shape.quick_share() == 0 || cell.boundary.as_ref().is_some_and(|b| matches!(b.death, Death::AtTheTool(_)))
+            n % CLASSES[cell.class].shape.quick_share() == 0
+                || cell.boundary.as_ref().is_some_and(|b| matches!(b.death, Death::AtTheTool(_)))
         });
     }
     Ok((cells, note))

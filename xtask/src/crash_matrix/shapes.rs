@@ -126,7 +126,9 @@ impl Shape {
 pub(super) fn sub_agents(class: &Class) -> String {
     let (first, again) = class.words();
     let task = |name: &str| {
-        let input = format!(r#"{{"description": "{name}", "prompt": "{name}: do your part, in the words of life {{{{life}}}}."}}"#);
+        let input = format!(
+            r#"{{"description": "{name}", "prompt": "{name}: do your part, in the words of life {{{{life}}}}."}}"#
+        );
         tool_use("mcp__ua_agents__task", &input)
     };
     let filed = tool_use(&format!("mcp__ext__{FILED}"), r#"{"text": "filed in life {{life}}, request {{request}}"}"#);
@@ -149,7 +151,8 @@ pub(super) fn sub_agents(class: &Class) -> String {
 /// it does not go on; it asks for the call again.
 pub(super) fn iterations(class: &Class) -> String {
     let (first, again) = class.words();
-    let told = json!({"contains": ["Iteration 2 of at most 4 begins here, after turn 2", class.tool, "not to be repeated"]});
+    let told =
+        json!({"contains": ["Iteration 2 of at most 4 begins here, after turn 2", class.tool, "not to be repeated"]});
     format!(
         r#"{{"turns": [{{"text": "Life {{{{life}}}}.", "tools": [{}, {}]}}, {{"text": "Half of it is done."}},
             {{"tools": [{}, {}], "expect": {told}}}, {{"text": "<promise>ALL DONE</promise>"}}]}}"#,

@@ -54,7 +54,9 @@ impl Verdict {
         verdict.diverged.extend(difference(&seen.state, clean));
         verdict.diverged.extend(others_words(class, seen));
         verdict.diverged.extend(violations(&seen.state));
-        verdict.diverged.extend(seen.replaced.as_ref().and_then(|after| after_it_was_replaced(after, class.shape.sends_beside())));
+        verdict
+            .diverged
+            .extend(seen.replaced.as_ref().and_then(|after| after_it_was_replaced(after, class.shape.sends_beside())));
         verdict.asked = questions(&seen.state, "unknown_outcome");
         let may_ask = match &cell.protection {
             _ if cell.boundary.is_none() => false,

@@ -9,7 +9,8 @@ use ua_ledger::PeopleRules;
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
 use ua_runner::{Conclusion, ForkPlace, ForkPlan, RunError};
 use ua_store::{
-    Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionKind, QuestionRecord, RunRecord, RunRecords, RunStore as _, Store, invariants, whole_reply,
+    Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionKind, QuestionRecord,
+    RunRecord, RunRecords, RunStore as _, Store, invariants, whole_reply,
 };
 use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, Seam, World, foreign_tool, own_tool};
 

@@ -25,7 +25,8 @@ const SCRIPT: &str = r#"{
       {"tools": [{"name": "mcp__ua__send_email", "input": {"to": ["a@example.test"], "subject": "Report", "body": "Done."}}]},
       {"text": "The boss knows."}]}]}"#;
 
-const JOB: &str = r#"{"objective": "Tell a@example.test once.", "subagents": {}, "stop_conditions": ["email_sent_once"]}"#;
+const JOB: &str =
+    r#"{"objective": "Tell a@example.test once.", "subagents": {}, "stop_conditions": ["email_sent_once"]}"#;
 
 /// Resumes until the run has ended, and says nothing to anybody; how often it had to ask on the way.
 async fn without_a_word(family: &Family, at: &str) -> u32 {
@@ -57,7 +58,9 @@ async fn check_end(family: &Family, at: &str) {
     let mails = mails(family).await;
     assert_eq!(mails.iter().map(|mail| mail.status).collect::<Vec<_>>(), [CallStatus::Succeeded; 2], "{at}");
     let (twins, senders): (Vec<_>, Vec<_>) = mails.iter().partition(|mail| mail.deduplicated_from.is_some());
-    let ([twin], [sender]) = (&twins[..], &senders[..]) else { panic!("one sends and one does not at {at}: {mails:?}") };
+    let ([twin], [sender]) = (&twins[..], &senders[..]) else {
+        panic!("one sends and one does not at {at}: {mails:?}")
+    };
     assert_eq!((twin.deduplicated_from.as_ref(), twin.attempt), (Some(&sender.call_id), 0), "{at}");
     assert!(family.questions().await.is_empty(), "{at}: a question is left behind");
     family.check(at).await;

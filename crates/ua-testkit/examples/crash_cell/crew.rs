@@ -71,8 +71,7 @@ impl Crew {
             max_retries: record.spec.budgets.max_retries_per_tool_call,
             max_effects: effect_limits(&top_of_tree(store.as_ref(), &record).await?.spec),
         };
-        let ledger =
-            Ledger::new(store.clone(), lease.clone(), record.root_run_id.clone(), config, env.clone(), trace);
+        let ledger = Ledger::new(store.clone(), lease.clone(), record.root_run_id.clone(), config, env.clone(), trace);
         let files = WorkspaceFiles::open(workspace.root())?;
         let driver: Arc<dyn ChildDriver> = Arc::new(crew);
         let agents = ChildRuns::new(store.clone(), run, workspace.clone(), env.clone(), driver.clone());

@@ -12,9 +12,7 @@ use ua_core::{Env, Message, ModelTurn, Origin, RunId, RunSpec, RunStatus, Trace}
 use ua_gateway::{StopSignal, ToolTransport};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
 use ua_runner::{ForkPlace, ForkPlan, RunLock, owner_stamp};
-use ua_store::{
-    Choice, NewAnswer, NewRun, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _, Store,
-};
+use ua_store::{Choice, NewAnswer, NewRun, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _, Store};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam};
 
@@ -201,7 +199,10 @@ async fn drive_run(
     let broken = options.get("broken").and_then(BrokenRule::parse);
     let policy = job.policy.clone();
     let crew = Crew { store, transport, llm, policy, broken, env: env.clone(), trace };
-    let (_, record) = crew.drive_run(run.clone(), StopSignal::default()).await.map_err(|error| -> Box<dyn std::error::Error> { error })?;
+    let (_, record) = crew
+        .drive_run(run.clone(), StopSignal::default())
+        .await
+        .map_err(|error| -> Box<dyn std::error::Error> { error })?;
     Ok(record.status)
 }
 

@@ -55,7 +55,15 @@ impl Successor {
             self.store.acquire_run(&self.run, &owner, self.env.now()).await.map_err(|e| e.to_string())?;
             let root = self.store.load(&self.run).await.map_err(|e| e.to_string())?;
             for child in root.lineage.sub_agents.iter().filter(|child| !child.status.is_terminal()) {
-                self.store.acquire_run(&child.run_id, &owner, self.env.now()).await.map_err(|e| e.to_string())?;
+                let taken = self.store.acquire_run(&child.run_id, &owner, self.env.now()).await;
+                // It may have ended just now: what was on its way to the store gets there before this.
+                let has_ended =
+                    || async { self.store.run(&child.run_id).await.is_ok_and(|run| run.status.is_terminal()) };
+                if let Err(error) = taken
+                    && !has_ended().await
+                {
+                    return Err(error.to_string());
+                }
             }
             self.load().await.map_err(|e| e.to_string())
         })

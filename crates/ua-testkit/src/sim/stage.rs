@@ -151,7 +151,12 @@ impl Stage {
             deaths: options.deaths.clone(),
             gates: Arc::new(Gates::default()),
             servers: Servers::new(clock.clone(), harm.undead),
-            model: Arc::new(SimModel::new(intents.clone(), in_iterations, Chance::of(seed, "model"), harm.model_faults)),
+            model: Arc::new(SimModel::new(
+                intents.clone(),
+                in_iterations,
+                Chance::of(seed, "model"),
+                harm.model_faults,
+            )),
             store: StageStore::open(options.store, folder.path())?,
             env: Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(seed)) },
             run: RunId::parse("run_sim")?,
