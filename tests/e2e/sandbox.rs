@@ -11,7 +11,8 @@ use super::env;
 fn is_offered(env: &ua_e2e::TestEnv) -> bool {
     let output = env.run(&["doctor", "--json"]);
     let report: Value = serde_json::from_str(&output.stdout).unwrap();
-    let finding = report["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == "run_command").unwrap();
+    let finding =
+        report["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == "run_command").unwrap();
     if finding["level"] != "ok" {
         eprintln!("SKIPPED: {}", finding["detail"]);
     }

@@ -43,7 +43,9 @@ pub(crate) fn flags(root: &Path) -> Result<Vec<String>, CliError> {
     let mut flags = Vec::new();
     if let Some(how) = crate::env::var("UA_COMMAND_SANDBOX") {
         if !HOW.contains(&how.as_str()) {
-            return Err(CliError::usage(format!("UA_COMMAND_SANDBOX is {how:?}")).hint("it takes auto, required or off"));
+            return Err(
+                CliError::usage(format!("UA_COMMAND_SANDBOX is {how:?}")).hint("it takes auto, required or off")
+            );
         }
         flags.push(format!("--command-sandbox={how}"));
     }
@@ -72,7 +74,8 @@ pub(crate) fn has_network() -> bool {
 /// What programs may not see, wherever it lies: the user's home and folders for programs, and where runs are kept.
 fn private(root: &Path) -> Vec<PathBuf> {
     let folders = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"];
-    let mut private: Vec<PathBuf> = folders.iter().filter_map(|name| crate::env::var(name)).map(PathBuf::from).collect();
+    let mut private: Vec<PathBuf> =
+        folders.iter().filter_map(|name| crate::env::var(name)).map(PathBuf::from).collect();
     let database = crate::env::var("UA_RUNTIME_DB_PATH").map(PathBuf::from);
     private.extend(database.as_deref().and_then(Path::parent).map(Path::to_path_buf));
     private.push(root.to_path_buf());

@@ -85,7 +85,8 @@ impl EventChain {
         let mut set =
             connection.prepare_cached("UPDATE tool_call_events SET run_id = ?2, chain = ?3 WHERE event_seq = ?1")?;
         for event in events {
-            let before: Option<String> = before.query_row(params![event.run, event.seq], |row| row.get(0)).optional()?;
+            let before: Option<String> =
+                before.query_row(params![event.run, event.seq], |row| row.get(0)).optional()?;
             set.execute(params![event.seq, event.run, event.link(&before.unwrap_or_default())])?;
         }
         Ok(())
@@ -112,7 +113,8 @@ pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>>
     let mut findings = Vec::new();
     // Older events have no chain; behind the first that has one, all do.
     let since: Option<i64> =
-        connection.query_row("SELECT min(event_seq) FROM tool_call_events WHERE chain IS NOT NULL", [], |row| row.get(0))?;
+        connection
+            .query_row("SELECT min(event_seq) FROM tool_call_events WHERE chain IS NOT NULL", [], |row| row.get(0))?;
     let mut all = connection.prepare(&format!(
         "SELECT {COLUMNS} FROM tool_call_events e JOIN tool_calls c USING (tool_call_id) ORDER BY c.run_id, event_seq"
     ))?;

@@ -116,8 +116,8 @@ impl Writer {
     pub(crate) fn start(connection: Connection, log: Option<EffectsLog>) -> Result<Self, StoreError> {
         let (jobs, waiting) = mpsc::channel(QUEUE);
         let counters = Arc::new(Counters::default());
-        let chain = EventChain::new(&connection)
-            .map_err(|error| refused_because("the newest event cannot be read", error))?;
+        let chain =
+            EventChain::new(&connection).map_err(|error| refused_because("the newest event cannot be read", error))?;
         let worker = Worker { connection, log, counters: Arc::clone(&counters), durability: Durability::Synced, chain };
         let thread = std::thread::Builder::new()
             .name("ua-store-writer".to_owned())

@@ -34,7 +34,9 @@ impl Database {
     fn tamper(&self, sql: &str) {
         let raw = Connection::open(&self.path).unwrap();
         let trigger: String = raw
-            .query_row("SELECT sql FROM sqlite_schema WHERE name = 'tool_call_events_are_immutable'", [], |row| row.get(0))
+            .query_row("SELECT sql FROM sqlite_schema WHERE name = 'tool_call_events_are_immutable'", [], |row| {
+                row.get(0)
+            })
             .unwrap();
         raw.execute_batch("DROP TRIGGER tool_call_events_are_immutable").unwrap();
         raw.execute_batch(sql).unwrap();
@@ -64,7 +66,9 @@ async fn s19_every_event_is_linked_in_the_transaction_that_made_it() {
 
 #[tokio::test]
 async fn s19_whatever_is_changed_in_the_history_is_named() {
-    let of = |call: &str, place: &str| format!("(SELECT {place}(event_seq) FROM tool_call_events WHERE tool_call_id = '{call}')");
+    let of = |call: &str, place: &str| {
+        format!("(SELECT {place}(event_seq) FROM tool_call_events WHERE tool_call_id = '{call}')")
+    };
     let (first, second) = (of("run_a_1", "min"), of("run_a_1", "min") + " + 1");
     for (sql, named) in [
         (format!("UPDATE tool_call_events SET at = '2001-01-01T00:00:00Z' WHERE event_seq = {second}"), "call run_a_1, run run_a, is not what"),

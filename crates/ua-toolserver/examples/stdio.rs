@@ -28,7 +28,6 @@ fn main() -> Result<ExitCode, ToolServerError> {
 #[tokio::main(flavor = "current_thread")]
 async fn serve() -> Result<(), ToolServerError> {
     let mut settings = Arguments::parse().settings;
-    settings.confiner =
-        std::env::current_exe().ok().map(|program| Confiner { program, args: vec![CONFINED.into()] });
+    settings.confiner = std::env::current_exe().ok().map(|program| Confiner { program, args: vec![CONFINED.into()] });
     serve_stdio(settings).await
 }

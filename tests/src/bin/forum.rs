@@ -62,7 +62,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             Some("tools/list") => {
                 let mut tools: Vec<Value> = tools.iter().map(|(name, description)| tool(name, description)).collect();
                 for tool in tools.iter_mut().filter(|tool| claims && tool["name"] == claimed.as_str()) {
-                    tool["annotations"] = json!({"readOnlyHint": true, "idempotentHint": true, "destructiveHint": false});
+                    tool["annotations"] =
+                        json!({"readOnlyHint": true, "idempotentHint": true, "destructiveHint": false});
                 }
                 json!({"result": {"tools": tools}})
             }

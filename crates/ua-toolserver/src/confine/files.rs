@@ -68,7 +68,11 @@ fn enforce(confinement: &Confinement) -> Result<RulesetStatus, RulesetError> {
     Ok(ruleset.restrict_self()?.ruleset)
 }
 
-fn open(ruleset: RulesetCreated, paths: &[PathBuf], access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
+fn open(
+    ruleset: RulesetCreated,
+    paths: &[PathBuf],
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
     // What is not there on this machine is passed over.
     ruleset.add_rules(path_beneath_rules(paths, access))
 }

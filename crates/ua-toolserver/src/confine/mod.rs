@@ -113,7 +113,8 @@ impl Offers {
         }
         if !network && !self.namespaces {
             let why = self.why_no_namespaces.as_deref().unwrap_or("it does not say why");
-            let what = if self.landlock >= LANDLOCK_TCP { "UDP and DNS are open to it" } else { "the network is open to it" };
+            let what =
+                if self.landlock >= LANDLOCK_TCP { "UDP and DNS are open to it" } else { "the network is open to it" };
             missing.push(format!("{what}: the kernel makes no namespaces ({why})"));
         }
         if limits.processes > 0 && !self.processes {
@@ -285,10 +286,18 @@ mod tests {
         let limits = Limits::default();
         assert_eq!(all.missing(false, &limits), [""; 0]);
         assert_eq!(none.missing(false, &limits).len(), 3);
-        assert!(none.missing(false, &limits)[1].contains("the network is open to it") && none.missing(true, &limits).len() == 2);
+        assert!(
+            none.missing(false, &limits)[1].contains("the network is open to it")
+                && none.missing(true, &limits).len() == 2
+        );
         let files_only = Offers { landlock: 4, ..none.clone() };
-        assert!(files_only.missing(false, &Limits { processes: 0, ..limits })[0].starts_with("UDP and DNS are open to it"));
-        assert_eq!((all.are_enough(false), files_only.are_enough(false), files_only.are_enough(true)), (true, false, true));
+        assert!(
+            files_only.missing(false, &Limits { processes: 0, ..limits })[0].starts_with("UDP and DNS are open to it")
+        );
+        assert_eq!(
+            (all.are_enough(false), files_only.are_enough(false), files_only.are_enough(true)),
+            (true, false, true)
+        );
         assert!(!none.are_enough(true));
     }
 }

@@ -14,7 +14,10 @@ use super::{Came, World};
 
 fn confiner() -> Confiner {
     let program = std::env::current_exe().unwrap().with_file_name("../examples/stdio");
-    Confiner { program: program.canonicalize().expect("cargo build -p ua-toolserver --examples"), args: vec!["__confined".into()] }
+    Confiner {
+        program: program.canonicalize().expect("cargo build -p ua-toolserver --examples"),
+        args: vec!["__confined".into()],
+    }
 }
 
 /// What this kernel offers; `None`, and a word about it, where it is not all that a test needs.
@@ -59,8 +62,9 @@ async fn s8_a_program_reaches_nobody_over_the_network_unless_the_user_lets_it() 
         let mut buffer = [0; 8];
         (std::iter::from_fn(|| tcp.accept().ok()).count(), std::iter::from_fn(|| udp.recv(&mut buffer).ok()).count())
     };
-    let script =
-        format!("echo x > /dev/tcp/127.0.0.1/{tcp_port} && echo tcp; echo x > /dev/udp/127.0.0.1/{udp_port} && echo udp; true");
+    let script = format!(
+        "echo x > /dev/tcp/127.0.0.1/{tcp_port} && echo tcp; echo x > /dev/udp/127.0.0.1/{udp_port} && echo udp; true"
+    );
     let world = confined(TempDir::new().unwrap(), |_| {}).await;
     let ended = shell(&world, &script).await;
     assert_eq!((text(&ended, "stdout"), knocks()), ("", (0, 0)), "{offers:?}: {ended}");
@@ -94,10 +98,18 @@ async fn s8_a_program_reads_the_system_and_writes_the_workspace_and_nothing_of_t
     .await;
     let root = root.display();
     // What the job and the user named is open, and nothing around it.
-    let ended = shell(&world, &format!("cd {root}; cat .ssh/id note job/runs/*; ls; ls job/runs; cat job/data.csv tools/lib.txt")).await;
+    let ended = shell(
+        &world,
+        &format!("cd {root}; cat .ssh/id note job/runs/*; ls; ls job/runs; cat job/data.csv tools/lib.txt"),
+    )
+    .await;
     assert_eq!(text(&ended, "stdout"), format!("{canary} job/data.csv{canary} tools/lib.txt"), "{ended}");
     // Nor by a way around.
-    let ended = shell(&world, &format!("ln -s {root}/.ssh link; cat link/id /proc/self/root{root}/note; ln {root}/note hard; cat hard")).await;
+    let ended = shell(
+        &world,
+        &format!("ln -s {root}/.ssh link; cat link/id /proc/self/root{root}/note; ln {root}/note hard; cat hard"),
+    )
+    .await;
     assert_eq!(text(&ended, "stdout"), "", "{ended}");
     let ended = shell(&world, "head -c 5 /etc/passwd; ls /usr >/dev/null && echo; cat /etc/shadow").await;
     assert_eq!(text(&ended, "stdout"), "root:", "{ended}");
@@ -149,7 +161,8 @@ async fn s8_what_a_killed_program_started_is_killed_with_it() {
         return;
     }
     let world = confined(TempDir::new().unwrap(), |_| {}).await;
-    let arguments = json!({ "argv": ["bash", "-c", "setsid sleep 3018 & echo started; sleep 3018"], "timeout_seconds": 1 });
+    let arguments =
+        json!({ "argv": ["bash", "-c", "setsid sleep 3018 & echo started; sleep 3018"], "timeout_seconds": 1 });
     let ended = world.call("run_command", arguments).await.back();
     assert_eq!((&ended["timed_out"], &ended["signal"], text(&ended, "stdout")), (&json!(true), &json!(9), "started"));
     let gone = async {
@@ -163,14 +176,19 @@ async fn s8_what_a_killed_program_started_is_killed_with_it() {
 #[tokio::test]
 async fn s8_open_files_memory_and_sizes_are_capped() {
     let world = confined(TempDir::new().unwrap(), |settings| {
-        settings.command_limits = Limits { open_files: 40, memory_mib: 300, file_mib: 1, cpu_seconds: 1, ..Limits::default() };
+        settings.command_limits =
+            Limits { open_files: 40, memory_mib: 300, file_mib: 1, cpu_seconds: 1, ..Limits::default() };
     })
     .await;
-    let script = "for i in $(seq 3 60); do eval \"exec $i</dev/null\" || { echo stopped at $i; exit 1; }; done; echo all";
+    let script =
+        "for i in $(seq 3 60); do eval \"exec $i</dev/null\" || { echo stopped at $i; exit 1; }; done; echo all";
     let ended = shell(&world, script).await;
     assert!(!text(&ended, "stdout").contains("all"), "{ended}");
     let ended = shell(&world, "ulimit -n -v -f").await;
-    assert_eq!(text(&ended, "stdout").split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u64>>(), [40, 300 * 1024, 1024]);
+    assert_eq!(
+        text(&ended, "stdout").split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u64>>(),
+        [40, 300 * 1024, 1024]
+    );
     let ended = shell(&world, "head -c 2000000 /dev/zero > big; stat -c %s big").await;
     assert_eq!(text(&ended, "stdout"), "1048576", "{ended}");
     let ended = shell(&world, "while :; do :; done").await;
@@ -213,7 +231,13 @@ async fn s8_results_are_the_programs_own() {
 async fn s8_a_user_who_requires_the_walls_gets_no_program_without_them() {
     let required = |settings: &mut Settings| settings.command_sandbox = Sandbox::Required;
     // A program that confines nothing offers nothing.
-    let nothing = Confiner { program: "/bin/echo".into(), args: vec![r#"{"landlock":0,"namespaces":false,"why_no_namespaces":"no","processes":false}"#.into(), "#".into()] };
+    let nothing = Confiner {
+        program: "/bin/echo".into(),
+        args: vec![
+            r#"{"landlock":0,"namespaces":false,"why_no_namespaces":"no","processes":false}"#.into(),
+            "#".into(),
+        ],
+    };
     let refused = confined(TempDir::new().unwrap(), |settings| {
         required(settings);
         settings.confiner = None;

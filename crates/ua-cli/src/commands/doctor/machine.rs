@@ -40,7 +40,8 @@ async fn heads(home: &Home) -> Vec<RunHead> {
 pub(super) fn sandbox(findings: &mut Findings) {
     const CHECK: &str = "run_command";
     let how = crate::env::var("UA_COMMAND_SANDBOX").unwrap_or_else(|| "auto".to_owned());
-    let fix = "use a Linux kernel with Landlock and user namespaces (some distributions switch these off with a sysctl)";
+    let fix =
+        "use a Linux kernel with Landlock and user namespaces (some distributions switch these off with a sysctl)";
     let asked = crate::sandbox::confiner().map(|confiner| confiner.offers());
     let offers = match asked {
         Some(Ok(offers)) => offers,
