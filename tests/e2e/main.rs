@@ -42,6 +42,7 @@ mod same_receipts;
 mod secret_references;
 mod secrets;
 mod sessions;
+mod siblings;
 mod sources;
 mod stateless_server;
 mod subagents;
