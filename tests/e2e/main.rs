@@ -45,6 +45,7 @@ mod secret_references;
 mod sandbox;
 mod secrets;
 mod sessions;
+mod siblings;
 mod sources;
 mod stateless_server;
 mod subagents;

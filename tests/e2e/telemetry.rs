@@ -116,6 +116,55 @@ fn a_job_is_one_tree_from_the_run_to_what_its_tool_servers_do() {
     assert!(headers.iter().all(|all| all.get("authorization").is_some_and(|token| token == "Bearer a-token")));
 }
 
+/// A sub-agent that posts a comment.
+const WITH_A_SUB_AGENT: &str = r#"{
+  "turns": [
+    {"tools": [{"name": "mcp__ua_agents__task", "input": {"description": "Tell the forum", "prompt": "ALPHA: post."}}]},
+    {"text": "Done."}],
+  "conversations": [
+    {"when": "ALPHA", "turns": [
+      {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]},
+      {"text": "The forum knows."}]}]}"#;
+
+#[test]
+fn the_spans_of_a_sub_agent_hang_below_its_task_in_the_one_trace_of_its_process() {
+    let collector = Collector::start(CollectorMood::Takes);
+    let model = Model::with(WITH_A_SUB_AGENT, |_| ());
+    let env = sending_to(env().with_forum().with_model(&model), &collector);
+    let job = job(&env, &json!({"subagents": {}}));
+    // Interrupted while its sub-agent works, and resumed: each process has a trace, and the sub-agent is in both.
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    let question = env.run(&["resume", "r"]).code(75);
+    question.shows(&["Did `post_comment` happen?"]);
+    for question in env.rows("SELECT question_id FROM questions WHERE status = 'open'") {
+        env.run(&["answer", &question, "happened"]).code(0);
+    }
+    env.run(&["resume", "r"]).code(0);
+
+    let spans = collector.spans();
+    let child = env.value("SELECT run_id FROM runs WHERE run_mode = 'task'");
+    let of = |run: &str| -> Vec<String> {
+        serde_json::from_str(&env.value(&format!("SELECT traces_json FROM runs WHERE run_id = '{run}'"))).unwrap()
+    };
+    assert_eq!((of("r").len(), of("r")), (3, of(&child)), "a process has one trace for the whole tree");
+    let of_child: Vec<&ReceivedSpan> = spans.iter().filter(|span| text(span, "run_id") == child).collect();
+    let works: Vec<&&ReceivedSpan> = of_child.iter().filter(|span| span.name == "invoke_agent ua").collect();
+    assert_eq!(works.len(), 2, "of the process that was killed nothing arrived: {works:?}");
+    for work in works {
+        assert!(of("r")[1..].contains(&work.trace_id), "{} is of no process of the run", work.trace_id);
+        let path = path_of(&spans, work);
+        assert_eq!(path.last().map(String::as_str), Some("invoke_agent ua"), "{path:?}");
+        let task = spans.iter().find(|span| span.span_id == work.parent_id).unwrap();
+        assert_eq!((task.name.as_str(), text(task, "run_id")), ("execute_tool task", "r"), "{path:?}");
+        assert_eq!(task.trace_id, work.trace_id);
+        assert_eq!(text(work, "ua.run.root"), "r");
+    }
+    for span in &of_child {
+        let path = path_of(&spans, span);
+        assert!(path.iter().any(|name| name == "execute_tool task"), "{} is not below its task: {path:?}", span.name);
+    }
+}
+
 #[test]
 fn our_own_tool_server_shows_what_it_asks_the_network_and_not_where() {
     let collector = Collector::start(CollectorMood::Takes);
