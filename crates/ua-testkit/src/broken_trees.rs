@@ -50,6 +50,7 @@ impl SubAgents for ChildrenStartAgain {
             run_mode: child.run_mode,
             opening: Message::user(Origin::Prompt, child.last_job_prompt),
             spec: child.spec,
+            files: Vec::new(),
             job_path: child.job_path,
             workspace_dir: child.workspace_dir,
             launch: child.launch,
