@@ -1,5 +1,7 @@
 //! Programs of a job are confined, and only the user's configuration lets them out (threat S8).
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::fs;
 use std::net::TcpListener;
 

@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn joined(lines: &[Value]) -> String {
-        lines.iter().map(|line| format!("{line}\n")).collect()
+        lines.iter().map(|line| line.to_string() + "\n").collect()
     }
 
     fn history() -> Vec<Message> {

@@ -116,5 +116,5 @@ pub struct Settlement {
     pub error_detail: Option<String>,
     /// What the tool paid for it, when it is one that pays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub charge: Option<ToolCharge>,
+    pub charge: Option<Box<ToolCharge>>,
 }

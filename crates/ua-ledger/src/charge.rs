@@ -19,6 +19,7 @@ impl Ledger {
 
     /// Says what `raw` means for `call`, and what was paid for it.
     pub(crate) fn read(&self, raw: &RawReply, call: &CallRecord) -> Settlement {
-        Settlement { charge: ToolCharge::of(&call.name, raw, &self.prices), ..interpret(raw, &call.policy) }
+        let charge = ToolCharge::of(&call.name, raw, &self.prices).map(Box::new);
+        Settlement { charge, ..interpret(raw, &call.policy) }
     }
 }

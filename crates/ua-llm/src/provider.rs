@@ -29,7 +29,7 @@ pub trait LlmProvider: Send + Sync {
 
     /// Whether the provider keeps its replies, so that a later request may continue from one.
     fn keeps_replies(&self) -> bool {
-        self.behind().is_some_and(|provider| provider.keeps_replies())
+        self.behind().is_some_and(LlmProvider::keeps_replies)
     }
 
     /// The same request, of which the provider knows `known` already. What is estimated and charged is the whole of it: a
@@ -51,7 +51,7 @@ pub trait LlmProvider: Send + Sync {
 
     /// Where the conversation is that the next request goes on with.
     fn conversation(&self) -> Conversation {
-        self.behind().map_or(Conversation::InTheRequest, |provider| provider.conversation())
+        self.behind().map_or(Conversation::InTheRequest, LlmProvider::conversation)
     }
 
     /// The provider under whose name the model's price stands when there is none under its own.

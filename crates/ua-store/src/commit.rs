@@ -263,6 +263,7 @@ pub struct KeepHandle {
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "made once for an attempt and handed on; nothing keeps many of them")]
 pub enum AttemptEnd {
     /// The request never left us; the call has failed, definitely.
     NotSent {

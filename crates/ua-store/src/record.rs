@@ -618,7 +618,7 @@ impl RunRecords {
     pub fn tool_charges(&self, first: u32) -> impl Iterator<Item = &ToolCharge> {
         let calls = self.calls.iter().filter(move |call| call.position.turn >= first);
         let receipts = calls.flat_map(|call| self.receipts.iter().filter(|receipt| receipt.call_id == call.call_id));
-        receipts.filter_map(|receipt| receipt.settlement.as_ref()?.charge.as_ref())
+        receipts.filter_map(|receipt| receipt.settlement.as_ref()?.charge.as_deref())
     }
 
     /// What the tools of its sub-agents paid; it counts for the run.

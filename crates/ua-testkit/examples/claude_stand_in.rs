@@ -233,7 +233,7 @@ impl Session {
             let message = &entry["message"];
             // A reply has a line for each of its blocks.
             match messages.last_mut().filter(|last| last["id"].is_string() && last["id"] == message["id"]) {
-                Some(last) => blocks_of(last).extend(blocks_of(&mut message.clone()).drain(..)),
+                Some(last) => blocks_of(last).append(blocks_of(&mut message.clone())),
                 None => messages.push(message.clone()),
             }
         }

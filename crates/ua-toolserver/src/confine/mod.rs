@@ -254,7 +254,7 @@ fn start(mode: &str, confinement: &Confinement, args: &[OsString], argv: &[OsStr
 }
 
 fn not_started(program: &std::ffi::OsStr, error: &io::Error) -> String {
-    format!("{program:?} could not be started: {error}")
+    format!("`{}` could not be started: {error}", program.display())
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -15,7 +15,7 @@ use super::{Came, World};
 fn confiner() -> Confiner {
     let program = std::env::current_exe().unwrap().with_file_name("../examples/stdio");
     Confiner {
-        program: program.canonicalize().expect("cargo build -p ua-toolserver --examples"),
+        program: program.canonicalize().unwrap_or_else(|e| panic!("build the examples of ua-toolserver: {e}")),
         args: vec!["__confined".into()],
     }
 }
