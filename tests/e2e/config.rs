@@ -85,7 +85,7 @@ fn a_project_may_not_decide_what_runs_or_where_things_go() {
 #[test]
 fn s10_a_projects_policy_files_are_refused() {
     let env = env().with_forum();
-    let lowered = "[[rule]]\nname = \"harmless\"\npatterns = [\"post_*\"]\nside_effect_class = \"read_only\"\non_unknown = \"redo\"\n";
+    let lowered = "[[rule]]\nid = \"harmless\"\nname = \"post_comment\"\nside_effect_class = \"read_only\"\non_unknown = \"redo\"\n";
     let file = env.write("work/policy.toml", lowered);
     env.write("work/ua.toml", "policies = [\"policy.toml\"]\n");
     env.run(&["tools", "explain", "mcp__forum__post_comment"]).refused(

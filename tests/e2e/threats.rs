@@ -51,7 +51,8 @@ fn s1_what_a_sub_agent_read_is_asked_about_in_its_parent_also_after_a_kill() {
         env.run_killed_at(point, &["job", &job, "--run-id", "r"]);
         for _ in 0..2 {
             env.run(&["resume", "r"]).code(75).shows(&["words of others and private data", "evil@example.net"]);
-            assert_eq!((env.run_status().as_str(), env.mails().len()), ("waiting_for_human", 0), "{point}");
+            let status = env.rows("SELECT status FROM runs WHERE run_mode = 'job'");
+            assert_eq!((status, env.mails().len()), (vec!["waiting_for_human".to_owned()], 0), "{point}");
         }
         // The parent itself read nothing of others.
         let reads =

@@ -22,7 +22,7 @@ use ua_core::{
 };
 use ua_gateway::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_resume::{Artifact, SubAgentOutput};
-use ua_store::{CallRecord, NewRun, RunRecord, RunRecords, Store};
+use ua_store::{CallRecord, NewRun, RunLease, RunRecord, RunRecords, Store};
 
 use crate::error::RunError;
 use crate::machine::Conclusion;
@@ -52,32 +52,38 @@ pub fn task_output(
 #[async_trait]
 pub trait ChildDriver: Send + Sync {
     /// Takes a child run that has not ended and drives it to a conclusion of this process: epoch, tool servers of its own,
-    /// [`drive()`](crate::drive()). Nobody else drives it, because the lock of the run at the top of its tree is held.
+    /// [`drive()`](crate::drive()). Nobody else drives it, because the lock of the run at the top of its tree is held. It is taken under
+    /// `above`, the lease of the run whose task it is.
     ///
     /// # Errors
     /// Whatever ends a drive without a conclusion.
-    async fn drive(&self, child: RunRecord, stop: &StopSignal) -> Result<(Conclusion, RunRecord), SubAgentError>;
+    async fn drive(
+        &self,
+        above: &RunLease,
+        child: RunRecord,
+        stop: &StopSignal,
+    ) -> Result<(Conclusion, RunRecord), SubAgentError>;
 }
 
 /// The child runs of one run.
 pub struct ChildRuns {
     store: Arc<dyn Store>,
-    parent: RunId,
+    lease: RunLease,
     workspace: Workspace,
     env: Env,
     driver: Arc<dyn ChildDriver>,
 }
 
 impl ChildRuns {
-    /// The child runs of `parent`, whose folder is `workspace`.
+    /// The child runs of the run that `lease` is of, whose folder is `workspace`.
     pub fn new(
         store: Arc<dyn Store>,
-        parent: RunId,
+        lease: RunLease,
         workspace: Workspace,
         env: Env,
         driver: Arc<dyn ChildDriver>,
     ) -> Self {
-        Self { store, parent, workspace, env, driver }
+        Self { store, lease, workspace, env, driver }
     }
 
     /// Writes what a child that has ended came to, and says it.
@@ -106,7 +112,7 @@ impl SubAgents for ChildRuns {
         call: &CallRecord,
         allow: Option<Vec<String>>,
     ) -> Result<Result<NewRun, String>, SubAgentError> {
-        let records = self.store.load(&self.parent).await.map_err(RunError::at("load the run"))?;
+        let records = self.store.load(&self.lease.run_id).await.map_err(RunError::at("load the run"))?;
         let order = TaskOrder::of(&call.arguments);
         if let Some(path) = order.expected_outputs.iter().find(|path| !is_inside(path)) {
             return Ok(Err(format!(
@@ -131,7 +137,7 @@ impl SubAgents for ChildRuns {
             job_path: records.run.job_path.clone(),
             workspace_dir: folder.display().to_string(),
             launch: records.run.launch.clone(),
-            parent_run_id: Some(self.parent.clone()),
+            parent_run_id: Some(self.lease.run_id.clone()),
         }))
     }
 
@@ -141,7 +147,7 @@ impl SubAgents for ChildRuns {
         if child.status.is_terminal() {
             return self.answer(call, &child).await;
         }
-        let (conclusion, child) = self.driver.drive(child, stop).await?;
+        let (conclusion, child) = self.driver.drive(&self.lease, child, stop).await?;
         match conclusion {
             Conclusion::Waiting { question } => Ok(Carried::Waiting(question)),
             Conclusion::Stopped { reason: RunStop::Interrupt, .. } => Ok(Carried::Stopped),

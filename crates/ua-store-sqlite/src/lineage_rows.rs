@@ -112,7 +112,8 @@ impl Db<'_> {
                        WHERE c.run_id = ?1 AND r.settlement_json ->> '$.charge' IS NOT NULL \
                        ORDER BY c.turn, c.ordinal, r.receipt_seq";
             let receipts = self.rows(sql, [id], receipt_record)?;
-            let charges = receipts.into_iter().filter_map(|receipt| receipt.settlement?.charge).map(|charge| *charge).collect();
+            let charges =
+                receipts.into_iter().filter_map(|receipt| receipt.settlement?.charge).map(|charge| *charge).collect();
             lineage.sub_agents.extend(rules::sub_agent(&child, calls, requests, charges));
         }
         let effects = lineage.sub_agents.iter().flat_map(|child| &child.effects).map(|call| call.call_id.clone());

@@ -3,8 +3,8 @@
 use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, Timestamp, Usage};
 use ua_store::{
-    AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef,
-    RunLease, RunRecord, StepRecord, StoreError, TurnRecord, rules,
+    AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, OwnerStamp, QuestionRecord, RequestId, RequestRecord,
+    RowRef, RunLease, RunRecord, StepRecord, StoreError, TurnRecord, rules,
 };
 
 use crate::column::{Columns, int, json, opt_json, opt_text, text, word};
@@ -56,6 +56,17 @@ impl Db<'_> {
         let run = self.run(&lease.run_id)?;
         rules::check_lease(&run, lease)?;
         Ok(run)
+    }
+
+    /// Makes whoever writes `owner` the run's newest owner.
+    pub(crate) fn acquire(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Found<(RunLease, RunRecord)> {
+        let (lease, run) = rules::run_acquired(self.run(run)?, owner, self.last_write(run)?, at)?;
+        let current = run.current_step_id.as_ref().map(|step| self.step(step)).transpose()?.flatten();
+        if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
+            self.update_step(&step)?;
+        }
+        self.update_run(&run)?;
+        Ok((lease, run))
     }
 
     /// The run that answers for `job_key` outside the lineage of `root`: the newest that is not finished, else the newest.

@@ -110,14 +110,20 @@ impl RunStore for SqliteStore {
         at: Timestamp,
     ) -> Result<(RunLease, RunRecord), StoreError> {
         let (run, owner) = (run.clone(), owner.clone());
+        self.write(Synced, move |db| db.acquire(&run, &owner, at)).await
+    }
+
+    async fn acquire_task_run(
+        &self,
+        above: &RunLease,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError> {
+        let (above, run, owner) = (above.clone(), run.clone(), owner.clone());
         self.write(Synced, move |db| {
-            let (lease, run) = rules::run_acquired(db.run(&run)?, &owner, db.last_write(&run)?, at)?;
-            let current = run.current_step_id.as_ref().map(|step| db.step(step)).transpose()?.flatten();
-            if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
-                db.update_step(&step)?;
-            }
-            db.update_run(&run)?;
-            Ok((lease, run))
+            db.leased_run(&above)?;
+            db.acquire(&run, &owner, at)
         })
         .await
     }

@@ -52,6 +52,16 @@ pub trait RunStore: Send + Sync {
         at: Timestamp,
     ) -> Result<(RunLease, RunRecord), StoreError>;
 
+    /// As [`acquire_run`](Self::acquire_run), for the run of a sub-agent: the lease of the run above it is checked in the same write, so
+    /// that an owner who was replaced there takes no run of the tree any more.
+    async fn acquire_task_run(
+        &self,
+        above: &RunLease,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError>;
+
     /// Says that the owner is alive (relaxed). When it is killed, its time counts as held until then.
     async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError>;
 

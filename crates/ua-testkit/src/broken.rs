@@ -100,9 +100,14 @@ impl BrokenRule {
         self,
         inner: Arc<dyn SubAgents>,
         store: Arc<dyn Store>,
+        lease: RunLease,
         driver: Arc<dyn ChildDriver>,
     ) -> Arc<dyn SubAgents> {
-        if self == Self::ChildrenStartAgain { Arc::new(ChildrenStartAgain::new(inner, store, driver)) } else { inner }
+        if self == Self::ChildrenStartAgain {
+            Arc::new(ChildrenStartAgain::new(inner, store, lease, driver))
+        } else {
+            inner
+        }
     }
 
     /// The policy file with the rule broken, when it is about policies: horizon and settle time of every probe shrink to nothing.

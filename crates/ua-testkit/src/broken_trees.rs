@@ -9,21 +9,27 @@ use ua_core::{Block, Message, ModelTurn, Origin, RawReply, RunId, RunStop, itera
 use ua_gateway::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_runner::{ChildDriver, Conclusion};
-use ua_store::{CallRecord, NewRun, Store};
+use ua_store::{CallRecord, NewRun, RunLease, Store};
 
 /// Starts a sub-agent anew whenever its task is carried on by another process than the one that made it, whether or not it had ended:
 /// the relaunch that throws away the calls of the sub-agent before. The new run is of no lineage, so nothing of it is known.
 pub struct ChildrenStartAgain {
     inner: Arc<dyn SubAgents>,
     store: Arc<dyn Store>,
+    lease: RunLease,
     driver: Arc<dyn ChildDriver>,
     started: AtomicU64,
 }
 
 impl ChildrenStartAgain {
-    /// Wraps whoever drives child runs.
-    pub fn new(inner: Arc<dyn SubAgents>, store: Arc<dyn Store>, driver: Arc<dyn ChildDriver>) -> Self {
-        Self { inner, store, driver, started: AtomicU64::new(0) }
+    /// Wraps whoever drives the child runs of the run that `lease` is of.
+    pub fn new(
+        inner: Arc<dyn SubAgents>,
+        store: Arc<dyn Store>,
+        lease: RunLease,
+        driver: Arc<dyn ChildDriver>,
+    ) -> Self {
+        Self { inner, store, lease, driver, started: AtomicU64::new(0) }
     }
 }
 
@@ -57,7 +63,7 @@ impl SubAgents for ChildrenStartAgain {
             parent_run_id: None,
         };
         let again = self.store.submit_run(again).await?;
-        let (conclusion, run) = self.driver.drive(again, stop).await?;
+        let (conclusion, run) = self.driver.drive(&self.lease, again, stop).await?;
         Ok(match conclusion {
             Conclusion::Waiting { question } => Carried::Waiting(question),
             Conclusion::Stopped { reason: RunStop::Interrupt, .. } => Carried::Stopped,

@@ -245,6 +245,16 @@ impl RunStore for Seam<dyn Store> {
     ) -> Result<(RunLease, RunRecord), StoreError> {
         self.cross("store.acquire_run", None, self.inner.acquire_run(run, owner, at)).await
     }
+    async fn acquire_task_run(
+        &self,
+        above: &RunLease,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError> {
+        let above = self.held(above).await;
+        self.cross("store.acquire_run", None, self.inner.acquire_task_run(&above, run, owner, at)).await
+    }
     async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError> {
         self.inner.note_alive(&self.held(lease).await, at).await
     }

@@ -61,10 +61,7 @@ impl Boundary {
         let is_unowned = ["store.submit_run", "store.acquire_run"].iter().any(|name| point.contains(name));
         // Of a job with sub-agents the third end is that of the run at the top.
         let has_ended = ["after:store.end_run", "after:store.end_run#3"].contains(&point.as_str());
-        // A child is taken by whoever carries its task on. Between that one's last look at the parent's epoch and the taking no epoch of
-        // the child helps: there are the locks, which this other owner does not hold.
-        let is_taking_a_child = ["dispatch: start of a task", "sub-agent: start"].contains(&self.step);
-        !is_unowned && !point.starts_with("before:tool.invoke") && !has_ended && !is_taking_a_child
+        !is_unowned && !point.starts_with("before:tool.invoke") && !has_ended
     }
 
     /// Whether a question about the subject is allowed when the runner (or else its tool server) dies here.

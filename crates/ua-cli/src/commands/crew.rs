@@ -142,7 +142,7 @@ impl Crew {
         let Wired { transport, redactor, watcher, specs } = wired;
         let agents = ChildRuns::new(
             self.port.clone(),
-            run.run_id.clone(),
+            lease.clone(),
             workspace.clone(),
             self.env.clone(),
             Arc::new(self.clone()),
@@ -170,7 +170,12 @@ impl Crew {
         })
     }
 
-    async fn drive_child(&self, child: RunRecord, stop: &StopSignal) -> Result<(Conclusion, RunRecord), CliError> {
+    async fn drive_child(
+        &self,
+        above: &RunLease,
+        child: RunRecord,
+        stop: &StopSignal,
+    ) -> Result<(Conclusion, RunRecord), CliError> {
         let owner = owner_stamp(self.trace.clone());
         // Its parent's lock is what counts; this one says to others that it is driven.
         let _lock = RunLock::take(&self.home.locks(), &child.run_id, &owner)?;
@@ -181,7 +186,7 @@ impl Crew {
         let acquired_at = self.env.now();
         let (lease, run) = self
             .port
-            .acquire_run(&child.run_id, &owner, acquired_at)
+            .acquire_task_run(above, &child.run_id, &owner, acquired_at)
             .await
             .map_err(|e| CliError::store("take the sub-agent's run", &e))?;
         let worked = self.work(Taken { run, lease, workspace, acquired_at }, stop).await?;
@@ -191,9 +196,14 @@ impl Crew {
 
 #[async_trait]
 impl ChildDriver for Crew {
-    async fn drive(&self, child: RunRecord, stop: &StopSignal) -> Result<(Conclusion, RunRecord), SubAgentError> {
+    async fn drive(
+        &self,
+        above: &RunLease,
+        child: RunRecord,
+        stop: &StopSignal,
+    ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         let span = run_span(&child);
-        let driven = Box::pin(self.drive_child(child, stop)).instrument(span).await;
+        let driven = Box::pin(self.drive_child(above, child, stop)).instrument(span).await;
         driven.map_err(|error| Box::new(ChildFailed(error)) as SubAgentError)
     }
 }

@@ -262,7 +262,7 @@ mod tests {
         prompt.blocks.extend(crate::shown_image_block("image/png", "iVBORw0KGgo="));
         let messages = encode_request(&request(vec![prompt]), OutputLimit::MaxTokens)["messages"].clone();
         assert_eq!(
-            messages[0]["content"],
+            messages[1]["content"],
             json!([
                 {"type": "text", "text": "look"},
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},

@@ -10,8 +10,8 @@ use ua_gateway::{StopSignal, SubAgentError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, check_history};
 use ua_runner::{ChildDriver, ChildRuns, Conclusion, RunError};
 use ua_store::{
-    CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionRecord, RunRecord, RunRecords, RunStore as _,
-    Store, invariants,
+    CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionRecord, RunLease, RunRecord, RunRecords,
+    RunStore as _, Store, invariants,
 };
 use ua_testkit::{CrashAt, CrashPlan, Crossing, Honours, Plan, Seam, World, foreign_tool, own_tool};
 
@@ -90,19 +90,24 @@ struct Life {
 
 #[async_trait]
 impl ChildDriver for Life {
-    async fn drive(&self, child: RunRecord, stop: &StopSignal) -> Result<(Conclusion, RunRecord), SubAgentError> {
+    async fn drive(
+        &self,
+        above: &RunLease,
+        child: RunRecord,
+        stop: &StopSignal,
+    ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         assert!(!child.status.is_terminal(), "a sub-agent that has ended is not driven again");
         let life = Self { stop: stop.clone(), ..self.clone() };
-        Ok(life.run(child.run_id).await?)
+        Ok(life.run(child.run_id, Some(above.clone())).await?)
     }
 }
 
 impl Life {
-    fn run(self, run_id: RunId) -> Driven {
-        Box::pin(self.drive_run(run_id))
+    fn run(self, run_id: RunId, above: Option<RunLease>) -> Driven {
+        Box::pin(self.drive_run(run_id, above))
     }
 
-    async fn drive_run(self, run_id: RunId) -> Result<(Conclusion, RunRecord), RunError> {
+    async fn drive_run(self, run_id: RunId, above: Option<RunLease>) -> Result<(Conclusion, RunRecord), RunError> {
         let process = Process {
             world: self.world.clone(),
             store: self.store.clone(),
@@ -113,10 +118,11 @@ impl Life {
             policy: None,
             model: "scripted",
             prices: None,
+            above,
         };
-        let agents: AgentsOf = Box::new(move |run, workspace| {
+        let agents: AgentsOf = Box::new(move |lease, workspace| {
             let (store, env) = (self.store.clone(), self.env.clone());
-            Arc::new(ChildRuns::new(store, run.run_id.clone(), workspace.clone(), env, Arc::new(self)))
+            Arc::new(ChildRuns::new(store, lease.clone(), workspace.clone(), env, Arc::new(self)))
         });
         process.drive(&run_id, |people| people, Some(agents)).await
     }
@@ -168,7 +174,7 @@ impl Family {
         let ended = tokio::select! {
             biased;
             () = plan.death() => None,
-            ended = life.run(self.root.clone()) => Some(ended.unwrap().1),
+            ended = life.run(self.root.clone(), None) => Some(ended.unwrap().1),
         };
         (ended, plan.crossings())
     }

@@ -15,7 +15,7 @@ use ua_runner::{
     Conclusion, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace, drive, effect_limits,
     owner_stamp, top_of_tree,
 };
-use ua_store::{NewRun, RunRecord, Store};
+use ua_store::{NewRun, RunLease, RunRecord, Store};
 use ua_testkit::{Plan, Seam, World};
 
 /// One process.
@@ -32,10 +32,12 @@ pub(crate) struct Process {
     pub(crate) policy: Option<String>,
     pub(crate) model: &'static str,
     pub(crate) prices: Option<&'static str>,
+    /// The lease of the run above, when it is a sub-agent that is driven.
+    pub(crate) above: Option<RunLease>,
 }
 
 /// Whoever drives the sub-agents of a run, once it is taken.
-pub(crate) type AgentsOf = Box<dyn FnOnce(&RunRecord, &Workspace) -> Arc<dyn SubAgents> + Send>;
+pub(crate) type AgentsOf = Box<dyn FnOnce(&RunLease, &Workspace) -> Arc<dyn SubAgents> + Send>;
 
 impl Process {
     /// Takes a run and drives it to this process's conclusion. `people` says which rules about people hold, given those of the job.
@@ -45,10 +47,14 @@ impl Process {
         people: fn(PeopleRules) -> PeopleRules,
         agents: Option<AgentsOf>,
     ) -> Result<(Conclusion, RunRecord), RunError> {
-        let Self { world, store, llm, plan, env, stop, policy, model, prices } = self;
+        let Self { world, store, llm, plan, env, stop, policy, model, prices, above } = self;
         let trace = Trace::new(&env);
         let now = env.now();
-        let (lease, run) = store.acquire_run(run_id, &owner_stamp(trace.clone()), now).await.unwrap();
+        let owner = owner_stamp(trace.clone());
+        let (lease, run) = match above {
+            Some(above) => store.acquire_task_run(&above, run_id, &owner, now).await.unwrap(),
+            None => store.acquire_run(run_id, &owner, now).await.unwrap(),
+        };
         let job = top_of_tree(store.as_ref(), &run).await?.spec;
         let workspace = Workspace::create(Path::new(&run.workspace_dir)).unwrap();
         let tools = Arc::new(WithAskUser::new(world, store.clone()));
@@ -71,7 +77,7 @@ impl Process {
         let files = WorkspaceFiles::open(workspace.root()).unwrap();
         let mut gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
         if let Some(agents) = agents {
-            gateway = gateway.with_sub_agents(agents(&run, &workspace));
+            gateway = gateway.with_sub_agents(agents(&lease, &workspace));
         }
         let llm = Arc::new(Seam::new(llm, plan));
         let watcher = Arc::new(|_: Signal| {});

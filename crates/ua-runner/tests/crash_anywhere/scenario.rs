@@ -342,6 +342,7 @@ impl Scenario {
             policy: self.policy.clone(),
             model: self.model,
             prices: Some(PRICES),
+            above: None,
         };
         // Recipients are the business of other tests; the jobs here write to addresses that none of them names.
         let people = |people: PeopleRules| PeopleRules { taint: people.taint, ..PeopleRules::default() };

@@ -88,6 +88,16 @@ impl RunStore for LoseAnswers<'_> {
         self.answered(self.store.acquire_run(run, owner, at).await)
     }
 
+    async fn acquire_task_run(
+        &self,
+        above: &RunLease,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError> {
+        self.answered(self.store.acquire_task_run(above, run, owner, at).await)
+    }
+
     async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError> {
         self.answered(self.store.note_alive(lease, at).await)
     }

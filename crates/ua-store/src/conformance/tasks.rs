@@ -60,6 +60,23 @@ pub async fn a_task_under_way_is_never_lost(store: &dyn Store) {
     assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::Running);
 }
 
+/// Who was replaced at the run above takes no child run any more: not even its epoch is touched.
+pub async fn a_child_run_is_taken_by_the_newest_owner_of_its_parent(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.turn(vec![task("call_1", 1, 1)]).await;
+    store.start_attempt(&scene.lease, start("call_1", scene.run_id())).await.unwrap();
+    let child = RunId::of_task(&call_id("call_1"));
+    let (lease, taken) = store.acquire_task_run(&scene.lease, &child, &samples::owner(101), at(20)).await.unwrap();
+    assert_eq!((lease.epoch, taken.status), (1, ua_core::RunStatus::Running));
+
+    let (newer, _) = store.acquire_run(scene.run_id(), &samples::owner(102), at(21)).await.unwrap();
+    let late = store.acquire_task_run(&scene.lease, &child, &samples::owner(101), at(22)).await;
+    assert!(matches!(late, Err(StoreError::Fenced { .. })), "{late:?}");
+    assert_eq!(store.run(&child).await.unwrap(), taken);
+    let (lease, _) = store.acquire_task_run(&newer, &child, &samples::owner(102), at(23)).await.unwrap();
+    assert_eq!(lease.epoch, 2);
+}
+
 /// A cancel request reaches every child run that has not ended, in one write, and no fork.
 pub async fn a_cancel_reaches_the_whole_tree(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;

@@ -100,7 +100,8 @@ impl Model {
             let requests = self.requests_of(&child.run_id).cloned().collect();
             let calls = self.calls_of(&child.run_id, None);
             let receipts = calls.iter().flat_map(|call| self.receipts_of(&call.call_id));
-            let charges = receipts.filter_map(|receipt| receipt.settlement.as_ref()?.charge.as_deref().cloned()).collect();
+            let charges =
+                receipts.filter_map(|receipt| receipt.settlement.as_ref()?.charge.as_deref().cloned()).collect();
             lineage.sub_agents.extend(rules::sub_agent(&child, calls, requests, charges));
         }
         let effects = lineage.sub_agents.iter().flat_map(|child| &child.effects);

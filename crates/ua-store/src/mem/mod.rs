@@ -128,14 +128,19 @@ impl RunStore for MemStore {
         owner: &OwnerStamp,
         at: Timestamp,
     ) -> Result<(RunLease, RunRecord), StoreError> {
+        self.model().acquire(run, owner, at)
+    }
+
+    async fn acquire_task_run(
+        &self,
+        above: &RunLease,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError> {
         let mut model = self.model();
-        let (lease, run) = rules::run_acquired(model.run(run)?, owner, model.last_write(run), at)?;
-        let current = run.current_step_id.as_ref().and_then(|step| model.step(step));
-        if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
-            model.put_step(step);
-        }
-        model.put_run(run.clone());
-        Ok((lease, run))
+        model.leased_run(above)?;
+        model.acquire(run, owner, at)
     }
 
     async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError> {

@@ -8,8 +8,8 @@ use super::blobs::StoredBlob;
 use crate::error::{RowRef, StoreError};
 use crate::overrides::OverrideRecord;
 use crate::record::{
-    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RequestId,
-    RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord,
+    RequestId, RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 use crate::rules;
 
@@ -42,6 +42,22 @@ fn put<T>(rows: &mut Vec<T>, row: T, is_it: impl Fn(&T) -> bool) {
 }
 
 impl Model {
+    /// Makes whoever writes `owner` the run's newest owner.
+    pub(super) fn acquire(
+        &mut self,
+        run: &RunId,
+        owner: &OwnerStamp,
+        at: Timestamp,
+    ) -> Result<(RunLease, RunRecord), StoreError> {
+        let (lease, run) = rules::run_acquired(self.run(run)?, owner, self.last_write(run), at)?;
+        let current = run.current_step_id.as_ref().and_then(|step| self.step(step));
+        if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
+            self.put_step(step);
+        }
+        self.put_run(run.clone());
+        Ok((lease, run))
+    }
+
     pub(super) fn run(&self, id: &RunId) -> Result<RunRecord, StoreError> {
         self.runs.iter().find(|run| run.run_id == *id).cloned().ok_or_else(|| rules::not_found("runs", id))
     }

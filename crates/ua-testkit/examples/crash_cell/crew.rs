@@ -17,7 +17,7 @@ use ua_runner::{
     ChildDriver, ChildRuns, Conclusion, PinSettings, Ports, RetryPolicy, RunSettings, Signal, Workspace, drive,
     effect_limits, owner_stamp, top_of_tree,
 };
-use ua_store::{RunRecord, Store};
+use ua_store::{RunLease, RunRecord, Store};
 use ua_testkit::BrokenRule;
 
 /// What a life has for all runs of a tree.
@@ -37,23 +37,37 @@ type Driven = Pin<Box<dyn Future<Output = Result<(Conclusion, RunRecord), SubAge
 
 #[async_trait]
 impl ChildDriver for Crew {
-    async fn drive(&self, child: RunRecord, stop: &StopSignal) -> Result<(Conclusion, RunRecord), SubAgentError> {
-        self.clone().drive_run(child.run_id, stop.clone()).await
+    async fn drive(
+        &self,
+        above: &RunLease,
+        child: RunRecord,
+        stop: &StopSignal,
+    ) -> Result<(Conclusion, RunRecord), SubAgentError> {
+        self.clone().drive_run(child.run_id, Some(above.clone()), stop.clone()).await
     }
 }
 
 impl Crew {
     /// Takes a run and drives it to this life's conclusion.
-    pub(crate) fn drive_run(self, run: RunId, stop: StopSignal) -> Driven {
-        Box::pin(self.carry(run, stop))
+    pub(crate) fn drive_run(self, run: RunId, above: Option<RunLease>, stop: StopSignal) -> Driven {
+        Box::pin(self.carry(run, above, stop))
     }
 
-    async fn carry(self, run: RunId, stop: StopSignal) -> Result<(Conclusion, RunRecord), SubAgentError> {
+    async fn carry(
+        self,
+        run: RunId,
+        above: Option<RunLease>,
+        stop: StopSignal,
+    ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         let crew = self.clone();
         let Self { store, transport, llm, policy, broken, env, trace } = self;
         let workspace = Workspace::create(Path::new(&store.run(&run).await?.workspace_dir))?;
         let acquired_at = env.now();
-        let (lease, record) = store.acquire_run(&run, &owner_stamp(trace.clone()), acquired_at).await?;
+        let owner = owner_stamp(trace.clone());
+        let (lease, record) = match above {
+            Some(above) => store.acquire_task_run(&above, &run, &owner, acquired_at).await?,
+            None => store.acquire_run(&run, &owner, acquired_at).await?,
+        };
         if let Fence::Alive { detail } = transport.fence_earlier().await {
             return Err(detail.into());
         }
@@ -74,10 +88,10 @@ impl Crew {
         let ledger = Ledger::new(store.clone(), lease.clone(), record.root_run_id.clone(), config, env.clone(), trace);
         let files = WorkspaceFiles::open(workspace.root())?;
         let driver: Arc<dyn ChildDriver> = Arc::new(crew);
-        let agents = ChildRuns::new(store.clone(), run, workspace.clone(), env.clone(), driver.clone());
+        let agents = ChildRuns::new(store.clone(), lease.clone(), workspace.clone(), env.clone(), driver.clone());
         let agents: Arc<dyn SubAgents> = Arc::new(agents);
         let agents = match broken {
-            Some(rule) => rule.sub_agents(agents, store.clone(), driver),
+            Some(rule) => rule.sub_agents(agents, store.clone(), lease.clone(), driver),
             None => agents,
         };
         let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}))

@@ -200,7 +200,7 @@ async fn drive_run(
     let policy = job.policy.clone();
     let crew = Crew { store, transport, llm, policy, broken, env: env.clone(), trace };
     let (_, record) = crew
-        .drive_run(run.clone(), StopSignal::default())
+        .drive_run(run.clone(), None, StopSignal::default())
         .await
         .map_err(|error| -> Box<dyn std::error::Error> { error })?;
     Ok(record.status)
