@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use ua_core::CallStatus;
-use ua_store::conformance::Scene;
+use ua_store::conformance::{Scene, samples};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 struct Database {
@@ -23,8 +23,12 @@ impl Database {
         for run in ["run_a", "run_b"] {
             let store = SqliteStore::open(SqliteConfig::new(&database.path)).unwrap();
             let scene = Scene::begin(&store, run).await;
-            scene.call_that_is(&format!("{run}_1"), CallStatus::Succeeded).await;
-            scene.call_that_is(&format!("{run}_2"), CallStatus::Unknown).await;
+            let [first, second] = [1, 2].map(|ordinal| format!("{run}_{ordinal}"));
+            scene.turn(vec![samples::planned_call(&first, 1, 1)]).await;
+            scene.bring(&first, CallStatus::Succeeded).await;
+            scene.commit(1).await;
+            scene.turn(vec![samples::planned_call(&second, 2, 1)]).await;
+            scene.bring(&second, CallStatus::Unknown).await;
             store.close().unwrap();
         }
         database
@@ -61,7 +65,8 @@ async fn s19_every_event_is_linked_in_the_transaction_that_made_it() {
     // A copy has the same chain.
     let copy = database.path.with_file_name("copy.db");
     ua_store_sqlite::backup(&database.path, &copy).unwrap();
-    assert_eq!(SqliteStore::open_read_only(&copy).unwrap().examine().await.unwrap().findings, [""; 0]);
+    let of_copy = SqliteStore::open_read_only(&copy).unwrap().examine().await.unwrap().findings;
+    assert!(of_copy.iter().all(|finding| !finding.contains("event")), "{of_copy:?}");
 }
 
 #[tokio::test]

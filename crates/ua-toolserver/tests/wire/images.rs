@@ -120,7 +120,7 @@ async fn a_description_says_what_it_cost() {
         let described = studio.world.keyed("describe_image", "k", arguments).await.back();
         let picture = STANDARD.decode(DRAWN_PNG_BASE64).unwrap();
         let expected = json!({
-            "path": "a.png", "description": description, "model": "seeing-1", "usage": model_usage,
+            "path": "a.png", "description": description, "provider": dialect, "model": "seeing-1", "usage": model_usage,
             "sha256": sha256(picture), "cut": false, "already_answered": false,
         });
         assert_eq!(described, expected);
@@ -147,7 +147,7 @@ async fn a_drawing_becomes_a_new_file_and_says_what_it_cost() {
     let drawn = studio.draw(1).await.back();
     let expected = json!({
         "path": "out/mill.png", "media_type": "image/png", "width": 8, "height": 8, "bytes": bytes.len(),
-        "sha256": sha256(&bytes), "model": "gpt-image-1", "usage": {"input_tokens": 12, "output_tokens": 272},
+        "sha256": sha256(&bytes), "provider": "openai", "model": "gpt-image-1", "usage": {"input_tokens": 12, "output_tokens": 272},
         "already_paid": false,
     });
     assert_eq!(drawn, expected);
