@@ -4,25 +4,18 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use ua_e2e::{TestEnv, until};
-use ua_testkit::example_program;
 
 use super::env;
-
-fn stand_in() -> &'static PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| example_program("claude_stand_in"))
-}
 
 /// A world whose `claude` is the stand-in with this plan.
 pub(super) fn world(plan: &Value) -> TestEnv {
     let env = env().with_forum();
     let plan = env.write("plan.json", plan.to_string());
-    env.with_env("UA_CLAUDE_CODE", &stand_in().display().to_string())
+    env.with_env("UA_CLAUDE_CODE", env!("CARGO_BIN_EXE_ua-e2e-claude"))
         .with_env("ANTHROPIC_API_KEY", "a-key")
         .with_env("ANTHROPIC_BASE_URL", &format!("http://127.0.0.1{plan}"))
 }
@@ -269,7 +262,7 @@ fn a_session_that_the_agent_has_forgotten_is_told_again_from_the_record() {
 fn a_claude_that_is_not_there_or_cannot_sign_in_is_refused_before_anything_is_stored() {
     let env = env().with_env("ANTHROPIC_API_KEY", "a-key").with_env("UA_CLAUDE_CODE", "/nowhere/claude");
     env.run(&["job", &job(&env, &json!({}))]).refused(2, &["claude", "npm install", "UA_CLAUDE_CODE"]);
-    let env = super::env().with_env("UA_CLAUDE_CODE", &stand_in().display().to_string());
+    let env = super::env().with_env("UA_CLAUDE_CODE", env!("CARGO_BIN_EXE_ua-e2e-claude"));
     env.run(&["job", &job(&env, &json!({}))]).refused(2, &["sign in", "ANTHROPIC_API_KEY"]);
     let output = env.run(&["doctor"]);
     assert!(output.shown().contains("stand-in for Claude Code"), "{}", output.shown());

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
 use serde_json::json;
-use ua_e2e::{TestEnv, eventually, until};
-use ua_testkit::ua_program;
+use ua_e2e::{TestEnv, eventually, ua_program, until};
 
 use super::env;
 

@@ -24,7 +24,7 @@ fn level(env: &TestEnv, code: i32, check: &str) -> (String, Value) {
 
 #[test]
 fn a_place_where_jobs_can_run_is_well() {
-    let env = env().with_env("ANTHROPIC_API_KEY", "very-secret").with_forum();
+    let env = env().with_pdf().with_env("ANTHROPIC_API_KEY", "very-secret").with_forum();
     let output = env.run(&["doctor"]).code(0);
     output.shows(&[
         "SETTING",

@@ -24,7 +24,7 @@ fn tool(name: &str, input: &Value) -> Value {
 
 #[test]
 fn the_research_job_leaves_one_of_each_effect_and_a_receipt_for_each() {
-    let env = env();
+    let env = env().with_pdf();
     let output = env.run(&["job", &research_job(), "--run-id", "research"]).code(0);
     assert_eq!(env.effects(), [1, 1, 1, 0]);
     assert_eq!(env.run_status(), "succeeded");

@@ -5,13 +5,11 @@
 use std::process::{Command, Output};
 
 use ua_e2e::TestEnv;
-use ua_testkit::example_program;
 
 use super::env;
 
 fn program(env: &TestEnv, arguments: &[&str]) -> Output {
-    let program = example_program("granular_step");
-    Command::new(program).arg(env.root()).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_ua-e2e-library")).arg(env.root()).args(arguments).output().unwrap()
 }
 
 #[test]

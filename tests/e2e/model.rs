@@ -21,7 +21,7 @@ fn the_research_job_runs_through_a_real_model_server() {
     let jobs = workspace_root().join("fixtures/jobs").canonicalize().unwrap();
     let script = std::fs::read_to_string(workspace_root().join("fixtures/scripts/research_report.json")).unwrap();
     let model = Model::with(&script.replace("${JOB_DIR}", &jobs.display().to_string()), |_| ());
-    let env = env().with_model(&model);
+    let env = env().with_pdf().with_model(&model);
     let job = jobs.join("research_report.json").display().to_string();
     env.run(&["job", &job, "--provider", "anthropic", "--model", "a-model", "--run-id", "r"]).code(0);
     assert_eq!(env.effects(), [1, 1, 1, 0]);

@@ -2,8 +2,8 @@
 //! instead. The table of what counts as a conflict is `crates/ua-ledger/tests/lineage.rs`.
 
 use serde_json::{Value, json};
-use ua_e2e::{Output, TestEnv};
-use ua_testkit::{Provider, ua_program};
+use ua_e2e::{Output, TestEnv, ua_program};
+use ua_testkit::Provider;
 
 use super::env;
 

@@ -32,7 +32,7 @@ const ALL_FOUR: [&str; 4] =
 
 #[test]
 fn a_job_with_phases_goes_through_them_in_order() {
-    let env = env();
+    let env = env().with_pdf();
     let output = env.run(&["job", &phased_job(), "--run-id", "r"]).code(0);
     output.says(&["phase 1/4 · read", "phase 4/4 · tell"]).shows(&["succeeded · run r", "work_products/report.pdf"]);
     assert_eq!(env.effects(), [1, 1, 1, 0]);
@@ -49,7 +49,7 @@ fn a_job_with_phases_goes_through_them_in_order() {
 #[test]
 fn a_kill_between_two_phases_begins_neither_of_them_again() {
     for point in ["before:store.enter_step#2", "after:store.enter_step#2", "after:store.enter_step#1"] {
-        let env = env();
+        let env = env().with_pdf();
         env.run_killed_at(point, &["job", &phased_job(), "--run-id", "r"]);
         env.run(&["resume", "r"]).code(0);
         assert_eq!(env.effects(), [1, 1, 1, 0], "{point}");

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use ua_e2e::{TestEnv, until};
-use ua_testkit::{ThirdParty, ua_program};
+use ua_testkit::ThirdParty;
 
 use super::env;
 
@@ -168,9 +168,9 @@ fn conforms(suite: &str, scenario: &str, more: &[&str]) -> Result<(), String> {
     let node = installed.find("node").ok_or("node is not installed")?;
     let script = installed.npm().join("node_modules").join(suite).join("dist/index.js");
     let folder = tempfile::tempdir().unwrap();
-    let client = format!("{} __mcp-client", ua_program().display());
+    let client = env!("CARGO_BIN_EXE_ua-e2e-mcp-client");
     let mut command = Command::new(node);
-    command.arg(script).args(["client", "--command", &client, "--scenario", scenario, "--timeout", "60000"]).args(more);
+    command.arg(script).args(["client", "--command", client, "--scenario", scenario, "--timeout", "60000"]).args(more);
     let output = command.current_dir(folder.path()).env("PATH", path(&installed)).output().unwrap();
     if output.status.success() {
         return Ok(());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use ua_testkit::ua_program;
+use ua_e2e::ua_program;
 
 use super::env;
 

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use ua_core::sha256;
-use ua_e2e::{Live, TestEnv, eventually};
-use ua_testkit::ua_program;
+use ua_e2e::{Live, TestEnv, eventually, ua_program};
 
 use super::env;
 
@@ -98,13 +97,13 @@ fn run(env: &TestEnv, server: &str) {
 }
 
 fn builtin() -> Left {
-    let env = env();
+    let env = env().with_pdf();
     run(&env, "ua");
     left(&env, &env.workspace())
 }
 
 fn over_stdio() -> Left {
-    let env = env();
+    let env = env().with_pdf();
     let workspace = env.path("served");
     let entry = json!({"command": ua_program(), "args": server_args(&env, &workspace)});
     env.mcp_config("work/.mcp.json", &json!({"office": entry}));
@@ -114,7 +113,7 @@ fn over_stdio() -> Left {
 }
 
 fn over_http() -> Left {
-    let env = env();
+    let env = env().with_pdf();
     let workspace = env.path("served");
     let mut args = server_args(&env, &workspace);
     args.extend(["--http".to_owned(), "127.0.0.1:0".to_owned()]);

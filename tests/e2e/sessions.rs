@@ -187,7 +187,7 @@ fn the_research_job_runs_through_the_responses_api() {
     let jobs = workspace_root().join("fixtures/jobs").canonicalize().unwrap();
     let script = std::fs::read_to_string(workspace_root().join("fixtures/scripts/research_report.json")).unwrap();
     let model = Model::with(&script.replace("${JOB_DIR}", &jobs.display().to_string()), |_| ());
-    let env = env().with_responses(&model).with_env("UA_PROVIDER_SESSIONS", "true");
+    let env = env().with_pdf().with_responses(&model).with_env("UA_PROVIDER_SESSIONS", "true");
     let job = jobs.join("research_report.json").display().to_string();
     env.run(&["job", &job, "--provider", "openai", "--model", "a-model", "--run-id", "r"]).code(0);
     assert_eq!(env.effects(), [1, 1, 1, 0]);

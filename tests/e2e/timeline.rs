@@ -35,7 +35,7 @@ fn number(env: &TestEnv, sql: &str) -> usize {
 
 #[test]
 fn a_killed_and_resumed_research_job_is_drawn_row_by_row() {
-    let env = env();
+    let env = env().with_pdf();
     let job = workspace_root().join("fixtures/jobs/research_report.json").display().to_string();
     env.run_killed_at("after:tool.invoke:upload", &["job", &job, "--run-id", "research"]);
     env.run_killed_at("before:tool.invoke:send_email", &["resume", "research"]);

@@ -34,7 +34,7 @@ fn research() -> (String, String) {
 
 /// A world with a model server for all wires.
 pub(crate) fn with_model(model: &Model) -> TestEnv {
-    env().with_model(model).with_env("OPENAI_BASE_URL", model.base_url()).with_env("OPENAI_API_KEY", "a-key")
+    env().with_pdf().with_model(model).with_env("OPENAI_BASE_URL", model.base_url()).with_env("OPENAI_API_KEY", "a-key")
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn the_research_job_leaves_the_same_receipts_over_every_wire() {
         left.push((wire, ledger(&env)));
     }
     // And without a wire.
-    let env = env();
+    let env = env().with_pdf();
     env.run(&["job", &job, "--provider", "scripted", "--run-id", "the-same-run"]).code(0);
     assert_eq!(env.effects(), [1, 1, 1, 0]);
     left.push(("scripted", ledger(&env)));
@@ -81,7 +81,7 @@ fn a_recorded_run_is_played_again_in_another_folder_without_a_model() {
         assert!(!text.contains(&first.path("").display().to_string()), "{wire}");
 
         // No key, no server, another folder, another run.
-        let second = env();
+        let second = env().with_pdf();
         second.run(&["job", &job, "--provider", "replay", "--cassette", &tape, "--run-id", "played-again"]).code(0);
         assert_eq!((second.effects(), model.requests()), ([1, 1, 1, 0], 7), "{wire}");
         assert_eq!(ledger(&second), ledger(&first), "{wire}");
@@ -103,7 +103,7 @@ fn a_played_run_that_is_killed_goes_on_with_the_same_recording() {
     first.run(&["job", &first.job(&fields, &json!([])), "--record", &tape, "--run-id", "recorded"]).code(0);
     assert!(first.path("tapes/recorded.jsonl").exists());
 
-    let second = env();
+    let second = env().with_pdf();
     let job = second.job(&json!({"model": {"provider": "replay"}}), &json!([]));
     let args = ["job", &job, "--cassette", &tape, "--run-id", "r"];
     second.run_killed_at("after:store.record_turn", &args);
@@ -116,7 +116,7 @@ fn a_played_run_that_is_killed_goes_on_with_the_same_recording() {
     );
 
     // Another job is not what was recorded.
-    let other = env();
+    let other = env().with_pdf();
     let job = other.job(&json!({"objective": "Another one.", "model": {"provider": "replay"}}), &json!([]));
     let output = other.run(&["job", &job, "--cassette", &tape, "--run-id", "r"]).code(69);
     output.shows(&["no recorded request is like it", "Another one."]);

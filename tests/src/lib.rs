@@ -17,15 +17,19 @@
 mod browser;
 mod collector;
 mod database;
+mod kill_points;
 mod model;
 mod poll;
 mod process;
+mod program;
 mod world;
 
 pub use browser::{Browser, Page};
 pub use collector::Collector;
 pub use database::Database;
+pub use kill_points::parts;
 pub use model::Model;
 pub use poll::{eventually, until};
 pub use process::{Live, Output};
+pub use program::{ua_pdf_program, ua_program};
 pub use world::TestEnv;

@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use ua_testkit::ua_program;
 
-use crate::{Database, Live, Model, Output};
+use crate::{Database, Live, Model, Output, ua_pdf_program, ua_program};
 
 /// A temporary folder in which `ua` runs:
 ///
@@ -22,6 +21,7 @@ use crate::{Database, Live, Model, Output};
 #[derive(Debug)]
 pub struct TestEnv {
     folder: TempDir,
+    program: PathBuf,
     forum: PathBuf,
     variables: Vec<(String, String)>,
     started: AtomicU32,
@@ -43,7 +43,20 @@ impl TestEnv {
         for name in ["work", "home/.config", "out"] {
             must(fs::create_dir_all(folder.path().join(name)), "make a folder");
         }
-        Self { folder, forum: forum.to_path_buf(), variables: Vec::new(), started: AtomicU32::new(0) }
+        Self {
+            folder,
+            program: ua_program().clone(),
+            forum: forum.to_path_buf(),
+            variables: Vec::new(),
+            started: AtomicU32::new(0),
+        }
+    }
+
+    /// The same world with a `ua` that renders PDF.
+    #[must_use]
+    pub fn with_pdf(mut self) -> Self {
+        self.program.clone_from(ua_pdf_program());
+        self
     }
 
     /// The same world with one more environment variable.
@@ -177,7 +190,7 @@ impl TestEnv {
     ///
     /// When it cannot be started or does not end.
     pub fn run_killed_at(&self, point: &str, args: &[&str]) -> Output {
-        self.spawn(&self.command(ua_program(), args), &[("UA_KILL_AT", point)]).wait().killed()
+        self.spawn(&self.command(&self.program, args), &[("UA_KILL_AT", point)]).wait().killed()
     }
 
     /// Runs `ua` with files limited to `blocks` of 512 bytes, which is what a full disk looks like to one process.
@@ -209,7 +222,7 @@ impl TestEnv {
     }
 
     fn run_by_shell(&self, script: &str, args: &[&str]) -> Output {
-        let program = must(ua_program().to_str().ok_or("it is no text"), "the path of ua");
+        let program = must(self.program.to_str().ok_or("it is no text"), "the path of ua");
         let mut all = vec!["-c", script, "sh", program];
         all.extend(args);
         self.spawn(&self.command(Path::new("/bin/sh"), &all), &[]).wait()
@@ -231,7 +244,7 @@ impl TestEnv {
     /// When it cannot be started.
     pub fn start_bare(&self, args: &[&str]) -> Live {
         let args = args.iter().map(OsString::from).collect();
-        self.spawn(&(ua_program().clone(), args), &[])
+        self.spawn(&(self.program.clone(), args), &[])
     }
 
     /// Starts `ua` with these arguments and no other, and with more variables in its environment.
@@ -241,7 +254,7 @@ impl TestEnv {
     /// When it cannot be started.
     pub fn start_bare_with(&self, variables: &[(&str, &str)], args: &[&str]) -> Live {
         let args = args.iter().map(OsString::from).collect();
-        self.spawn(&(ua_program().clone(), args), variables)
+        self.spawn(&(self.program.clone(), args), variables)
     }
 
     /// Runs a bash script in which `"$@"` is `ua` with the workspace root of this world.
@@ -250,7 +263,7 @@ impl TestEnv {
     ///
     /// When it cannot be started or does not end.
     pub fn run_by_bash(&self, script: &str) -> Output {
-        let program = ua_program().clone().into_os_string();
+        let program = self.program.clone().into_os_string();
         let root = [OsString::from("--root"), self.root().into_os_string()];
         let mut args: Vec<OsString> = ["-c", script, "bash"].iter().map(OsString::from).collect();
         args.push(program);
@@ -264,7 +277,7 @@ impl TestEnv {
     ///
     /// When it cannot be started.
     pub fn start(&self, args: &[&str]) -> Live {
-        self.spawn(&self.command(ua_program(), args), &[])
+        self.spawn(&self.command(&self.program, args), &[])
     }
 
     /// Starts `ua` with one more environment variable.
@@ -273,7 +286,7 @@ impl TestEnv {
     ///
     /// When it cannot be started.
     pub fn start_with(&self, variable: (&str, &str), args: &[&str]) -> Live {
-        self.spawn(&self.command(ua_program(), args), &[variable])
+        self.spawn(&self.command(&self.program, args), &[variable])
     }
 
     /// Runs `ua` with another workspace root, whose name need not be text.
@@ -284,7 +297,7 @@ impl TestEnv {
     pub fn run_in(&self, root: &OsStr, args: &[&str]) -> Output {
         let mut all: Vec<OsString> = args.iter().map(OsString::from).collect();
         all.extend(["--root".into(), root.to_os_string()]);
-        self.spawn(&(ua_program().clone(), all), &[]).wait()
+        self.spawn(&(self.program.clone(), all), &[]).wait()
     }
 
     fn command(&self, program: &Path, args: &[&str]) -> (PathBuf, Vec<OsString>) {

@@ -28,12 +28,11 @@ const LAYERS: [(&str, u8); 17] = [
 ];
 
 /// Arrows within a layer that the map names.
-const SIDEWAYS: [(&str, &str); 6] = [
+const SIDEWAYS: [(&str, &str); 5] = [
     ("ua-mcp", "ua-gateway"),
     ("ua-toolserver", "ua-core"),
     ("ua-toolserver", "ua-pdf"),
     ("xtask", "ua-testkit"),
-    ("ua-cli", "ua-testkit"), // feature `crash-points` only
     ("ua-e2e", "ua-testkit"),
 ];
 

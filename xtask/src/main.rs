@@ -12,6 +12,7 @@ mod fuzz;
 mod mutants;
 #[cfg(test)]
 mod named_tests;
+mod part;
 mod patched;
 mod random;
 mod reliability;

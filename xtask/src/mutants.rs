@@ -15,6 +15,15 @@ pub(crate) struct Options {
     /// Only the bug of this number, as in M4
     #[arg(long, value_name = "NUMBER")]
     only: Option<String>,
+    /// Only one bug for each lane, as on every push
+    #[arg(long, conflicts_with_all = ["only", "patches", "rules", "write"])]
+    push: bool,
+    /// Only those that a lane builds in at a seam
+    #[arg(long, conflicts_with_all = ["only", "patches", "write"])]
+    rules: bool,
+    /// Only those that a patch puts into a copy of the tree
+    #[arg(long, conflicts_with_all = ["only", "write"])]
+    patches: bool,
     /// Only see that every patch still fits the sources
     #[arg(long, conflicts_with = "write")]
     check: bool,
@@ -31,14 +40,50 @@ enum Seen {
     Patch { file: &'static str, name: &'static str, words: &'static [&'static str] },
 }
 
+/// Which script a bug turns red.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Script {
+    /// `.ci/run`, before a change lands.
+    Push,
+    /// `.ci/nightly` only.
+    Nightly,
+}
+
+impl Script {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Push => "`.ci/run`",
+            Self::Nightly => "`.ci/nightly`",
+        }
+    }
+}
+
 struct Mutant {
     number: &'static str,
     bug: &'static str,
     seen: Seen,
+    /// What the bug turns red when somebody writes it.
+    caught: Script,
+    /// What builds the bug in on purpose, to show that.
+    shown: Script,
 }
 
 const fn lane(number: &'static str, bug: &'static str, words: &'static [&'static str]) -> Mutant {
-    Mutant { number, bug, seen: Seen::Lane(words) }
+    Mutant { number, bug, seen: Seen::Lane(words), caught: Script::Push, shown: Script::Nightly }
+}
+
+impl Mutant {
+    /// The one bug that is built in for its lane on every push.
+    const fn on_push(mut self) -> Self {
+        self.shown = Script::Push;
+        self
+    }
+
+    /// The short form of the lane that runs on every push may miss it.
+    const fn at_night(mut self) -> Self {
+        self.caught = Script::Nightly;
+        self
+    }
 }
 
 const fn patch(
@@ -48,31 +93,47 @@ const fn patch(
     name: &'static str,
     words: &'static [&'static str],
 ) -> Mutant {
-    Mutant { number, bug, seen: Seen::Patch { file, name, words } }
+    // Its test is one of those that run before a change lands; a copy of the tree takes too long to build there.
+    Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 20] = [
+const MUTANTS: [Mutant; 30] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
         &["crash-matrix", "--only", "external opaque", "--broken-rule", "running-after-dispatch"],
+    )
+    .on_push(),
+    lane("M1", "the same, in the simulation", &["sim", "--broken-rule", "running-after-dispatch"]),
+    lane(
+        "M1",
+        "the same, in the real program",
+        &["acceptance", "--broken-rule", "running-after-dispatch", "--only", "post_comment", "--random", "0"],
     ),
     lane(
         "M2",
         "tool servers of an earlier life are taken for gone",
         &["crash-matrix", "--only", "external opaque", "--broken-rule", "no-fence"],
     ),
-    lane("M3", "the intent is written and not synced", &["power-cut", "--broken-rule", "intent-relaxed"]),
+    lane("M2", "the same, in the simulation", &["sim", "--broken-rule", "no-fence"]),
+    lane(
+        "M3",
+        "the intent is written and not synced",
+        &["power-cut", "--variants", "0", "--broken-rule", "intent-relaxed"],
+    )
+    .on_push(),
     lane(
         "M4",
         "an opaque call found running is sent again",
         &["crash-matrix", "--only", "external opaque", "--broken-rule", "forced-replay"],
     ),
+    lane("M4", "the same, in the simulation", &["sim", "--broken-rule", "forced-replay"]),
     lane(
         "M5",
         "a key by position says nothing of the position",
         &["crash-matrix", "--only", "by position", "--broken-rule", "key-without-position"],
     ),
+    lane("M5", "the same, in the simulation", &["sim", "--broken-rule", "key-without-position"]),
     lane(
         "M6",
         "another life makes another key for the same call",
@@ -83,11 +144,13 @@ const MUTANTS: [Mutant; 20] = [
         "an answer that never came is taken for a request that never left",
         &["crash-matrix", "--only", "external opaque", "--broken-rule", "lost-is-failed"],
     ),
+    lane("M7", "the same, in the simulation", &["sim", "--broken-rule", "lost-is-failed"]).on_push(),
     lane(
         "M8",
         "the store takes writes of a stale epoch",
         &["crash-matrix", "--only", "external opaque", "--broken-rule", "no-epoch-check"],
     ),
+    lane("M8", "the same, in the simulation", &["sim", "--broken-rule", "no-epoch-check"]),
     patch(
         "M9",
         "a turn may be committed before its receipts are written",
@@ -114,6 +177,7 @@ const MUTANTS: [Mutant; 20] = [
         "a probe's absence counts before the horizon",
         &["crash-matrix", "--only", "with probe", "--broken-rule", "probe-without-horizon"],
     ),
+    lane("M12", "the same, in the simulation", &["sim", "--broken-rule", "probe-without-horizon"]),
     patch(
         "M13",
         "the HTTP client posts a call again",
@@ -171,6 +235,17 @@ const MUTANTS: [Mutant; 20] = [
             "--random",
             "0",
         ],
+    )
+    .on_push(),
+    lane(
+        "–",
+        "nothing takes secrets out of what tools answer",
+        &["acceptance", "--broken-rule", "no-redactor", "--only", "post_comment", "--random", "0"],
+    ),
+    lane(
+        "–",
+        "an iteration begins without what was done before it, in the simulation",
+        &["sim", "--seed", "60", "--broken-rule", "handoff-forgotten"],
     ),
 ];
 
@@ -178,7 +253,13 @@ const MUTANTS: [Mutant; 20] = [
 const WAS_SEEN: &str = "was seen";
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let is_wanted = |mutant: &&Mutant| options.only.as_ref().is_none_or(|only| only == mutant.number);
+    let is_wanted = |mutant: &&Mutant| {
+        let is_patch = matches!(mutant.seen, Seen::Patch { .. });
+        options.only.as_ref().is_none_or(|only| only == mutant.number)
+            && (!options.push || mutant.shown == Script::Push)
+            && (!options.rules || !is_patch)
+            && (!options.patches || is_patch)
+    };
     let chosen: Vec<&Mutant> = MUTANTS.iter().filter(is_wanted).collect();
     ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M17");
     if options.check {
@@ -208,11 +289,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-const HEADER: &str = "| number | bug | what sees it | result |\n|---|---|---|---|\n";
+const HEADER: &str = "| number | bug | what sees it | turns red | built in by | result |\n|---|---|---|---|---|---|\n";
 
 const INTRODUCTION: &str = "# Seeded bugs\n\n\
     Written by `cargo xtask mutants --write docs/mutants.md`, which builds each bug into a run where a lane can, and fails when the lane does not see it.\n\
-    A bug that no lane can build in is patched into a copy of the tree, where a test has to fail; or a sentence says why there is none.\n";
+    A bug that no lane can build in is patched into a copy of the tree, where a test has to fail.\n\n\
+    *Turns red* is the script that fails when somebody writes the bug: a lane with its options of every push, or a test; `.ci/nightly` where only the whole\n\
+    lane is sure to meet it. *Built in by* is the script that writes the bug on purpose and fails unless it is seen: one bug a lane on every push, all of them at night.\n";
 
 /// Fails when the page does not tell these bugs and lanes, or a test that is named is gone.
 pub(crate) fn check(page: &Path) -> anyhow::Result<()> {
@@ -269,7 +352,7 @@ impl Mutant {
             }
             Seen::Patch { name, .. } => format!("`{name}`, with `{}`", patched::file_of(self.number)),
         };
-        format!("| {} | {} | {seen} |", self.number, self.bug)
+        format!("| {} | {} | {seen} | {} | {} |", self.number, self.bug, self.caught.name(), self.shown.name())
     }
 
     fn result(&self) -> anyhow::Result<Outcome> {
@@ -316,12 +399,20 @@ mod tests {
     fn every_bug_is_numbered_and_every_rule_of_the_testkit_is_broken_by_one() {
         for number in 1..=17 {
             let number = format!("M{number}");
-            assert_eq!(MUTANTS.iter().filter(|mutant| mutant.number == number).count(), 1, "{number}");
+            assert!(MUTANTS.iter().any(|mutant| mutant.number == number), "{number}");
         }
         for rule in ua_testkit::BrokenRule::ALL {
             let breaks = |mutant: &Mutant| matches!(mutant.seen, Seen::Lane(words) if words.contains(&rule.name()));
             assert!(MUTANTS.iter().any(breaks), "{}", rule.name());
         }
+        // One a lane on every push.
+        let mut lanes: Vec<&str> = Vec::new();
+        for mutant in MUTANTS.iter().filter(|mutant| mutant.shown == Script::Push) {
+            let Seen::Lane(words) = mutant.seen else { panic!("{} needs a build of its own", mutant.number) };
+            lanes.push(words[0]);
+        }
+        lanes.sort_unstable();
+        assert_eq!(lanes, ["acceptance", "crash-matrix", "power-cut", "sim"]);
     }
 
     #[test]

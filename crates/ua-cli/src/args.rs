@@ -119,12 +119,6 @@ pub enum Command {
     /// Run the built-in MCP tool server on standard input and output
     #[cfg(feature = "toolserver")]
     Toolserver(Box<ua_toolserver::Settings>),
-    /// Calls everything a tool server offers, for a conformance suite (internal)
-    #[command(name = "__mcp-client", hide = true)]
-    McpClient {
-        /// Address of the server
-        url: String,
-    },
     /// Stands between the runner and one tool server (internal)
     #[command(name = "__shim", hide = true)]
     Shim(ShimArgs),

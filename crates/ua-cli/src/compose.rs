@@ -26,7 +26,6 @@ use ua_store::{RunLease, RunRecord, Store};
 use crate::args::LaunchArgs;
 use crate::budgets::BudgetChange;
 use crate::claude_code;
-use crate::crash_points::Seams;
 use crate::error::{CliError, chain};
 use crate::home::Home;
 use crate::providers::{self, no_model};
@@ -808,7 +807,7 @@ pub(crate) struct Wiring<'a> {
     pub(crate) stop: StopSignal,
     /// The contract's budgets, with what a person changed since.
     pub(crate) budgets: Budgets,
-    pub(crate) seams: &'a Seams,
+    pub(crate) seams: &'a dyn Seams,
     /// Who is asked what a tool wants to know in the middle of a call.
     pub(crate) elicitations: Elicitations,
 }

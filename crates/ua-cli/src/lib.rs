@@ -20,7 +20,6 @@ mod commands;
 mod complete;
 mod compose;
 mod config;
-mod crash_points;
 mod env;
 mod error;
 mod escape;
@@ -30,6 +29,7 @@ mod input_files;
 mod live;
 mod models;
 mod output;
+mod parts;
 mod person;
 mod pricing;
 mod progress;
@@ -49,6 +49,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 pub use args::{Cli, Command};
+pub use parts::{Parts, Seams};
 
 /// Whether a command is refused when a configuration file is wrong. A tool server is told everything by its arguments, and nobody may be
 /// kept from finding out what is wrong.
@@ -60,8 +61,9 @@ fn needs_config(command: &Command) -> bool {
     !matches!(command, Command::Doctor(_) | Command::Completions(_) | Command::Schema(_))
 }
 
-/// Runs the command line and returns its exit code.
-pub fn main() -> ExitCode {
+/// Runs the command line of a program with these parts and returns its exit code.
+pub fn main(parts: Parts) -> ExitCode {
+    parts::init(parts);
     #[cfg(feature = "toolserver")]
     if let Some(code) = sandbox::run() {
         return code;

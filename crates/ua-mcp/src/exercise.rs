@@ -1,6 +1,6 @@
 //! Everything a server offers, called once: what a conformance suite watches a client do.
 //!
-//! Not a way to run a job: no ledger stands behind these calls, so it is for servers that only pretend. `ua __mcp-client URL` runs it.
+//! Not a way to run a job: no ledger stands behind these calls, so it is for servers that only pretend. In no program for users.
 
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;

@@ -32,6 +32,7 @@ mod connection;
 mod definitions;
 mod dialect;
 mod error;
+#[cfg(feature = "conformance")]
 mod exercise;
 mod going_on;
 mod host;
@@ -55,6 +56,7 @@ pub use definitions::{DefinitionLock, Locked, LockedServer, reach_digest};
 pub use dialect::Protocol;
 pub use error::McpError;
 #[doc(hidden)]
+#[cfg(feature = "conformance")]
 pub use exercise::exercise;
 pub use host::{Progress, ProgressWatcher};
 pub use launch::ShimCommand;

@@ -27,17 +27,25 @@
 //! # Ok::<(), ua_pdf::PdfError>(())
 //! ```
 
+#[cfg(feature = "layout")]
 mod document;
 mod error;
+#[cfg(feature = "layout")]
 mod images;
 pub mod limits;
 mod options;
+#[cfg(feature = "layout")]
 mod outline;
+#[cfg(feature = "layout")]
 mod reader;
+#[cfg(feature = "layout")]
 mod render;
+#[cfg(feature = "layout")]
 mod source;
+#[cfg(feature = "layout")]
 mod world;
 
 pub use error::PdfError;
-pub use options::{Paper, PdfOptions, Rendered};
+pub use options::{Paper, PdfOptions, Rendered, Renderer};
+#[cfg(feature = "layout")]
 pub use render::render;

@@ -18,4 +18,5 @@ pub const NESTING: usize = 16;
 /// The most pages.
 pub const PAGES: usize = 2000;
 /// More lines of text than a page of any paper has; tells before the layout that a document is too long.
+#[cfg(feature = "layout")]
 pub(crate) const LINES_PER_PAGE: usize = 100;

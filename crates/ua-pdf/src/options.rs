@@ -2,6 +2,13 @@
 
 use std::fmt;
 
+use crate::error::PdfError;
+
+/// What lays Markdown out as a PDF: `ua_pdf::render`, where the feature `layout` is on.
+///
+/// A program that offers PDF hands it to its tool server. One that does not never names it, and so has no layout engine in it.
+pub type Renderer = fn(&str, &PdfOptions<'_>) -> Result<Rendered, PdfError>;
+
 /// The size of the pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Paper {

@@ -1,26 +1,41 @@
-//! Programs built for a harness: the real `ua`, its seams open to kill points, and examples.
+//! Programs that a harness starts: `ua` with its seams open to kill points, and examples.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Builds `ua` with the feature `crash-points` (the features every build has stay on) and returns where it is.
+/// Names the folder that cargo built the programs into, for a run in which they are known to be fresh: nothing is built then.
+pub const BUILT: &str = "UA_BUILT";
+
+/// The `ua` under test: what users have, and the kill points that `UA_KILL_AT` names.
 ///
 /// # Panics
 ///
-/// When it does not build: no test that needs it can say anything then.
+/// When it does not build: no lane that needs it can say anything then.
 pub fn ua_program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| build(&["--bin", "ua", "--features", "ua-cli/crash-points"], "ua"))
+    PROGRAM.get_or_init(|| program("--bin", "ua-e2e-ua-pdf", ""))
 }
 
-/// Builds the example `name`, a small program that a test or a harness starts, and returns where it is.
+/// The example `name`, a small program that a test or a harness starts.
 ///
 /// # Panics
 ///
 /// When it does not build.
 pub fn example_program(name: &str) -> PathBuf {
-    build(&["--example", name], name)
+    program("--example", name, "examples")
+}
+
+#[expect(clippy::disallowed_methods, reason = "a harness says that it has built everything")]
+fn program(kind: &str, name: &str, folder: &str) -> PathBuf {
+    match std::env::var_os(BUILT) {
+        Some(built) => {
+            let program = Path::new(&built).join(folder).join(name);
+            assert!(program.is_file(), "{BUILT} is set, and {} is not there", program.display());
+            program
+        }
+        None => build(&[kind, name], name),
+    }
 }
 
 /// Builds for the whole workspace, as its tests are built: for one package by itself cargo would choose other features of the crates that

@@ -1,8 +1,11 @@
 //! The tool server as a program: `cargo run -p ua-toolserver --example stdio -- --workspace /tmp/w`.
 //!
-//! Speaks MCP on standard input and output until its client leaves.
+//! Speaks MCP on standard input and output until its client leaves. Its PDFs have no layout: the renderer is handed in, and this one is small.
 
 use std::process::ExitCode;
+
+#[path = "../tests/wire/plain_pdf.rs"]
+mod plain_pdf;
 
 use clap::Parser;
 use ua_toolserver::{Confiner, Settings, ToolServerError, run_confined, serve_stdio};
@@ -29,5 +32,6 @@ fn main() -> Result<ExitCode, ToolServerError> {
 async fn serve() -> Result<(), ToolServerError> {
     let mut settings = Arguments::parse().settings;
     settings.confiner = std::env::current_exe().ok().map(|program| Confiner { program, args: vec![CONFINED.into()] });
+    settings.pdf = Some(plain_pdf::render);
     serve_stdio(settings).await
 }

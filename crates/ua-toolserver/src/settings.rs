@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
+use ua_pdf::Renderer;
 
 use crate::confine::{Confiner, Limits, Sandbox};
 use crate::secrets::Secrets;
@@ -143,6 +144,10 @@ pub struct Settings {
     #[arg(skip)]
     pub confiner: Option<Confiner>,
 
+    /// What lays out the documents of `render_pdf`, which is offered only with one; set by the program that contains this server.
+    #[arg(skip)]
+    pub pdf: Option<Renderer>,
+
     /// Lets `crawl_parallel` reach loopback, private and link-local addresses.
     #[arg(long)]
     pub allow_private_addresses: bool,
@@ -223,6 +228,7 @@ impl Settings {
             command_private: Vec::new(),
             command_limits: Limits::default(),
             confiner: None,
+            pdf: None,
             allow_private_addresses: false,
             allowed_domains: Vec::new(),
             http: None,

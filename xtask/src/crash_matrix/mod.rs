@@ -22,6 +22,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 use ua_testkit::{BrokenRule, example_program};
 
+use crate::part::Part;
 use crate::random::Random;
 use boundaries::{Boundary, Death, boundaries};
 use cell::{Cell, Protection, Stage, job_file};
@@ -38,6 +39,9 @@ pub(crate) struct Options {
     /// More moments inside writes, more second crashes, and every page write
     #[arg(long)]
     full: bool,
+    /// Only this share of the cells, such as 2/3
+    #[arg(long, value_name = "K/N")]
+    part: Option<Part>,
     /// Only cells whose name (class | boundary) contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -162,6 +166,13 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
         if options.broken_rule.is_none() { page_writes(options, program, root, &mut cells)? } else { String::new() };
     if let Some(only) = &options.only {
         cells.retain(|cell| cell.name(&CLASSES[cell.class]).contains(only.as_str()));
+    }
+    if let Some(part) = options.part {
+        let mut index = 0;
+        cells.retain(|_| {
+            index += 1;
+            part.holds(index - 1)
+        });
     }
     if options.quick {
         // Every third cell (of jobs that take longer every sixth), and all that die while a call is at the tool.

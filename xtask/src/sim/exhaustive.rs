@@ -5,6 +5,8 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use ua_testkit::sim::SimOptions;
 
+use crate::part::Part;
+
 use super::{Options, in_words, play, play_all};
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
@@ -15,8 +17,10 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let whole = play(&dying_at(Vec::new()), options.store)?;
     ensure!(broken.is_some() || whole.violations.is_empty(), "without a death: {}", whole.violations.join("; "));
 
-    let first: Vec<SimOptions> =
-        (0..gates(&whole, 0)).step_by(options.stride.max(1)).map(|at| dying_at(vec![at])).collect();
+    let first: Vec<u64> = (0..gates(&whole, 0)).step_by(options.stride.max(1)).collect();
+    let part = options.part.unwrap_or(Part::WHOLE);
+    let first = first.into_iter().enumerate().filter(|(index, _)| part.holds(*index));
+    let first: Vec<SimOptions> = first.map(|(_, at)| dying_at(vec![at])).collect();
     let (mut counts, mut wrong, mut second) = (whole.counts, Vec::new(), Vec::new());
     let mut note = |one: &SimOptions, violations: &[String]| {
         let Some(words) = violations.first() else { return };

@@ -11,6 +11,8 @@ use anyhow::{Context as _, bail, ensure};
 use ua_testkit::BrokenRule;
 use ua_testkit::sim::{Counts, SimOptions, SimStore, simulate};
 
+use crate::part::Part;
+
 /// How to run it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -35,6 +37,9 @@ pub(crate) struct Options {
     /// Only every N-th first death
     #[arg(long, value_name = "N", default_value_t = 1, requires = "exhaustive")]
     stride: usize,
+    /// Only this share of the first deaths, such as 2/3
+    #[arg(long, value_name = "K/N", requires = "exhaustive")]
+    part: Option<Part>,
     /// Where each life dies, as in 12,7; what a failed exhaustive round prints
     #[arg(long, value_name = "GATES", value_delimiter = ',', conflicts_with = "exhaustive")]
     deaths: Option<Vec<u64>>,

@@ -19,10 +19,10 @@ use ua_store::{RunEnd, RunLease, RunRecord, Store, budgets_with, is_task};
 use ua_store_sqlite::SqliteStore;
 
 use crate::compose::{self, Launch};
-use crate::crash_points::Seams;
 use crate::error::{ChildFailed, CliError, chain};
 use crate::home::Home;
 use crate::live::Live;
+use crate::parts::Seams;
 use crate::progress;
 
 /// What the process has for all runs of a tree.
@@ -38,7 +38,7 @@ pub(crate) struct Crew {
     pub(crate) is_attended: bool,
     /// Whether nobody is to be asked here even so.
     pub(crate) no_input: bool,
-    pub(crate) seams: Arc<Seams>,
+    pub(crate) seams: Arc<dyn Seams>,
     pub(crate) env: Env,
     pub(crate) trace: Trace,
     pub(crate) live: Option<Arc<Live>>,
@@ -165,7 +165,7 @@ impl Crew {
             env: self.env.clone(),
             stop: stop.clone(),
             budgets: budgets_with(&run.spec.budgets, &overrides),
-            seams: &self.seams,
+            seams: self.seams.as_ref(),
             elicitations: super::ask_live::patience(self.is_attended, self.no_input)?,
         })
     }

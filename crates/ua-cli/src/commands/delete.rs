@@ -13,7 +13,6 @@ use ua_runner::{RunLock, owner_stamp};
 use ua_store::{ArchiveStore as _, RunDeletion, RunQuery, RunStore as _, Store};
 
 use crate::args::DeleteArgs;
-use crate::crash_points::Seams;
 use crate::error::{CliError, OK, STORAGE};
 use crate::find;
 use crate::home::Home;
@@ -58,7 +57,7 @@ pub(crate) async fn run(home: &Home, args: &DeleteArgs) -> Result<u8, CliError> 
     let mut left = 0;
     if !args.dry_run && !deleted.is_empty() {
         let store = Arc::new(home.open()?);
-        let port = Seams::open().store(store.clone());
+        let port = crate::parts::seams().store(store.clone());
         for run in &mut deleted {
             left += u32::from(!delete(home, port.as_ref(), run, args).await?);
         }

@@ -12,10 +12,10 @@ use ua_store_sqlite::SqliteStore;
 
 use crate::alert::Alerts;
 use crate::compose::Launch;
-use crate::crash_points::Seams;
 use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING};
 use crate::home::Home;
 use crate::live::Live;
+use crate::parts::{self, Seams};
 use crate::{restart, telemetry};
 
 use super::ask::Answered;
@@ -58,7 +58,7 @@ pub(crate) async fn execute(
     how: How,
 ) -> Result<u8, CliError> {
     let env = ua_core::system::env();
-    let seams = Arc::new(Seams::open());
+    let seams = parts::seams();
     let alerts = Alerts::from_env(home)?;
     let owner = owner_stamp(Trace::new(&env));
     let _lock = if how.take_over {
@@ -125,7 +125,7 @@ async fn life(
     run: RunRecord,
     launch: &Launch,
     how: &How,
-    seams: &Arc<Seams>,
+    seams: &Arc<dyn Seams>,
     stop: &StopSignal,
     env: &Env,
     trace: Trace,

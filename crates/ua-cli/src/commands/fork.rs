@@ -84,7 +84,7 @@ pub(crate) async fn fork(home: &Home, wanted: Wanted<'_>) -> Result<u8, CliError
         launch: launch.to_stored(),
         entrypoint: "cli".to_owned(),
     };
-    let seams = crate::crash_points::Seams::open();
+    let seams = crate::parts::seams();
     let store = std::sync::Arc::new(store);
     let port = seams.store(store.clone());
     let made = plan.carry_out(port.as_ref(), place, &env).await;

@@ -19,7 +19,6 @@ mod export;
 mod fork;
 mod job;
 mod lineage;
-mod mcp_client;
 mod models;
 mod pins;
 mod probe;
@@ -66,12 +65,12 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
         Command::Toolserver(mut settings) => {
             settings.adopt_parent = crate::telemetry::adopt_parent();
             settings.confiner = crate::sandbox::confiner();
+            settings.pdf = crate::parts::pdf();
             match ua_toolserver::serve(*settings).await {
                 Ok(()) => Ok(crate::error::OK),
                 Err(error) => Err(CliError::new(crate::error::FAILED, crate::error::chain(&error))),
             }
         }
-        Command::McpClient { url } => mcp_client::run(url).await,
         Command::GatewayBridge(_) => Err(CliError::usage("the bridge is started by an agent that the runner started")),
         Command::Shim(_) => Err(CliError::usage("the shim is started by the runner only")),
     }

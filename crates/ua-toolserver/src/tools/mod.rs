@@ -12,7 +12,6 @@ mod notify;
 mod read;
 mod record;
 mod render;
-#[cfg(feature = "pdf")]
 mod render_pdf;
 mod research;
 mod upload;
@@ -23,6 +22,7 @@ use std::sync::Arc;
 use rmcp::model::{JsonObject, Tool};
 use serde::de::DeserializeOwned;
 use ua_core::Env;
+use ua_pdf::Renderer;
 
 use crate::answer::{Answer, Failure};
 use crate::digest::sha256_hex;
@@ -41,7 +41,6 @@ pub(crate) const NAMES: &[&str] = &[
     research::read_many::NAME,
     research::evidence::NAME,
     render::NAME,
-    #[cfg(feature = "pdf")]
     render_pdf::NAME,
     compress::NAME,
     images::preview::NAME,
@@ -75,6 +74,7 @@ pub(crate) struct Toolbox {
     images: Option<images::ImageApi>,
     composio: Option<upload::composio::Composio>,
     command: Option<Arc<command::Launcher>>,
+    pdf: Option<Renderer>,
     env: Env,
 }
 
@@ -109,6 +109,7 @@ impl Toolbox {
             images: images::ImageApi::new(settings)?,
             composio: upload::composio::Composio::new(settings)?,
             command: settings.enable_command.then(|| Arc::new(command::Launcher::new(settings))),
+            pdf: settings.pdf,
             workspace,
             env,
         })
@@ -126,12 +127,9 @@ impl Toolbox {
             research::read_many::describe(),
             research::evidence::describe(),
             render::describe(),
-            #[cfg(feature = "pdf")]
-            render_pdf::describe(),
-            compress::describe(),
-            images::preview::describe(),
-            upload::describe(),
         ];
+        tools.extend(self.pdf.map(|_| render_pdf::describe()));
+        tools.extend([compress::describe(), images::preview::describe(), upload::describe()]);
         tools.extend(upload::workbench::describe());
         tools.extend([self.mailer.describe(), self.notifier.describe()]);
         tools.extend(memory::describe());
@@ -187,8 +185,10 @@ impl Toolbox {
                 None => return None,
             },
             render::NAME => with(arguments, async |given| render::run(&self.workspace, given).await).await,
-            #[cfg(feature = "pdf")]
-            render_pdf::NAME => with(arguments, async |given| render_pdf::run(&self.workspace, given).await).await,
+            render_pdf::NAME => {
+                let renderer = self.pdf?;
+                with(arguments, async |given| render_pdf::run(&self.workspace, renderer, given).await).await
+            }
             compress::NAME => with(arguments, async |given| compress::run(&self.workspace, given).await).await,
             images::preview::NAME => {
                 with(arguments, async |given| images::preview::run(&self.workspace, given).await).await

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use ua_pdf::{Paper, PdfError, PdfOptions, limits};
+use ua_pdf::{Paper, PdfError, PdfOptions, Renderer, limits};
 
 use super::blocking;
 use super::render::{beside, read_markdown};
@@ -68,9 +68,9 @@ pub(super) fn describe() -> Tool {
     )
 }
 
-pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
+pub(super) async fn run(workspace: &Arc<Workspace>, renderer: Renderer, given: Arguments) -> Answer {
     let workspace = Arc::clone(workspace);
-    let rendered = blocking(move || render(&workspace, &given)).await?;
+    let rendered = blocking(move || render(&workspace, renderer, &given)).await?;
     let pages = if rendered.pages == 1 { "page" } else { "pages" };
     let mut summary = format!("rendered {} with {} {pages}", rendered.path, rendered.pages);
     for warning in &rendered.warnings {
@@ -80,7 +80,7 @@ pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer 
     success(summary, &rendered)
 }
 
-fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure> {
+fn render(workspace: &Workspace, renderer: Renderer, given: &Arguments) -> Result<Rendered, Failure> {
     let source = workspace.readable(&given.source)?;
     let output = workspace.writable(&given.output)?;
     if source == output {
@@ -100,7 +100,7 @@ fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure>
         },
         images: &images,
     };
-    let done = ua_pdf::render(&markdown, &options)
+    let done = renderer(&markdown, &options)
         .map_err(|error| Failure::refused(format!("could not render {:?}: {error}", given.source), hint(&error)))?;
     let mut warnings = done.warnings;
     if !done.missing_glyphs.is_empty() {

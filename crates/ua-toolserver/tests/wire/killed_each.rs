@@ -40,7 +40,6 @@ const TESTED: &[(&str, &str, &[&str])] = &[
         "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed",
         &["local replace"],
     ),
-    #[cfg(feature = "pdf")]
     (
         "render_pdf",
         "killed_each::a_file_is_the_old_one_or_the_new_one_wherever_the_server_is_killed",
@@ -172,7 +171,6 @@ fn replacing() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         ("write_local_file", json!({"path": "o/a.txt", "content": "whole ".repeat(30_000)}), "o/a.txt"),
         ("render_html", json!({"source": "long.md", "output": "o/a.html"}), "o/a.html"),
-        #[cfg(feature = "pdf")]
         ("render_pdf", json!({"source": "short.md", "output": "o/a.pdf"}), "o/a.pdf"),
         ("compress_files", json!({"paths": ["long.md", "a.png"], "output": "o/a.zip"}), "o/a.zip"),
         ("preview_image", json!({"path": "a.png", "output": "o/a.jpg", "format": "jpeg"}), "o/a.jpg"),

@@ -58,7 +58,6 @@ async fn annotations_tell_the_truth_about_effects() {
         ("read_research_files", [true, false, true, false]),
         ("build_evidence_ledger", [false, true, true, false]),
         ("render_html", [false, true, true, false]),
-        #[cfg(feature = "pdf")]
         ("render_pdf", [false, true, true, false]),
         ("compress_files", [false, true, true, false]),
         ("preview_image", [false, true, true, false]),

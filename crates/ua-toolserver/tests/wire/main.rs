@@ -23,9 +23,8 @@ mod mail;
 mod mail_tls;
 mod memory;
 mod notify;
+mod plain_pdf;
 mod render;
-#[cfg(feature = "pdf")]
-mod render_pdf;
 mod research;
 mod s3;
 mod sandbox;
@@ -78,6 +77,7 @@ impl World {
 
     async fn in_env(env: Env, directory: TempDir, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::in_workspace(directory.path().join("w"));
+        settings.pdf = Some(plain_pdf::render);
         change(&mut settings);
         let server = ToolServer::open(&settings, env).unwrap();
         let (ours, theirs) = tokio::io::duplex(64 * 1024);

@@ -132,11 +132,13 @@ pub(super) fn model(job: Option<&Job>, findings: &mut Findings) {
 
 /// What our own tools work with.
 pub(super) fn tools_of_ours(findings: &mut Findings) {
-    if cfg!(all(feature = "toolserver", feature = "pdf")) {
+    #[cfg(feature = "toolserver")]
+    if crate::parts::pdf().is_some() {
         findings.ok("pdf", "render_pdf is built in");
-    } else if cfg!(feature = "toolserver") {
-        findings.warn("pdf", "this build has no render_pdf", "build with the feature `pdf`");
     } else {
+        findings.warn("pdf", "this build has no render_pdf", "build with the feature `pdf`");
+    }
+    if cfg!(not(feature = "toolserver")) {
         findings.warn("tools", "this build has no tool server of its own", "build with the feature `toolserver`");
         return;
     }

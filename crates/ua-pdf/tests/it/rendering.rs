@@ -1,14 +1,13 @@
 //! Whole documents: what comes out, that it is always the same, and what is refused.
 //!
 //! Text is read back with `pdftotext` (poppler) where that is installed; elsewhere those checks say that they are skipped.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::process::Command;
 
 use ua_pdf::{Paper, PdfError, PdfOptions, Rendered, limits, render};
 
-const SAMPLE: &str = include_str!("../../../fixtures/pdf/sample.md");
+const SAMPLE: &str = include_str!("../../../../fixtures/pdf/sample.md");
 
 fn fixture(name: &str) -> Result<Vec<u8>, String> {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pdf");

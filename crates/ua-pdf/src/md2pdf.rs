@@ -1,4 +1,4 @@
-//! A Markdown file as a PDF: `cargo run -p ua-pdf --example md2pdf -- report.md report.pdf`.
+//! A Markdown file as a PDF: `cargo run -p ua-pdf --bin md2pdf -- report.md report.pdf`.
 //!
 //! Images are looked for beside the Markdown file.
 

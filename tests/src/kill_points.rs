@@ -1,0 +1,59 @@
+//! Kill points at the seams of the program under test.
+//!
+//! `UA_KILL_AT=after:tool.invoke:send_email` kills the process there with SIGKILL. `UA_BROKEN_RULE=running-after-dispatch` breaks the
+//! order of intent and act, `no-redactor` stores secrets as they came, so that a harness can show that it would see it.
+
+use std::sync::Arc;
+
+use ua_cli::{Parts, Seams};
+use ua_core::Redactor;
+use ua_gateway::ToolTransport;
+use ua_llm::LlmProvider;
+use ua_store::Store;
+use ua_testkit::{Crossing, KillPoint, Plan, RunningAfterDispatch, Seam};
+
+/// The parts of a program under test: this layout engine, if any, and the kill point and the broken rule that the environment names.
+pub fn parts(pdf: Option<ua_pdf::Renderer>) -> Parts {
+    let point = variable("UA_KILL_AT").and_then(|text| KillPoint::parse(&text));
+    let plan = point.map_or_else(|| Arc::new(Nowhere) as Arc<dyn Plan>, |point| Arc::new(point));
+    let broken = variable("UA_BROKEN_RULE").unwrap_or_default();
+    Parts { pdf, seams: Some(Arc::new(KillPoints { plan, broken })) }
+}
+
+#[expect(clippy::disallowed_methods, reason = "set by the harness that starts this process")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+struct KillPoints {
+    plan: Arc<dyn Plan>,
+    broken: String,
+}
+
+struct Nowhere;
+
+#[async_trait::async_trait]
+impl Plan for Nowhere {
+    async fn before(&self, _crossing: &Crossing) {}
+    async fn after(&self, _crossing: &Crossing) {}
+}
+
+impl Seams for KillPoints {
+    fn store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        let seam = Seam::new(store, self.plan.clone());
+        let is_broken = self.broken == "running-after-dispatch";
+        Arc::new(if is_broken { seam.with_writes(RunningAfterDispatch::new()) } else { seam })
+    }
+
+    fn transport(&self, transport: Arc<dyn ToolTransport>) -> Arc<dyn ToolTransport> {
+        Arc::new(Seam::new(transport, self.plan.clone()))
+    }
+
+    fn redactor(&self, redactor: Redactor) -> Redactor {
+        if self.broken == "no-redactor" { Redactor::default() } else { redactor }
+    }
+
+    fn llm(&self, llm: Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider> {
+        Arc::new(Seam::new(llm, self.plan.clone()))
+    }
+}
