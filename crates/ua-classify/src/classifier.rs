@@ -3,7 +3,7 @@
 //! Durable Jobs v1 spec §7.2 (default to side effect), §7.3 (known tools), §7.4 (heuristic and overrides).
 //! Invariants: the first source that names a class decides; a server that is not trusted can raise caution and never
 //! lower it; what a rule says about lost outcomes beside one class is never applied to another class.
-//! Proved by: `tests/classify/sources.rs`, `tests/classify/names.rs`.
+//! Proved by: `tests/it/classify/sources.rs`, `tests/it/classify/names.rs`.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Durable Jobs v1 spec §7.4, on whole words instead of substrings: SPREADSHEET does not contain READ. A side-effect
 //! word anywhere makes a tool external; only a read verb in front, with no side-effect word after it, makes it
-//! read-only. Invariant: a side-effect word added to a name never lowers its class (property test in `tests/classify/names.rs`).
+//! read-only. Invariant: a side-effect word added to a name never lowers its class (property test in `tests/it/classify/names.rs`).
 
 use ua_core::{ToolName, ToolNamespace};
 

@@ -5,7 +5,7 @@
 //! earlier process left. Invariants: the call itself is never sent again; a task is asked until it ends, however many processes that
 //! takes; what a tool asks for is answered by a person's row or declined, never by a model.
 //!
-//! Proved by: `ua-runner/tests/crash_anywhere/handles.rs`, and the e2e tests `mcp_tasks` and `elicitation`.
+//! Proved by: `ua-runner/tests/it/crash_anywhere/handles.rs`, and the e2e tests `mcp_tasks` and `elicitation`.
 
 use std::time::Duration;
 

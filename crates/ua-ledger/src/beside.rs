@@ -2,7 +2,7 @@
 //!
 //! Declared creating effects are known by their content everywhere in the lineage, and the admission knows them. Here are all
 //! others: what a person forks away from was decided by a model that this one knows nothing of, so the same call is no decision
-//! to do it twice. Durable Jobs v1 spec §8.3. Proved by: `tests/identity/forks.rs`, `crash_anywhere::forks`, the crash matrix.
+//! to do it twice. Durable Jobs v1 spec §8.3. Proved by: `tests/it/identity/forks.rs`, `crash_anywhere::forks`, the crash matrix.
 
 use ua_core::{CallStatus, SideEffectClass};
 use ua_store::CallRecord;

@@ -4,7 +4,7 @@
 //! with. Invariants: the handle is stored before anything is done with it; that answers are about to leave is stored before they do, so
 //! a process that dies then leaves a call in doubt, not one that is answered twice; an answer comes from the `answers` table alone.
 //!
-//! Proved by: `ua-runner/tests/crash_anywhere/handles.rs`, and the e2e tests `mcp_tasks` and `elicitation`.
+//! Proved by: `ua-runner/tests/it/crash_anywhere/handles.rs`, and the e2e tests `mcp_tasks` and `elicitation`.
 
 use serde_json::{Map, Value};
 use ua_core::{ElicitAnswer, Handle, Timestamp, fields, is_by_address, missing, with_defaults};

@@ -1,6 +1,6 @@
 //! Reads Markdown into the tree, with bounded nesting.
 //!
-//! Proved by: the tests below; `tests/rendering.rs` for the whole way to the page.
+//! Proved by: the tests below; `tests/it/rendering.rs` for the whole way to the page.
 
 use std::iter::Peekable;
 use std::ops::Range;

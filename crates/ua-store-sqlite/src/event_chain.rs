@@ -6,7 +6,7 @@
 //!
 //! There is no key in it: it finds edits, losses and mistakes, not somebody who computes the chain anew.
 //!
-//! Threat S19 of `docs/security.md`. Proved by: `tests/event_chain.rs`.
+//! Threat S19 of `docs/security.md`. Proved by: `tests/it/event_chain.rs`.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use ua_core::sha256;

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-#[path = "../tests/wire/plain_pdf.rs"]
+#[path = "../tests/it/wire/plain_pdf.rs"]
 mod plain_pdf;
 
 use clap::Parser;

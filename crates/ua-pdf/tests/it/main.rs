@@ -1,5 +1,7 @@
-//! Whole documents, by the library and by the tool.
+//! The layout engine from the outside: whole documents, by the library and by the tool.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "../../../ua-testkit/tests/it/one_binary.rs"]
+mod one_binary;
 mod rendering;
 mod tool;

@@ -73,7 +73,7 @@ fn the_same_input_gives_the_same_bytes_in_any_process() {
     };
     let here = digest(&render(SAMPLE, &options()).unwrap().pdf);
     println!("{here}");
-    let own_name = "the_same_input_gives_the_same_bytes_in_any_process";
+    let own_name = "rendering::the_same_input_gives_the_same_bytes_in_any_process";
     // The other process is told by its arguments that it is the other one.
     if std::env::args().any(|argument| argument == "--include-ignored") {
         return;

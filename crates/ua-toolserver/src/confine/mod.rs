@@ -21,7 +21,7 @@
 //!
 //! What happened comes back on a pipe that the program never holds ([`Report`]): its words cannot be taken for ours.
 //!
-//! Threat S8 of `docs/security.md`. Proved by: `tests/wire/sandbox.rs`.
+//! Threat S8 of `docs/security.md`. Proved by: `tests/it/wire/sandbox.rs`.
 
 #[cfg(target_os = "linux")]
 mod alone;

@@ -5,7 +5,7 @@
 //! 200 000 of them. Here the parser runs into a sink that keeps only depths, and is stopped at the limit. Being the
 //! parser itself, it knows void elements, scripts, comments and end tags that may be left out.
 //!
-//! Proved by: the tests below; `tests/wire/bad_pages.rs` for the way a refused page is reported.
+//! Proved by: the tests below; `tests/it/wire/bad_pages.rs` for the way a refused page is reported.
 
 use std::borrow::Cow;
 use std::cell::Cell;

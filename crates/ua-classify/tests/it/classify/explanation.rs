@@ -1,0 +1,100 @@
+//! What `ua tools explain` has to show.
+
+use serde_json::json;
+use ua_classify::Verdict;
+use ua_core::{ClassSource, SideEffectClass, ToolAnnotations, ToolSpec};
+
+use super::{foreign, own, plain, with_policy};
+
+#[test]
+fn every_source_is_shown_in_order_with_the_one_that_won() {
+    let classifier = with_policy(
+        "[[rule]]\nid = \"slow\"\npatterns = [\"*_items\"]\ntimeout = \"5s\"\n\
+         [[rule]]\nid = \"unrelated\"\nname = \"other\"\ntimeout = \"6s\"",
+    );
+    let annotations = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
+    let spec = ToolSpec {
+        annotations,
+        input_schema: json!({"type": "object", "properties": {"request_id": {"type": "string"}}}),
+        ..foreign("buy_items")
+    };
+    let explanation = classifier.explain(&spec);
+    insta::assert_snapshot!(explanation, @r#"
+    mcp__other__buy_items
+      class        external, because its name contains the side-effect word "buy"
+      if lost      hold: stop and ask a person
+      key          no channel that counts
+    considered, the strongest first:
+      user_policy slow                         -           it names no class [timeout]
+      annotation  annotation:readOnlyHint      -           its server says readOnlyHint = true, but is not trusted, so that lowers nothing
+    * name        name:buy                     external    its name contains the side-effect word "buy"
+      default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
+      (42 others do not apply)
+    hint: the argument "request_id" looks like an idempotency key; if the tool honours it, say so with key_channel = { argument = "request_id" }
+    "#);
+    assert_eq!(explanation.policy, classifier.classify(&spec, None));
+    let winners: Vec<_> = explanation.considered.iter().filter(|c| matches!(c.verdict, Verdict::Decides(_))).collect();
+    assert_eq!(winners.len(), 1);
+    assert_eq!(winners[0].rule_id, explanation.policy.rule_id);
+    let mut sources: Vec<_> = explanation.considered.iter().map(|considered| considered.source).collect();
+    sources.dedup();
+    assert_eq!(sources, ClassSource::ALL, "the strongest first, none left out");
+}
+
+#[test]
+fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
+    insta::assert_snapshot!(plain().explain(&own("send_email")), @r#"
+    mcp__ua__send_email
+      class        external, because rule own-email of the built-in policy calls it external
+      if lost      redo_keyed: run it again under the same key
+      key          in the request's _meta
+      effect       email.send (the same content is the same effect)
+    considered, the strongest first:
+    * shipped     shipped:own-email            external    rule own-email of the built-in policy calls it external [key_channel, effect_kind, scope, sends_files, errors_without_effect, on_unknown]
+      name        name:send                    (external)  its name contains the side-effect word "send"
+      default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
+      (41 others do not apply)
+    "#);
+    insta::assert_snapshot!(plain().explain(&own("run_command")), @r#"
+    mcp__ua__run_command
+      class        local, because rule own-command of the built-in policy calls it local
+      if lost      hold: stop and ask a person
+      key          no channel that counts
+      reads        private (counts towards the taint of the run)
+      read_only    when argv begins with sleep, ls, cat, pwd, echo, date, wc, head, tail, grep, stat, true, uname, whoami, basename, dirname
+    considered, the strongest first:
+    * shipped     shipped:own-command          local       rule own-command of the built-in policy calls it local [timeout, reads, errors_without_effect, harmless_programs]
+      name        name:run                     (external)  its name contains the side-effect word "run"
+      default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
+      (41 others do not apply)
+    "#);
+}
+
+#[test]
+fn a_policy_that_can_not_work_is_hinted_at() {
+    let hints = |settings: &str| {
+        let text = format!("[[rule]]\nid = \"r\"\nname = \"x\"\nside_effect_class = \"external\"\n{settings}");
+        let input_schema = json!({"type": "object", "properties": {"a": {}}});
+        with_policy(&text).explain(&ToolSpec { input_schema, ..foreign("x") }).hints
+    };
+    assert_eq!(hints(""), [""; 0]);
+    assert_eq!(hints("key_channel = { argument = \"a\" }"), [""; 0]);
+    assert!(hints("key_channel = { argument = \"b\" }")[0].contains("does not have"));
+    assert!(hints("requires_idempotency_key = true")[0].contains("add key_channel"));
+    assert!(hints("on_unknown = \"redo\"")[0].contains("at least once"));
+}
+
+#[test]
+fn foreign_names_can_not_write_to_the_terminal() {
+    let shown = plain().explain(&foreign("list\u{1b}[2J\u{202e}")).to_string();
+    assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown:?}");
+    assert!(shown.contains("\\u{1b}[2J\\u{202e}"), "{shown}");
+}
+
+#[test]
+fn an_explanation_is_data_too() {
+    let shown = serde_json::to_value(plain().explain(&own("list_directory"))).unwrap();
+    let decides = json!({"decides": SideEffectClass::ReadOnly});
+    let winner = shown["considered"].as_array().unwrap().iter().find(|considered| considered["verdict"] == decides);
+    assert_eq!(winner.unwrap()["rule_id"], "shipped:own-reads");
+}

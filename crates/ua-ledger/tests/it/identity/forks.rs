@@ -1,0 +1,148 @@
+//! What a fork and its parent must not both do, although nothing declares it as an effect.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use ua_core::{
+    CallId, CallStatus, OnScopeConflict, OnUnknown, PlannedCall, SideEffectClass, ToolName, ToolNamespace, sha256,
+};
+use ua_ledger::{Admission, Facts, Recovery};
+use ua_store::conformance::samples;
+use ua_store::{Choice, MemStore, NewRun, QuestionKind};
+
+use super::member::{Fate, Member};
+
+/// A call that no rule knows: by its position, with these words.
+fn unlisted(words: &'static str, class: SideEffectClass) -> impl Fn(&str, u32) -> PlannedCall {
+    move |id, turn| {
+        let mut call = samples::planned_call(id, turn, 1);
+        call.name = ToolName::qualified(ToolNamespace::Mcp, "shop", "order");
+        call.arguments = json!({"what": words});
+        call.args_hash = sha256(words);
+        call.policy.class = class;
+        call.policy.on_unknown = OnUnknown::Hold;
+        call
+    }
+}
+
+/// A run and its fork, neither of which did anything yet.
+async fn fork() -> (Member, Member) {
+    let store = Arc::new(MemStore::default());
+    let parent = Member::of(&store, samples::new_run("run_1"), true).await;
+    let child = Member::of(&store, samples::child_run("run_2", "run_1"), true).await;
+    (parent, child)
+}
+
+async fn admit(member: &Member, id: &CallId) -> Admission {
+    member.ledger.admit(id, Facts::default()).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_same_call_of_a_fork_is_asked_about_and_another_one_is_not() {
+    use SideEffectClass::{External, Local, Memory, ReadOnly};
+    // What the parent's call came to, its class, and whether the same words and others are asked about.
+    let cases = [
+        (Fate::Done, External, [true, false]),
+        (Fate::Done, Memory, [true, false]),
+        (Fate::Done, Local, [false, false]),
+        (Fate::Done, ReadOnly, [false, false]),
+        (Fate::NotSent, External, [false, false]),
+        (Fate::FailedMaybe, External, [true, false]),
+        (Fate::Lost, External, [true, true]),
+        (Fate::UnderWay, External, [true, true]),
+    ];
+    for (fate, class, wanted) in cases {
+        for (words, wanted) in ["a book", "a pen"].into_iter().zip(wanted) {
+            for by_parent in [false, true] {
+                let (parent, child) = fork().await;
+                let (first, second) = if by_parent { (&child, &parent) } else { (&parent, &child) };
+                let id = first.plan_as(unlisted("a book", class)).await;
+                first.take(&id, &Facts::default(), fate).await;
+                let id = second.plan_as(unlisted(words, class)).await;
+                let at = format!("{fate:?} {class}, then {words}, by the parent: {by_parent}");
+                match admit(second, &id).await {
+                    Admission::Held(question) if wanted => {
+                        assert_eq!(question.kind, QuestionKind::NearDuplicate, "{at}");
+                    }
+                    Admission::Ready(_) if !wanted => {}
+                    other @ (Admission::Settled(_)
+                    | Admission::Held(_)
+                    | Admission::Ready(_)
+                    | Admission::Continues(_)
+                    | Admission::Ongoing(_)
+                    | Admission::Unknown(_)) => panic!("{at}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_may_repeat_itself_and_its_sub_agents() {
+    let (parent, _) = fork().await;
+    for _ in 0..2 {
+        let id = parent.plan_as(unlisted("a book", SideEffectClass::External)).await;
+        parent.take(&id, &Facts::default(), Fate::Done).await;
+    }
+    let agent = NewRun { run_mode: "task".to_owned(), ..samples::child_run("run_3", "run_1") };
+    let agent = Member::of(&parent.store, agent, true).await;
+    let id = agent.plan_as(unlisted("a book", SideEffectClass::External)).await;
+    assert!(matches!(admit(&agent, &id).await, Admission::Ready(_)));
+}
+
+#[tokio::test]
+async fn a_person_lets_it_run_or_a_policy_does() {
+    let (parent, child) = fork().await;
+    let id = parent.plan_as(unlisted("a book", SideEffectClass::External)).await;
+    parent.take(&id, &Facts::default(), Fate::Done).await;
+    let id = child.plan_as(unlisted("a book", SideEffectClass::External)).await;
+    let Admission::Held(question) = admit(&child, &id).await else { panic!("not held") };
+    child.answer(&question, Choice::Execute).await;
+    assert_eq!(child.take(&id, &Facts::default(), Fate::Done).await.status, CallStatus::Succeeded);
+
+    let allowed = |id: &str, turn| {
+        let mut call = unlisted("a book", SideEffectClass::External)(id, turn);
+        call.policy.on_scope_conflict = OnScopeConflict::Allow;
+        call
+    };
+    let id = parent.plan_as(allowed).await;
+    assert!(matches!(admit(&parent, &id).await, Admission::Ready(_)));
+}
+
+#[tokio::test]
+async fn a_call_in_doubt_that_a_fork_overtook_is_not_sent_again_by_itself() {
+    for overtaken in [false, true] {
+        let (parent, child) = fork().await;
+        let keyed = |id: &str, turn| {
+            let mut call = unlisted("a book", SideEffectClass::External)(id, turn);
+            call.policy.on_unknown = OnUnknown::RedoKeyed;
+            call
+        };
+        let lost = parent.plan_as(keyed).await;
+        parent.take(&lost, &Facts::default(), Fate::Lost).await;
+        if overtaken {
+            let id = child.plan_as(keyed).await;
+            let Admission::Held(question) = admit(&child, &id).await else { panic!("not held") };
+            child.answer(&question, Choice::Execute).await;
+            child.take(&id, &Facts::default(), Fate::Done).await;
+        }
+        let Admission::Unknown(unknown) = admit(&parent, &lost).await else { panic!("not in doubt") };
+        let Recovery::Decided(decided) = parent.ledger.recover(&unknown, &Facts::default()).await.unwrap() else {
+            panic!("not decided")
+        };
+        match *decided {
+            Admission::Held(question) if overtaken => {
+                assert!(question.text.contains("may have had the effect since"), "{}", question.text);
+            }
+            Admission::Ready(_) if !overtaken => {}
+            other @ (Admission::Settled(_)
+            | Admission::Held(_)
+            | Admission::Ready(_)
+            | Admission::Continues(_)
+            | Admission::Ongoing(_)
+            | Admission::Unknown(_)) => {
+                panic!("{other:?}")
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The clients of model providers from the outside.
+
+mod corpora;
+#[path = "../../../ua-testkit/tests/it/one_binary.rs"]
+mod one_binary;
+mod wires;

@@ -1,0 +1,310 @@
+//! The client against a real HTTP server.
+
+use std::time::Duration;
+
+use super::support::{
+    KEY, Seen, Watch, config, failing, prompt, provider, request, rich_script, script, server, statuses,
+};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use ua_core::{Block, Env, FailureClass, Message, Origin, Role};
+use ua_llm::{AnthropicProvider, LlmError, LlmProvider as _, ScriptedProvider, Silent};
+use ua_testkit::{Fault, FaultKind};
+
+/// The history after the first turn of the rich script.
+fn answered(reply: Message) -> Vec<Message> {
+    let result = |id: &str, content: &str| Block::ToolResult {
+        tool_use_id: id.into(),
+        content: content.into(),
+        is_error: false,
+    };
+    let blocks = vec![result("toolu_1_1", "soup of the day"), result("toolu_1_2", "")];
+    let note = Message::user(Origin::Resume, "You were interrupted; nothing was lost.");
+    let mut history = prompt();
+    history.extend([reply, note, Message { role: Role::User, origin: Origin::Tools, blocks }]);
+    history
+}
+
+#[tokio::test]
+async fn the_server_and_the_scripted_provider_play_the_same_turns() {
+    let server = server(rich_script(), vec![]).await;
+    let http = provider(&server.base_url, &Env::simulated(1));
+    let scripted = ScriptedProvider::new(rich_script());
+
+    let (by_wire, in_process) = (Watch::default(), Watch::default());
+    let first = http.complete(&request(prompt()), &by_wire).await.unwrap();
+    assert_eq!(first, scripted.complete(&request(prompt()), &in_process).await.unwrap());
+    assert_eq!(by_wire.seen(), in_process.seen());
+    let expected = Seen {
+        sent: 1,
+        sessions: vec!["msg_scripted_1_1".into()],
+        text: "I will read the menu and tell everybody about it – in request 1.".into(),
+    };
+    assert_eq!(by_wire.seen(), expected);
+
+    let history = answered(first.into_message());
+    let second = http.complete(&request(history.clone()), &Silent).await.unwrap();
+    assert_eq!(second, scripted.complete(&request(history), &Silent).await.unwrap());
+    assert_eq!(second.text(), "It says soup of the day.");
+    assert_eq!((http.name(), scripted.name()), ("anthropic", "scripted"));
+}
+
+#[tokio::test]
+async fn thinking_goes_back_as_it_came() {
+    let server = server(rich_script(), vec![]).await;
+    let http = provider(&server.base_url, &Env::simulated(1));
+    let first = http.complete(&request(prompt()), &Silent).await.unwrap();
+    let Some(Block::Opaque { value: thinking, .. }) = first.blocks.first().cloned() else {
+        panic!("no thinking block")
+    };
+    assert_eq!(thinking["thinking"], "The café's menu first, then the mail.");
+
+    // Through the text form in which a history is stored.
+    let stored = serde_json::to_string(&first.into_message()).unwrap();
+    http.complete(&request(answered(serde_json::from_str(&stored).unwrap())), &Silent).await.unwrap();
+    assert_eq!(server.last_request().unwrap()["messages"][1]["content"][0], thinking);
+}
+
+#[tokio::test]
+async fn garbled_arguments_arrive_as_text_and_can_be_answered() {
+    let script = script(&json!({"turns": [{"tools": [{"name": "t", "input": "{\"path\": \"a"}]}, {"text": "sorry"}]}));
+    let server = server(script.clone(), vec![]).await;
+    let http = provider(&server.base_url, &Env::simulated(1));
+    let scripted = ScriptedProvider::new(script);
+    let first = http.complete(&request(prompt()), &Silent).await.unwrap();
+    assert_eq!(first.tool_uses().next().unwrap().input, json!("{\"path\": \"a"));
+    assert_eq!(first, scripted.complete(&request(prompt()), &Silent).await.unwrap());
+
+    let refused = Block::ToolResult { tool_use_id: "toolu_1_1".into(), content: "not JSON".into(), is_error: true };
+    let mut history = prompt();
+    history.extend([first.into_message(), Message { role: Role::User, origin: Origin::Tools, blocks: vec![refused] }]);
+    let second = http.complete(&request(history.clone()), &Silent).await.unwrap();
+    assert_eq!(second, scripted.complete(&request(history), &Silent).await.unwrap());
+    assert_eq!(second.text(), "sorry");
+}
+
+#[tokio::test]
+async fn a_failure_that_may_pass_is_told_after_one_request() {
+    let kinds = [
+        (FaultKind::RateLimited { retry_after: None }, 429),
+        (FaultKind::Overloaded529, 529),
+        (FaultKind::Server500, 500),
+        (FaultKind::Status { status: 408 }, 408),
+        (FaultKind::Status { status: 409 }, 409),
+        (FaultKind::Status { status: 503 }, 503),
+        (FaultKind::CutBeforeFirstEvent, 200),
+        (FaultKind::CutMidStream, 200),
+        (FaultKind::EndWithoutStop, 200),
+        (FaultKind::ErrorMidStream { error_type: "overloaded_error".into() }, 200),
+        (FaultKind::ErrorMidStream { error_type: "api_error".into() }, 200),
+    ];
+    for (kind, status) in kinds {
+        let server = failing(&kind, 1).await;
+        let env = Env::simulated(1);
+        let started = env.now();
+        let watch = Watch::default();
+        let client = provider(&server.base_url, &env);
+        let error = client.complete(&request(prompt()), &watch).await.unwrap_err();
+        assert!(error.may_retry() && error.left_us(), "{kind:?}: {error:?}");
+        assert_eq!((statuses(&server), watch.seen().sent, env.now()), (vec![status], 1, started), "{kind:?}");
+        // Asked again, with the same bytes, the model may word things differently.
+        let turn = client.complete(&request(prompt()), &watch).await.unwrap();
+        assert!(turn.text().ends_with("in request 2."), "{kind:?}");
+        assert_eq!(server.log()[0].sha256, server.log()[1].sha256, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_text_of_a_cut_reply_is_seen_but_is_no_turn() {
+    for kind in [FaultKind::CutMidStream, FaultKind::EndWithoutStop] {
+        let server = server(
+            script(&json!({"turns": [{"text": "All of this text arrives in vain, since it is cut."}]})),
+            vec![Fault::at(1, kind.clone())],
+        )
+        .await;
+        let watch = Watch::default();
+        let client = provider(&server.base_url, &Env::simulated(1));
+        let error = client.complete(&request(prompt()), &watch).await.unwrap_err();
+        let LlmError::Cut { text_bytes, .. } = &error else { panic!("{kind:?} gave {error:?}") };
+        assert_eq!(*text_bytes, watch.seen().text.len(), "{kind:?}");
+        assert!(*text_bytes > 0, "{kind:?}");
+        assert!(error.left_us() && error.class() == FailureClass::Transient, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_provider_asks_to_wait_is_told_in_both_forms() {
+    // The simulated clock starts at 2026-01-02T03:04:05Z.
+    for (header, wait) in [("37", 37), ("3600", 3600), ("Fri, 02 Jan 2026 03:04:50 GMT", 45)] {
+        let server = failing(&FaultKind::RateLimited { retry_after: Some(header.into()) }, 1).await;
+        let env = Env::simulated(1);
+        let error = provider(&server.base_url, &env).complete(&request(prompt()), &Silent).await.unwrap_err();
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(wait)), "{header}");
+        assert!(error.to_string().ends_with(&format!("(it asks to wait {wait} s)")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_not_to_be_repeated() {
+    let cases = [
+        (400, FailureClass::Permanent),
+        (401, FailureClass::Operator),
+        (402, FailureClass::Operator),
+        (403, FailureClass::Operator),
+        (404, FailureClass::Operator),
+        (413, FailureClass::Permanent),
+        (422, FailureClass::Permanent),
+    ];
+    for (status, class) in cases {
+        let server = failing(&FaultKind::Status { status }, 9).await;
+        let watch = Watch::default();
+        let error =
+            provider(&server.base_url, &Env::simulated(1)).complete(&request(prompt()), &watch).await.unwrap_err();
+        assert_eq!(error.class(), class, "HTTP {status}: {error}");
+        assert!(!error.may_retry(), "HTTP {status}");
+        assert!(error.to_string().contains("told to say so (request req_scripted_1)"), "{error}");
+        assert_eq!((server.requests(), watch.seen().sent), (1, 1), "HTTP {status}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_refused_with_a_hint_and_without_showing_it() {
+    let server = server(rich_script(), vec![]).await;
+    let config = ua_llm::AnthropicConfig { api_key: "sk-ant-wrong".to_owned().into(), ..config(&server.base_url) };
+    let client = AnthropicProvider::new(config, Env::simulated(1)).unwrap();
+    let error = client.complete(&request(prompt()), &Silent).await.unwrap_err();
+    assert!(
+        matches!(&error, LlmError::Unauthorized { status: 401, message } if message.starts_with("invalid x-api-key"))
+    );
+    assert!(error.hint().unwrap().contains("ANTHROPIC_API_KEY"));
+    assert!(!format!("{error} {error:?} {client:?}").contains("sk-ant-wrong"));
+}
+
+#[tokio::test]
+async fn an_invalid_history_is_refused_by_both_providers() {
+    let server = server(rich_script(), vec![]).await;
+    let http = provider(&server.base_url, &Env::simulated(1));
+    let scripted = ScriptedProvider::new(rich_script());
+    let first = http.complete(&request(prompt()), &Silent).await.unwrap();
+    let mut history = answered(first.into_message());
+    history.pop();
+    let refused = |error: LlmError| {
+        let LlmError::InvalidRequest { status: 400, message } = error else { panic!("{error:?}") };
+        message
+    };
+    let by_wire = refused(http.complete(&request(history.clone()), &Silent).await.unwrap_err());
+    let in_process = refused(scripted.complete(&request(history), &Silent).await.unwrap_err());
+    assert_eq!(in_process, "accept the history: the tool use toolu_1_1 has no result in the next user message");
+    assert_eq!(by_wire, format!("{in_process} (request req_scripted_2)"));
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout_and_a_slow_stream_is_not() {
+    let idle_timeout = Duration::from_millis(800);
+    let faults = vec![Fault::at(1, FaultKind::Hang), Fault::at(2, FaultKind::Slow { delay_ms: 50 })];
+    let server = server(rich_script(), faults).await;
+    let config = ua_llm::AnthropicConfig { idle_timeout, ..config(&server.base_url) };
+    let env = Env::simulated(1);
+    let watch = Watch::default();
+    // The slow stream takes longer in all than the longest silence, but is never silent for so long.
+    let client = AnthropicProvider::new(config, env).unwrap();
+    let error = client.complete(&request(prompt()), &watch).await.unwrap_err();
+    assert!(matches!(error, LlmError::Timeout { idle } if idle == idle_timeout) && error.left_us());
+    let turn = client.complete(&request(prompt()), &watch).await.unwrap();
+    assert!(turn.text().ends_with("in request 2."));
+    assert_eq!(watch.seen().sent, 2);
+    let log = server.log();
+    assert_eq!((log[0].status, log[0].fault.clone()), (0, Some(FaultKind::Hang)));
+}
+
+#[tokio::test]
+async fn s15_a_reply_that_drips_is_ended_by_a_deadline_that_no_byte_moves() {
+    let (idle_timeout, reply_timeout) = (Duration::from_secs(30), Duration::from_millis(300));
+    let dripping = async || server(rich_script(), vec![Fault::at(1, FaultKind::Slow { delay_ms: 60 })]).await;
+    let servers = [dripping().await, dripping().await, dripping().await];
+    let env = || Env::simulated(1);
+    let base_url = |at: usize| servers[at].base_url.clone();
+    let anthropic = ua_llm::AnthropicConfig { idle_timeout, reply_timeout, ..config(&base_url(0)) };
+    let chat = ua_llm::ChatConfig::new(Some(KEY.into()));
+    let chat = ua_llm::ChatConfig { base_url: base_url(1), idle_timeout, reply_timeout, ..chat };
+    let openai = ua_llm::OpenAiConfig::new(KEY.into());
+    let openai = ua_llm::OpenAiConfig { base_url: base_url(2), idle_timeout, reply_timeout, ..openai };
+    let wires: [Box<dyn ua_llm::LlmProvider>; 3] = [
+        Box::new(AnthropicProvider::new(anthropic, env()).unwrap()),
+        Box::new(ua_llm::ChatProvider::new(chat, env()).unwrap()),
+        Box::new(ua_llm::OpenAiProvider::new(openai, env()).unwrap()),
+    ];
+    for wire in wires {
+        let error = wire.complete(&request(prompt()), &Silent).await.unwrap_err();
+        assert!(matches!(error, LlmError::Endless { after } if after == reply_timeout), "{error:?}");
+        // It was billed, as far as anybody knows, and may be asked again.
+        assert!(error.left_us() && error.may_retry() && !error.was_refused());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unreachable_and_was_sent_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let watch = Watch::default();
+    let client = provider(&format!("http://{address}"), &Env::simulated(1));
+    let error = client.complete(&request(prompt()), &watch).await.unwrap_err();
+    assert!(matches!(&error, LlmError::Unreachable { host, .. } if *host == address.to_string()));
+    assert!(!error.left_us() && error.class() == FailureClass::Transient);
+    assert_eq!(watch.seen().sent, 1);
+}
+
+/// Answers every connection with `response` and closes it.
+async fn canned(response: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            let mut piece = [0_u8; 4096];
+            // The body is JSON on one line, so that its end is the end of the request.
+            while !request.ends_with(b"}") {
+                let read = socket.read(&mut piece).await.unwrap();
+                request.extend_from_slice(&piece[..read]);
+            }
+            socket.write_all(response.as_bytes()).await.unwrap();
+        }
+    });
+    format!("http://{address}")
+}
+
+async fn canned_error(response: String) -> LlmError {
+    let url = canned(response).await;
+    let client = provider(&url, &Env::simulated(1));
+    client.complete(&request(prompt()), &Silent).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_without_an_answer_is_a_cut() {
+    let error = canned_error(String::new()).await;
+    assert!(matches!(error, LlmError::Cut { text_bytes: 0, source: Some(_) }), "{error:?}");
+    assert!(error.left_us());
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_and_a_page_is_no_reply() {
+    let redirect = "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:9/steal\r\ncontent-length: 0\r\n\r\n";
+    let error = canned_error(redirect.to_owned()).await;
+    assert!(matches!(&error, LlmError::Protocol { why } if why.contains("307")), "{error:?}");
+    let page = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 7\r\n\r\n<html/>";
+    let error = canned_error(page.to_owned()).await;
+    assert!(matches!(&error, LlmError::Protocol { why } if why.contains("text/html")), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_key_that_a_server_echoes_is_taken_out() {
+    let body = format!(r#"{{"type":"error","error":{{"type":"x","message":"who is {KEY}?"}}}}"#);
+    let head = format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\n\r\n", body.len());
+    let error = canned_error(format!("{head}{body}")).await;
+    assert_eq!(error.to_string(), "be let in by the model provider (HTTP 401): who is [key]?");
+    let event = format!("data: {{\"type\":\"error\",\"error\":{{\"type\":\"api_error\",\"message\":\"{KEY}\"}}}}\n\n");
+    let error = canned_error(format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{event}")).await;
+    assert_eq!(error.to_string(), "get a reply from the provider: api_error: [key]");
+}

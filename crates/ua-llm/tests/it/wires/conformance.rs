@@ -1,0 +1,339 @@
+//! What every wire promises, played against every wire: the table [`WIRES`] has one entry for each.
+//!
+//! The servers are `ua-testkit`'s, which read requests as strictly as the real ones do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::support::{KEY, Watch, prompt, request, rich_script, script, server};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use ua_core::{Block, Env, FailureClass, Message, ModelTurn, Origin, Role, StopReason, Usage};
+use ua_llm::{
+    AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, LlmError, LlmProvider, OpenAiConfig, OpenAiProvider,
+    ScriptedProvider, Silent,
+};
+use ua_testkit::{Fault, FaultKind, ModelServer};
+
+/// A wire: its name, and how a provider is made that reaches a server at this address and waits so long.
+pub(crate) struct Wire {
+    pub(crate) name: &'static str,
+    pub(crate) connect: fn(&str, Duration) -> Arc<dyn LlmProvider>,
+}
+
+/// Every wire there is. One that is added here keeps all of these promises.
+pub(crate) const WIRES: &[Wire] = &[
+    Wire { name: "anthropic", connect: anthropic },
+    Wire { name: "openai-chat", connect: chat },
+    Wire { name: "openai", connect: responses },
+];
+
+fn key() -> SecretString {
+    SecretString::from(KEY.to_owned())
+}
+
+fn anthropic(base_url: &str, idle_timeout: Duration) -> Arc<dyn LlmProvider> {
+    let config = AnthropicConfig { base_url: base_url.to_owned(), idle_timeout, ..AnthropicConfig::new(key()) };
+    Arc::new(AnthropicProvider::new(config, Env::simulated(1)).unwrap())
+}
+
+fn chat(base_url: &str, idle_timeout: Duration) -> Arc<dyn LlmProvider> {
+    let config = ChatConfig { base_url: base_url.to_owned(), idle_timeout, ..ChatConfig::new(Some(key())) };
+    Arc::new(ChatProvider::new(config, Env::simulated(1)).unwrap())
+}
+
+fn responses(base_url: &str, idle_timeout: Duration) -> Arc<dyn LlmProvider> {
+    let config = OpenAiConfig { base_url: base_url.to_owned(), idle_timeout, ..OpenAiConfig::new(key()) };
+    Arc::new(OpenAiProvider::new(config, Env::simulated(1)).unwrap())
+}
+
+impl Wire {
+    fn at(&self, server: &ModelServer) -> Arc<dyn LlmProvider> {
+        (self.connect)(&server.base_url, Duration::from_secs(30))
+    }
+}
+
+async fn ask(provider: &Arc<dyn LlmProvider>, messages: Vec<Message>) -> Result<ModelTurn, LlmError> {
+    provider.complete(&request(messages), &Silent).await
+}
+
+async fn fail(wire: &Wire, kind: FaultKind) -> LlmError {
+    let server = server(rich_script(), vec![Fault::at(1, kind.clone())]).await;
+    match ask(&wire.at(&server), prompt()).await {
+        Err(error) => error,
+        Ok(turn) => panic!("{}: {kind:?} gave {turn:?}", wire.name),
+    }
+}
+
+/// The blocks that every wire understands.
+fn plain(turn: &ModelTurn) -> Vec<Block> {
+    turn.blocks.iter().filter(|block| !matches!(block, Block::Opaque { .. })).cloned().collect()
+}
+
+fn results(turn: &ModelTurn, content: &str, is_error: bool) -> Message {
+    let result =
+        |tool: &ua_core::ToolUse| Block::ToolResult { tool_use_id: tool.id.clone(), content: content.into(), is_error };
+    Message { role: Role::User, origin: Origin::Tools, blocks: turn.tool_uses().map(result).collect() }
+}
+
+fn after(turn: &ModelTurn, more: impl IntoIterator<Item = Message>) -> Vec<Message> {
+    let mut history = prompt();
+    history.push(turn.clone().into_message());
+    history.extend(more);
+    history
+}
+
+#[tokio::test]
+async fn text_reasoning_and_parallel_calls_arrive_as_they_were_said() {
+    for wire in WIRES {
+        let server = server(rich_script(), vec![]).await;
+        let (provider, scripted) = (wire.at(&server), ScriptedProvider::new(rich_script()));
+        let watch = Watch::default();
+        let first = provider.complete(&request(prompt()), &watch).await.unwrap();
+        let said = scripted.complete(&request(prompt()), &Silent).await.unwrap();
+        assert_eq!(plain(&first), plain(&said), "{}", wire.name);
+        assert_eq!((first.stop_reason, &first.model), (StopReason::ToolUse, &said.model), "{}", wire.name);
+        let named = first.response_id.as_ref().map(|id| id.replacen("resp_", "msg_", 1));
+        assert_eq!(named, said.response_id, "{}", wire.name);
+        assert_eq!((watch.seen().sent, watch.seen().text), (1, first.text()), "{}", wire.name);
+        // What it thought is kept as the wire's own.
+        let thought = first.blocks.iter().find_map(|block| match block {
+            Block::Opaque { provider, value } => Some((provider.clone(), value.to_string())),
+            Block::Text { .. } | Block::ToolUse(_) | Block::ToolResult { .. } => None,
+        });
+        let (owner, thought) = thought.unwrap();
+        assert_eq!((owner.as_str(), thought.contains("café")), (wire.name, true));
+
+        // It goes back through the text in which a history is stored, with a note in between, as after a resume.
+        let stored: Message =
+            serde_json::from_str(&serde_json::to_string(&first.clone().into_message()).unwrap()).unwrap();
+        let note = Message::user(Origin::Resume, "You were interrupted; nothing was lost.");
+        let mut history = prompt();
+        history.extend([stored, note, results(&first, "soup of the day", false)]);
+        let second = ask(&provider, history).await.unwrap();
+        assert_eq!((second.text().as_str(), second.stop_reason), ("It says soup of the day.", StopReason::EndTurn));
+        assert_eq!(provider.name(), wire.name);
+    }
+}
+
+#[tokio::test]
+async fn what_the_provider_counted_is_what_is_told() {
+    let usage = Usage { input_tokens: 17, output_tokens: 5, cache_read_tokens: 100, cache_write_tokens: 3 };
+    for wire in WIRES {
+        let script = script(&json!({"turns": [{"text": "hi", "usage": usage}]}));
+        let server = server(script, vec![]).await;
+        // The Responses API does not tell what was written to its cache from other input.
+        let folded = Usage { input_tokens: 20, cache_write_tokens: 0, ..usage };
+        let told = if wire.name == "openai" { folded } else { usage };
+        assert_eq!(ask(&wire.at(&server), prompt()).await.unwrap().usage, Some(told), "{}", wire.name);
+        assert_eq!(server.bill(), [usage]);
+    }
+}
+
+#[tokio::test]
+async fn a_reply_ends_for_the_reason_that_was_given() {
+    for wire in WIRES {
+        for (told, read) in
+            [("end_turn", StopReason::EndTurn), ("max_tokens", StopReason::MaxTokens), ("refusal", StopReason::Refusal)]
+        {
+            let script = script(&json!({"turns": [{"text": "hi", "tools": [{"name": "t"}], "stop_reason": told}]}));
+            let server = server(script, vec![]).await;
+            let turn = ask(&wire.at(&server), prompt()).await.unwrap();
+            // The others have one word for an end with and without calls.
+            let is_one_word = wire.name != "anthropic" && told == "end_turn";
+            let expected = if is_one_word { StopReason::ToolUse } else { read };
+            assert_eq!(turn.stop_reason, expected, "{} {told}", wire.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn garbled_arguments_arrive_as_text_and_can_be_answered() {
+    for wire in WIRES {
+        let turns = json!({"turns": [{"tools": [{"name": "t", "input": "{\"path\": \"a"}]}, {"text": "sorry", "expect": {"tool_result_ok": false}}]});
+        let server = server(script(&turns), vec![]).await;
+        let provider = wire.at(&server);
+        let first = ask(&provider, prompt()).await.unwrap();
+        assert_eq!(first.tool_uses().next().unwrap().input, json!("{\"path\": \"a"), "{}", wire.name);
+        let second = ask(&provider, after(&first, [results(&first, "not JSON", true)])).await.unwrap();
+        assert_eq!(second.text(), "sorry", "{}", wire.name);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_stops_anywhere_is_no_reply_unless_its_end_was_told() {
+    const MOST: usize = 60;
+    let whole_script = || {
+        script(
+            &json!({"turns": [{"thinking": "hm", "text": "I look.", "tools": [{"name": "t", "input": {"a": 1}}, {"name": "t"}]}]}),
+        )
+    };
+    for wire in WIRES {
+        let provider_of = |server: &ModelServer| wire.at(server);
+        let whole = ask(&provider_of(&server(whole_script(), vec![]).await), prompt()).await.unwrap();
+        for breaks in [true, false] {
+            let fault = |events: usize| {
+                let kind = if breaks { FaultKind::CutAfter { events } } else { FaultKind::EndAfter { events } };
+                Fault::at(u64::try_from(events).unwrap() + 1, kind)
+            };
+            let server = server(whole_script(), (0..MOST).map(fault).collect()).await;
+            let provider = provider_of(&server);
+            let mut cuts = 0;
+            for events in 0..MOST {
+                match ask(&provider, prompt()).await {
+                    Err(error) => {
+                        assert_eq!(cuts, events, "{} is cut behind {events}, but not before", wire.name);
+                        assert!(matches!(error, LlmError::Cut { .. }), "{} behind {events}: {error:?}", wire.name);
+                        assert!(error.left_us() && error.may_retry());
+                        cuts += 1;
+                    }
+                    // The end was told; only the numbers behind it may be missing.
+                    Ok(turn) => {
+                        assert_eq!(plain(&turn), plain(&whole), "{} behind {events}", wire.name);
+                        assert_eq!((turn.stop_reason, &turn.response_id), (whole.stop_reason, &turn.response_id));
+                        assert!(turn.usage.is_none() || turn.usage == whole.usage, "{} behind {events}", wire.name);
+                    }
+                }
+            }
+            assert!(cuts > 6 && cuts < MOST, "{}: {cuts} cuts", wire.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn statuses_mean_the_same_everywhere() {
+    let passing = [408, 409, 429, 500, 502, 503, 504, 529];
+    let lasting = [
+        (400, FailureClass::Permanent),
+        (401, FailureClass::Operator),
+        (403, FailureClass::Operator),
+        (404, FailureClass::Operator),
+        (413, FailureClass::Permanent),
+        (422, FailureClass::Permanent),
+    ];
+    for wire in WIRES {
+        for status in passing {
+            let error = fail(wire, FaultKind::Status { status }).await;
+            assert!(error.may_retry() && error.left_us(), "{} {status}: {error:?}", wire.name);
+        }
+        for (status, class) in lasting {
+            let error = fail(wire, FaultKind::Status { status }).await;
+            assert_eq!(error.class(), class, "{} {status}: {error:?}", wire.name);
+            assert!(error.to_string().contains("told to say so"), "{}: {error}", wire.name);
+        }
+        for (header, wait) in [("37", 37), ("Fri, 02 Jan 2026 03:04:50 GMT", 45)] {
+            let error = fail(wire, FaultKind::RateLimited { retry_after: Some(header.into()) }).await;
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(wait)), "{} {header}", wire.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_is_an_error_and_may_pass() {
+    for wire in WIRES {
+        for error_type in ["overloaded_error", "api_error"] {
+            let error = fail(wire, FaultKind::ErrorMidStream { error_type: error_type.into() }).await;
+            assert!(error.may_retry() && error.left_us(), "{}: {error:?}", wire.name);
+            assert!(error.to_string().contains("told to say so"), "{}: {error}", wire.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_stream_of_events_is_a_protocol_error() {
+    for wire in WIRES {
+        for kind in [FaultKind::MalformedEvent, FaultKind::Page, FaultKind::Endless] {
+            let error = fail(wire, kind.clone()).await;
+            assert!(matches!(error, LlmError::Protocol { .. }), "{} {kind:?}: {error:?}", wire.name);
+            assert!(!error.may_retry());
+        }
+    }
+}
+
+/// A proxy that repeats what it passes on must not make other arguments of a call than the model gave it.
+#[tokio::test]
+async fn events_that_come_twice_never_make_other_calls() {
+    for wire in WIRES {
+        let server = server(rich_script(), vec![Fault::at(1, FaultKind::DuplicateEvents)]).await;
+        match ask(&wire.at(&server), prompt()).await {
+            Err(error) => assert!(matches!(error, LlmError::Protocol { .. }), "{}: {error:?}", wire.name),
+            Ok(turn) => {
+                let sent = ["{\"path\":\"menü.txt\",\"limit\":9007199254740993}", "{}"];
+                for tool in turn.tool_uses() {
+                    let same = |text: &&str| serde_json::from_str::<Value>(text).unwrap() == tool.input;
+                    assert!(tool.input.is_string() || sent.iter().any(same), "{}: {:?}", wire.name, tool.input);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout_and_a_slow_drip_is_not() {
+    let idle = Duration::from_millis(800);
+    for wire in WIRES {
+        let faults = vec![Fault::at(1, FaultKind::Hang), Fault::at(2, FaultKind::Slow { delay_ms: 60 })];
+        let server = server(rich_script(), faults).await;
+        let provider = (wire.connect)(&server.base_url, idle);
+        let error = ask(&provider, prompt()).await.unwrap_err();
+        assert!(matches!(error, LlmError::Timeout { idle: told } if told == idle), "{}: {error:?}", wire.name);
+        assert!(ask(&provider, prompt()).await.is_ok(), "{}", wire.name);
+    }
+}
+
+#[tokio::test]
+async fn a_large_reply_is_read_whole() {
+    let text = "ä large reply. ".repeat(10_000);
+    for wire in WIRES {
+        let turns = json!({"turns": [{"text": "", "tools": [{"name": "t", "input": {"text": text}}]}]});
+        let server = server(script(&turns), vec![]).await;
+        let turn = ask(&wire.at(&server), prompt()).await.unwrap();
+        assert_eq!(turn.tool_uses().next().unwrap().input["text"], json!(text), "{}", wire.name);
+    }
+}
+
+#[tokio::test]
+async fn a_history_in_which_a_call_has_no_result_or_two_is_refused() {
+    for wire in WIRES {
+        let server = server(rich_script(), vec![]).await;
+        let provider = wire.at(&server);
+        let first = ask(&provider, prompt()).await.unwrap();
+        let mut one = results(&first, "ok", false);
+        one.blocks.pop();
+        let mut twice = results(&first, "ok", false);
+        twice.blocks.push(twice.blocks[0].clone());
+        let stray = Message {
+            role: Role::User,
+            origin: Origin::Tools,
+            blocks: vec![Block::ToolResult { tool_use_id: "nobody".into(), content: "ok".into(), is_error: false }],
+        };
+        let note = Message::user(Origin::Guidance, "go on");
+        for wrong in [vec![note.clone()], vec![one], vec![twice], vec![results(&first, "ok", false), stray]] {
+            let error = ask(&provider, after(&first, wrong)).await.unwrap_err();
+            assert!(matches!(error, LlmError::InvalidRequest { status: 400, .. }), "{}: {error:?}", wire.name);
+        }
+        assert!(ask(&provider, after(&first, [results(&first, "soup", false), note])).await.is_ok(), "{}", wire.name);
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_ones_own_may_do_without_a_key() {
+    let server = ModelServer::start(ua_testkit::ModelServerConfig::new(rich_script())).await.unwrap();
+    let config = ChatConfig { base_url: server.base_url.clone(), ..ChatConfig::new(None) };
+    let provider: Arc<dyn LlmProvider> = Arc::new(ChatProvider::new(config, Env::simulated(1)).unwrap());
+    assert_eq!(ask(&provider, prompt()).await.unwrap().stop_reason, StopReason::ToolUse);
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_refused_and_shown_nowhere() {
+    for wire in WIRES {
+        let config = ua_testkit::ModelServerConfig {
+            api_key: Some("sk-other".to_owned()),
+            ..ua_testkit::ModelServerConfig::new(rich_script())
+        };
+        let server = ModelServer::start(config).await.unwrap();
+        let error = ask(&wire.at(&server), prompt()).await.unwrap_err();
+        assert!(matches!(error, LlmError::Unauthorized { status: 401, .. }), "{}: {error:?}", wire.name);
+        assert!(!format!("{error} {error:?}").contains(KEY));
+    }
+}

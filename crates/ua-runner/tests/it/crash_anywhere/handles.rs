@@ -1,0 +1,162 @@
+//! Tools that are not done when they answer: one goes on in a task, one asks a person first. Wherever the process dies, what they do
+//! happens once, a call that has a handle is not sent again, and each answer is asked for once and handed over once.
+
+use ua_core::{CallStatus, Env, RunStatus};
+use ua_store::{Choice, QuestionKind, QuestionStatus};
+use ua_testkit::{CrashAt, Honours, Unfinished, World, foreign_tool, own_tool};
+
+use super::scenario::Scenario;
+
+const SCRIPT: &str = r#"{"turns": [
+  {"tools": [{"name": "mcp__studio__render", "input": {"scene": "{{request}}"}},
+             {"name": "mcp__shop__order", "input": {"item": "mug {{request}}"}},
+             {"name": "mcp__ua__notify", "input": {"message": "ordered {{request}}"}}]},
+  {"text": "All done."}
+]}"#;
+
+const JOB: &str = r#"{"objective": "Render and order."}"#;
+
+fn scenario() -> Scenario {
+    let tools = [
+        (foreign_tool("studio", "render"), Honours::Nothing),
+        (foreign_tool("shop", "order"), Honours::Nothing),
+        (own_tool("notify"), Honours::Keys),
+    ];
+    let world = World::new(tools).unfinished("render", Unfinished::Task).unfinished("order", Unfinished::Asks);
+    Scenario::with(world, Env::simulated(23), SCRIPT, JOB, None)
+}
+
+/// Answers what is open: what the tool asks with a size, what is in doubt by looking outside.
+async fn answer(scenario: &Scenario) -> Vec<QuestionKind> {
+    let mut kinds = Vec::new();
+    for question in scenario.questions().await.into_iter().filter(|q| q.status == QuestionStatus::Open) {
+        kinds.push(question.kind);
+        if question.kind == QuestionKind::Elicitation {
+            scenario.say(&question, Choice::Continue, r#"{"size": 3}"#).await;
+            continue;
+        }
+        let calls = scenario.calls().await;
+        let call = calls.iter().find(|call| Some(&call.call_id) == question.call_id.as_ref()).unwrap();
+        let happened = scenario.world.count(&call.name.tool) > 0;
+        scenario.choose(&question, if happened { Choice::Happened } else { Choice::Execute }).await;
+    }
+    kinds
+}
+
+/// Resumes to the end and returns what was asked.
+async fn to_the_end(scenario: &Scenario, at: &str) -> Vec<QuestionKind> {
+    let mut asked = Vec::new();
+    for _ in 0..8 {
+        let run = scenario.resume().await;
+        if run.status != RunStatus::WaitingForHuman {
+            assert_eq!(run.status, RunStatus::Succeeded, "{at}: {:?}", run.status_detail);
+            return asked;
+        }
+        let kinds = answer(scenario).await;
+        assert!(!kinds.is_empty(), "{at}: it waits for nothing");
+        asked.extend(kinds);
+    }
+    panic!("{at}: it is asked again and again: {asked:?}");
+}
+
+fn times(scenario: &Scenario, what: &str) -> usize {
+    scenario.world.log().iter().filter(|line| *line == what).count()
+}
+
+async fn check(scenario: &Scenario, asked: &[QuestionKind], at: &str) {
+    for tool in ["render", "order", "notify"] {
+        assert_eq!(scenario.world.count(tool), 1, "{at}: {tool}");
+    }
+    let calls = scenario.calls().await;
+    assert!(calls.iter().all(|call| call.status == CallStatus::Succeeded), "{at}: {calls:?}");
+    // A person who saw that it did not happen had it sent again; nobody else did.
+    let executed =
+        scenario.questions().await.into_iter().filter_map(|q| q.answer).filter(|a| a.choice == Choice::Execute);
+    let sent = times(scenario, "invoke render") + times(scenario, "invoke order");
+    let most = 2 + executed.count();
+    assert!(sent <= most, "{at}: {sent} sends, {most} allowed: {:?}", scenario.world.log());
+    let elicited = asked.iter().filter(|kind| **kind == QuestionKind::Elicitation).count();
+    assert!(elicited <= 2, "{at}: {asked:?}");
+    scenario.check_invariants(at).await;
+}
+
+#[tokio::test]
+async fn without_a_crash_the_task_is_followed_and_the_question_waits_for_a_person() {
+    let scenario = scenario();
+    let run = scenario.resume().await;
+    assert_eq!(run.status, RunStatus::WaitingForHuman);
+    let question = scenario.questions().await.pop().unwrap();
+    assert_eq!(question.kind, QuestionKind::Elicitation);
+    assert!(question.text.contains("Which size?") && question.text.contains("size: integer"), "{}", question.text);
+    let order = scenario.calls().await.into_iter().find(|call| call.name.tool == "order").unwrap();
+    assert_eq!(order.status, CallStatus::Running, "it is under way, and waits");
+    assert_eq!(times(&scenario, "go on render"), 3, "asked until it was done");
+    assert_eq!(to_the_end(&scenario, "no crash").await, [QuestionKind::Elicitation]);
+    check(&scenario, &[QuestionKind::Elicitation], "no crash").await;
+    assert_eq!(times(&scenario, "invoke order"), 1);
+}
+
+#[tokio::test]
+async fn a_call_with_a_handle_is_gone_on_with_wherever_we_die() {
+    let mut followed = 0;
+    for life in 0..2 {
+        let first = scenario();
+        if life == 1 {
+            first.resume().await;
+            answer(&first).await;
+        }
+        let (crossings, _) = first.run_without_crash().await;
+        assert!(crossings > 5, "{crossings}");
+        for at in (0..crossings).flat_map(|n| [CrashAt::Before(n), CrashAt::After(n)]) {
+            let scenario = scenario();
+            if life == 1 {
+                scenario.resume().await;
+                answer(&scenario).await;
+            }
+            scenario.crash(at).await;
+            let at = format!("life {life}, {at:?}");
+            let running = scenario.calls().await.into_iter().find(|call| call.status == CallStatus::Running);
+            let has_handle = match &running {
+                Some(call) => {
+                    let attempts = scenario.records().await.attempts;
+                    attempts.iter().any(|a| a.call_id == call.call_id && a.live_handle().is_some())
+                }
+                None => false,
+            };
+            let before = times(&scenario, "invoke render") + times(&scenario, "invoke order");
+            let in_doubt = running.is_some() && !has_handle;
+            let asked = to_the_end(&scenario, &at).await;
+            check(&scenario, &asked, &at).await;
+            if has_handle {
+                followed += 1;
+                assert!(!asked.contains(&QuestionKind::UnknownOutcome), "{at}: {asked:?}");
+            }
+            let after = times(&scenario, "invoke render") + times(&scenario, "invoke order");
+            assert!(in_doubt || after - before <= 2, "{at}");
+        }
+    }
+    assert!(followed >= 8, "too few deaths with a handle to prove anything: {followed}");
+}
+
+#[tokio::test]
+async fn what_a_person_declines_is_told_to_the_tool_and_not_done() {
+    let scenario = scenario();
+    scenario.resume().await;
+    let question = scenario.questions().await.pop().unwrap();
+    scenario.choose(&question, Choice::Skip).await;
+    assert_eq!(scenario.resume().await.status, RunStatus::Succeeded);
+    assert_eq!(scenario.world.count("order"), 0);
+    assert!(scenario.told_the_model("order").await.contains("nobody said which size"));
+}
+
+#[tokio::test]
+async fn a_cancelled_run_tells_the_tool_and_leaves_the_call_unknown() {
+    let scenario = scenario();
+    scenario.resume().await;
+    scenario.canceller().cancel().await;
+    assert_eq!(scenario.resume().await.status, RunStatus::Cancelled);
+    let order = scenario.calls().await.into_iter().find(|call| call.name.tool == "order").unwrap();
+    assert_eq!(order.status, CallStatus::Unknown);
+    assert_eq!(times(&scenario, "give up order"), 1, "{:?}", scenario.world.log());
+    assert_eq!(scenario.world.count("order"), 0);
+}

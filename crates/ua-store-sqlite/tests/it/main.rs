@@ -1,0 +1,11 @@
+//! The SQLite store from the outside: the contract of every store, and what only a file on disk can show.
+
+mod conformance;
+mod database;
+mod event_chain;
+mod held_time;
+mod migrations;
+#[path = "../../../ua-testkit/tests/it/one_binary.rs"]
+mod one_binary;
+mod raw_sql;
+mod two_writers;

@@ -1,0 +1,5 @@
+//! The tool server from the outside.
+
+#[path = "../../../ua-testkit/tests/it/one_binary.rs"]
+mod one_binary;
+mod wire;
