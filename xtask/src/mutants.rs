@@ -156,7 +156,7 @@ const MUTANTS: [Mutant; 30] = [
         "a turn may be committed before its receipts are written",
         "crates/ua-store/src/conformance/turns.rs",
         "a_commit_names_the_call_that_is_not_settled",
-        &["-p", "ua-store", "--test", "it"],
+        &["-p", "ua-store", "--features", "conformance", "--test", "it"],
     ),
     patch(
         "M10",
