@@ -20,7 +20,6 @@ mod research_tree;
 mod serve;
 mod sim;
 mod storage;
-mod supply;
 mod third_party;
 
 use std::path::PathBuf;
@@ -65,10 +64,6 @@ enum Task {
     ResearchTree(research_tree::Options),
     /// Installs programs that others made, which some tests use where they are installed
     ThirdParty(third_party::Options),
-    /// Checks that a lock file holds nothing foreign, banned or known to be vulnerable
-    Lockfile(supply::lockfile::Options),
-    /// Writes the bill of materials of `ua` (CycloneDX 1.6)
-    Sbom(supply::sbom::Options),
     /// Measures what a turn costs
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -99,8 +94,6 @@ fn main() -> ExitCode {
         Task::Reliability(options) => reliability::run(&options),
         Task::ResearchTree(options) => research_tree::run(&options),
         Task::ThirdParty(options) => third_party::run(&options),
-        Task::Lockfile(options) => supply::lockfile::run(&options),
-        Task::Sbom(options) => supply::sbom::run(&options),
         Task::Bench(bench) => bench::run(&bench),
         Task::OpaqueServer { log, answer_after } => {
             let answer_after = std::time::Duration::from_millis(answer_after);

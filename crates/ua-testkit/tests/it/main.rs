@@ -4,3 +4,4 @@ mod model_server;
 mod one_binary;
 mod security_page;
 mod sim;
+mod supply_chain;
