@@ -78,12 +78,6 @@ impl Mutant {
         self.shown = Script::Push;
         self
     }
-
-    /// The short form of the lane that runs on every push may miss it.
-    const fn at_night(mut self) -> Self {
-        self.caught = Script::Nightly;
-        self
-    }
 }
 
 const fn patch(

@@ -28,6 +28,7 @@ use crate::budgets::BudgetChange;
 use crate::claude_code;
 use crate::error::{CliError, chain};
 use crate::home::Home;
+use crate::parts::Seams;
 use crate::providers::{self, no_model};
 use crate::trust::{self, ConfigFile};
 use crate::{models, pricing};

@@ -85,7 +85,6 @@ fn exported(command: &Command) -> Option<Settings> {
         | Command::Completions(_)
         | Command::Schema(_)
         | Command::Db(_)
-        | Command::McpClient { .. }
         | Command::Shim(_) => None,
         #[cfg(feature = "toolserver")]
         Command::Toolserver(_) => Settings::from_env("ua-toolserver"),

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// Names the folder that cargo built the programs into, for a run in which they are known to be fresh: nothing is built then.
-pub const BUILT: &str = "UA_BUILT";
+const BUILT: &str = "UA_BUILT";
 
 /// The `ua` under test: what users have, and the kill points that `UA_KILL_AT` names.
 ///
