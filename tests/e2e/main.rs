@@ -20,6 +20,7 @@ mod export;
 mod fingerprint;
 mod fork;
 mod guardrails;
+mod guide;
 mod harness;
 mod http_tool_server;
 mod images;

@@ -8,10 +8,10 @@ mod arrows;
 mod bench;
 mod crash_loop;
 mod crash_matrix;
+#[cfg(test)]
+mod docs_tests;
 mod fuzz;
 mod mutants;
-#[cfg(test)]
-mod named_tests;
 mod part;
 mod patched;
 mod random;
@@ -39,7 +39,7 @@ struct Cli {
 enum Task {
     /// Kills the research job at every stage and at random moments, resumes it, and counts its effects from outside
     Acceptance(acceptance::Options),
-    /// Compares the dependencies between crates with the map in docs/architecture.md
+    /// Checks that the dependencies between crates point down, as the map in docs/architecture.md shows them
     Arrows,
     /// Cuts the power of a traced run at every sync and every effect, resumes each disk, and counts the effects
     PowerCut(storage::power_cut::Options),

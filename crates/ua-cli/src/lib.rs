@@ -139,6 +139,8 @@ pub fn main(parts: Parts) -> ExitCode {
 }
 
 #[cfg(test)]
+mod docs_tests;
+#[cfg(test)]
 mod escape_corpus;
 #[cfg(test)]
 mod help_tests;

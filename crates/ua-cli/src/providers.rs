@@ -36,9 +36,9 @@ pub(crate) fn default_model(provider: &str, cassette: Option<&Path>) -> Result<O
 
 /// Why no model can be asked, when none was named.
 pub(crate) fn no_model(provider: &str) -> CliError {
-    if !["anthropic", "openai", "openai-chat", "scripted", "replay"].contains(&provider) {
+    if !["anthropic", "openai", "openai-chat", crate::claude_code::NAME, "scripted", "replay"].contains(&provider) {
         return CliError::usage(format!("unknown model provider `{provider}`"))
-            .hint("use `anthropic`, `openai`, `openai-chat`, `scripted` or `replay`");
+            .hint("use `anthropic`, `openai`, `openai-chat`, `claude-code`, `scripted` or `replay`");
     }
     CliError::usage(format!("no model is named for the provider `{provider}`"))
         .hint("name one with --model, in the job's `model.name`, or with OPENAI_MODEL for `openai` and `openai-chat`")

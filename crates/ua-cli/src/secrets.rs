@@ -39,7 +39,7 @@ struct File {
 /// What it says about one secret.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Declared {
+pub(crate) struct Declared {
     value: Option<String>,
     command: Option<Vec<String>>,
     /// Servers whose environment, arguments and headers may refer to it.
@@ -167,7 +167,7 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, Declared>, CliError> {
     })
 }
 
-fn parse(text: &str) -> Result<BTreeMap<String, Declared>, String> {
+pub(crate) fn parse(text: &str) -> Result<BTreeMap<String, Declared>, String> {
     let file: File = toml::from_str(text).map_err(|error| {
         // Without the line itself: it may hold a value.
         let line = error.span().map_or(1, |span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);

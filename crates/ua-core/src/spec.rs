@@ -285,7 +285,7 @@ pub struct Artifacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelChoice {
-    /// `anthropic`, `openai`, `openai-chat`, `scripted` or `replay`.
+    /// `anthropic`, `openai`, `openai-chat`, `claude-code`, `scripted` or `replay`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// The provider's name of the model.

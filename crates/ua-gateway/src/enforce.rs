@@ -117,7 +117,7 @@ mod tests {
 
     /// Granular Execution PRD §11.
     #[test]
-    fn test_idempotency_enforced_tool() {
+    fn idempotency_enforced_tool() {
         let order = spec("order_now", json!({"type": "object", "properties": {"client_token": {"type": "string"}}}));
         let catalog = |rules: &Rules| Catalog::new(vec![order.clone()], &Classifier::shipped().unwrap(), rules);
         assert!(catalog(&rules(&json!({}))).is_ok(), "without enforcement it is accepted, and held in doubt");

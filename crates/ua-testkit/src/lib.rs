@@ -20,6 +20,7 @@ mod broken;
 mod broken_trees;
 mod composio_server;
 mod crash;
+pub mod docs;
 mod mcp_lines;
 mod model_server;
 mod opaque_server;

@@ -45,7 +45,7 @@ pub(crate) fn report(judged: &[Judged], options: &Options, note: &str, took: Dur
     ensure!(wrong == 0, "{wrong} cell(s) are wrong, {missed} of them because their point was never reached");
     if let Some(path) = &options.write {
         let page = format!(
-            "# Crash matrix\n\nWritten by `cargo xtask crash-matrix --write`. Rows are the steps of a turn that a process was killed in (SIGKILL), \
+            "# Crash matrix\n\nWritten by `cargo xtask crash-matrix --write docs/crash-matrix.md`. Rows are the steps of a turn that a process was killed in (SIGKILL), \
              columns the classes of tools. What each word promises is in [testing.md](testing.md#crash-matrix).\n\n{counted}.\n\n{tables}"
         );
         fs::write(path, page).with_context(|| format!("write {}", path.display()))?;

@@ -1,0 +1,388 @@
+//! Every command that README, docs, the help and the hints of this program show is one that it takes, and so is every file that they
+//! show: job files, scripts, policies, configuration, secrets, prices, tool servers.
+//!
+//! What the commands name besides (files, tests, settings) is checked by `crates/ua-testkit/tests/it/docs.rs`, `cargo` commands by `xtask`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
+use serde_json::{Value, json};
+use ua_core::{PriceTable, RunSpec, SpecError};
+use ua_testkit::docs::{Page, Script, SimpleCommand, mentions, pages};
+
+use crate::Cli;
+use crate::config::{Layer, SETTINGS};
+
+/// How a command stands in the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// To be copied: it has to be complete.
+    Whole,
+    /// In a sentence: arguments that it needs may be missing.
+    InPart,
+}
+
+/// What is wrong with a command line of `ua`.
+fn problem(words: &[String], shown: Shown) -> Option<String> {
+    let error = Cli::try_parse_from(words).err()?;
+    let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let is_incomplete = matches!(
+        error.kind(),
+        ErrorKind::MissingRequiredArgument
+            | ErrorKind::MissingSubcommand
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    let text = error.render().to_string();
+    // A flag may be named without its value, too.
+    let is_incomplete = is_incomplete || text.contains("but none was supplied");
+    if is_help || (is_incomplete && shown == Shown::InPart) {
+        return None;
+    }
+    Some(format!("`{}`: {}", words.join(" "), text.lines().next().unwrap_or_default()))
+}
+
+/// The command line of `ua` that a command of a script is, under its own name or through `cargo run`.
+fn of_ua(command: &SimpleCommand) -> Option<Vec<String>> {
+    let words = &command.words;
+    let program = words.first()?;
+    if program == "ua" || program.ends_with("/ua") {
+        return Some(words.clone());
+    }
+    let is_run = program == "cargo" && words.get(1)? == "run" && words.windows(2).any(|two| two == ["-p", "ua-cli"]);
+    let at = words.iter().position(|word| word == "--").filter(|_| is_run)?;
+    Some(std::iter::once("ua".to_owned()).chain(words[at + 1..].iter().cloned()).collect())
+}
+
+/// The commands of a page that are wrong, and how many there are: those of scripts, and those of sentences.
+fn commands(page: &Page) -> (Vec<String>, [usize; 2]) {
+    let mut wrong = Vec::new();
+    let mut counts = [0, 0];
+    match page.commands() {
+        Ok(commands) => {
+            for (place, words) in commands.iter().filter_map(|(place, command)| Some((place, of_ua(command)?))) {
+                counts[0] += 1;
+                wrong.extend(problem(&words, Shown::Whole).map(|why| format!("{place}: {why}")));
+            }
+        }
+        Err(why) => wrong.push(why),
+    }
+    for span in &page.spans {
+        for mention in mentions("ua", &span.text) {
+            counts[1] += 1;
+            wrong.extend(problem(&mention.words, Shown::InPart).map(|why| format!("{}: {why}", span.place)));
+        }
+    }
+    (wrong, counts)
+}
+
+#[test]
+fn every_command_of_the_documentation_is_one_of_this_program() {
+    let found: Vec<_> = pages().iter().map(commands).collect();
+    let wrong: Vec<_> = found.iter().flat_map(|(wrong, _)| wrong.clone()).collect();
+    assert!(wrong.is_empty(), "no such command:\n{}", wrong.join("\n"));
+    let [scripts, sentences] = [0, 1].map(|kind| found.iter().map(|(_, counts)| counts[kind]).sum::<usize>());
+    assert!(
+        scripts > 90 && sentences > 180,
+        "{scripts} in scripts, {sentences} in sentences: the pages are not read right"
+    );
+}
+
+#[test]
+fn a_made_up_command_is_seen() {
+    let page = "`ua runs shw RUN`, `ua runs show RUN --jsn`, `ua runs show`, `ua resume RUN --accept tools|policy`\n\n```sh\n\
+                ua runs list; ua run list\nua runs show\nua questions --fulll   # all of it\nUA_LOG=info target/debug/ua jb a.json\n\
+                cargo run -p ua-cli -- job a.json --provder scripted\n```\n";
+    let (wrong, counts) = commands(&Page::parse("docs/x.md", page));
+    let wanted = [
+        "docs/x.md:4: `ua run list`: error: unrecognized subcommand 'run'",
+        "docs/x.md:5: `ua runs show`: error: the following required arguments were not provided:",
+        "docs/x.md:6: `ua questions --fulll`: error: unexpected argument '--fulll' found",
+        "docs/x.md:7: `target/debug/ua jb a.json`: error: unrecognized subcommand 'jb'",
+        "docs/x.md:8: `ua job a.json --provder scripted`: error: unexpected argument '--provder' found",
+        "docs/x.md:1: `ua runs shw last`: error: unrecognized subcommand 'shw'",
+        "docs/x.md:1: `ua runs show last --jsn`: error: unexpected argument '--jsn' found",
+    ];
+    assert_eq!((wrong.as_slice(), counts), (wanted.map(str::to_owned).as_slice(), [6, 5]));
+}
+
+/// Every script of the pages uses programs that a reader has, and no word that the reader of scripts did not understand.
+#[test]
+fn scripts_of_the_documentation_start_known_programs_only() {
+    let known = ["ua", "cargo", "cat", "export", "jq", "kill", "less", "npm", "sleep", "source", "target/debug/ua"];
+    for page in pages() {
+        for (place, command) in page.commands().unwrap_or_else(|why| panic!("{why}")) {
+            let program = command.words.first();
+            assert!(program.is_none_or(|it| known.contains(&it.as_str())), "{place}: what is {program:?}?");
+        }
+    }
+}
+
+/// The examples of a command's help: its lines up to the remark behind them.
+fn examples(command: &clap::Command, found: &mut Vec<String>) {
+    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
+    found.extend(lines.map(|line| line.split("   ").next().unwrap_or(line).to_owned()));
+    for inner in command.get_subcommands() {
+        examples(inner, found);
+    }
+}
+
+#[test]
+fn every_example_of_the_help_is_a_command_of_this_program() {
+    let mut lines = Vec::new();
+    examples(&Cli::command(), &mut lines);
+    let mut count = 0;
+    for line in lines.iter().filter(|line| line.starts_with("ua ") || line.contains(" ua ")) {
+        let script = Script::parse(line).unwrap_or_else(|why| panic!("{line}: {why}"));
+        for words in script.commands.iter().filter_map(of_ua) {
+            count += 1;
+            assert_eq!(problem(&words, Shown::Whole), None);
+        }
+    }
+    assert!(count > 80, "only {count} examples were found");
+}
+
+/// The commands between backticks in the texts of a source file, with a value wherever the program puts one in.
+fn hinted(source: &str) -> Vec<Vec<String>> {
+    let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let mut found = Vec::new();
+    for line in code {
+        let mut plain = String::new();
+        let mut depth = 0_u32;
+        for c in line.chars() {
+            match c {
+                '{' => depth += 1,
+                '}' => {
+                    depth = depth.saturating_sub(1);
+                    plain.push_str("last");
+                }
+                c if depth == 0 => plain.push(c),
+                _ => {}
+            }
+        }
+        for code in plain.split('`').skip(1).step_by(2) {
+            let words = mentions("ua", code).into_iter().map(|mention| mention.words);
+            // Where the program puts in the command itself, there is nothing to look up.
+            found.extend(words.filter(|words| words.get(1).is_some_and(|word| word != "last")));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_command_in_a_hint_is_one_of_this_program() {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") && !path.ends_with("docs_tests.rs") {
+                for words in hinted(&fs::read_to_string(&path).unwrap()) {
+                    count += 1;
+                    wrong.extend(problem(&words, Shown::InPart).map(|why| format!("{}: {why}", path.display())));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "a hint names no command of this program:\n{}", wrong.join("\n"));
+    assert!(count > 60, "only {count} commands were found in hints");
+    assert_eq!(hinted("hint(format!(\"go on with `ua resume {run}`\"))"), [["ua", "resume", "last"]]);
+}
+
+// Files.
+
+/// Why a JSON text that a page shows is not what the program reads: the tool servers of a configuration, a script, one call of a script, a
+/// stop condition, or a job or a part of one.
+fn json_problem(text: &str) -> Option<String> {
+    let mut value: Value = match serde_json::from_str(text) {
+        Ok(value) => value,
+        Err(error) => return Some(format!("it is no JSON: {error}")),
+    };
+    if value.get("mcpServers").is_some() {
+        return ua_mcp::McpConfig::parse(text, "it").err().map(|error| error.to_string());
+    }
+    if value["name"].as_str().is_some_and(|name| name.starts_with("mcp__")) {
+        value = json!({"turns": [{"tools": [value]}]});
+    }
+    if value.get("turns").is_some() {
+        return ua_llm::Script::parse(&value.to_string()).err().map(|error| error.to_string());
+    }
+    if value.get("effect").is_some() || value.get("artifact").is_some() {
+        value = json!({"stop_conditions": [value]});
+    }
+    if value.get("objective").is_none() {
+        value["objective"] = json!("what the rest of the job is for");
+    }
+    RunSpec::parse(&value.to_string()).err().map(|error| error.to_string())
+}
+
+/// The tables of a file about models.
+const MODEL_PROVIDERS: [&str; 5] = ["anthropic", "openai", "openai-chat", "scripted", "claude-code"];
+
+/// Why a TOML text that a page shows is not what the program reads: a policy, secrets, prices, facts about models, or configuration. A value
+/// that is written as `"…"` stands for one of a reader.
+fn toml_problem(text: &str) -> Option<String> {
+    let text = &text.replace("\"…\"", "\"a value of a reader\"");
+    let table: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(error) => return Some(format!("it is no TOML: {error}")),
+    };
+    let of_models = |value: &toml::Value| {
+        let mut entries = value.as_table().into_iter().flatten();
+        entries.next().is_some() && entries.all(|(_, entry)| entry.is_table())
+    };
+    let is_prices = table.get("providers").and_then(toml::Value::as_table).is_some_and(|it| it.values().any(of_models));
+    if table.contains_key("rule") {
+        ua_classify::PolicyRules::parse(text, "it").err().map(|error| error.to_string())
+    } else if table.contains_key("secrets") {
+        crate::secrets::parse(text).err()
+    } else if table.contains_key("currency") && is_prices {
+        PriceTable::parse("it", text).err().map(|error| error.to_string())
+    } else if table.keys().all(|key| MODEL_PROVIDERS.contains(&key.as_str())) {
+        ua_llm::ModelTable::parse("it", text).err().map(|error| error.to_string())
+    } else {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        Layer::User.read(file.path()).err().map(|error| error.to_string())
+    }
+}
+
+/// The files of a page that are wrong, and how many there are: blocks of JSON and TOML, and what scripts write.
+fn files(page: &Page) -> (Vec<String>, usize) {
+    let mut all: Vec<(String, String, String)> = Vec::new();
+    for block in &page.blocks {
+        all.push((block.place.to_string(), format!("block.{}", block.language()), block.text.clone()));
+        let script =
+            if block.language() == "sh" { Script::parse(&block.text).unwrap_or_default() } else { Script::default() };
+        all.extend(
+            script
+                .files
+                .into_iter()
+                .map(|file| (format!("{}:{}", page.path, block.place.line + file.line), file.file, file.text)),
+        );
+    }
+    // JSON in a sentence counts where nothing of it is left out.
+    let objects = page.spans.iter().filter(|span| span.text.starts_with("{\""));
+    let whole = objects.filter(|span| serde_json::from_str::<Value>(&span.text).is_ok());
+    all.extend(whole.map(|span| (span.place.to_string(), "span.json".to_owned(), span.text.clone())));
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for (place, name, text) in all {
+        let problem = match name.rsplit_once('.').map(|(_, ending)| ending) {
+            Some("json") => json_problem(&text),
+            Some("toml") => toml_problem(&text),
+            _ => continue,
+        };
+        count += 1;
+        wrong.extend(problem.map(|why| format!("{place}: {why}")));
+    }
+    (wrong, count)
+}
+
+#[test]
+fn every_file_that_a_page_shows_is_read_by_this_program() {
+    let found: Vec<_> = pages().iter().map(files).collect();
+    let wrong: Vec<_> = found.iter().flat_map(|(wrong, _)| wrong.clone()).collect();
+    assert!(wrong.is_empty(), "the documentation shows files that are refused:\n{}", wrong.join("\n"));
+    let count: usize = found.iter().map(|(_, count)| count).sum();
+    assert!(count > 35, "only {count} files were found: the pages are not read right");
+}
+
+#[test]
+fn a_file_that_would_be_refused_is_seen() {
+    let cases = [
+        ("json", "{\"objective\": \"x\", \"budgets\": {\"max_turn\": 3}}", "unknown field `budgets.max_turn`"),
+        ("json", "{\"mcpServers\": {\"notes\": {\"comand\": \"x\"}}}", "`command`"),
+        ("json", "{\"name\": \"mcp__ua__notify\", \"inputs\": {}}", "unknown field `inputs`"),
+        ("json", "{\"objective\": ", "it is no JSON"),
+        ("toml", "[[rule]]\nid = \"a\"\nname = \"b\"\naproval = \"ask\"", "aproval"),
+        ("toml", "[model]\ntimeout = 3", "there is no setting `model.timeout`"),
+        ("toml", "[secrets.A]\nvalues = \"x\"", "values"),
+        ("toml", "currency = \"USD\"\n[providers.anthropic.\"m\"]\nintput = 3.0", "intput"),
+        ("toml", "[openai.\"m\"]\ncontxt = 3", "contxt"),
+    ];
+    for (language, text, wanted) in cases {
+        let (wrong, _) = files(&Page::parse("docs/x.md", &format!("```{language}\n{text}\n```\n")));
+        assert!(wrong.len() == 1 && wrong[0].contains(wanted), "{text}: {wrong:?}");
+    }
+    let page = "`{\"effect\": \"mail\"}`, `{\"effect\": \"email.send\"}`, `{\"effect\": …}`";
+    let (wrong, count) = files(&Page::parse("docs/x.md", page));
+    assert_eq!((wrong.len(), count), (1, 2), "{wrong:?}");
+    let (wrong, count) =
+        files(&Page::parse("docs/x.md", "```sh\ncat > a.json <<'JSON'\n{\"objektive\": \"x\"}\nJSON\n```\n"));
+    assert_eq!((wrong.len(), count), (1, 1), "{wrong:?}");
+}
+
+// Settings.
+
+/// What a sentence may mean by `model.complete`: crossings of a seam have such names, too.
+const SEAMS: [&str; 1] = ["model.complete"];
+
+/// Names like `model.name` in sentences that are neither a setting nor a field of a job.
+fn keys(page: &Page) -> (Vec<String>, usize) {
+    let sections = ["constraints", "budgets", "escalation", "artifacts", "settings", "harness", "subagents"];
+    let heads: BTreeSet<&str> =
+        SETTINGS.iter().filter_map(|setting| setting.key.split_once('.')).map(|(head, _)| head).collect();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for span in &page.spans {
+        let Some((head, rest)) = span.text.split_once('.') else { continue };
+        let is_key = rest.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c == '.') && !rest.is_empty();
+        let is_file = ["toml", "json", "jsonl", "md", "rs", "log"].contains(&rest);
+        if !is_key
+            || is_file
+            || !(heads.contains(head) || sections.contains(&head))
+            || SEAMS.contains(&span.text.as_str())
+        {
+            continue;
+        }
+        count += 1;
+        let is_setting = SETTINGS.iter().any(|setting| setting.key == span.text);
+        if !is_setting && !is_job_field(head, rest) {
+            wrong.push(format!("{}: there is no setting or field `{}`", span.place, span.text));
+        }
+    }
+    (wrong, count)
+}
+
+/// Whether a job file may have this field: a wrong value of one that it has is another error.
+fn is_job_field(head: &str, field: &str) -> bool {
+    let job = json!({"objective": "x", (head): {(field): null}});
+    !matches!(RunSpec::parse(&job.to_string()), Err(SpecError::UnknownField { .. }))
+}
+
+#[test]
+fn every_key_in_a_sentence_is_a_setting_or_a_field_of_a_job() {
+    let found: Vec<_> = pages().iter().map(keys).collect();
+    let wrong: Vec<_> = found.iter().flat_map(|(wrong, _)| wrong.clone()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let count: usize = found.iter().map(|(_, count)| count).sum();
+    assert!(count > 40, "only {count} keys were found: the pages are not read right");
+}
+
+#[test]
+fn a_made_up_key_is_seen() {
+    let page = "`model.timeout_seconds`, `model.timeouts`, `settings.blob_threshold_bytes`, `settings.blob_bytes`, `model.script`";
+    let (wrong, count) = keys(&Page::parse("docs/x.md", page));
+    let wanted = ["model.timeouts", "settings.blob_bytes"];
+    assert_eq!(wrong, wanted.map(|key| format!("docs/x.md:1: there is no setting or field `{key}`")));
+    assert_eq!(count, 5);
+}
+
+/// The table of settings has one row for each (`the_guide_lists_every_setting`), and no row more.
+#[test]
+fn the_guide_lists_no_setting_that_is_not_there() {
+    let pages = pages();
+    let page = pages.iter().find(|page| page.path == "docs/guide/cli.md").unwrap();
+    let rows: Vec<_> = page.rows.iter().filter(|row| row.cells.len() == 5).collect();
+    for row in &rows {
+        let codes = (row.cells[0].text.as_str(), row.cells[1].text.as_str());
+        let is_there = SETTINGS.iter().any(|setting| (setting.key, setting.variable) == codes);
+        assert!(is_there, "{}: there is no setting {codes:?}", row.place);
+    }
+    assert_eq!(rows.len(), SETTINGS.len());
+}

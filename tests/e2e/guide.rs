@@ -1,0 +1,262 @@
+//! The commands of README and the guide, run as a reader would: blocks that are marked `sh run` are given to a shell in which `ua` is on
+//! the path and the fixtures lie in the current folder, one page after the other from top to bottom in a world of its own.
+//!
+//! Marks behind the language of a block, which no reader sees:
+//!
+//! - `run`: the block is run; every command of it has to succeed
+//! - `exit=75`: its last command ends with this code
+//! - `after=FILE`: this job is run before it
+//! - `output`, at a `text` block: each of its lines was printed by the block before it; `…` stands for anything, and a number or an id for
+//!   any other
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use ua_e2e::TestEnv;
+use ua_testkit::docs::{Block, Page, pages};
+use ua_testkit::workspace_root;
+
+/// The pages with marked blocks; each has a test below.
+const PAGES: [&str; 10] = [
+    "README.md",
+    "docs/guide/budgets.md",
+    "docs/guide/database.md",
+    "docs/guide/first-job.md",
+    "docs/guide/job-file.md",
+    "docs/guide/models.md",
+    "docs/guide/policies.md",
+    "docs/guide/resume-and-doubts.md",
+    "docs/guide/troubleshooting.md",
+    "docs/guide/workspace.md",
+];
+
+/// What comes before a block: `ua` on the path, and a `sleep` that waits for what a reader waits for, until a call is under way.
+const PRELUDE: &str = r#"
+set -e
+mkdir -p ../bin
+ln -sf "$1" ../bin/ua
+PATH="$(cd ../bin && pwd):$PATH"
+sleep() {
+    until ua calls list --json 2>/dev/null | grep -q '"running"'; do command sleep 0.1; done
+}
+"#;
+
+fn is_run(block: &Block) -> bool {
+    block.language() == "sh" && block.marks().any(|mark| mark == "run")
+}
+
+/// The value of a mark like `exit=75`.
+fn mark<'a>(block: &'a Block, name: &str) -> Option<&'a str> {
+    block.marks().find_map(|mark| mark.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// A world with the fixtures, and with the changes that the page about forks shows.
+fn world() -> TestEnv {
+    let env = super::env().with_env("ANTHROPIC_API_KEY", "a-key-for-nobody");
+    copy(&workspace_root().join("fixtures"), &env.path("work/fixtures"));
+    // A kill needs the wait of this job; it need not take as long as a reader needs.
+    let waits = "work/fixtures/scripts/quick_resume_job.json";
+    env.write(waits, env.read(waits).replace("\"30\"", "\"10\""));
+    let forks = page("docs/guide/forks.md");
+    let changes = forks.blocks.iter().find(|block| block.language() == "json").unwrap();
+    env.write("work/changes.json", &changes.text);
+    env
+}
+
+fn page(path: &str) -> Page {
+    pages().into_iter().find(|page| page.path == path).unwrap_or_else(|| panic!("there is no page {path}"))
+}
+
+/// The rows that a command writes as JSON.
+fn rows(env: &TestEnv, args: &[&str]) -> Vec<Value> {
+    let output = env.run_bare(args).code(0);
+    serde_json::from_str(&output.stdout).unwrap()
+}
+
+/// The block with the ids of this world in the places of those that the page shows, as a reader is told to: the oldest run, the call that is
+/// in doubt (else the newest), the question that waits.
+fn with_ids(env: &TestEnv, text: &str) -> String {
+    let mut found = text.to_owned();
+    for kind in ["run_", "call_", "q_"] {
+        for word in ids(text, kind) {
+            let id = match kind {
+                "run_" => rows(env, &["runs", "list", "--json"]).last().unwrap()["run_id"].clone(),
+                "q_" => rows(env, &["questions", "--json"])[0]["question_id"].clone(),
+                _ => {
+                    let calls = rows(env, &["calls", "list", "--json"]);
+                    let in_doubt = calls.iter().find(|call| call["status"] == "unknown");
+                    in_doubt.or(calls.last()).unwrap()["tool_call_id"].clone()
+                }
+            };
+            found = found.replace(word, id.as_str().unwrap());
+        }
+    }
+    found
+}
+
+/// The words of a text that are ids of this kind: `call_01a1fc07`, `run_01…`.
+fn ids<'t>(text: &'t str, kind: &str) -> BTreeSet<&'t str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '…'));
+    words.filter(|word| word.strip_prefix(kind).is_some_and(|rest| rest.starts_with("01"))).collect()
+}
+
+/// Numbers and ids as `#`, blanks as one.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    for word in text.split_whitespace() {
+        if !plain.is_empty() {
+            plain.push(' ');
+        }
+        let mut rest = word;
+        while !rest.is_empty() {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+            let (run, _) = rest.split_at(end);
+            plain.push_str(if run.bytes().any(|byte| byte.is_ascii_digit()) { "#" } else { run });
+            rest = &rest[end..];
+            if let Some(c) = rest.chars().next() {
+                plain.push(c);
+                rest = &rest[c.len_utf8()..];
+            }
+        }
+    }
+    plain
+}
+
+/// Whether `line`, in which `…` stands for anything, is somewhere in `output`.
+fn was_printed(line: &str, output: &str) -> bool {
+    let mut rest = output;
+    for piece in line.split('…').map(plain).filter(|piece| !piece.trim().is_empty()) {
+        let Some(at) = rest.find(piece.trim()) else { return false };
+        rest = &rest[at + piece.trim().len()..];
+    }
+    true
+}
+
+/// Runs the marked blocks of a page.
+fn run(path: &str) {
+    let env = world();
+    let (mut printed, mut count) = (String::new(), 0);
+    for block in &page(path).blocks {
+        if is_run(block) {
+            if let Some(job) = mark(block, "after") {
+                env.run_bare(&["job", job]).code(0);
+            }
+            let exit: i32 = mark(block, "exit").map_or(0, |code| code.parse().unwrap());
+            eprintln!("{}: {}", block.place, block.text);
+            let output = env.run_by_bash(&format!("{PRELUDE}{}", with_ids(&env, &block.text))).code(exit);
+            printed = plain(&format!("{} {}", output.stdout, output.stderr));
+            count += 1;
+        } else if block.marks().any(|mark| mark == "output") {
+            for line in block.text.lines().filter(|line| !line.trim().is_empty()) {
+                assert!(was_printed(line, &printed), "{}: nothing printed\n{line}\nbut\n{printed}", block.place);
+            }
+        }
+    }
+    assert!(count > 0, "{path} has no marked block");
+}
+
+#[test]
+fn the_commands_of_the_readme_run() {
+    run("README.md");
+}
+
+#[test]
+fn the_commands_of_budgets_run() {
+    run("docs/guide/budgets.md");
+}
+
+#[test]
+fn the_commands_of_database_run() {
+    run("docs/guide/database.md");
+}
+
+#[test]
+fn the_commands_of_first_job_run() {
+    run("docs/guide/first-job.md");
+}
+
+#[test]
+fn the_commands_of_job_file_run() {
+    run("docs/guide/job-file.md");
+}
+
+#[test]
+fn the_commands_of_models_run() {
+    run("docs/guide/models.md");
+}
+
+#[test]
+fn the_commands_of_policies_run() {
+    run("docs/guide/policies.md");
+}
+
+#[test]
+fn the_commands_of_resume_and_doubts_run() {
+    run("docs/guide/resume-and-doubts.md");
+}
+
+#[test]
+fn the_commands_of_troubleshooting_run() {
+    run("docs/guide/troubleshooting.md");
+}
+
+#[test]
+fn the_commands_of_workspace_run() {
+    run("docs/guide/workspace.md");
+}
+
+#[test]
+fn every_page_with_a_marked_block_is_run_and_every_mark_is_one_that_is_known() {
+    let mut marked = Vec::new();
+    let mut count = 0;
+    for page in pages() {
+        for block in &page.blocks {
+            for word in block.marks() {
+                let is_known = match block.language() {
+                    "sh" => word == "run" || word.starts_with("exit=") || word.starts_with("after="),
+                    "text" => word == "output",
+                    _ => false,
+                };
+                assert!(is_known, "{}: what is the mark `{word}`?", block.place);
+            }
+            count += usize::from(is_run(block));
+        }
+        if page.blocks.iter().any(is_run) {
+            marked.push(page.path);
+        }
+    }
+    assert_eq!(marked, PAGES);
+    assert!(count >= 20, "only {count} blocks are run");
+}
+
+#[test]
+#[should_panic(expected = "assertion `left == right` failed")]
+fn a_command_that_fails_is_seen() {
+    world().run_by_bash(&format!("{PRELUDE}ua runs show nothing_of_this_name\ntrue")).code(0);
+}
+
+#[test]
+fn what_a_page_shows_is_compared_with_what_was_printed() {
+    let output = plain("[00:12] turn 1 · call 1 · run_command ok in 30.0 s\nQuestion q_01a9: did `x`\n   happen?");
+    assert!(was_printed("[00:30] turn 2 · call 1 · run_command … s", &output));
+    assert!(was_printed("Question q_01a1fc07: did `x` happen?", &output));
+    assert!(!was_printed("[00:30] turn 1 · call 1 · run_program ok", &output));
+    assert!(!was_printed("ok in … turn", &output));
+}

@@ -1,0 +1,267 @@
+//! Every `cargo` command that README and docs show is one that works on this workspace: packages, targets, features, filters of tests, fuzz
+//! targets, and the tasks of this program with their flags. And every flag in a sentence is one that some program of ours takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use clap::{CommandFactory as _, Parser as _};
+use serde_json::Value;
+use ua_testkit::docs::{Page, Place, Sources, mentions, pages};
+use ua_testkit::workspace_root;
+
+use crate::Cli;
+
+/// What `cargo metadata` says about one package of the workspace.
+#[derive(Debug, Default)]
+struct Package {
+    /// Its folder, from the root of the repository.
+    folder: String,
+    /// Kind and name of each target.
+    targets: BTreeSet<(String, String)>,
+    features: BTreeSet<String>,
+}
+
+fn packages() -> &'static BTreeMap<String, Package> {
+    static PACKAGES: OnceLock<BTreeMap<String, Package>> = OnceLock::new();
+    PACKAGES.get_or_init(|| {
+        let mut cargo = Command::new(env!("CARGO"));
+        let output =
+            cargo.args(["metadata", "--format-version=1", "--no-deps", "--locked", "--offline"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let root = workspace_root();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        metadata["packages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|package| {
+                let manifest = text(&package["manifest_path"]);
+                let folder = Path::new(&manifest).parent().unwrap().strip_prefix(&root).unwrap().display().to_string();
+                let targets = package["targets"].as_array().unwrap();
+                let targets = targets.iter().map(|target| (text(&target["kind"][0]), text(&target["name"]))).collect();
+                let features = package["features"].as_object().unwrap().keys().cloned().collect();
+                (text(&package["name"]), Package { folder, targets, features })
+            })
+            .collect()
+    })
+}
+
+fn sources() -> &'static Sources {
+    static SOURCES: OnceLock<Sources> = OnceLock::new();
+    SOURCES.get_or_init(Sources::read)
+}
+
+/// Options of `cargo` that the pages use, and whether each takes a value.
+const OPTIONS: [(&str, bool); 15] = [
+    ("-p", true),
+    ("--package", true),
+    ("--example", true),
+    ("--test", true),
+    ("--bin", true),
+    ("--features", true),
+    ("--workspace", false),
+    ("--locked", false),
+    ("--lib", false),
+    ("--doc", false),
+    ("--release", false),
+    ("--offline", false),
+    ("--no-deps", false),
+    ("--no-run", false),
+    ("--all-targets", false),
+];
+
+/// What is wrong with a command line of `cargo`.
+fn problem(words: &[String]) -> Option<String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.starts_with('+')).collect();
+    let why = match words.as_slice() {
+        [_, "xtask", rest @ ..] => {
+            let error = Cli::try_parse_from(std::iter::once("xtask").chain(rest.iter().copied())).err()?;
+            error.render().to_string().lines().next().unwrap_or_default().to_owned()
+        }
+        [_, "fuzz", "run", target, ..] => {
+            let file = workspace_root().join("fuzz/fuzz_targets").join(format!("{target}.rs"));
+            (!file.exists()).then(|| format!("there is no fuzz target {target}"))?
+        }
+        [_, "deny", ..] => {
+            (!workspace_root().join("deny.toml").exists()).then(|| "there is no deny.toml".to_owned())?
+        }
+        [_, "install", rest @ ..] => {
+            let path = rest.iter().skip_while(|word| **word != "--path").nth(1)?;
+            (!workspace_root().join(path).join("Cargo.toml").exists())
+                .then(|| format!("there is no package at {path}"))?
+        }
+        [_, verb @ ("build" | "doc" | "run" | "test"), rest @ ..] => target_problem(verb, rest)?,
+        _ => "no page uses such a command yet; say here what has to be true of it".to_owned(),
+    };
+    Some(format!("`{}`: {why}", words.join(" ")))
+}
+
+/// What is wrong with the packages, targets, features and filters of a command.
+fn target_problem(verb: &str, words: &[&str]) -> Option<String> {
+    let (mut package, mut test, mut filters, mut wanted) = (None, None, Vec::new(), Vec::new());
+    let mut words = words.iter().take_while(|word| **word != "--");
+    while let Some(word) = words.next() {
+        let Some((option, takes_value)) = OPTIONS.iter().find(|(option, _)| option == word) else {
+            if word.starts_with('-') {
+                return Some(format!("what is {word}?"));
+            }
+            filters.push(*word);
+            continue;
+        };
+        let value = if *takes_value { Some(*words.next()?) } else { None };
+        match (*option, value) {
+            ("-p" | "--package", value) => package = value,
+            ("--test", Some(name)) => {
+                test = Some(name);
+                wanted.push(("test", name));
+            }
+            ("--example", Some(name)) => wanted.push(("example", name)),
+            ("--bin", Some(name)) => wanted.push(("bin", name)),
+            ("--features", Some(name)) => wanted.push(("feature", name)),
+            _ => {}
+        }
+    }
+    if let Some(name) = package.filter(|name| !packages().contains_key(*name)) {
+        return Some(format!("there is no package {name}"));
+    }
+    let chosen: Vec<&Package> =
+        packages().iter().filter(|(name, _)| package.is_none_or(|it| it == *name)).map(|(_, it)| it).collect();
+    for (kind, name) in &wanted {
+        let has = |package: &&Package| match *kind {
+            "feature" => package.features.contains(*name),
+            kind => package.targets.contains(&(kind.to_owned(), (*name).to_owned())),
+        };
+        if !chosen.iter().any(has) {
+            return Some(format!("there is no {kind} {name}"));
+        }
+    }
+    let is_program = |package: &&Package| package.targets.iter().any(|(kind, _)| kind == "bin");
+    if verb == "run" && wanted.is_empty() && !chosen.iter().any(is_program) {
+        return Some("there is no program to run".to_owned());
+    }
+    if verb != "test" {
+        return filters.first().map(|word| format!("what is {word}?"));
+    }
+    let names: Vec<String> = sources()
+        .tests()
+        .filter_map(|test| chosen.iter().find_map(|package| test.test_name(&package.folder)))
+        .collect();
+    let of_target = |name: &&String| test.is_none_or(|test| name.starts_with(&format!("{test}::")));
+    filters
+        .iter()
+        .find(|filter| !names.iter().filter(of_target).any(|name| name.contains(**filter)))
+        .map(|filter| format!("no test is chosen by {filter}"))
+}
+
+/// The commands of a page that are wrong, and how many there are.
+fn commands(page: &Page) -> (Vec<String>, usize) {
+    let mut all: Vec<(Place, Vec<String>)> = Vec::new();
+    let of_scripts = page.commands().unwrap_or_else(|why| panic!("{why}"));
+    let is_cargo = |words: &[String]| words.first().is_some_and(|word| word == "cargo");
+    all.extend(of_scripts.into_iter().filter(|(_, it)| is_cargo(&it.words)).map(|(place, it)| (place, it.words)));
+    for span in &page.spans {
+        all.extend(mentions("cargo", &span.text).into_iter().map(|mention| (span.place.clone(), mention.words)));
+    }
+    let wrong = all.iter().filter_map(|(place, words)| Some(format!("{place}: {}", problem(words)?))).collect();
+    (wrong, all.len())
+}
+
+#[test]
+fn every_cargo_command_of_the_documentation_works_on_this_workspace() {
+    let found: Vec<_> = pages().iter().map(commands).collect();
+    let wrong: Vec<_> = found.iter().flat_map(|(wrong, _)| wrong.clone()).collect();
+    assert!(wrong.is_empty(), "no such command:\n{}", wrong.join("\n"));
+    let count: usize = found.iter().map(|(_, count)| count).sum();
+    assert!(count > 80, "only {count} commands were found: the pages are not read right");
+}
+
+#[test]
+fn a_made_up_cargo_command_is_seen() {
+    let page = "`cargo xtask crash-matrx`, `cargo xtask sim --seed 7`, `cargo test -p ua-core the_transition_table_is_exactly_this`\n\n```sh\n\
+                cargo xtask sim --sed 7\ncargo test -p ua-cor\ncargo test -p ua-e2e --test e3e\ncargo test -p ua-e2e --test e2e resumed::\n\
+                cargo run -p ua-runner --example granular_steps -- /tmp/x --die\ncargo build -p ua-cli --features crash-point\n\
+                cargo +nightly fuzz run job_files\ncargo tset\ncargo run -p ua-core\n```\n";
+    let (wrong, count) = commands(&Page::parse("docs/x.md", page));
+    let wanted = [
+        "docs/x.md:4: `cargo xtask sim --sed 7`: error: unexpected argument '--sed' found",
+        "docs/x.md:5: `cargo test -p ua-cor`: there is no package ua-cor",
+        "docs/x.md:6: `cargo test -p ua-e2e --test e3e`: there is no test e3e",
+        "docs/x.md:7: `cargo test -p ua-e2e --test e2e resumed::`: no test is chosen by resumed::",
+        "docs/x.md:8: `cargo run -p ua-runner --example granular_steps -- /tmp/x --die`: there is no example granular_steps",
+        "docs/x.md:9: `cargo build -p ua-cli --features crash-point`: there is no feature crash-point",
+        "docs/x.md:10: `cargo fuzz run job_files`: there is no fuzz target job_files",
+        "docs/x.md:11: `cargo tset`: no page uses such a command yet; say here what has to be true of it",
+        "docs/x.md:12: `cargo run -p ua-core`: there is no program to run",
+        "docs/x.md:1: `cargo xtask crash-matrx`: error: unrecognized subcommand 'crash-matrx'",
+    ];
+    assert_eq!((wrong, count), (wanted.map(str::to_owned).to_vec(), 12));
+}
+
+// Flags.
+
+/// Flags of programs of others that the pages name: of Claude Code.
+const OF_OTHERS: [&str; 1] = ["--fork-session"];
+
+/// The flags of this program and of everything below it.
+fn flags(command: &clap::Command, found: &mut BTreeSet<String>) {
+    found.extend(command.get_arguments().filter_map(clap::Arg::get_long).map(|flag| format!("--{flag}")));
+    for inner in command.get_subcommands() {
+        flags(inner, found);
+    }
+}
+
+/// The words of a text that are flags.
+fn flags_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    words.filter(|word| word.strip_prefix("--").is_some_and(|name| name.starts_with(|c: char| c.is_ascii_lowercase())))
+}
+
+/// All flags that may be named: of `ua`, as its help says them (a test of `ua-cli` keeps that text), of this program, of `cargo`.
+fn known_flags() -> BTreeSet<String> {
+    let help = "crates/ua-cli/src/snapshots/ua_cli__help_tests__help.snap";
+    let help = fs::read_to_string(workspace_root().join(help)).unwrap();
+    let mut known: BTreeSet<String> = flags_in(&help).map(str::to_owned).collect();
+    flags(&Cli::command(), &mut known);
+    known.extend(OPTIONS.iter().map(|(option, _)| (*option).to_owned()));
+    known.extend(OF_OTHERS.map(str::to_owned));
+    known
+}
+
+/// The flags in the sentences of a page that no program takes, and how many flags there are.
+fn unknown_flags(page: &Page, known: &BTreeSet<String>) -> (Vec<String>, usize) {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for span in page.spans.iter().filter(|span| span.text.starts_with('-') || !span.text.contains(' ')) {
+        for flag in flags_in(&span.text) {
+            count += 1;
+            // `--max-…` stands for several.
+            let is_known = known.contains(flag) || (flag.ends_with('-') && known.iter().any(|it| it.starts_with(flag)));
+            if !is_known {
+                wrong.push(format!("{}: no program has the flag {flag}", span.place));
+            }
+        }
+    }
+    (wrong, count)
+}
+
+#[test]
+fn every_flag_in_a_sentence_is_one_of_our_programs() {
+    let known = known_flags();
+    let found: Vec<_> = pages().iter().map(|page| unknown_flags(page, &known)).collect();
+    let wrong: Vec<_> = found.iter().flat_map(|(wrong, _)| wrong.clone()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let count: usize = found.iter().map(|(_, count)| count).sum();
+    assert!(count > 120, "only {count} flags were found: the pages are not read right");
+}
+
+#[test]
+fn a_made_up_flag_is_seen() {
+    let page =
+        Page::parse("docs/x.md", "`--quiet`, `--quite`, `--broken-rule RULE`, `--brocken-rule no-fence`, `a--b`\n");
+    let (wrong, count) = unknown_flags(&page, &known_flags());
+    let wanted = ["--quite", "--brocken-rule"].map(|flag| format!("docs/x.md:1: no program has the flag {flag}"));
+    assert_eq!((wrong, count), (wanted.to_vec(), 4));
+}
