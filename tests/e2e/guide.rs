@@ -69,7 +69,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// A world with the fixtures, and with the changes that the page about forks shows.
 fn world() -> TestEnv {
-    let env = super::env().with_env("ANTHROPIC_API_KEY", "a-key-for-nobody");
+    let env = super::env().with_pdf().with_env("ANTHROPIC_API_KEY", "a-key-for-nobody");
     copy(&workspace_root().join("fixtures"), &env.path("work/fixtures"));
     // A kill needs the wait of this job; it need not take as long as a reader needs.
     let waits = "work/fixtures/scripts/quick_resume_job.json";

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use ua_core::sha256;
-use ua_e2e::{Live, TestEnv, eventually, ua_program};
+use ua_e2e::{Live, TestEnv, eventually, ua_pdf_program};
 
 use super::env;
 
@@ -105,7 +105,7 @@ fn builtin() -> Left {
 fn over_stdio() -> Left {
     let env = env().with_pdf();
     let workspace = env.path("served");
-    let entry = json!({"command": ua_program(), "args": server_args(&env, &workspace)});
+    let entry = json!({"command": ua_pdf_program(), "args": server_args(&env, &workspace)});
     env.mcp_config("work/.mcp.json", &json!({"office": entry}));
     run(&env, "office");
     assert_eq!(env.value("SELECT DISTINCT tool_namespace FROM tool_calls"), "mcp");

@@ -27,7 +27,7 @@ pub(crate) use fork::{ForkArgs, ForkChanges};
 /// Durable jobs for LLM agents: a job that is killed at any moment goes on where it was, and what it did outside is never
 /// done twice.
 #[derive(Debug, Parser)]
-#[command(name = "ua", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "ua", bin_name = "ua", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath, help_heading = GLOBAL)]
