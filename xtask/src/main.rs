@@ -10,6 +10,7 @@ mod crash_loop;
 mod crash_matrix;
 #[cfg(test)]
 mod docs_tests;
+mod findings;
 mod fuzz;
 mod mutants;
 mod part;
@@ -52,6 +53,11 @@ enum Task {
     CrashMatrix(crash_matrix::Options),
     /// Kills the real program and its tool servers at random moments of a long mixed job, and counts effects from outside
     CrashLoop(crash_loop::Options),
+    /// Plays each known way to repeat an effect, lose a person's word or charge wrongly against the program, and says which are left
+    Findings(findings::Options),
+    /// Serves the tools of a findings scenario (internal)
+    #[command(hide = true)]
+    FindingsServer(findings::ServerOptions),
     /// Plays whole runs in one process, with everything that can happen decided by a seed, and judges effects and records
     Sim(sim::Options),
     /// Breaks rules on purpose, one after the other, and checks that a lane sees each
@@ -88,6 +94,8 @@ fn main() -> ExitCode {
         Task::Serve(options) => serve::run(options),
         Task::CrashMatrix(options) => crash_matrix::run(&options),
         Task::CrashLoop(options) => crash_loop::run(&options),
+        Task::Findings(options) => findings::run(&options),
+        Task::FindingsServer(options) => findings::serve_stdio(&options),
         Task::Sim(options) => sim::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),

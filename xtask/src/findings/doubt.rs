@@ -1,0 +1,210 @@
+//! Finding 1: a definite failure of a later attempt erases the doubt of an earlier one. And what a retry keeps of its first attempt (9).
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::server::{KEY_ARGUMENT, KEY_HEADER, Step, Then};
+use super::world::{Stage, World};
+use super::{Mark, Scenario, Verdict};
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        number: "1-",
+        name: "lost, then repeated under its key, and asked for again",
+        must: "one order: the repeat is answered by its key, and the same words again are asked about",
+        mark: Mark::Control,
+        play: |stage| lost_then(stage, Then::Answer),
+    },
+    Scenario {
+        number: "1a",
+        name: "lost, then refused with HTTP 400, and asked for in other words",
+        must: "one payment: attempt 1 stays in doubt",
+        mark: Mark::Known,
+        play: refused_with_400,
+    },
+    Scenario {
+        number: "1b",
+        name: "killed, then refused with -32601, and asked for again",
+        must: "one order: attempt 1 stays in doubt",
+        mark: Mark::Known,
+        play: |stage| lost_then(stage, Then::Refuse(-32601)),
+    },
+    Scenario {
+        number: "1c",
+        name: "lost, then connection refused, and resumed after the key's lifetime",
+        must: "one payment: behind key_ttl a person is asked",
+        mark: Mark::Known,
+        play: refused_beyond_key_ttl,
+    },
+    Scenario {
+        number: "1d",
+        name: "lost, then refused with HTTP 401",
+        must: "the call is not called failed, and a person can say that it happened",
+        mark: Mark::Known,
+        play: refused_with_401,
+    },
+    Scenario {
+        number: "9e",
+        name: "refused, its file changed, and asked for again",
+        must: "one upload of the same bytes",
+        mark: Mark::Known,
+        play: retried_with_another_file,
+    },
+];
+
+/// An order that is keyed by an argument and known by its place.
+fn order_policy() -> String {
+    format!(
+        "[[rule]]\nid = \"order\"\nserver = \"shop\"\nname = \"order\"\nside_effect_class = \"external\"\non_unknown = \"redo_keyed\"\n\
+         key_channel = {{ argument = \"{KEY_ARGUMENT}\" }}\n"
+    )
+}
+
+/// A payment whose key goes in a header.
+fn payment_policy(more: &str) -> String {
+    format!(
+        "[[rule]]\nid = \"pay\"\nserver = \"bank\"\nname = \"pay\"\nside_effect_class = \"external\"\non_unknown = \"redo_keyed\"\n\
+         key_channel = {{ header = \"{KEY_HEADER}\" }}\neffect_kind = \"invoice.pay\"\nscope = [{{ value = \"to\" }}]\n{more}"
+    )
+}
+
+/// An order is killed on its way back; on resume it is met by `second`; then the model asks for it again.
+fn lost_then(stage: &Stage, second: Then) -> anyhow::Result<Verdict> {
+    let world = World::new(
+        stage,
+        Box::new(move |call| match call.nth {
+            1 => Step::done(Then::Hang),
+            2 if matches!(second, Then::Refuse(_)) => Step::not_done(second.clone()),
+            _ => Step::done(Then::Answer),
+        }),
+    )?;
+    world.tools(&["order"], &[])?;
+    let order = json!({"tools": [{"name": "mcp__shop__order", "input": {"text": "twelve chairs"}}]});
+    world.job(&json!({}), &order_policy(), &json!({"turns": [order, order, {"text": "Ordered."}]}))?;
+    let mut live = world.start_job(&[])?;
+    world.until_call(&mut live, "order", 1)?;
+    live.kill()?;
+    let end = world.resume()?;
+    let orders = world.effects_of("order");
+    let keys: std::collections::BTreeSet<_> = orders.iter().map(|order| &order.key).collect();
+    Ok(Verdict::of(
+        orders.len() == 1,
+        format!("{} order(s) under {} key(s), {} questions, {}", orders.len(), keys.len(), world.questions()?.len(), end.told()),
+    ))
+}
+
+fn refused_with_400(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = World::new(
+        stage,
+        Box::new(|call| match call.nth {
+            1 => Step::done(Then::Cut),
+            2 => Step::not_done(Then::Status(400)),
+            _ => Step::done(Then::Answer),
+        }),
+    )?;
+    world.tools(&[], &["pay"])?;
+    let pay = |text: &str| json!({"tools": [{"name": "mcp__bank__pay", "input": {"to": "Ada", "amount": 100, "text": text}}]});
+    let turns = json!([pay("invoice 7"), pay("for invoice 7, as agreed"), {"text": "Paid."}]);
+    world.job(&json!({}), &payment_policy(""), &json!({ "turns": turns }))?;
+    let end = world.run_job(&[])?;
+    let paid = world.effects("pay");
+    Ok(Verdict::of(paid == 1, format!("{paid} payment(s), {} questions, {}", world.questions()?.len(), end.told())))
+}
+
+/// How long the bank remembers a key. A lost call to a remote server is repeated after 30 seconds.
+const KEY_TTL: Duration = Duration::from_secs(45);
+
+fn refused_beyond_key_ttl(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = World::new(
+        stage,
+        Box::new(|call| match call.nth {
+            1 => Step::done(Then::CutAndLeave),
+            // By then the key is forgotten.
+            _ if call.at > KEY_TTL => Step::done_again(Then::Answer),
+            _ => Step::done(Then::Answer),
+        }),
+    )?;
+    world.tools(&[], &["pay"])?;
+    let pay = json!({"tools": [{"name": "mcp__bank__pay", "input": {"to": "Ada", "amount": 100, "text": "invoice 7"}}]});
+    let policy = payment_policy(&format!("key_ttl = \"{}s\"\n", KEY_TTL.as_secs()));
+    world.job(&json!({}), &policy, &json!({"turns": [pay, {"text": "Paid."}]}))?;
+    let first = world.run_job(&[])?.must(75)?;
+    world.servers.come_back()?;
+    // The lifetime counts from the first attempt, and the second that is added is for clocks that round.
+    let sent = world.servers.first_call("pay").unwrap_or_default();
+    world.until_age(sent + KEY_TTL + Duration::from_secs(1));
+    let end = world.resume()?;
+    let paid = world.effects("pay");
+    Ok(Verdict::of(
+        paid == 1,
+        format!("{paid} payment(s), {} questions, {} then {}", world.questions()?.len(), first.told(), end.told()),
+    ))
+}
+
+fn refused_with_401(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = World::new(
+        stage,
+        Box::new(|call| match call.nth {
+            1 => Step::done(Then::Cut),
+            _ => Step::not_done(Then::Status(401)),
+        }),
+    )?;
+    world.tools(&[], &["pay"])?;
+    let pay = json!({"tools": [{"name": "mcp__bank__pay", "input": {"to": "Ada", "amount": 100, "text": "invoice 7"}}]});
+    world.job(&json!({}), &payment_policy(""), &json!({"turns": [pay, {"text": "Paid."}]}))?;
+    let end = world.run_job(&[])?.must(75)?;
+    let calls = world.json(&["calls", "list", "--run", "r"])?;
+    let id = calls[0]["tool_call_id"].as_str().unwrap_or_default().to_owned();
+    let status = calls[0]["status"].as_str().unwrap_or_default().to_owned();
+    let resolved = world.run(&["calls", "resolve", &id, "--happened"])?;
+    Ok(Verdict::of(
+        status == "unknown" && resolved.code == Some(0),
+        format!(
+            "{} payment(s), {}, the call is {status}, `ua calls resolve --happened` ends with {}",
+            world.effects("pay"),
+            end.told(),
+            resolved.told()
+        ),
+    ))
+}
+
+fn retried_with_another_file(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = World::new(
+        stage,
+        Box::new(|call| match (call.tool.as_str(), call.nth) {
+            ("look", _) => Step::not_done(Then::AnswerAndLeave),
+            _ => Step::done(Then::Answer),
+        }),
+    )?;
+    world.tools(&[], &["look", "upload"])?;
+    let policy = format!(
+        "[[rule]]\nid = \"look\"\nname = \"look\"\nside_effect_class = \"read_only\"\n\
+         [[rule]]\nid = \"upload\"\nname = \"upload\"\nside_effect_class = \"external\"\non_unknown = \"redo_keyed\"\n\
+         key_channel = {{ header = \"{KEY_HEADER}\" }}\neffect_kind = \"file.upload\"\nsends_files = [\"file\"]\n"
+    );
+    let upload = json!({"tools": [{"name": "mcp__bank__upload", "input": {"file": "report.txt"}}]});
+    let look = json!({"tools": [{"name": "mcp__bank__look", "input": {}}]});
+    let write = json!({"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "report.txt", "content": "draft\n"}}]});
+    let turns = json!([write, look, upload, upload, {"text": "Uploaded."}]);
+    world.job(&json!({"tools": {"builtin": true}}), &policy, &json!({ "turns": turns }))?;
+    let first = world.run_job(&[])?.must(75)?;
+    anyhow::ensure!(world.effects("upload") == 0, "the upload was to be refused");
+    let shown = world.json(&["runs", "show", "r"])?;
+    let folder = shown["run"]["workspace_dir"].as_str().unwrap_or_default();
+    std::fs::write(std::path::Path::new(folder).join("report.txt"), "final\n")?;
+    world.servers.come_back()?;
+    let end = world.resume()?;
+    let uploads = world.effects_of("upload");
+    let keys: std::collections::BTreeSet<_> = uploads.iter().map(|upload| &upload.key).collect();
+    Ok(Verdict::of(
+        uploads.len() <= 1,
+        format!(
+            "{} upload(s) of the same bytes under {} key(s), {} then {}",
+            uploads.len(),
+            keys.len(),
+            first.told(),
+            end.told()
+        ),
+    ))
+}

@@ -1,0 +1,292 @@
+//! Findings 4, and those of 8 and 9 about questions: a person's word that is lost, and questions that nobody can act on.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use super::server::{Step, Then};
+use super::world::{Live, Stage, World};
+use super::{Mark, Scenario, Verdict};
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        number: "4-",
+        name: "one question, answered abort",
+        must: "the run has failed (exit 1), and nothing is done any more",
+        mark: Mark::Control,
+        play: |stage| two_questions(stage, &[("ONE", "abort")]),
+    },
+    Scenario {
+        number: "4a",
+        name: "two questions of a turn: skip, abort",
+        must: "the run has failed (exit 1), and nothing is done any more",
+        mark: Mark::Known,
+        play: |stage| two_questions(stage, &[("ONE", "skip"), ("TWO", "abort")]),
+    },
+    Scenario {
+        number: "4b",
+        name: "two questions of a turn: abort for the second, the first left open",
+        must: "the run has failed (exit 1), and nothing is done any more",
+        mark: Mark::Known,
+        play: |stage| two_questions(stage, &[("TWO", "abort")]),
+    },
+    Scenario {
+        number: "4c",
+        name: "abort for a question about the run, and a kill at each sync of the resume",
+        must: "the next resume has failed (exit 1), wherever the one before died",
+        mark: Mark::Known,
+        play: aborted_and_killed,
+    },
+    Scenario {
+        number: "4d",
+        name: "two questions of a turn: skip, execute",
+        must: "what was approved is done, or asked about again",
+        mark: Mark::Known,
+        play: skipped_and_approved,
+    },
+    Scenario {
+        number: "8b",
+        name: "the question of a sub-agent, answered while its sibling works",
+        must: "the run goes on by itself (exit 0)",
+        mark: Mark::Known,
+        play: answered_meanwhile,
+    },
+    Scenario {
+        number: "8d",
+        name: "three resumes while a process of an earlier tool server lives",
+        must: "one question",
+        mark: Mark::Known,
+        play: orphan_asked_about_thrice,
+    },
+    Scenario {
+        number: "8e",
+        name: "abort while a process of an earlier tool server lives",
+        must: "the run has failed (exit 1)",
+        mark: Mark::Known,
+        play: aborted_beside_orphan,
+    },
+    Scenario {
+        number: "9b",
+        name: "a run that fails while its sub-agent asks",
+        must: "no question is left that nobody can act on",
+        mark: Mark::Known,
+        play: failed_above_a_question,
+    },
+];
+
+/// `ask` and `pay` are approved by a person, each time; `post` is not.
+const POLICY: &str = "[[rule]]\nid = \"asked\"\npatterns = [\"ask\", \"pay\"]\nside_effect_class = \"external\"\non_unknown = \"hold\"\napproval = \"ask\"\n\
+    [[rule]]\nid = \"post\"\nname = \"post\"\nside_effect_class = \"external\"\non_unknown = \"hold\"\n";
+
+fn use_of(tool: &str, text: &str) -> Value {
+    json!({"name": format!("mcp__shop__{tool}"), "input": {"text": text}})
+}
+
+/// A run that waits with a question about each of two calls of one turn, and goes on with `post` behind them.
+fn waiting_with_two(stage: &Stage, calls: usize) -> anyhow::Result<World> {
+    let world = World::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
+    world.tools(&["ask", "pay", "post"], &[])?;
+    let both = [use_of("ask", "ONE"), use_of("pay", "TWO")];
+    let turns = json!([{"tools": both[..calls]}, {"tools": [use_of("post", "behind them")]}, {"text": "Done."}]);
+    world.job(&json!({}), POLICY, &json!({ "turns": turns }))?;
+    world.run_job(&[])?.must(75)?;
+    let asked = world.questions()?.len();
+    ensure!(asked == calls, "{asked} questions, not {calls}");
+    Ok(world)
+}
+
+/// The answers, and what comes of the run.
+fn two_questions(stage: &Stage, answers: &[(&str, &str)]) -> anyhow::Result<Verdict> {
+    let world = waiting_with_two(stage, if answers.len() == 1 && answers[0].0 == "ONE" { 1 } else { 2 })?;
+    for (about, choice) in answers {
+        world.answer(&world.question_about(about)?, choice)?;
+    }
+    let end = world.resume()?;
+    let (status, posted) = (world.status("r")?, world.effects("post"));
+    Ok(Verdict::of(
+        end.code == Some(1) && status == "failed" && posted == 0,
+        format!("{}, the run is {status}, {posted} message(s) sent afterwards", end.told()),
+    ))
+}
+
+fn skipped_and_approved(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = waiting_with_two(stage, 2)?;
+    world.answer(&world.question_about("ONE")?, "skip")?;
+    world.answer(&world.question_about("TWO")?, "execute")?;
+    let end = world.resume()?;
+    let (paid, asked) = (world.effects("pay"), world.questions()?.len());
+    Ok(Verdict::of(paid == 1 || asked > 0, format!("{paid} of 1 approved payment made, {asked} questions, {}", end.told())))
+}
+
+/// More syncs than the resume of a run that ends at once has.
+const MOST_SYNCS: u32 = 40;
+
+fn aborted_and_killed(stage: &Stage) -> anyhow::Result<Verdict> {
+    let traced = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
+    if !traced.is_ok_and(|status| status.success()) {
+        return Ok(Verdict::Skipped("strace is not installed, or tracing is not allowed here".to_owned()));
+    }
+    let world = World::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
+    world.tools(&["post"], &[])?;
+    let fields = json!({"stop_conditions": [{"effect": "comment.post", "count": 1}]});
+    world.job(&fields, "", &json!({"turns": [{"text": "Done."}], "after_end": {"text": "Done, as I said."}}))?;
+    world.run_job(&[])?.must(75)?;
+    world.answer(&world.question()?, "abort")?;
+    // The run as it is now, for each kill anew: at the same place, since paths are stored.
+    copy(&world, "root", "kept")?;
+    let mut lost = Vec::new();
+    for n in 1..=MOST_SYNCS {
+        std::fs::remove_dir_all(world.path("root"))?;
+        copy(&world, "kept", "root")?;
+        let inject = format!("inject=fsync,fdatasync:signal=KILL:when={n}");
+        let trace = world.path("strace.txt").display().to_string();
+        let strace = ["strace", "-f", "-qq", "-o", &trace, "-e", "trace=fsync,fdatasync", "-e", &inject];
+        let first = world.start_below(Some(&strace), &["resume", "r"])?.wait()?;
+        if first.code == Some(1) {
+            ensure!(n > 1, "the resume makes no sync");
+            let what = format!("killed at {} syncs, lost at {}", n - 1, list(&lost));
+            return Ok(Verdict::of(lost.is_empty(), what));
+        }
+        ensure!(first.code.is_none_or(|code| code == 137), "the resume ended with {}: {}", first.told(), first.err);
+        if world.resume()?.code != Some(1) {
+            lost.push(n);
+        }
+    }
+    anyhow::bail!("the resume is still killed at its {MOST_SYNCS}th sync")
+}
+
+fn list(numbers: &[u32]) -> String {
+    if numbers.is_empty() {
+        return "none".to_owned();
+    }
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn copy(world: &World, from: &str, to: &str) -> anyhow::Result<()> {
+    let status = Command::new("cp").arg("-a").arg(world.path(from)).arg(world.path(to)).status().context("run cp")?;
+    ensure!(status.success(), "cp failed");
+    Ok(())
+}
+
+fn answered_meanwhile(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = World::new(
+        stage,
+        Box::new(|call| match call.tool.as_str() {
+            "post" => Step::done(Then::AnswerAfter("the answer")),
+            _ => Step::done(Then::Answer),
+        }),
+    )?;
+    world.tools(&["pay", "post"], &[])?;
+    let task = |prompt: &str| json!({"name": "mcp__ua_agents__task", "input": {"description": prompt, "prompt": prompt}});
+    let done = json!({"text": "Done."});
+    let script = json!({
+        "turns": [{"tools": [task("ALPHA: pay."), task("BETA: post.")]}, done],
+        "conversations": [
+            {"when": "ALPHA", "turns": [{"tools": [use_of("pay", "invoice 7")]}, done]},
+            {"when": "BETA", "turns": [{"tools": [use_of("post", "hello")]}, done]},
+        ],
+    });
+    world.job(&json!({"subagents": {}}), POLICY, &script)?;
+    let mut live = world.start_job(&[])?;
+    world.until_call(&mut live, "post", 1)?;
+    live.until("a question of the sub-agent", || Ok(!world.questions()?.is_empty()))?;
+    world.answer(&world.question()?, "execute")?;
+    world.servers.release("the answer");
+    let end = live.wait()?;
+    let open = world.questions()?.len();
+    Ok(Verdict::of(
+        end.code == Some(0) && world.effects("pay") == 1,
+        format!("{}, {open} questions open, {} of 1 approved payment made", end.told(), world.effects("pay")),
+    ))
+}
+
+/// A run that was killed beside a process of its tool server which nothing ends.
+fn killed_beside_orphan(stage: &Stage) -> anyhow::Result<World> {
+    let world = with_orphan(stage)?;
+    let turns = json!([{"tools": [use_of("post", "first")]}, {"tools": [use_of("post", "second")]}, {"text": "Done."}]);
+    world.job(&json!({}), POLICY, &json!({ "turns": turns }))?;
+    let mut live = world.start_job(&[])?;
+    world.until_call(&mut live, "post", 2)?;
+    live.kill()?;
+    Ok(world)
+}
+
+/// A world whose first call of `post` leaves a process behind, and whose second one is never answered.
+fn with_orphan(stage: &Stage) -> anyhow::Result<World> {
+    // The plan is made before the world has a folder, so the name goes by a lock that is filled at once.
+    let file = std::sync::Arc::new(std::sync::OnceLock::new());
+    let orphan = std::sync::Arc::clone(&file);
+    let world = World::new(
+        stage,
+        Box::new(move |call| match (call.tool.as_str(), call.nth) {
+            ("post", 1) => Step::done(Then::Orphan(orphan.get().cloned().unwrap_or_default())),
+            ("post", 2) => Step::done(Then::Hang),
+            _ => Step::done(Then::Answer),
+        }),
+    )?;
+    file.get_or_init(|| world.path("orphan"));
+    world.tools(&["pay", "post"], &[])?;
+    Ok(world)
+}
+
+fn orphan_asked_about_thrice(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = killed_beside_orphan(stage)?;
+    for _ in 0..3 {
+        world.resume()?.must(75)?;
+    }
+    let asked = world.questions()?.iter().filter(|question| question.kind == "orphan_alive").count();
+    ensure!(asked > 0, "nobody asks about the process that was left behind");
+    Ok(Verdict::of(asked == 1, format!("{asked} open questions after 3 resumes")))
+}
+
+fn aborted_beside_orphan(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = killed_beside_orphan(stage)?;
+    world.resume()?.must(75)?;
+    world.answer(&world.question()?, "abort")?;
+    let end = world.resume()?;
+    let status = world.status("r")?;
+    Ok(Verdict::of(
+        end.code == Some(1) && status == "failed",
+        format!("{}, the run is {status}, {} questions open", end.told(), world.questions()?.len()),
+    ))
+}
+
+/// How long a run may take to notice that the process is gone.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A sub-agent asks, and the run above it is ended by an abort of another question: the one about a process that was left behind.
+fn failed_above_a_question(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = with_orphan(stage)?;
+    let task = json!({"name": "mcp__ua_agents__task", "input": {"description": "Pay", "prompt": "ALPHA: pay."}});
+    let done = json!({"text": "Done."});
+    let script = json!({
+        "turns": [{"tools": [use_of("post", "first")]}, {"tools": [task]}, done],
+        "conversations": [{"when": "ALPHA", "turns": [{"tools": [use_of("pay", "invoice 7")]}, done]}],
+    });
+    world.job(&json!({"subagents": {}}), POLICY, &script)?;
+    let mut live: Live = world.start_job(&[])?;
+    live.until("the question of the sub-agent", || Ok(!world.questions()?.is_empty()))?;
+    live.wait()?.must(75)?;
+    let of_child = world.question()?;
+    ensure!(of_child.run != "r", "the question is not that of a sub-agent");
+    world.resume()?.must(75)?;
+    let about_orphan = world.questions()?.into_iter().find(|question| question.kind == "orphan_alive");
+    world.answer(&about_orphan.context("nobody asks about the process that was left behind")?, "abort")?;
+    std::fs::remove_file(world.path("orphan"))?;
+    let started = std::time::Instant::now();
+    // A version that honours the abort at once ends here; the process takes a moment to go.
+    let end = loop {
+        let end = world.resume()?;
+        if end.code == Some(1) || started.elapsed() > SOON {
+            break end;
+        }
+    };
+    let end = end.must(1)?;
+    let left = world.questions()?;
+    Ok(Verdict::of(
+        left.is_empty(),
+        format!("{}, the run is {}, {} question(s) of its sub-agent still open", end.told(), world.status("r")?, left.len()),
+    ))
+}
