@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -109,16 +109,35 @@ fn interrupted(stage: &Stage) -> anyhow::Result<Verdict> {
     let provider = Provider::start(vec![Fault::at(1, FaultKind::HangAfter { events: EVENTS })])?;
     let world = provider.world(stage, &json!({}))?;
     let mut live = world.start_job(&[])?;
-    // The reply's name comes with its first event, as does what the request cost.
-    live.until("the first event of the reply", || {
-        let shown = world.run(&["runs", "show", "r", "--json"])?;
-        let shown: Value = serde_json::from_str(&shown.out).unwrap_or_default();
-        Ok(shown["requests"][0]["response_id"].is_string())
+    // What the request cost comes with the first event of the reply. That the program has read it shows only in the kernel's queues.
+    let port = provider.server.base_url.rsplit(':').next().and_then(|port| port.parse().ok());
+    let port = port.context("the provider has a port")?;
+    let mut quiet = 0;
+    live.until("the beginning of the reply to be read", || {
+        let answered = provider.server.log().first().is_some_and(|request| request.status == 200);
+        quiet = if answered && nothing_is_under_way(port)? { quiet + 1 } else { 0 };
+        Ok(quiet >= QUIET)
     })?;
     live.signal(Signal::INT)?;
     let end = live.wait()?.must(130)?;
     let charged = charge(&world)?;
     Ok(Verdict::of(charged >= INPUT, format!("1 request of {INPUT} tokens of input alone, charged {charged}, {}", end.told())))
+}
+
+/// In how many looks in a row nothing may be under way before a reply that goes no further counts as read.
+const QUIET: u32 = 50;
+
+/// Whether there are connections with this port, and all that was sent over them was read.
+fn nothing_is_under_way(port: u16) -> anyhow::Result<bool> {
+    let table = std::fs::read_to_string("/proc/net/tcp").context("look at the kernel's connections")?;
+    let port = format!(":{port:04X}");
+    // Columns: number, local, remote, state (01 is established), bytes to be sent : bytes to be read.
+    let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let queues: Vec<String> = rows
+        .filter(|row| row.len() > 4 && row[3] == "01" && (row[1].ends_with(&port) || row[2].ends_with(&port)))
+        .map(|row| row[4].to_owned())
+        .collect();
+    Ok(!queues.is_empty() && queues.iter().all(|queue| queue == "00000000:00000000"))
 }
 
 fn budget(stage: &Stage) -> anyhow::Result<Verdict> {
@@ -165,6 +184,5 @@ fn suspended(stage: &Stage) -> anyhow::Result<Verdict> {
 
 /// The time that the run was held, as its record tells it.
 fn held(run: &Value) -> anyhow::Result<Duration> {
-    let millis = run["held_millis"].as_u64();
-    millis.map(Duration::from_millis).ok_or_else(|| anyhow::anyhow!("the run does not tell how long it was held: {run}"))
+    run["held_millis"].as_u64().map(Duration::from_millis).context("the run does not tell how long it was held")
 }

@@ -1,7 +1,10 @@
 //! Finding 1: a definite failure of a later attempt erases the doubt of an earlier one. And what a retry keeps of its first attempt (9).
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
+use anyhow::{Context as _, ensure};
 use serde_json::json;
 
 use super::server::{KEY_ARGUMENT, KEY_HEADER, Step, Then};
@@ -11,8 +14,8 @@ use super::{Mark, Scenario, Verdict};
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         number: "1-",
-        name: "lost, then repeated under its key, and asked for again",
-        must: "one order: the repeat is answered by its key, and the same words again are asked about",
+        name: "killed, then repeated under its key",
+        must: "one order: the repeat is answered by its key",
         mark: Mark::Control,
         play: |stage| lost_then(stage, Then::Answer),
     },
@@ -46,8 +49,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "9e",
-        name: "refused, its file changed, and asked for again",
-        must: "one upload of the same bytes",
+        name: "refused, retried with another file, and the first file asked for",
+        must: "the receipt of other bytes answers nothing: the first file is sent, or asked about",
         mark: Mark::Known,
         play: retried_with_another_file,
     },
@@ -69,7 +72,8 @@ fn payment_policy(more: &str) -> String {
     )
 }
 
-/// An order is killed on its way back; on resume it is met by `second`; then the model asks for it again.
+/// An order is killed on its way back; on resume it is met by `second`. A model that is told that nothing happened asks for it again; this
+/// one, told anything else, falls silent, and the run ends with the provider's error.
 fn lost_then(stage: &Stage, second: Then) -> anyhow::Result<Verdict> {
     let world = World::new(
         stage,
@@ -81,13 +85,15 @@ fn lost_then(stage: &Stage, second: Then) -> anyhow::Result<Verdict> {
     )?;
     world.tools(&["order"], &[])?;
     let order = json!({"tools": [{"name": "mcp__shop__order", "input": {"text": "twelve chairs"}}]});
-    world.job(&json!({}), &order_policy(), &json!({"turns": [order, order, {"text": "Ordered."}]}))?;
+    let mut again = order.clone();
+    again["expect"] = json!({"tool_result_ok": false});
+    world.job(&json!({}), &order_policy(), &json!({"turns": [order, again, {"text": "Ordered."}]}))?;
     let mut live = world.start_job(&[])?;
     world.until_call(&mut live, "order", 1)?;
     live.kill()?;
     let end = world.resume()?;
     let orders = world.effects_of("order");
-    let keys: std::collections::BTreeSet<_> = orders.iter().map(|order| &order.key).collect();
+    let keys: BTreeSet<_> = orders.iter().map(|order| &order.key).collect();
     Ok(Verdict::of(
         orders.len() == 1,
         format!("{} order(s) under {} key(s), {} questions, {}", orders.len(), keys.len(), world.questions()?.len(), end.told()),
@@ -172,39 +178,33 @@ fn refused_with_401(stage: &Stage) -> anyhow::Result<Verdict> {
 fn retried_with_another_file(stage: &Stage) -> anyhow::Result<Verdict> {
     let world = World::new(
         stage,
-        Box::new(|call| match (call.tool.as_str(), call.nth) {
-            ("look", _) => Step::not_done(Then::AnswerAndLeave),
+        Box::new(|call| match call.tool.as_str() {
+            "look" => Step::not_done(Then::AnswerAndLeave),
             _ => Step::done(Then::Answer),
         }),
     )?;
     world.tools(&[], &["look", "upload"])?;
     let policy = format!(
-        "[[rule]]\nid = \"look\"\nname = \"look\"\nside_effect_class = \"read_only\"\n\
-         [[rule]]\nid = \"upload\"\nname = \"upload\"\nside_effect_class = \"external\"\non_unknown = \"redo_keyed\"\n\
+        "[[rule]]\nid = \"look\"\nname = \"look\"\nserver = \"bank\"\nside_effect_class = \"read_only\"\n\
+         [[rule]]\nid = \"upload\"\nname = \"upload\"\nserver = \"bank\"\nside_effect_class = \"external\"\non_unknown = \"redo_keyed\"\n\
          key_channel = {{ header = \"{KEY_HEADER}\" }}\neffect_kind = \"file.upload\"\nsends_files = [\"file\"]\n"
     );
     let upload = json!({"tools": [{"name": "mcp__bank__upload", "input": {"file": "report.txt"}}]});
     let look = json!({"tools": [{"name": "mcp__bank__look", "input": {}}]});
     let write = json!({"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "report.txt", "content": "draft\n"}}]});
-    let turns = json!([write, look, upload, upload, {"text": "Uploaded."}]);
+    // The file is `draft` when it is refused, `final` when it is sent, and `draft` when it is asked for again.
+    let turns = json!([write, look, upload, write, upload, {"text": "Uploaded."}]);
     world.job(&json!({"tools": {"builtin": true}}), &policy, &json!({ "turns": turns }))?;
-    let first = world.run_job(&[])?.must(75)?;
-    anyhow::ensure!(world.effects("upload") == 0, "the upload was to be refused");
+    world.run_job(&[])?.must(75)?;
+    ensure!(world.effects("upload") == 0, "the upload was to be refused");
     let shown = world.json(&["runs", "show", "r"])?;
-    let folder = shown["run"]["workspace_dir"].as_str().unwrap_or_default();
-    std::fs::write(std::path::Path::new(folder).join("report.txt"), "final\n")?;
+    let folder = shown["run"]["workspace_dir"].as_str().context("a run has a workspace")?;
+    std::fs::write(Path::new(folder).join("report.txt"), "final\n")?;
     world.servers.come_back()?;
     let end = world.resume()?;
-    let uploads = world.effects_of("upload");
-    let keys: std::collections::BTreeSet<_> = uploads.iter().map(|upload| &upload.key).collect();
+    let (uploads, asked) = (world.effects("upload"), world.questions()?.len());
     Ok(Verdict::of(
-        uploads.len() <= 1,
-        format!(
-            "{} upload(s) of the same bytes under {} key(s), {} then {}",
-            uploads.len(),
-            keys.len(),
-            first.told(),
-            end.told()
-        ),
+        uploads == 2 || asked > 0,
+        format!("{uploads} of 2 uploads of different bytes, {asked} questions, {}", end.told()),
     ))
 }

@@ -56,7 +56,7 @@ fn twins(stage: &Stage) -> anyhow::Result<Verdict> {
     world.job(&json!({"subagents": {}}), policy, &script)?;
     let mut live = world.start_job(&[])?;
     world.until_call(&mut live, "post", 1)?;
-    let asked = live.look_for(LOOK, || Ok(!world.questions()?.is_empty()))?;
+    let asked = live.look_for(LOOK, || world.asks())?;
     world.servers.release("the twin");
     let end = live.wait()?;
     let asked = if asked { "was" } else { "was not" };

@@ -120,12 +120,13 @@ impl Drop for Lock {
     }
 }
 
-/// A world with a run that looked, and stopped before its message; a copy of the database is made then.
-fn stopped(stage: &Stage) -> anyhow::Result<(World, String)> {
+/// A world with a job that stops before its message, which is met by `first`; and where a copy of the database is to be.
+fn stopped(stage: &Stage, first: Then) -> anyhow::Result<(World, String)> {
     let world = World::new(
         stage,
-        Box::new(|call| match call.tool.as_str() {
-            "look" => Step::not_done(Then::Answer),
+        Box::new(move |call| match (call.tool.as_str(), call.nth) {
+            ("look", _) => Step::not_done(Then::Answer),
+            (_, 1) => Step::done(first.clone()),
             _ => Step::done(Then::Answer),
         }),
     )?;
@@ -138,7 +139,7 @@ fn stopped(stage: &Stage) -> anyhow::Result<(World, String)> {
 
 /// A process stands at a question, before it drives anything, while a copy takes the place of the database.
 fn restored_below_a_prompt(stage: &Stage) -> anyhow::Result<Verdict> {
-    let (world, copy) = stopped(stage)?;
+    let (world, copy) = stopped(stage, Then::Answer)?;
     // Found without being named: the one that a person has to let in.
     std::fs::rename(world.path("work/servers.json"), world.path("work/.mcp.json"))?;
     world.run(&["trust", "--yes", "--allow-unpinned"])?.must(0)?;
@@ -161,17 +162,18 @@ fn restored_below_a_prompt(stage: &Stage) -> anyhow::Result<Verdict> {
     ))
 }
 
-/// A copy is made, the log ends in `half` a line, the run sends its message, the copy is put back and the run resumed.
+/// A copy is made, the log ends in `half` a line, the run dies while its message is on its way, the copy is put back and the run resumed.
 fn restored(stage: &Stage, half: &str) -> anyhow::Result<Verdict> {
-    let (world, copy) = stopped(stage)?;
+    let (world, copy) = stopped(stage, Then::Hang)?;
     world.run_job(&[])?.must(75)?;
     world.run(&["db", "backup", &copy])?.must(0)?;
     let log = world.path("root/effects.log");
     let mut file = std::fs::File::options().create(true).append(true).open(log)?;
     file.write_all(half.as_bytes())?;
     let more = ["resume", "r", "--max-turns", "+10"];
-    world.run(&more)?.must(0)?;
-    ensure!(world.effects("post") == 1, "no message was sent");
+    let mut live = world.start(&more)?;
+    world.until_call(&mut live, "post", 1)?;
+    live.kill()?;
     world.run(&["db", "restore", &copy])?.must(0)?;
     let end = world.run(&more)?;
     let sent = world.effects("post");

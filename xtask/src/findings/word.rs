@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::server::{Step, Then};
-use super::world::{Live, Stage, World};
+use super::world::{Stage, World};
 use super::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -191,7 +191,7 @@ fn answered_meanwhile(stage: &Stage) -> anyhow::Result<Verdict> {
     world.job(&json!({"subagents": {}}), POLICY, &script)?;
     let mut live = world.start_job(&[])?;
     world.until_call(&mut live, "post", 1)?;
-    live.until("a question of the sub-agent", || Ok(!world.questions()?.is_empty()))?;
+    live.until("a question of the sub-agent", || world.asks())?;
     world.answer(&world.question()?, "execute")?;
     world.servers.release("the answer");
     let end = live.wait()?;
@@ -266,9 +266,7 @@ fn failed_above_a_question(stage: &Stage) -> anyhow::Result<Verdict> {
         "conversations": [{"when": "ALPHA", "turns": [{"tools": [use_of("pay", "invoice 7")]}, done]}],
     });
     world.job(&json!({"subagents": {}}), POLICY, &script)?;
-    let mut live: Live = world.start_job(&[])?;
-    live.until("the question of the sub-agent", || Ok(!world.questions()?.is_empty()))?;
-    live.wait()?.must(75)?;
+    world.run_job(&[])?.must(75)?;
     let of_child = world.question()?;
     ensure!(of_child.run != "r", "the question is not that of a sub-agent");
     world.resume()?.must(75)?;

@@ -23,6 +23,8 @@ use super::server::{Call, Plan, Servers};
 const PATIENCE: Duration = Duration::from_mins(3);
 /// How often it is looked at.
 const GLANCE: Duration = Duration::from_millis(10);
+/// How long lies between two looks that take a process each.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// What every scenario is given.
 #[derive(Debug, Clone)]
@@ -141,21 +143,29 @@ impl World {
     pub(super) fn start_below(&self, above: Option<&[&str]>, args: &[&str]) -> anyhow::Result<Live> {
         let number = self.started.fetch_add(1, Ordering::SeqCst);
         let (out, err) = (self.path(&format!("{number}.out")), self.path(&format!("{number}.err")));
-        let mut command = match above {
-            None => Command::new(&self.program),
-            Some(above) => {
-                let mut command = Command::new(above[0]);
-                command.args(&above[1..]).arg(&self.program);
-                command
-            }
-        };
-        command.args(args).arg("--root").arg(self.path("root")).current_dir(self.path("work")).process_group(0);
-        command.env_clear().envs(self.environment());
+        let mut command = self.command(args);
+        if let Some([tracer, its @ ..]) = above {
+            let below = std::mem::replace(&mut command, Command::new(tracer));
+            command.args(its).arg(below.get_program()).args(below.get_args());
+            self.place(&mut command);
+        }
         // Files, never pipes: a tool server that outlives the program must not keep the harness waiting.
         command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
         let child = command.spawn().with_context(|| format!("start {}", self.program.display()))?;
         let line = format!("ua {}", args.join(" "));
         Ok(Live { child, line, out, err })
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(args).arg("--root").arg(self.path("root"));
+        self.place(&mut command);
+        command
+    }
+
+    /// Where a process works, and what it sees.
+    fn place(&self, command: &mut Command) {
+        command.current_dir(self.path("work")).process_group(0).env_clear().envs(self.environment());
     }
 
     /// The environment that the program sees.
@@ -188,6 +198,15 @@ impl World {
         let rows = self.json(&["questions"])?;
         let rows = rows.as_array().context("`ua questions --json` is no list")?;
         rows.iter().filter(|row| row["status"].as_str().is_none_or(|status| status == "open")).map(Question::of).collect()
+    }
+
+    /// Whether a question is open; nothing is while there is no database. For looking again and again.
+    pub(super) fn asks(&self) -> anyhow::Result<bool> {
+        std::thread::sleep(LOOK);
+        let mut command = self.command(&["questions", "--json"]);
+        let output = command.stdin(Stdio::null()).output().context("look at the questions")?;
+        let rows: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        Ok(rows.as_array().is_some_and(|rows| !rows.is_empty()))
     }
 
     /// The only open question.
