@@ -15,6 +15,7 @@ use super::{Mark, Scenario, Verdict};
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         number: "6-",
+        waits: false,
         name: "replies that arrive whole",
         must: "they are charged as the provider counted them",
         mark: Mark::Control,
@@ -22,6 +23,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "6a",
+        waits: false,
         name: "two replies that break off, and a whole one",
         must: "at least what the provider counted is charged",
         mark: Mark::Known,
@@ -29,6 +31,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "6b",
+        waits: false,
         name: "SIGINT in the middle of a reply",
         must: "at least what the provider counted until then is charged",
         mark: Mark::Known,
@@ -36,6 +39,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "6c",
+        waits: false,
         name: "a budget of 20,000 tokens, and a reply of more that breaks off",
         must: "no further request is sent",
         mark: Mark::Known,
@@ -43,6 +47,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "9c",
+        waits: true,
         name: "a machine that sleeps for 30 s while a tool works",
         must: "time that no process lived in is not charged",
         mark: Mark::Known,
@@ -93,7 +98,8 @@ fn charge(world: &World) -> anyhow::Result<u64> {
 }
 
 fn charged(stage: &Stage, cut: &[u64]) -> anyhow::Result<Verdict> {
-    let provider = Provider::start(cut.iter().map(|n| Fault::at(*n, FaultKind::CutAfter { events: EVENTS })).collect())?;
+    let provider =
+        Provider::start(cut.iter().map(|n| Fault::at(*n, FaultKind::CutAfter { events: EVENTS })).collect())?;
     let world = provider.world(stage, &json!({}))?;
     let end = world.run_job(&[])?.must(0)?;
     let requests = provider.server.requests();
@@ -121,7 +127,10 @@ fn interrupted(stage: &Stage) -> anyhow::Result<Verdict> {
     live.signal(Signal::INT)?;
     let end = live.wait()?.must(130)?;
     let charged = charge(&world)?;
-    Ok(Verdict::of(charged >= INPUT, format!("1 request of {INPUT} tokens of input alone, charged {charged}, {}", end.told())))
+    Ok(Verdict::of(
+        charged >= INPUT,
+        format!("1 request of {INPUT} tokens of input alone, charged {charged}, {}", end.told()),
+    ))
 }
 
 /// In how many looks in a row nothing may be under way before a reply that goes no further counts as read.
@@ -178,7 +187,12 @@ fn suspended(stage: &Stage) -> anyhow::Result<Verdict> {
     let charged = held(&shown["run"])?;
     Ok(Verdict::of(
         charged < SLEEP / 2,
-        format!("slept {} s, charged {:.1} s of max_wallclock_minutes, {}", SLEEP.as_secs(), charged.as_secs_f64(), end.told()),
+        format!(
+            "slept {} s, charged {:.1} s of max_wallclock_minutes, {}",
+            SLEEP.as_secs(),
+            charged.as_secs_f64(),
+            end.told()
+        ),
     ))
 }
 

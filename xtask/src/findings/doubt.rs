@@ -14,6 +14,7 @@ use super::{Mark, Scenario, Verdict};
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         number: "1-",
+        waits: false,
         name: "killed, then repeated under its key",
         must: "one order: the repeat is answered by its key",
         mark: Mark::Control,
@@ -21,6 +22,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "1a",
+        waits: true,
         name: "lost, then refused with HTTP 400, and asked for in other words",
         must: "one payment: attempt 1 stays in doubt",
         mark: Mark::Known,
@@ -28,6 +30,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "1b",
+        waits: false,
         name: "killed, then refused with -32601, and asked for again",
         must: "one order: attempt 1 stays in doubt",
         mark: Mark::Known,
@@ -35,6 +38,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "1c",
+        waits: true,
         name: "lost, then connection refused, and resumed after the key's lifetime",
         must: "one payment: behind key_ttl a person is asked",
         mark: Mark::Known,
@@ -42,6 +46,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "1d",
+        waits: true,
         name: "lost, then refused with HTTP 401",
         must: "the call is not called failed, and a person can say that it happened",
         mark: Mark::Known,
@@ -49,6 +54,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "9e",
+        waits: false,
         name: "refused, retried with another file, and the first file asked for",
         must: "the receipt of other bytes answers nothing: the first file is sent, or asked about",
         mark: Mark::Known,
@@ -96,7 +102,13 @@ fn lost_then(stage: &Stage, second: Then) -> anyhow::Result<Verdict> {
     let keys: BTreeSet<_> = orders.iter().map(|order| &order.key).collect();
     Ok(Verdict::of(
         orders.len() == 1,
-        format!("{} order(s) under {} key(s), {} questions, {}", orders.len(), keys.len(), world.questions()?.len(), end.told()),
+        format!(
+            "{} order(s) under {} key(s), {} questions, {}",
+            orders.len(),
+            keys.len(),
+            world.questions()?.len(),
+            end.told()
+        ),
     ))
 }
 
@@ -132,7 +144,8 @@ fn refused_beyond_key_ttl(stage: &Stage) -> anyhow::Result<Verdict> {
         }),
     )?;
     world.tools(&[], &["pay"])?;
-    let pay = json!({"tools": [{"name": "mcp__bank__pay", "input": {"to": "Ada", "amount": 100, "text": "invoice 7"}}]});
+    let pay =
+        json!({"tools": [{"name": "mcp__bank__pay", "input": {"to": "Ada", "amount": 100, "text": "invoice 7"}}]});
     let policy = payment_policy(&format!("key_ttl = \"{}s\"\n", KEY_TTL.as_secs()));
     world.job(&json!({}), &policy, &json!({"turns": [pay, {"text": "Paid."}]}))?;
     let first = world.run_job(&[])?.must(75)?;
@@ -157,7 +170,8 @@ fn refused_with_401(stage: &Stage) -> anyhow::Result<Verdict> {
         }),
     )?;
     world.tools(&[], &["pay"])?;
-    let pay = json!({"tools": [{"name": "mcp__bank__pay", "input": {"to": "Ada", "amount": 100, "text": "invoice 7"}}]});
+    let pay =
+        json!({"tools": [{"name": "mcp__bank__pay", "input": {"to": "Ada", "amount": 100, "text": "invoice 7"}}]});
     world.job(&json!({}), &payment_policy(""), &json!({"turns": [pay, {"text": "Paid."}]}))?;
     let end = world.run_job(&[])?.must(75)?;
     let calls = world.json(&["calls", "list", "--run", "r"])?;

@@ -9,6 +9,7 @@ use super::{Mark, Scenario, Verdict};
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         number: "2-",
+        waits: false,
         name: "a fork of a run that deployed itself",
         must: "one deployment: the fork asks",
         mark: Mark::Control,
@@ -16,6 +17,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "2a",
+        waits: false,
         name: "a fork of a run whose sub-agent deployed",
         must: "one deployment: the fork asks",
         mark: Mark::Known,
@@ -23,6 +25,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "2b",
+        waits: false,
         name: "a run resumed after the sub-agent of its fork deployed",
         must: "one deployment: the parent asks",
         mark: Mark::Known,
@@ -30,6 +33,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "2c",
+        waits: false,
         name: "a fork while the sub-agent of its parent is deploying",
         must: "one deployment: the fork asks",
         mark: Mark::Known,
@@ -37,6 +41,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "3-",
+        waits: false,
         name: "a copy put back that does not know a deployment",
         must: "one deployment: the run is not driven on (exit 74)",
         mark: Mark::Control,
@@ -44,6 +49,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "3a",
+        waits: false,
         name: "a copy put back that does not know the deployment of a sub-agent",
         must: "one deployment: the run is not driven on",
         mark: Mark::Known,
@@ -51,6 +57,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "3b",
+        waits: false,
         name: "a copy put back that does not know the deployment of a fork",
         must: "one deployment: the run is not driven on",
         mark: Mark::Known,
@@ -58,6 +65,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "5",
+        waits: false,
         name: "a refused call that a fork makes before its parent is resumed",
         must: "one payment: the parent asks",
         mark: Mark::Known,
@@ -65,6 +73,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "8c",
+        waits: false,
         name: "a fork behind a turn whose sub-agent sent the message",
         must: "the message of the shared turn counts: the fork succeeds, and nobody is asked",
         mark: Mark::Known,

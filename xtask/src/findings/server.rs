@@ -294,8 +294,8 @@ impl Shared {
     fn take(&self, server: &str, request: &Value, header_key: Option<String>) -> io::Result<Then> {
         let params = &request["params"];
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let in_meta = || params["_meta"].as_object()?.iter().find(|(name, _)| name.contains("key")).and_then(|(_, v)| text(v));
-        let key = header_key.or_else(|| text(&params["arguments"][KEY_ARGUMENT])).or_else(in_meta);
+        // Not what `_meta` may say: these tools do not look there.
+        let key = header_key.or_else(|| text(&params["arguments"][KEY_ARGUMENT]));
         let tool = params["name"].as_str().unwrap_or_default().to_owned();
         let mut arguments = params["arguments"].clone();
         if let Some(fields) = arguments.as_object_mut() {
@@ -358,7 +358,9 @@ impl Shared {
                 while rest.read(&mut [0; 64])? > 0 {}
                 Ok(())
             }
-            Then::Refuse(_) | Then::Orphan(_) => unreachable!("a child process and a remote server answer these themselves"),
+            Then::Refuse(_) | Then::Orphan(_) => {
+                unreachable!("a child process and a remote server answer these themselves")
+            }
         }
     }
 }
@@ -391,7 +393,8 @@ fn about_the_server(request: &Value, server: &str, tools: &str) -> Value {
                 "type": "object",
                 "properties": {"to": text, "text": text, "file": text, "amount": {"type": "integer"}, KEY_ARGUMENT: text},
             });
-            let tool = |name: &str| json!({"name": name, "description": format!("The tool {name}."), "inputSchema": schema});
+            let tool =
+                |name: &str| json!({"name": name, "description": format!("The tool {name}."), "inputSchema": schema});
             json!({"tools": tools.split(',').map(tool).collect::<Vec<_>>()})
         }
         _ => return refusal(id, -32601),
@@ -489,7 +492,11 @@ fn ask(options: &ServerOptions, request: &Value) -> anyhow::Result<Value> {
 fn leave_orphan(file: &Path) -> anyhow::Result<()> {
     std::fs::write(file, "")?;
     let mut command = Command::new("setsid");
-    command.args(["sh", "-c", "while [ -e \"$0\" ]; do sleep 0.2; done"]).arg(file).env_clear().env("PATH", "/usr/bin:/bin");
+    command
+        .args(["sh", "-c", "while [ -e \"$0\" ]; do sleep 0.2; done"])
+        .arg(file)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().context("start a process that stays")?;
     Ok(())

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use serde_json::json;
 
-use super::server::{Step, Then};
+use super::server::{KEY_ARGUMENT, Step, Then};
 use super::world::{End, Stage, World};
 use super::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         number: "8a",
+        waits: false,
         name: "two sub-agents side by side want the same declared effect",
         must: "one message, and nobody is asked (exit 0)",
         mark: Mark::Known,
@@ -19,6 +20,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "8f",
+        waits: true,
         name: "the answer `happened` is there when a call to a remote server is resumed",
         must: "the resume does not wait: nothing is sent",
         mark: Mark::Known,
@@ -26,6 +28,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "8g",
+        waits: true,
         name: "a lost call to a remote server that is asked about",
         must: "the question comes at once: nothing is sent before it",
         mark: Mark::Known,
@@ -45,15 +48,19 @@ fn twins(stage: &Stage) -> anyhow::Result<Verdict> {
         }),
     )?;
     world.tools(&["post"], &[])?;
-    let policy = "[[rule]]\nid = \"post\"\nname = \"post\"\nside_effect_class = \"external\"\non_unknown = \"redo_keyed\"\nkey_channel = \"meta\"\neffect_kind = \"comment.post\"\n";
-    let task = |prompt: &str| json!({"name": "mcp__ua_agents__task", "input": {"description": prompt, "prompt": prompt}});
+    let policy = format!(
+        "[[rule]]\nid = \"post\"\nname = \"post\"\nside_effect_class = \"external\"\non_unknown = \"redo_keyed\"\n\
+         key_channel = {{ argument = \"{KEY_ARGUMENT}\" }}\neffect_kind = \"comment.post\"\n"
+    );
+    let task =
+        |prompt: &str| json!({"name": "mcp__ua_agents__task", "input": {"description": prompt, "prompt": prompt}});
     let post = json!({"tools": [{"name": "mcp__shop__post", "input": {"text": "It is done."}}]});
     let done = json!({"text": "Done."});
     let script = json!({
         "turns": [{"tools": [task("ALPHA: post."), task("BETA: post.")]}, done],
         "conversations": [{"when": "ALPHA", "turns": [post, done]}, {"when": "BETA", "turns": [post, done]}],
     });
-    world.job(&json!({"subagents": {}}), policy, &script)?;
+    world.job(&json!({"subagents": {}}), &policy, &script)?;
     let mut live = world.start_job(&[])?;
     world.until_call(&mut live, "post", 1)?;
     let asked = live.look_for(LOOK, || world.asks())?;

@@ -16,6 +16,7 @@ use super::{Mark, Scenario, Verdict};
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         number: "7",
+        waits: true,
         name: "the database is locked while an answer arrives",
         must: "the answer in hand is kept: nobody is asked whether it happened",
         mark: Mark::Known,
@@ -23,6 +24,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "9a",
+        waits: false,
         name: "a copy put back while a resume stands at the trust prompt",
         must: "nothing is sent that the database in place does not know",
         mark: Mark::Known,
@@ -30,6 +32,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "9d-",
+        waits: false,
         name: "a copy put back that does not know a message, with a whole effects.log",
         must: "one message: the run is not driven on (exit 74)",
         mark: Mark::Control,
@@ -37,6 +40,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         number: "9d",
+        waits: false,
         name: "the same behind half a line of effects.log",
         must: "one message: the run is not driven on (exit 74)",
         mark: Mark::Known,
@@ -61,7 +65,9 @@ fn locked_while_answered(stage: &Stage) -> anyhow::Result<Verdict> {
     let mut live = world.start_job(&[])?;
     world.until_call(&mut live, "post", 1)?;
     let Some(lock) = Lock::take(&world.path("root/runtime_state.db"))? else {
-        return Ok(Verdict::Skipped("neither sqlite3 nor python3 is installed, so nobody can lock the database".to_owned()));
+        return Ok(Verdict::Skipped(
+            "neither sqlite3 nor python3 is installed, so nobody can lock the database".to_owned(),
+        ));
     };
     world.servers.release("the lock");
     live.look_for(LOCKED, || Ok(false))?;
@@ -69,7 +75,8 @@ fn locked_while_answered(stage: &Stage) -> anyhow::Result<Verdict> {
     let first = live.wait()?;
     let last = if first.code == Some(0) { None } else { Some(world.resume()?) };
     let asked = world.questions()?.len();
-    let told = last.as_ref().map_or_else(|| first.told(), |last| format!("{}, resumed with {}", first.told(), last.told()));
+    let told =
+        last.as_ref().map_or_else(|| first.told(), |last| format!("{}, resumed with {}", first.told(), last.told()));
     let sent = world.effects("post");
     ensure!(sent == 1, "{sent} messages were sent: {told}");
     Ok(Verdict::of(asked == 0, format!("{asked} question(s) about a call that was answered, {told}")))
@@ -90,9 +97,7 @@ impl Lock {
         shell.arg("-batch").arg(database);
         let mut python = Command::new("python3");
         python.args(["-c", SCRIPT]).arg(database);
-        for (mut command, first) in
-            [(shell, ".timeout 60000\nBEGIN IMMEDIATE;\nSELECT 'locked';\n"), (python, "")]
-        {
+        for (mut command, first) in [(shell, ".timeout 60000\nBEGIN IMMEDIATE;\nSELECT 'locked';\n"), (python, "")] {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
             let Ok(mut child) = command.spawn() else { continue };
             child.stdin.as_mut().context("the lock has an input")?.write_all(first.as_bytes())?;

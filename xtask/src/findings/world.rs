@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use super::server::{Call, Plan, Servers};
 
 /// The longest a process may take, and the longest anything is waited for.
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// How often it is looked at.
 const GLANCE: Duration = Duration::from_millis(10);
 /// How long lies between two looks that take a process each.
@@ -197,7 +197,10 @@ impl World {
     pub(super) fn questions(&self) -> anyhow::Result<Vec<Question>> {
         let rows = self.json(&["questions"])?;
         let rows = rows.as_array().context("`ua questions --json` is no list")?;
-        rows.iter().filter(|row| row["status"].as_str().is_none_or(|status| status == "open")).map(Question::of).collect()
+        rows.iter()
+            .filter(|row| row["status"].as_str().is_none_or(|status| status == "open"))
+            .map(Question::of)
+            .collect()
     }
 
     /// Whether a question is open; nothing is while there is no database. For looking again and again.
@@ -268,14 +271,15 @@ impl Drop for World {
 pub(super) struct Question {
     pub(super) id: String,
     pub(super) run: String,
-    pub(super) kind: String,
     row: Value,
 }
 
 impl Question {
     fn of(row: &Value) -> anyhow::Result<Self> {
-        let text = |name: &str| row[name].as_str().map(str::to_owned).with_context(|| format!("a question has no {name}: {row}"));
-        Ok(Self { id: text("question_id")?, run: text("run_id")?, kind: text("kind")?, row: row.clone() })
+        let text = |name: &str| {
+            row[name].as_str().map(str::to_owned).with_context(|| format!("a question has no {name}: {row}"))
+        };
+        Ok(Self { id: text("question_id")?, run: text("run_id")?, row: row.clone() })
     }
 }
 
@@ -303,7 +307,11 @@ impl Live {
     }
 
     /// Waits until something holds or the process has ended or the time is up; says whether it holds.
-    pub(super) fn look_for(&mut self, time: Duration, mut holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<bool> {
+    pub(super) fn look_for(
+        &mut self,
+        time: Duration,
+        mut holds: impl FnMut() -> anyhow::Result<bool>,
+    ) -> anyhow::Result<bool> {
         let started = Instant::now();
         loop {
             if holds()? {
