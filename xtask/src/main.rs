@@ -1,4 +1,4 @@
-//! Project automation: `cargo xtask acceptance`, `crash-matrix`, `crash-loop`, `bench`, `arrows`.
+//! Project automation: `cargo xtask acceptance`, `crash-matrix`, `crash-loop`, `findings`, `bench`, `arrows`.
 
 #![expect(clippy::disallowed_methods, reason = "a harness measures real time")]
 #![expect(clippy::print_stdout, reason = "a harness prints its report")]

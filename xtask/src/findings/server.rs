@@ -73,7 +73,7 @@ pub(super) enum Then {
     CutAndLeave,
     /// It is never given.
     Hang,
-    /// The server leaves behind a process that keeps what it inherited for as long as this file is there; then the answer is given.
+    /// The server, if it is a child process, leaves behind one of its own that keeps what it inherited for as long as this file is there; then the answer is given.
     Orphan(PathBuf),
 }
 
@@ -265,12 +265,7 @@ impl Shared {
     /// A call that a child process passes on.
     fn serve_child(&self, stream: &TcpStream, server: &str, request: &Request) -> io::Result<()> {
         let then = self.take(server, &request.body, None)?;
-        let id = &request.body["id"];
-        match then {
-            Then::Orphan(file) => respond(stream, 200, &json!({"orphan": file, "answer": success(id)})),
-            Then::Refuse(code) => respond(stream, 200, &json!({"answer": refusal(id, code)})),
-            then => self.finish(stream, then, &json!({"answer": success(id)})),
-        }
+        self.finish(stream, &then, &request.body["id"], |answer| json!({ "answer": answer }))
     }
 
     fn serve_remote(&self, stream: &TcpStream, server: &str, tools: &str, request: &Request) -> io::Result<()> {
@@ -284,10 +279,8 @@ impl Shared {
         if request.body["method"] != "tools/call" {
             return respond(stream, 200, &about_the_server(&request.body, server, tools));
         }
-        match self.take(server, &request.body, request.key.clone())? {
-            Then::Refuse(code) => respond(stream, 200, &refusal(id, code)),
-            then => self.finish(stream, then, &success(id)),
-        }
+        let then = self.take(server, &request.body, request.key.clone())?;
+        self.finish(stream, &then, id, |answer| answer)
     }
 
     /// Takes a call: asks the plan, counts the effect, and returns what is to become of the answer.
@@ -330,13 +323,14 @@ impl Shared {
         Ok(step.then)
     }
 
-    /// Gives the answer, or does not.
-    fn finish(&self, stream: &TcpStream, then: Then, answer: &Value) -> io::Result<()> {
+    /// Gives the answer, in this envelope, or does not.
+    fn finish(&self, stream: &TcpStream, then: &Then, id: &Value, envelope: fn(Value) -> Value) -> io::Result<()> {
+        let answer = || envelope(success(id));
         match then {
-            Then::Answer => respond(stream, 200, answer),
+            Then::Answer => respond(stream, 200, &answer()),
             Then::AnswerAndLeave => {
                 self.leave();
-                respond(stream, 200, answer)
+                respond(stream, 200, &answer())
             }
             Then::AnswerAfter(name) => {
                 let mut state = self.state();
@@ -344,9 +338,10 @@ impl Shared {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
                 drop(state);
-                respond(stream, 200, answer)
+                respond(stream, 200, &answer())
             }
-            Then::Status(status) => respond(stream, status, &json!({"error": "the scenario says so"})),
+            Then::Refuse(code) => respond(stream, 200, &envelope(refusal(id, *code))),
+            Then::Status(status) => respond(stream, *status, &json!({"error": "the scenario says so"})),
             Then::Cut => stream.shutdown(Shutdown::Both),
             Then::CutAndLeave => {
                 self.leave();
@@ -358,8 +353,10 @@ impl Shared {
                 while rest.read(&mut [0; 64])? > 0 {}
                 Ok(())
             }
-            Then::Refuse(_) | Then::Orphan(_) => {
-                unreachable!("a child process and a remote server answer these themselves")
+            Then::Orphan(file) => {
+                let mut answer = answer();
+                answer["orphan"] = json!(file);
+                respond(stream, 200, &answer)
             }
         }
     }

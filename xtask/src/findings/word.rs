@@ -225,6 +225,13 @@ fn killed_beside_orphan(stage: &Stage) -> anyhow::Result<World> {
     Ok(world)
 }
 
+/// Why nothing can be left behind here, if so.
+fn no_orphans() -> Option<Verdict> {
+    let alone = Command::new("setsid").arg("true").stderr(Stdio::null()).status();
+    let can = alone.is_ok_and(|status| status.success());
+    (!can).then(|| Verdict::Skipped("setsid is not installed, so no process can be left behind".to_owned()))
+}
+
 /// A world whose first call of `post` leaves a process behind, and whose second one is never answered.
 fn with_orphan(stage: &Stage) -> anyhow::Result<World> {
     // The plan is made before the world has a folder, so the name goes by a lock that is filled at once.
@@ -244,6 +251,9 @@ fn with_orphan(stage: &Stage) -> anyhow::Result<World> {
 }
 
 fn orphan_asked_about_thrice(stage: &Stage) -> anyhow::Result<Verdict> {
+    if let Some(skipped) = no_orphans() {
+        return Ok(skipped);
+    }
     let world = killed_beside_orphan(stage)?;
     for _ in 0..3 {
         world.resume()?.must(75)?;
@@ -254,6 +264,9 @@ fn orphan_asked_about_thrice(stage: &Stage) -> anyhow::Result<Verdict> {
 }
 
 fn aborted_beside_orphan(stage: &Stage) -> anyhow::Result<Verdict> {
+    if let Some(skipped) = no_orphans() {
+        return Ok(skipped);
+    }
     let world = killed_beside_orphan(stage)?;
     world.resume()?.must(75)?;
     world.answer(&world.question()?, "abort")?;
@@ -270,6 +283,9 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// A sub-agent asks, and the run above it is ended by an abort of another question: the one about a process that was left behind.
 fn failed_above_a_question(stage: &Stage) -> anyhow::Result<Verdict> {
+    if let Some(skipped) = no_orphans() {
+        return Ok(skipped);
+    }
     let world = with_orphan(stage)?;
     let task = json!({"name": "mcp__ua_agents__task", "input": {"description": "Pay", "prompt": "ALPHA: pay."}});
     let done = json!({"text": "Done."});

@@ -50,19 +50,16 @@ pub(super) struct World {
 impl World {
     /// A world whose tools do what `plan` says.
     pub(super) fn new(stage: &Stage, plan: Plan) -> anyhow::Result<Self> {
-        let (temporary, folder) = match &stage.keep {
-            Some(keep) => {
-                let folder = keep.join(&stage.name);
-                if folder.exists() {
-                    fs::remove_dir_all(&folder)?;
-                }
-                (None, folder)
+        let (temporary, folder) = if let Some(keep) = &stage.keep {
+            let folder = keep.join(&stage.name);
+            if folder.exists() {
+                fs::remove_dir_all(&folder)?;
             }
-            None => {
-                let temporary = tempfile::Builder::new().prefix("ua-findings-").tempdir().context("make a folder")?;
-                let folder = temporary.path().to_path_buf();
-                (Some(temporary), folder)
-            }
+            (None, folder)
+        } else {
+            let temporary = tempfile::Builder::new().prefix("ua-findings-").tempdir().context("make a folder")?;
+            let folder = temporary.path().to_path_buf();
+            (Some(temporary), folder)
         };
         for name in ["work", "home/.config"] {
             fs::create_dir_all(folder.join(name))?;
