@@ -5,8 +5,8 @@
 //! outside. It knows nothing of kill points or of the database's tables, so it judges any later version, and any earlier one, alike. A verdict
 //! rests on effects, exit codes and stored statuses, not on wording.
 //!
-//! Left out, because nothing outside shows them: how the code is divided (10), a clock that is set forward, other PID namespaces (9), and a second
-//! question about the run beside an answered one (4), which takes twenty deaths within an hour.
+//! Left out, because nothing outside shows them or no user can bring them about: how the code is divided (10), a clock that is set forward, and a
+//! restore from another PID namespace (9).
 //!
 //! A scenario that is *known* to be red says so in its row. Without `--expect`, a run fails when a row and its verdict differ, either way: a finding
 //! that was mended has to lose its mark in the same change, and from then on stays green.

@@ -1,13 +1,13 @@
 //! Findings 4, and those of 8 and 9 about questions: a person's word that is lost, and questions that nobody can act on.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::server::{Step, Then};
-use super::world::{Stage, World};
+use super::world::{End, Stage, World};
 use super::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -50,6 +50,14 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         must: "what was approved is done, or asked about again",
         mark: Mark::Known,
         play: skipped_and_approved,
+    },
+    Scenario {
+        number: "4e",
+        waits: true,
+        name: "abort for a question about the run, beside another one that is open",
+        must: "the run has failed (exit 1)",
+        mark: Mark::Known,
+        play: aborted_beside_another_question,
     },
     Scenario {
         number: "8b",
@@ -278,8 +286,42 @@ fn aborted_beside_orphan(stage: &Stage) -> anyhow::Result<Verdict> {
     ))
 }
 
+/// The run asks about what is missing, and then about a process that was left behind; the second question is answered, and the process goes.
+fn aborted_beside_another_question(stage: &Stage) -> anyhow::Result<Verdict> {
+    if let Some(skipped) = no_orphans() {
+        return Ok(skipped);
+    }
+    let world = with_orphan(stage)?;
+    let fields = json!({"stop_conditions": [{"effect": "comment.post", "count": 1}]});
+    let turns = json!([{"tools": [use_of("post", "first")]}, {"text": "Done."}]);
+    world.job(&fields, POLICY, &json!({"turns": turns, "after_end": {"text": "Done, as I said."}}))?;
+    world.run_job(&[])?.must(75)?;
+    let first = world.question()?;
+    world.resume()?.must(75)?;
+    let second = world.questions()?.into_iter().find(|question| question.id != first.id);
+    world.answer(&second.context("nobody asks about the process that was left behind")?, "abort")?;
+    std::fs::remove_file(world.path("orphan"))?;
+    let end = until_it_fails(&world)?;
+    let status = world.status("r")?;
+    Ok(Verdict::of(
+        end.code == Some(1) && status == "failed",
+        format!("{}, the run is {status}, {} questions open", end.told(), world.questions()?.len()),
+    ))
+}
+
+/// Resumes the run until it has failed: the process that was left behind takes a moment to go, and a resume that finds it waits for it.
+fn until_it_fails(world: &World) -> anyhow::Result<End> {
+    let started = Instant::now();
+    loop {
+        let end = world.resume()?;
+        if end.code == Some(1) || started.elapsed() > SOON {
+            return Ok(end);
+        }
+    }
+}
+
 /// How long a run may take to notice that the process is gone.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(15);
 
 /// A sub-agent asks, and the run above it is ended by an abort of another question: the one about a process that was left behind.
 fn failed_above_a_question(stage: &Stage) -> anyhow::Result<Verdict> {
@@ -301,15 +343,7 @@ fn failed_above_a_question(stage: &Stage) -> anyhow::Result<Verdict> {
     let about_orphan = world.questions()?.into_iter().find(|question| question.run == "r");
     world.answer(&about_orphan.context("nobody asks about the process that was left behind")?, "abort")?;
     std::fs::remove_file(world.path("orphan"))?;
-    let started = std::time::Instant::now();
-    // A version that honours the abort at once ends here; the process takes a moment to go.
-    let end = loop {
-        let end = world.resume()?;
-        if end.code == Some(1) || started.elapsed() > SOON {
-            break end;
-        }
-    };
-    let end = end.must(1)?;
+    let end = until_it_fails(&world)?.must(1)?;
     let left = world.questions()?;
     Ok(Verdict::of(
         left.is_empty(),
