@@ -89,7 +89,14 @@ fn problem(words: &[String]) -> Option<String> {
         [_, "deny", ..] => {
             (!workspace_root().join("deny.toml").exists()).then(|| "there is no deny.toml".to_owned())?
         }
+        // A tool that security.md tells how to install; there is nothing of ours to look up.
+        [_, "cyclonedx", ..] => return None,
         [_, "install", rest @ ..] => {
+            let feature = rest.iter().skip_while(|word| **word != "--features").nth(1);
+            let is_there = |name: &&&str| packages().values().any(|package| package.features.contains(**name));
+            if let Some(name) = feature.filter(|name| !is_there(&name)) {
+                return Some(format!("`{}`: there is no feature {name}", words.join(" ")));
+            }
             let path = rest.iter().skip_while(|word| **word != "--path").nth(1)?;
             (!workspace_root().join(path).join("Cargo.toml").exists())
                 .then(|| format!("there is no package at {path}"))?
