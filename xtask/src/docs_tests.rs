@@ -93,8 +93,8 @@ fn problem(words: &[String]) -> Option<String> {
         [_, "cyclonedx", ..] => return None,
         [_, "install", rest @ ..] => {
             let feature = rest.iter().skip_while(|word| **word != "--features").nth(1);
-            let is_there = |name: &&&str| packages().values().any(|package| package.features.contains(**name));
-            if let Some(name) = feature.filter(|name| !is_there(&name)) {
+            let is_there = |name: &&str| packages().values().any(|package| package.features.contains(*name));
+            if let Some(name) = feature.filter(|name| !is_there(name)) {
                 return Some(format!("`{}`: there is no feature {name}", words.join(" ")));
             }
             let path = rest.iter().skip_while(|word| **word != "--path").nth(1)?;

@@ -1,5 +1,7 @@
 //! What the official conformance suites of MCP watch this client do: it calls everything that the server at an address offers.
 
+#![expect(clippy::print_stdout, reason = "what came of each call is said on standard output")]
+
 use std::error::Error;
 
 use serde_json::{Map, Value};
