@@ -1,7 +1,7 @@
 //! Markdown to PDF, laid out by [Typst](https://typst.app) as a library.
 //!
 //! The deliverable of a research job is a report one is glad to send (Durable Jobs v1 spec §6, `report_pdf_created`).
-//! [`render()`] makes it from Markdown without a browser, a network, or anything installed on the machine: fonts are part
+//! `render` makes it from Markdown without a browser, a network, or anything installed on the machine: fonts are part
 //! of the program, images come from the caller.
 //!
 //! - **Always the same.** The same Markdown, options and images give the same bytes, in any process, so a call that was
