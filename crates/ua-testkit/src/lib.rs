@@ -25,6 +25,7 @@ mod mcp_lines;
 mod model_server;
 mod opaque_server;
 mod otlp_receiver;
+mod outcomes;
 mod program;
 mod provider_server;
 mod seams;
@@ -43,6 +44,7 @@ pub use composio_server::{BATCH_LIMIT, serve_composio};
 pub use crash::{CrashAt, CrashPlan, KillPoint};
 pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, RequestRecord, serve_forever};
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque, serve_opaque_slowly};
+pub use outcomes::{ClockOutcome, ModelOutcome, PersonOutcome, ProcessOutcome, Refusal, StoreOutcome, ToolOutcome};
 pub use otlp_receiver::{Attributes, CollectorMood, OtlpReceiver, ReceivedPoint, ReceivedSpan};
 pub use program::{example_program, ua_program, workspace_root};
 pub use provider_server::{Provider, serve_provider};
@@ -52,7 +54,6 @@ pub use servers::{
     MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SiteConfig, SmtpFault, SmtpSink, SmtpSinkConfig, TlsIdentity,
     Webhook, WebhookConfig, serve_site,
 };
-pub use store_fault::StoreFault;
 pub use third_party::ThirdParty;
 pub use unfinished::Unfinished;
 pub use world::{Delivery, Honours, Loss, World, foreign_tool, own_tool};

@@ -19,7 +19,8 @@ use ua_store::{
     UnknownResolution,
 };
 
-use crate::store_fault::{Crossed, StoreFault};
+use crate::outcomes::StoreOutcome;
+use crate::store_fault::Crossed;
 
 /// One crossing of a seam.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,10 +38,10 @@ pub trait Plan: Send + Sync {
     async fn before(&self, crossing: &Crossing);
     /// Just after it, before anybody learns of it.
     async fn after(&self, crossing: &Crossing);
-    /// How this crossing of the store fails, asked right after [`before`](Self::before) returned. Crossings of the other seams have
-    /// faults of their own, inside the world.
-    fn fault(&self, _crossing: &Crossing) -> Option<StoreFault> {
-        None
+    /// What comes of this crossing of the store, asked right after [`before`](Self::before) returned. Crossings of the other seams have
+    /// outcomes of their own, inside the world.
+    fn comes_to(&self, _crossing: &Crossing) -> StoreOutcome {
+        StoreOutcome::Done
     }
 }
 
@@ -130,12 +131,11 @@ impl<T: ?Sized> Seam<T> {
     async fn cross<R: Crossed>(&self, name: &'static str, tool: Option<String>, effect: impl Future<Output = R>) -> R {
         let crossing = Crossing { name, tool };
         self.plan.before(&crossing).await;
-        let fault = self.plan.fault(&crossing);
-        if let Some(refused) = fault.and_then(R::refused) {
+        let outcome = self.plan.comes_to(&crossing);
+        if let Some(refused) = R::refused(outcome) {
             return refused;
         }
-        let result = effect.await;
-        let result = if fault == Some(StoreFault::AnswerLost) { result.lost() } else { result };
+        let result = effect.await.made(outcome);
         self.plan.after(&crossing).await;
         result
     }

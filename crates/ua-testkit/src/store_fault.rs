@@ -5,37 +5,40 @@ use ua_gateway::TransportError;
 use ua_llm::LlmError;
 use ua_store::{Retry, StoreError};
 
-/// A fault of one write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreFault {
-    /// Another process holds the database; nothing was written.
-    Busy,
-    /// The disk is full; nothing was written.
-    DiskFull,
-    /// It was committed, and the caller never learns it.
-    AnswerLost,
+use crate::outcomes::StoreOutcome;
+
+/// Whether a write that comes to this is made.
+enum Made {
+    Yes,
+    /// And the writer is told that it was not.
+    AndLost(StoreError),
+    No(StoreError),
 }
 
-impl StoreFault {
-    /// What the caller is told.
-    pub fn error(self) -> StoreError {
-        let (why, retry) = match self {
-            Self::Busy => ("it is locked by another process", Retry::Later),
-            Self::DiskFull => ("the disk is full", Retry::Never),
-            Self::AnswerLost => ("the answer was lost", Retry::Later),
-        };
-        StoreError::Unavailable { why: why.to_owned(), source: None, retry }
+fn unavailable(why: &str, retry: Retry) -> StoreError {
+    StoreError::Unavailable { why: why.to_owned(), source: None, retry }
+}
+
+impl StoreOutcome {
+    fn made(self) -> Made {
+        match self {
+            // What a restored backup forgets was committed, and its writer knew: the seam has nothing to do.
+            Self::Done | Self::Forgotten => Made::Yes,
+            Self::Busy | Self::BusyForLong => Made::No(unavailable("it is locked by another process", Retry::Later)),
+            Self::DiskFull => Made::No(unavailable("the disk is full", Retry::Never)),
+            Self::AnswerLost => Made::AndLost(unavailable("the answer was lost", Retry::Later)),
+        }
     }
 }
 
-/// What comes back over a seam, as far as faults of the store are concerned. Models and tools have faults of their own.
+/// What comes back over a seam, as far as the store is concerned. Models and tools have outcomes of their own.
 pub(crate) trait Crossed: Sized {
     /// The answer in place of an effect that the store refuses.
-    fn refused(_fault: StoreFault) -> Option<Self> {
+    fn refused(_outcome: StoreOutcome) -> Option<Self> {
         None
     }
-    /// The answer in place of one that was lost.
-    fn lost(self) -> Self {
+    /// The answer of an effect that was made.
+    fn made(self, _outcome: StoreOutcome) -> Self {
         self
     }
 }
@@ -47,11 +50,17 @@ impl Crossed for Result<Outcome, TransportError> {}
 impl Crossed for Result<ModelTurn, LlmError> {}
 
 impl<T> Crossed for Result<T, StoreError> {
-    fn refused(fault: StoreFault) -> Option<Self> {
-        (fault != StoreFault::AnswerLost).then(|| Err(fault.error()))
+    fn refused(outcome: StoreOutcome) -> Option<Self> {
+        match outcome.made() {
+            Made::No(error) => Some(Err(error)),
+            Made::Yes | Made::AndLost(_) => None,
+        }
     }
 
-    fn lost(self) -> Self {
-        self.and_then(|_| Err(StoreFault::AnswerLost.error()))
+    fn made(self, outcome: StoreOutcome) -> Self {
+        match outcome.made() {
+            Made::AndLost(error) => self.and(Err(error)),
+            Made::Yes | Made::No(_) => self,
+        }
     }
 }

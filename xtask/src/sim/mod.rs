@@ -1,6 +1,7 @@
 //! The simulation lane: many seeds of `ua_testkit::sim`, or every death and every second death of one job.
 
 mod exhaustive;
+mod minimise;
 mod seeds;
 
 use std::path::PathBuf;
@@ -9,7 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context as _, bail, ensure};
 use ua_testkit::BrokenRule;
-use ua_testkit::sim::{Counts, SimOptions, SimStore, simulate};
+use ua_testkit::sim::{Counts, SimOptions, SimStore, Violation, simulate};
+
+/// So many seeds, from the first on, see everything that is known to be wrong.
+const STANDARD_SEEDS: u64 = 600;
 
 use crate::part::Part;
 
@@ -17,7 +21,7 @@ use crate::part::Part;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// How many seeds
-    #[arg(long, default_value_t = 300, conflicts_with = "exhaustive")]
+    #[arg(long, default_value_t = STANDARD_SEEDS, conflicts_with = "exhaustive")]
     seeds: u64,
     /// The first seed
     #[arg(long, default_value_t = 1)]
@@ -28,6 +32,21 @@ pub(crate) struct Options {
     /// Break a rule on purpose and fail unless it is seen; the names are in docs/testing.md
     #[arg(long, value_name = "RULE")]
     broken_rule: Option<String>,
+    /// Fail on what is known to be wrong, too
+    #[arg(long)]
+    expect_none: bool,
+    /// Leave out intents and faults, one by one, while what is wrong stays, and print what is left
+    #[arg(long, conflicts_with = "exhaustive")]
+    minimise: bool,
+    /// Faults to leave out, by their place; what the minimiser prints
+    #[arg(long, value_name = "PLACES", value_delimiter = ',', conflicts_with = "exhaustive")]
+    without: Vec<u64>,
+    /// Intents of the job to leave out, by their number; what the minimiser prints
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', conflicts_with = "exhaustive")]
+    without_intents: Vec<usize>,
+    /// End after so many simulations that went wrong in ways that are not known
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    most_wrong: usize,
     /// Print everything that happened
     #[arg(long)]
     trace: bool,
@@ -77,10 +96,6 @@ impl Options {
         let Some(name) = &self.broken_rule else { return Ok(None) };
         let rule = BrokenRule::parse(name).with_context(|| format!("no rule is called {name:?}"))?;
         ensure!(
-            rule != BrokenRule::ChildrenStartAgain,
-            "a simulated job has no sub-agents; the crash matrix sees this rule"
-        );
-        ensure!(
             rule != BrokenRule::KeyOfThisProcess,
             "all lives of a simulation are one process, which has one key for each call; the crash matrix sees this rule"
         );
@@ -92,39 +107,49 @@ impl Options {
 #[derive(Debug)]
 struct Played {
     counts: Counts,
-    violations: Vec<String>,
+    violations: Vec<Violation>,
+    /// Where the stores differ.
+    differs: Option<String>,
     gates: Vec<u64>,
     trace: Vec<String>,
 }
 
+impl Played {
+    /// What is wrong, in words.
+    fn all(&self) -> Vec<String> {
+        let name = |violation: &Violation| violation.known().map_or("new", |known| known.name);
+        let words = self.violations.iter().map(|violation| format!("{violation} [{}]", name(violation)));
+        words.chain(self.differs.clone()).collect()
+    }
+
+    /// The same, but for what is known.
+    fn unknown(&self) -> Vec<String> {
+        let unknown = self.violations.iter().filter(|violation| violation.known().is_none());
+        unknown.map(ToString::to_string).chain(self.differs.clone()).collect()
+    }
+}
+
 /// Plays one simulation on each store; what happens must be the same.
 fn play(options: &SimOptions, stores: Stores) -> anyhow::Result<Played> {
-    let mut first = None;
+    let mut first: Option<Played> = None;
     for store in stores.kinds() {
         let report = simulate(&SimOptions { store: *store, ..options.clone() })?;
-        let mut played = Played {
-            counts: report.counts,
-            violations: report.violations.iter().map(|words| format!("{}: {words}", store.name())).collect(),
-            gates: report.gates,
-            trace: report.trace,
-        };
-        let Some((before, digest)) = first.take() else {
-            first = Some((played, report.digest));
+        let Some(before) = &mut first else {
+            let (counts, violations) = (report.counts, report.violations);
+            first = Some(Played { counts, violations, differs: None, gates: report.gates, trace: report.trace });
             continue;
         };
-        let before: Played = before;
-        if report.digest != digest {
-            let differs = before.trace.iter().zip(&played.trace).position(|(one, other)| one != other);
-            let at = differs.unwrap_or_else(|| before.trace.len().min(played.trace.len()));
+        before.counts.add(&report.counts);
+        let words = |list: &[Violation]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        if before.trace != report.trace || words(&before.violations) != words(&report.violations) {
+            let differs = before.trace.iter().zip(&report.trace).position(|(one, other)| one != other);
+            let at = differs.unwrap_or_else(|| before.trace.len().min(report.trace.len()));
             let line = |trace: &[String]| trace.get(at).map_or("nothing more", |line| line.trim()).to_owned();
-            let (one, other) = (line(&before.trace), line(&played.trace));
-            played.violations.push(format!("the stores differ at line {}: {one} | {other}", at + 1));
+            let (one, other) = (line(&before.trace), line(&report.trace));
+            before.differs = Some(format!("the stores differ at line {}: {one} | {other}", at + 1));
         }
-        played.violations.splice(0..0, before.violations);
-        played.counts.add(&before.counts);
-        first = Some((played, digest));
     }
-    first.map(|(played, _)| played).context("no store was chosen")
+    first.context("no store was chosen")
 }
 
 /// Plays many on all processors and hands each result over in the order of the list; ends early when `judge` says so.
@@ -167,9 +192,30 @@ fn play_all(
 
 /// What happened, in a sentence.
 fn in_words(counts: &Counts) -> String {
-    let Counts { lives, deaths, replaced, faults, effects, questions, steps } = counts;
+    let Counts { lives, deaths, replaced, faults, effects, questions, sub_agents, forks, restores, steps } = counts;
     format!(
         "{lives} lives, {deaths} deaths, {replaced} owners replaced while they lived, {faults} faults, {effects} effects, \
-         {questions} questions, {steps} decisions"
+         {questions} questions, {sub_agents} sub-agents, {forks} forks, {restores} restored copies, {steps} decisions"
     )
+}
+
+impl Options {
+    /// The command that plays a simulation again.
+    fn command(&self, one: &SimOptions) -> String {
+        let mut command = format!("cargo xtask sim --seed {} --seeds 1", one.seed);
+        let mut add = |flag: &str, numbers: Vec<String>| {
+            if !numbers.is_empty() {
+                command.push_str(&format!(" --{flag} {}", numbers.join(",")));
+            }
+        };
+        add("deaths", one.deaths.iter().flatten().map(u64::to_string).collect());
+        add("without", one.without.iter().map(u64::to_string).collect());
+        add("without-intents", one.without_intents.iter().map(usize::to_string).collect());
+        match self.store {
+            Stores::Memory => {}
+            Stores::Sqlite => command.push_str(" --store sqlite"),
+            Stores::Both => command.push_str(" --store both"),
+        }
+        command
+    }
 }

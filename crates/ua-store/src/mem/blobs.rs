@@ -12,7 +12,7 @@ use crate::record::RunRecord;
 use crate::rules;
 
 /// A blob, or what a prune left of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct StoredBlob {
     blob: BlobRef,
     created_at: Timestamp,

@@ -40,6 +40,12 @@ impl MemStore {
         Self::default()
     }
 
+    /// A copy of everything that is stored now, which goes its own way from here: what a backup is to a database.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        Self { model: Mutex::new(self.model().clone()) }
+    }
+
     fn model(&self) -> MutexGuard<'_, Model> {
         // A panicking test thread leaves the rows as its last complete write left them.
         self.model.lock().unwrap_or_else(PoisonError::into_inner)

@@ -14,7 +14,7 @@ use crate::record::{
 use crate::rules;
 
 /// All rows, in the order in which they were made. Rows that do not name their run are kept beside its id.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Model {
     pub(super) runs: Vec<RunRecord>,
     pub(super) steps: Vec<StepRecord>,

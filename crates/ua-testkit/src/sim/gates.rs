@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
+use ua_core::RunId;
 
 use super::locked;
+use crate::outcomes::StoreOutcome;
 use crate::seams::{Crossing, Plan};
-use crate::store_fault::StoreFault;
 
 /// Which side of a crossing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,10 @@ pub(super) enum Side {
 pub(super) struct Gate {
     pub(super) id: u64,
     pub(super) life: usize,
+    /// The run that it drives there, one of its tree.
+    pub(super) run: RunId,
+    /// What that is called in a trace; empty for the run at the top.
+    pub(super) label: String,
     pub(super) side: Side,
     pub(super) name: &'static str,
     pub(super) tool: Option<String>,
@@ -36,7 +41,8 @@ impl Gate {
             Side::After => "after",
         };
         let tool = self.tool.as_ref().map_or_else(String::new, |tool| format!(" {tool}"));
-        format!("{side} {}{tool}", self.name)
+        let label = if self.label.is_empty() { String::new() } else { format!("[{}] ", self.label) };
+        format!("{label}{side} {}{tool}", self.name)
     }
 
     /// Whether a write of the store is about to be made here.
@@ -49,7 +55,7 @@ impl Gate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decided {
     NotYet,
-    GoOn(Option<StoreFault>),
+    GoOn(StoreOutcome),
 }
 
 #[derive(Debug)]
@@ -74,16 +80,17 @@ impl Gates {
         let mut gates: Vec<Gate> = standing.map(|standing| standing.gate.clone()).collect();
         gates.sort_by(|one, other| {
             let key = |gate: &Gate| (gate.life, gate.name, gate.side == Side::After);
-            key(one).cmp(&key(other)).then_with(|| one.tool.cmp(&other.tool)).then(one.id.cmp(&other.id))
+            let what = |gate: &Gate| (gate.label.clone(), gate.tool.clone());
+            key(one).cmp(&key(other)).then_with(|| what(one).cmp(&what(other))).then(one.id.cmp(&other.id))
         });
         gates
     }
 
-    /// Lets whoever stands at `id` go on, with a fault if it is about to write.
-    pub(super) fn release(&self, id: u64, fault: Option<StoreFault>) {
+    /// Lets whoever stands at `id` go on; if it is about to write, to this.
+    pub(super) fn release(&self, id: u64, outcome: StoreOutcome) {
         let mut state = locked(&self.state);
         let waker = state.1.get_mut(&id).and_then(|standing| {
-            standing.decided = Decided::GoOn(fault);
+            standing.decided = Decided::GoOn(outcome);
             standing.waker.take()
         });
         drop(state);
@@ -92,11 +99,12 @@ impl Gates {
         }
     }
 
-    fn reach(self: &Arc<Self>, life: usize, side: Side, crossing: &Crossing) -> Passage {
+    fn reach(self: &Arc<Self>, of: &LifePlan, side: Side, crossing: &Crossing) -> Passage {
         let mut state = locked(&self.state);
         state.0 += 1;
         let id = state.0;
-        let gate = Gate { id, life, side, name: crossing.name, tool: crossing.tool.clone() };
+        let (life, run, label) = (of.life, of.run.clone(), of.label.clone());
+        let gate = Gate { id, life, run, label, side, name: crossing.name, tool: crossing.tool.clone() };
         state.1.insert(id, Standing { gate, decided: Decided::NotYet, waker: None });
         Passage { id, gates: Arc::clone(self) }
     }
@@ -109,13 +117,13 @@ struct Passage {
 }
 
 impl Future for Passage {
-    type Output = Option<StoreFault>;
+    type Output = StoreOutcome;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = locked(&self.gates.state);
-        let Some(standing) = state.1.get_mut(&self.id) else { return Poll::Ready(None) };
-        if let Decided::GoOn(fault) = standing.decided {
-            return Poll::Ready(fault);
+        let Some(standing) = state.1.get_mut(&self.id) else { return Poll::Ready(StoreOutcome::Done) };
+        if let Decided::GoOn(outcome) = standing.decided {
+            return Poll::Ready(outcome);
         }
         standing.waker = Some(context.waker().clone());
         Poll::Pending
@@ -128,32 +136,34 @@ impl Drop for Passage {
     }
 }
 
-/// The gates of one process, as a plan for its seams.
+/// The gates of one process in one run, as a plan for its seams.
 pub(super) struct LifePlan {
     life: usize,
+    run: RunId,
+    label: String,
     gates: Arc<Gates>,
-    /// The fault of the crossing that was just let through.
-    fault: Mutex<Option<StoreFault>>,
+    /// What comes of the crossing that was just let through.
+    outcome: Mutex<StoreOutcome>,
 }
 
 impl LifePlan {
-    pub(super) fn new(life: usize, gates: Arc<Gates>) -> Arc<Self> {
-        Arc::new(Self { life, gates, fault: Mutex::default() })
+    pub(super) fn new(life: usize, run: RunId, label: String, gates: Arc<Gates>) -> Arc<Self> {
+        Arc::new(Self { life, run, label, gates, outcome: Mutex::new(StoreOutcome::Done) })
     }
 }
 
 #[async_trait]
 impl Plan for LifePlan {
     async fn before(&self, crossing: &Crossing) {
-        let fault = self.gates.reach(self.life, Side::Before, crossing).await;
-        *locked(&self.fault) = fault;
+        let outcome = self.gates.reach(self, Side::Before, crossing).await;
+        *locked(&self.outcome) = outcome;
     }
 
     async fn after(&self, crossing: &Crossing) {
-        self.gates.reach(self.life, Side::After, crossing).await;
+        self.gates.reach(self, Side::After, crossing).await;
     }
 
-    fn fault(&self, _crossing: &Crossing) -> Option<StoreFault> {
-        locked(&self.fault).take()
+    fn comes_to(&self, _crossing: &Crossing) -> StoreOutcome {
+        std::mem::replace(&mut *locked(&self.outcome), StoreOutcome::Done)
     }
 }

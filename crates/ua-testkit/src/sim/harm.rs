@@ -19,12 +19,22 @@ pub(super) struct Harm {
     pub(super) signals: usize,
     /// A person cancels the run.
     pub(super) cancels: usize,
-    /// Hours in which nothing happens.
+    /// Times in which nothing happens but that the clock moves.
     pub(super) hours: usize,
+    /// Steps of the wall clock.
+    pub(super) clock_steps: usize,
     /// Starts although nobody answered yet.
     pub(super) vain_starts: usize,
     /// Earlier tool servers that cannot be ended at first.
     pub(super) undead: usize,
+    /// Forks that a person makes.
+    pub(super) forks: usize,
+    /// Times that the database goes back to a copy.
+    pub(super) restores: usize,
+    /// Questions that a person answers with `abort`.
+    pub(super) aborts: usize,
+    /// Questions that a person answers with `skip`, for reasons of their own.
+    pub(super) skips: usize,
     /// The person answers without looking.
     pub(super) is_careless: bool,
     /// The run may ask for so few tool calls that it stops.
@@ -38,6 +48,7 @@ impl Harm {
             return Self::default();
         }
         let up_to = |most: usize| if chance.one_in(3) { 0 } else { chance.below(most + 1) };
+        let now_and_then = |n: usize| usize::from(chance.one_in(n));
         Self {
             deaths: up_to(4),
             sleeps: up_to(2),
@@ -45,12 +56,17 @@ impl Harm {
             tool_faults: up_to(5),
             model_faults: up_to(3),
             signals: up_to(2),
-            cancels: usize::from(chance.one_in(12)),
+            cancels: now_and_then(12),
             hours: up_to(2),
+            clock_steps: now_and_then(8),
             vain_starts: up_to(2),
-            undead: usize::from(chance.one_in(12)),
-            is_careless: chance.one_in(8),
-            is_tight: chance.one_in(6),
+            undead: now_and_then(12),
+            forks: if chance.one_in(3) { 1 + chance.below(2) } else { 0 },
+            restores: now_and_then(5),
+            aborts: now_and_then(4),
+            skips: if chance.one_in(4) { 1 + chance.below(2) } else { 0 },
+            is_careless: chance.one_in(10),
+            is_tight: chance.one_in(8),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What the simulated job asks for: intents, each of which is to be carried out once, and the tools that do it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use ua_core::ToolName;
 
@@ -31,6 +33,10 @@ pub(super) enum Kind {
     Shown,
     /// The same; a run goes on without it when its outcome is lost.
     GoneOnWithout,
+    /// The same; its policy has it sent again whatever became of it, so that twice is what was asked for.
+    Redone,
+    /// Hands intents of its own to a sub-agent.
+    Task,
 }
 
 const fn tool(server: &'static str, name: &'static str, kind: Kind, is_remote: bool) -> Tool {
@@ -38,7 +44,7 @@ const fn tool(server: &'static str, name: &'static str, kind: Kind, is_remote: b
 }
 
 /// All of them.
-pub(super) const TOOLS: [Tool; 13] = [
+pub(super) const TOOLS: [Tool; 20] = [
     tool("ua", "read_local_file", Kind::Read, false),
     tool("ua", "list_directory", Kind::Read, false),
     tool("ua", "write_local_file", Kind::Replace, false),
@@ -52,7 +58,21 @@ pub(super) const TOOLS: [Tool; 13] = [
     tool("tracker", "create_ticket", Kind::Shown, true),
     tool("tracker", "list_tickets", Kind::Read, true),
     tool("chat", "say", Kind::GoneOnWithout, false),
+    tool("cashier", "pay", Kind::Keyed, true),
+    tool("shop", "order", Kind::Keyed, false),
+    tool("mint", CHARGE, Kind::Keyed, true),
+    tool("ops", "deploy", Kind::Opaque, false),
+    tool("vault", "sign", Kind::Opaque, false),
+    tool("vault", "grant", Kind::Keyed, false),
+    tool("cache", "warm_up", Kind::Redone, false),
 ];
+
+/// What hands intents to a sub-agent; the runner offers it by itself.
+const TASK: Tool = tool("ua", "task", Kind::Task, false);
+
+/// The tool whose other side forgets a key after [`KEY_SECONDS`].
+const CHARGE: &str = "charge_card";
+const KEY_SECONDS: u64 = 45;
 
 /// The tool that shows what [`Kind::Shown`] did.
 pub(super) const LISTING: &str = "list_tickets";
@@ -63,11 +83,35 @@ impl Tool {
     }
 
     pub(super) fn full_name(self) -> ToolName {
-        if self.server == "ua" { own_tool(self.name) } else { foreign_tool(self.server, self.name) }
+        match (self.kind, self.server) {
+            (Kind::Task, _) => ToolName::task(),
+            (_, "ua") => own_tool(self.name),
+            (_, server) => foreign_tool(server, self.name),
+        }
     }
 
     pub(super) fn has_effect(self) -> bool {
-        !matches!(self.kind, Kind::Read | Kind::Replace)
+        !matches!(self.kind, Kind::Read | Kind::Replace | Kind::Task)
+    }
+
+    /// How long the other side remembers a key; `None` is for ever.
+    pub(super) fn key_ttl(self) -> Option<Duration> {
+        (self.name == CHARGE).then(|| Duration::from_secs(KEY_SECONDS))
+    }
+
+    /// A person approves each of its calls.
+    pub(super) fn needs_approval(self) -> bool {
+        self.server == "vault"
+    }
+
+    /// What its effect is, whatever the wording: the argument that names it, for tools whose effects are declared by one.
+    pub(super) fn names_effect_by(self) -> Option<&'static str> {
+        matches!(self.name, "send_letter" | "pay").then_some("to")
+    }
+
+    /// Whether the same content is the same effect in the whole lineage, by its policy or the shipped one.
+    pub(super) fn is_by_content(self) -> bool {
+        matches!(self.name, "send_letter" | "pay" | "send_email" | "notify" | "upload")
     }
 }
 
@@ -78,8 +122,8 @@ pub(super) const PROMISE: &str = "<promise>ALL DONE</promise>";
 const NAMED: [&str; 8] =
     ["write_local_file", "send_email", "notify", "send_letter", "post_comment", "transfer", "create_ticket", "say"];
 
-/// The tool whose effects a run knows in other words too.
-pub(super) const KNOWN_BY_SCOPE: &str = "send_letter";
+/// The tool that a model asks for again when it failed.
+pub(super) const ASKED_AGAIN: &str = "send_letter";
 
 /// The horizon of remote servers and the time within which they show what they did, as the policy says it.
 pub(super) const HORIZON_SECONDS: u64 = 10;
@@ -128,6 +172,51 @@ server = "chat"
 name = "say"
 side_effect_class = "external"
 on_unknown = "continue"
+
+# Over HTTP, with its key in a header, known by whom it goes to.
+[[rule]]
+id = "payment"
+server = "cashier"
+name = "pay"
+side_effect_class = "external"
+key_channel = { header = "Idempotency-Key" }
+effect_kind = "invoice.pay"
+scope = [{ value = "to" }]
+
+[[rule]]
+id = "order"
+server = "shop"
+name = "order"
+side_effect_class = "external"
+key_channel = { argument = "idempotency_key" }
+
+[[rule]]
+id = "charge"
+server = "mint"
+name = "charge_card"
+side_effect_class = "external"
+key_channel = "meta"
+key_ttl = "45s"
+
+[[rule]]
+id = "grant"
+server = "vault"
+name = "grant"
+side_effect_class = "external"
+key_channel = "meta"
+
+[[rule]]
+id = "vault"
+server = "vault"
+patterns = ["*"]
+approval = "ask"
+
+[[rule]]
+id = "warm"
+server = "cache"
+name = "warm_up"
+side_effect_class = "external"
+on_unknown = "redo"
 "#;
 
 /// One thing that is to be done once.
@@ -138,6 +227,8 @@ pub(super) struct Intent {
     /// Its place in the job, from 1.
     pub(super) number: usize,
     pub(super) tool: Tool,
+    /// What a sub-agent is to do, turn by turn, if the intent is a task.
+    pub(super) inner: Vec<Vec<Intent>>,
 }
 
 impl Intent {
@@ -145,6 +236,11 @@ impl Intent {
     pub(super) fn arguments(&self, request: u64) -> Value {
         let tag = &self.tag;
         match self.tool.name {
+            "task" => json!({"description": tag, "prompt": order_of(tag)}),
+            "pay" => json!({"to": format!("{tag} Ltd"), "text": format!("Words {request}"), "amount": 5}),
+            "order" => json!({"item": tag}),
+            "charge_card" => json!({"card": tag, "amount": 5}),
+            "deploy" => json!({"build": tag}),
             "read_local_file" => json!({"path": "a.txt"}),
             "list_directory" => json!({"path": "."}),
             "write_local_file" => json!({"path": format!("{tag}.md"), "content": format!("{tag} in words {request}")}),
@@ -163,26 +259,96 @@ impl Intent {
     }
 }
 
+/// What the model of a sub-agent is told about its task.
+pub(super) fn order_of(tag: &str) -> String {
+    format!("Work on {tag}.")
+}
+
+/// What kind of job is simulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One context.
+    Plain,
+    /// Several contexts, one after the other.
+    Iterations,
+    /// Parts of the work are handed to sub-agents.
+    Tree,
+}
+
+impl Shape {
+    pub(super) fn drawn(chance: &Chance) -> Self {
+        match chance.below(8) {
+            0 | 1 => Self::Iterations,
+            2..=4 => Self::Tree,
+            _ => Self::Plain,
+        }
+    }
+}
+
 /// The intents of a job, turn by turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Intents(pub(super) Vec<Vec<Intent>>);
 
+/// Counts intents.
+struct Numbers(usize);
+
+impl Numbers {
+    fn intent(&mut self, tool: Tool, inner: Vec<Vec<Intent>>) -> Intent {
+        self.0 += 1;
+        let letter = if inner.is_empty() { 'i' } else { 't' };
+        Intent { tag: format!("{letter}{}", self.0), number: self.0, tool, inner }
+    }
+
+    fn turns(&mut self, chance: &Chance, tools: &[Tool], turns: usize, most: usize) -> Vec<Vec<Intent>> {
+        (0..turns).map(|_| self.turn(chance, tools, most)).collect()
+    }
+
+    fn turn(&mut self, chance: &Chance, tools: &[Tool], most: usize) -> Vec<Intent> {
+        let approved: Vec<Tool> = tools.iter().copied().filter(|tool| tool.needs_approval()).collect();
+        // Several questions at once take several calls of a turn that each need a word.
+        if !approved.is_empty() && chance.one_in(6) {
+            let picked = (0..2).filter_map(|_| chance.pick(&approved).copied()).collect::<Vec<_>>();
+            return picked.into_iter().map(|tool| self.intent(tool, Vec::new())).collect();
+        }
+        let picked = (0..=chance.below(most)).filter_map(|_| chance.pick(tools).copied()).collect::<Vec<_>>();
+        picked.into_iter().map(|tool| self.intent(tool, Vec::new())).collect()
+    }
+}
+
 impl Intents {
     /// A job that a seed makes.
-    pub(super) fn drawn(chance: &Chance, in_iterations: bool) -> Self {
+    pub(super) fn drawn(chance: &Chance, shape: Shape) -> Self {
+        let in_iterations = shape == Shape::Iterations;
         let asked_for = |tool: &Tool| tool.name != LISTING && (!in_iterations || NAMED.contains(&tool.name));
         let asked_for: Vec<Tool> = TOOLS.into_iter().filter(asked_for).collect();
-        let turns = (0..2 + chance.below(4)).map(|_| {
-            let tools = (0..=chance.below(3)).filter_map(|_| chance.pick(&asked_for).copied());
-            tools.collect::<Vec<_>>()
-        });
-        Self::of(turns.collect())
+        let mut numbers = Numbers(0);
+        if shape != Shape::Tree {
+            let turns = 2 + chance.below(4);
+            return Self(numbers.turns(chance, &asked_for, turns, 3));
+        }
+        let mut turns = Vec::new();
+        for _ in 0..1 + chance.below(2) {
+            if chance.one_in(2) {
+                turns.push(numbers.turn(chance, &asked_for, 2));
+            }
+            let tasks = (0..=chance.below(2)).map(|_| {
+                let inner_turns = 1 + chance.below(2);
+                let inner = numbers.turns(chance, &asked_for, inner_turns, 2);
+                numbers.intent(TASK, inner)
+            });
+            turns.push(tasks.collect());
+        }
+        Self(turns)
     }
 
     /// The job of the exhaustive round: reads together, one call of each kind, and one move twice.
     pub(super) fn mixed() -> Self {
-        let turn = |names: &[&str]| names.iter().filter_map(|name| Tool::named(name)).collect::<Vec<_>>();
-        Self::of(vec![
+        let mut numbers = Numbers(0);
+        let mut turn = |names: &[&str]| {
+            let tools = names.iter().filter_map(|name| Tool::named(name));
+            tools.map(|tool| numbers.intent(tool, Vec::new())).collect::<Vec<_>>()
+        };
+        Self(vec![
             turn(&["read_local_file", "list_directory"]),
             turn(&["write_local_file", "send_email"]),
             turn(&["post_comment", "move_card", "move_card"]),
@@ -190,20 +356,45 @@ impl Intents {
         ])
     }
 
-    fn of(turns: Vec<Vec<Tool>>) -> Self {
-        let mut number = 0;
-        let turns = turns.into_iter().map(|tools| {
-            let intents = tools.into_iter().map(|tool| {
-                number += 1;
-                Intent { tag: format!("i{number}"), number, tool }
-            });
-            intents.collect()
-        });
-        Self(turns.collect())
+    /// Without the intents of these numbers; a task that has nothing left goes too.
+    pub(super) fn without(mut self, numbers: &[usize]) -> Self {
+        fn thin(turns: &mut Vec<Vec<Intent>>, numbers: &[usize]) {
+            for turn in turns.iter_mut() {
+                for intent in turn.iter_mut() {
+                    thin(&mut intent.inner, numbers);
+                }
+                let is_left = |intent: &Intent| {
+                    !numbers.contains(&intent.number) && (intent.tool.kind != Kind::Task || !intent.inner.is_empty())
+                };
+                turn.retain(is_left);
+            }
+            turns.retain(|turn| !turn.is_empty());
+        }
+        thin(&mut self.0, numbers);
+        self
     }
 
+    /// Every intent, those of sub-agents included.
     pub(super) fn all(&self) -> impl Iterator<Item = &Intent> {
-        self.0.iter().flatten()
+        let top = self.0.iter().flatten();
+        top.flat_map(|intent| std::iter::once(intent).chain(intent.inner.iter().flatten()))
+    }
+
+    /// The task that the intent is a part of.
+    pub(super) fn task_of(&self, tag: &str) -> Option<&Intent> {
+        let holds = |task: &&Intent| task.inner.iter().flatten().any(|intent| intent.tag == tag);
+        self.0.iter().flatten().find(holds)
+    }
+
+    /// Whether it has a task at all.
+    pub(super) fn is_tree(&self) -> bool {
+        self.0.iter().flatten().any(|intent| intent.tool.kind == Kind::Task)
+    }
+
+    /// What is to be done by whoever was told `opening`: a sub-agent its task, and anybody else the job.
+    pub(super) fn of_opening(&self, opening: &str) -> &[Vec<Intent>] {
+        let is_told = |intent: &&Intent| intent.tool.kind == Kind::Task && opening.contains(&order_of(&intent.tag));
+        self.0.iter().flatten().find(is_told).map_or(&self.0, |task| &task.inner)
     }
 }
 

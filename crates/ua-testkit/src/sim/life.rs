@@ -1,91 +1,174 @@
-//! One process's life: it takes the run, and drives it to a conclusion of its own unless the stage ends it before.
+//! One process's life: it takes a run, and drives it and the runs of its sub-agents to a conclusion of its own unless the stage ends it
+//! before.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
+use async_trait::async_trait;
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
-use ua_core::{Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, Trace};
-use ua_gateway::{Catalog, Fence, Rules, StopSignal, ToolGateway, ToolTransport, WorkspaceFiles};
-use ua_ledger::{Ledger, LedgerConfig};
+use ua_core::{Clock, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, SeededEntropy, Trace};
+use ua_gateway::{
+    Catalog, Fence, Rules, StopSignal, SubAgentError, SubAgents, ToolGateway, ToolTransport, WorkspaceFiles, task_tool,
+};
+use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_llm::LlmProvider;
 use ua_runner::{
-    PinSettings, Ports, RetryPolicy, RunSettings, Signal, Workspace, drive, effect_limits, owner_stamp, park_for_orphan,
+    ChildDriver, ChildRuns, Conclusion, PinSettings, Ports, RetryPolicy, RunSettings, Signal, Workspace, drive,
+    effect_limits, owner_stamp, park_for_orphan, top_of_tree,
 };
-use ua_store::{NewRun, Store, StoreError};
+use ua_store::{NewRun, RunLease, RunRecord, Store, StoreError};
 
-use super::gates::LifePlan;
+use super::gates::{Gates, LifePlan};
 use super::job::POLICY;
+use super::mirror::Mirror;
 use super::model::SimModel;
-use super::servers::Reach;
+use super::servers::{Reach, Servers};
 use crate::broken::BrokenRule;
 use crate::seams::Seam;
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a process is started with.
+/// What a process is started with, and has for every run of its tree.
+#[derive(Clone)]
 pub(super) struct Life {
+    pub(super) number: usize,
+    pub(super) seed: u64,
+    /// The run at the top.
     pub(super) run: RunId,
     pub(super) job: Value,
     pub(super) folder: PathBuf,
     pub(super) store: Arc<dyn Store>,
     pub(super) model: Arc<SimModel>,
-    pub(super) reach: Reach,
-    pub(super) plan: Arc<LifePlan>,
-    pub(super) env: Env,
+    pub(super) servers: Arc<Servers>,
+    pub(super) gates: Arc<Gates>,
+    pub(super) mirror: Arc<Mirror>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) stop: StopSignal,
     pub(super) broken: Option<BrokenRule>,
+}
+
+/// The file that is uploaded.
+const UPLOAD: &str = "a.txt";
+
+type Driven = Pin<Box<dyn Future<Output = Result<(Conclusion, RunRecord), SubAgentError>> + Send>>;
+
+/// The store has forgotten what this run sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the database went back in time: effects.log knows attempts of run {0} that it does not")]
+pub(super) struct Forgotten(RunId);
+
+#[async_trait]
+impl ChildDriver for Life {
+    async fn drive(
+        &self,
+        above: &RunLease,
+        child: RunRecord,
+        stop: &StopSignal,
+    ) -> Result<(Conclusion, RunRecord), SubAgentError> {
+        if child.cancel_requested_at.is_none()
+            && !self.mirror.forgotten(self.store.as_ref(), &child.run_id).await?.is_empty()
+        {
+            return Err(Box::new(Forgotten(child.run_id)));
+        }
+        let life = Self { stop: stop.clone(), ..self.clone() };
+        life.drive_run(child.run_id, child.spec.objective, Some(above.clone())).await
+    }
 }
 
 impl Life {
     /// Drives the run, and says how this process left it.
     pub(super) async fn live(self) -> Result<RunStatus, BoxError> {
-        let seam = Seam::new(Arc::clone(&self.store), self.plan.clone());
-        let store: Arc<dyn Store> = Arc::new(match self.broken.and_then(BrokenRule::writes) {
+        if let Err(StoreError::NotFound { .. }) = self.store.run(&self.run).await {
+            self.submit().await?;
+        }
+        let run = self.run.clone();
+        Ok(self.drive_run(run, String::new(), None).await?.1.status)
+    }
+
+    /// Chance and time of one run in this life: what its sub-agents draw meanwhile changes nothing of it.
+    fn env(&self, run: &RunId) -> Env {
+        let words = format!("{} {} {run}", self.seed, self.number);
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        let seed = words.bytes().fold(0xCBF2_9CE4_8422_2325_u64, mix);
+        Env { clock: Arc::clone(&self.clock), entropy: Arc::new(SeededEntropy::new(seed)) }
+    }
+
+    fn seam(&self, plan: &Arc<LifePlan>) -> Arc<dyn Store> {
+        let seam = Seam::new(Arc::clone(&self.store), plan.clone());
+        Arc::new(match self.broken.and_then(BrokenRule::writes) {
             Some(writes) => seam.with_writes(writes),
             None if self.broken == Some(BrokenRule::NoEpochCheck) => seam.ignoring_epochs(),
             None => seam,
-        });
-        if self.store.run(&self.run).await.is_err() {
-            self.submit(store.as_ref()).await?;
-        }
-        let trace = Trace::new(&self.env);
-        let acquired_at = self.env.now();
-        let (lease, record) = store.acquire_run(&self.run, &owner_stamp(trace.clone()), acquired_at).await?;
-        let workspace = Workspace::create(&self.folder)?;
+        })
+    }
 
-        let transport: Arc<dyn ToolTransport> = Arc::new(self.reach);
+    fn drive_run(self, run: RunId, label: String, above: Option<RunLease>) -> Driven {
+        Box::pin(self.carry(run, label, above))
+    }
+
+    async fn carry(
+        self,
+        run: RunId,
+        label: String,
+        above: Option<RunLease>,
+    ) -> Result<(Conclusion, RunRecord), SubAgentError> {
+        let env = self.env(&run);
+        let plan = LifePlan::new(self.number, run.clone(), label, Arc::clone(&self.gates));
+        let store = self.seam(&plan);
+        let trace = Trace::new(&env);
+        let acquired_at = env.now();
+        let owner = owner_stamp(trace.clone());
+        let (lease, record) = match &above {
+            Some(above) => store.acquire_task_run(above, &run, &owner, acquired_at).await?,
+            None => store.acquire_run(&run, &owner, acquired_at).await?,
+        };
+        let workspace = Workspace::create(Path::new(&record.workspace_dir))?;
+        let upload = workspace.path(UPLOAD);
+        if !upload.exists() {
+            std::fs::write(upload, "what is uploaded")?; // every folder of the tree has it from the beginning
+        }
+
+        let reach = Reach { life: self.number, run: run.clone(), servers: Arc::clone(&self.servers) };
+        let transport: Arc<dyn ToolTransport> = Arc::new(reach);
         let transport = self.broken.map_or(transport.clone(), |rule| rule.transport(transport));
-        let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(transport, self.plan.clone()));
+        let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(transport, plan.clone()));
         if let Fence::Alive { detail } = transport.fence_earlier().await {
-            return Ok(park_for_orphan(store.as_ref(), &lease, &self.env, &detail).await?.1.status);
+            return Ok(park_for_orphan(store.as_ref(), &lease, &env, &detail).await?);
         }
         let classifier = classifier(self.broken)?;
         let rules = Rules::of(&record.spec)?;
-        let catalog = Catalog::new(transport.list().await?, &classifier, &rules)?;
+        let mut tools = transport.list().await?;
+        if record.spec.subagents.is_some() {
+            tools.push(task_tool());
+        }
+        let catalog = Catalog::new(tools, &classifier, &rules)?;
         let config = LedgerConfig {
             no_duplicate_external_actions: record.spec.constraints.no_duplicate_external_actions,
             max_retries: record.spec.budgets.max_retries_per_tool_call,
-            max_effects: effect_limits(&record.spec),
+            max_effects: effect_limits(&top_of_tree(store.as_ref(), &record).await?.spec),
         };
         let root = record.root_run_id.clone();
-        let ledger = Ledger::new(store.clone(), lease.clone(), root, config, self.env.clone(), trace);
+        let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };
+        let ledger =
+            Ledger::new(store.clone(), lease.clone(), root, config, env.clone(), trace).with_people(people);
         let files = WorkspaceFiles::open(workspace.root())?;
-        let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
+        let driver: Arc<dyn ChildDriver> = Arc::new(self.clone());
+        let agents = ChildRuns::new(store.clone(), lease.clone(), workspace.clone(), env.clone(), driver.clone());
+        let agents: Arc<dyn SubAgents> = Arc::new(agents);
+        let agents = match self.broken {
+            Some(rule) => rule.sub_agents(agents, store.clone(), lease.clone(), driver),
+            None => agents,
+        };
+        let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}))
+            .with_sub_agents(agents);
         let model: Arc<dyn LlmProvider> = self.model;
         let model = self.broken.map_or(model.clone(), |rule| rule.model(model));
-        let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(model, self.plan));
-        let ports = Ports {
-            store,
-            llm,
-            gateway,
-            lease,
-            workspace,
-            env: self.env,
-            watcher: Arc::new(|_: Signal| {}),
-            stop: self.stop,
-        };
+        let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(model, plan));
+        let watcher = Arc::new(|_: Signal| {});
+        let ports = Ports { store, llm, gateway, lease, workspace, env, watcher, stop: self.stop };
         let settings = RunSettings {
             model: "simulated".into(),
             system: "You do each thing once.".into(),
@@ -97,14 +180,15 @@ impl Life {
             retry: RetryPolicy::default(),
             pins: PinSettings::default(),
         };
-        Ok(Box::pin(drive(&ports, &settings, acquired_at)).await?.1.status)
+        Ok(Box::pin(drive(&ports, &settings, acquired_at)).await?)
     }
 
-    async fn submit(&self, store: &dyn Store) -> Result<(), BoxError> {
+    async fn submit(&self) -> Result<(), BoxError> {
+        let plan = LifePlan::new(self.number, self.run.clone(), String::new(), Arc::clone(&self.gates));
         let spec = RunSpec::parse(&self.job.to_string())?;
         let run = NewRun {
             run_id: self.run.clone(),
-            created_at: self.env.now(),
+            created_at: self.clock.now(),
             entrypoint: "library".into(),
             run_mode: "job".into(),
             opening: Message::user(Origin::Prompt, spec.opening_prompt()),
@@ -115,7 +199,7 @@ impl Life {
             launch: Value::Null,
             parent_run_id: None,
         };
-        match store.submit_run(run).await {
+        match self.seam(&plan).submit_run(run).await {
             Ok(_) | Err(StoreError::Exists { .. }) => Ok(()), // another process was faster
             Err(error) => Err(error.into()),
         }

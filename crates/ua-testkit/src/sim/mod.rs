@@ -2,27 +2,31 @@
 //! seed.
 //!
 //! Durable Jobs v1 spec §8, §9 and §11. Each crossing of a seam is a gate at which a process waits until it may go on. What happens
-//! next is drawn: a process goes on, dies, or falls asleep while another one takes the run over and wakes up later; a request reaches
-//! its tool server, is answered, lost, done twice or late; a write of the store is refused, or done and never answered; the model
-//! fails or words things differently; a person answers by what really happened, or does not care, or cancels; time passes. Every
-//! simulation may do only so much harm, so it has to end.
+//! next is drawn from what can come of a crossing ([`outcomes`](crate::ToolOutcome)): a process goes on, dies, or falls asleep while
+//! another one takes the run over and wakes up later; a request is answered, refused, lost, done twice or late; a write of the store is
+//! refused, or done and never answered; the database goes back to a copy; the model fails or words things differently; a person answers
+//! by what really happened, or does not care, aborts, cancels, forks; time passes. Every simulation may do only so much harm, so it has
+//! to end.
 //!
-//! What must hold: [`Report::violations`]. The same seed gives the same trace, on either store.
+//! What must hold: [`Report::violations`]; what of that is known to be wrong today: [`KNOWN`]. The same seed gives the same trace, on
+//! either store.
 //!
 //! ```
 //! use ua_testkit::sim::{SimOptions, simulate};
 //!
 //! let report = simulate(&SimOptions::of_seed(7)).unwrap();
-//! assert_eq!(report.violations, Vec::<String>::new());
+//! assert!(report.violations.iter().all(|violation| violation.known().is_some()));
 //! assert_eq!(report.digest, simulate(&SimOptions::of_seed(7)).unwrap().digest);
 //! ```
 
 mod chance;
 mod clock;
+mod drawing;
 mod gates;
 mod harm;
 mod job;
 mod life;
+mod mirror;
 mod model;
 mod person;
 mod servers;
@@ -30,6 +34,7 @@ mod stage;
 mod store;
 mod task;
 mod verdict;
+mod wrong;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,6 +42,7 @@ use ua_core::Sha256;
 
 use crate::broken::BrokenRule;
 pub use store::SimStore;
+pub use wrong::{KNOWN, Known, Violation, Wrong};
 
 /// What is simulated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,12 +55,17 @@ pub struct SimOptions {
     pub broken: Option<BrokenRule>,
     /// Instead of what the seed draws: no harm but these deaths, at the n-th gate of the first life, of the second, and so on.
     pub deaths: Option<Vec<u64>>,
+    /// Which faults, of those that are drawn, are left out, by their place; counted from 1.
+    pub without: Vec<u64>,
+    /// Which intents of the job are left out, by their number.
+    pub without_intents: Vec<usize>,
 }
 
 impl SimOptions {
     /// What a seed draws, in memory, with no rule broken.
     pub fn of_seed(seed: u64) -> Self {
-        Self { seed, store: SimStore::Memory, broken: None, deaths: None }
+        let (without, without_intents) = (Vec::new(), Vec::new());
+        Self { seed, store: SimStore::Memory, broken: None, deaths: None, without, without_intents }
     }
 }
 
@@ -66,11 +77,13 @@ pub struct Report {
     /// The digest of the trace: equal digests mean that the same happened.
     pub digest: Sha256,
     /// What must hold and does not.
-    pub violations: Vec<String>,
+    pub violations: Vec<Violation>,
     /// What happened how often.
     pub counts: Counts,
     /// How many gates each life passed.
     pub gates: Vec<u64>,
+    /// How many faults were drawn, those that were left out included.
+    pub harmful: u64,
 }
 
 /// What happened how often.
@@ -88,6 +101,12 @@ pub struct Counts {
     pub effects: u64,
     /// Questions about calls.
     pub questions: u64,
+    /// Runs of sub-agents that are stored at the end.
+    pub sub_agents: u64,
+    /// Forks.
+    pub forks: u64,
+    /// Times that the database went back.
+    pub restores: u64,
     /// Decisions of the stage.
     pub steps: u64,
 }
@@ -101,6 +120,9 @@ impl Counts {
         self.faults += other.faults;
         self.effects += other.effects;
         self.questions += other.questions;
+        self.sub_agents += other.sub_agents;
+        self.forks += other.forks;
+        self.restores += other.restores;
         self.steps += other.steps;
     }
 }

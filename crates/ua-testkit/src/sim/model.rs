@@ -1,25 +1,51 @@
-//! A model that wants its intents done: it asks for what is missing, in other words each time, and fails now and then.
+//! A model that wants its intents done: it asks for what is missing, in other words each time if the seed says so, and fails now and
+//! then. Its provider bills what it read and wrote, whether or not anybody heard of it.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Block, Message, ModelTurn, StopReason, ToolUse, Usage, iteration_begins_after};
-use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver, check_history};
+use serde_json::json;
+use ua_core::{Block, Message, ModelTurn, Role, StopReason, ToolUse, Usage, iteration_begins_after};
+use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver, check_history, estimate_input_tokens};
 
 use super::chance::Chance;
-use super::job::{Intent, Intents, KNOWN_BY_SCOPE, PROMISE, tag_of};
+use super::job::{ASKED_AGAIN, Intent, Intents, PROMISE, tag_of};
 use super::locked;
+use crate::outcomes::ModelOutcome;
 
 /// How often one intent is asked for before the model goes on without it.
 pub(super) const MAX_ASKS: usize = 3;
 
+/// What a whole reply says, and what one says that breaks late.
+const WHOLE_OUTPUT: u64 = 20;
+const CUT_OUTPUT: u64 = 2_000;
+
+/// How the model is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Habits {
+    /// It ends its contexts now and then, and knows of what was done before only what it is told.
+    pub(super) is_forgetful: bool,
+    /// It words things differently in each request.
+    pub(super) is_wordy: bool,
+}
+
+/// What the provider billed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Billed {
+    /// Tokens of whole replies.
+    pub(super) whole: u64,
+    /// Tokens of replies that broke after the provider had said what it bills.
+    pub(super) cut: u64,
+    /// What of these the provider had written.
+    pub(super) cut_output: u64,
+}
+
 /// The model. It outlives every process.
 pub(super) struct SimModel {
     intents: Intents,
-    /// It ends its contexts now and then, and knows of what was done before only what it is told.
-    is_forgetful: bool,
+    habits: Habits,
     state: Mutex<State>,
 }
 
@@ -28,6 +54,8 @@ struct State {
     faults: usize,
     requests: u64,
     refused: Vec<String>,
+    billed: Billed,
+    came: Vec<ModelOutcome>,
 }
 
 /// What the history says about an intent.
@@ -38,8 +66,10 @@ struct Progress {
 }
 
 impl SimModel {
-    pub(super) fn new(intents: Intents, is_forgetful: bool, chance: Chance, faults: usize) -> Self {
-        Self { intents, is_forgetful, state: Mutex::new(State { chance, faults, requests: 0, refused: Vec::new() }) }
+    pub(super) fn new(intents: Intents, habits: Habits, chance: Chance, faults: usize) -> Self {
+        let (refused, came) = (Vec::new(), Vec::new());
+        let state = State { chance, faults, requests: 0, refused, billed: Billed::default(), came };
+        Self { intents, habits, state: Mutex::new(state) }
     }
 
     /// Requests whose history no provider would take.
@@ -47,14 +77,25 @@ impl SimModel {
         locked(&self.state).refused.clone()
     }
 
-    /// The intents of the first turn that has any left.
+    pub(super) fn billed(&self) -> Billed {
+        locked(&self.state).billed
+    }
+
+    /// What came of requests that failed, since this was last asked.
+    pub(super) fn news(&self) -> Vec<ModelOutcome> {
+        std::mem::take(&mut locked(&self.state).came)
+    }
+
+    /// The intents of the first turn that has any left, of whoever was told what stands at the beginning of `messages`.
     fn next<'i>(&'i self, messages: &[Message]) -> Vec<&'i Intent> {
         let progress = progress(messages);
         let is_open = |intent: &&Intent| match progress.get(intent.tag.as_str()) {
             None => true,
             Some(Progress { asked, answer }) => *asked < MAX_ASKS && wants_again(intent, answer.as_ref()),
         };
-        let turns = self.intents.0.iter().map(|turn| turn.iter().filter(is_open).collect::<Vec<_>>());
+        let opening = messages.iter().find(|message| message.role == Role::User).map(Message::text).unwrap_or_default();
+        let turns = self.intents.of_opening(&opening).iter();
+        let turns = turns.map(|turn| turn.iter().filter(is_open).collect::<Vec<_>>());
         turns.into_iter().find(|open| !open.is_empty()).unwrap_or_default()
     }
 }
@@ -86,12 +127,17 @@ fn handed_on(block: &Block) -> impl Iterator<Item = &str> {
     sections.flat_map(|section| section.split(|letter: char| !letter.is_ascii_alphanumeric()))
 }
 
+/// Whether an answer tells the model that nothing happened.
+pub(super) fn says_nothing_happened(text: &str) -> bool {
+    text.starts_with("Not run") || text.starts_with("The call was not carried out")
+}
+
 /// Whether the model asks again after this answer: what was not run, always; a letter that failed, which the run knows by its scope,
 /// for every other intent.
 fn wants_again(intent: &Intent, answer: Option<&(String, bool)>) -> bool {
     let Some((text, true)) = answer else { return false };
-    let was_not_run = text.starts_with("Not run") || text.starts_with("The call was not carried out");
-    was_not_run || (intent.tool.name == KNOWN_BY_SCOPE && !text.contains("unknown") && intent.number.is_multiple_of(2))
+    let is_letter = intent.tool.name == ASKED_AGAIN && !text.contains("unknown") && intent.number.is_multiple_of(2);
+    says_nothing_happened(text) || is_letter
 }
 
 #[async_trait]
@@ -100,40 +146,68 @@ impl LlmProvider for SimModel {
         "simulated"
     }
 
-    async fn complete(&self, request: &ModelRequest, _observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+    async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let mut state = locked(&self.state);
         state.requests += 1;
         let number = state.requests;
         if let Err(why) = check_history(&request.messages) {
             state.refused.push(format!("request {number}: {why:?}"));
         }
-        let mut is_cut = false;
+        let mut outcome = ModelOutcome::Answered;
         if state.faults > 0 && state.chance.one_in(4) {
             state.faults -= 1;
-            let wait = Some(Duration::from_secs(7));
-            match state.chance.below(4) {
-                0 => return Err(LlmError::Unreachable { host: "nobody".into(), source: "connection refused".into() }),
-                1 => return Err(LlmError::RateLimited { retry_after: wait, message: "slow down".into() }),
-                2 => return Err(LlmError::Cut { text_bytes: 3, source: None }),
-                _ => is_cut = true,
+            outcome = state.chance.pick(ModelOutcome::ALL).copied().unwrap_or(outcome);
+            if outcome != ModelOutcome::Answered {
+                state.came.push(outcome);
             }
         }
+        let wait = Some(Duration::from_secs(7));
+        let input = estimate_input_tokens(request);
+        let is_cut = match outcome {
+            ModelOutcome::Answered => false,
+            ModelOutcome::CutShort => true,
+            ModelOutcome::NeverLeft => {
+                return Err(LlmError::Unreachable { host: "nobody".into(), source: "connection refused".into() });
+            }
+            ModelOutcome::RateLimited => {
+                return Err(LlmError::RateLimited { retry_after: wait, message: "slow down".into() });
+            }
+            ModelOutcome::Overloaded => {
+                return Err(LlmError::Overloaded { retry_after: wait, message: "too much to do".into() });
+            }
+            ModelOutcome::ServerError => {
+                return Err(LlmError::Server { status: Some(500), retry_after: None, message: "it broke".into() });
+            }
+            ModelOutcome::Silent => {
+                return Err(LlmError::Timeout { idle: Duration::from_secs(60) });
+            }
+            ModelOutcome::CutLate => {
+                state.billed.cut += input + CUT_OUTPUT;
+                state.billed.cut_output += CUT_OUTPUT;
+                observer.session(&format!("resp-{number}"));
+                let text = "word ".repeat(usize::try_from(CUT_OUTPUT).unwrap_or(0));
+                observer.event(&json!({"usage": {"input_tokens": input, "output_tokens": CUT_OUTPUT}}).to_string());
+                observer.text(&text);
+                return Err(LlmError::Cut { text_bytes: text.len(), source: None });
+            }
+        };
         let mut open = self.next(&request.messages);
         let is_done = open.is_empty();
         let uses = request.messages.iter().flat_map(|message| &message.blocks);
         let has_worked = uses.into_iter().any(|block| matches!(block, Block::ToolUse(_)));
-        if self.is_forgetful && has_worked && state.chance.one_in(2) {
+        if self.habits.is_forgetful && has_worked && state.chance.one_in(2) {
             open.clear(); // the iteration ends here, whatever is open
         }
+        let words = if self.habits.is_wordy { number } else { 0 };
         let tool_use = |intent: &&Intent| {
             Block::ToolUse(ToolUse {
                 id: format!("{}-{number}", intent.tag),
                 name: intent.tool.full_name().raw,
-                input: intent.arguments(number),
+                input: intent.arguments(words),
             })
         };
         let mut blocks = vec![Block::text(match (is_done, open.is_empty()) {
-            (true, _) if self.is_forgetful => PROMISE,
+            (true, _) if self.habits.is_forgetful => PROMISE,
             (true, _) => "All done.",
             (false, true) => "Enough for now.",
             (false, false) => "Next.",
@@ -144,7 +218,8 @@ impl LlmProvider for SimModel {
             (false, true) => StopReason::EndTurn,
             (false, false) => StopReason::ToolUse,
         };
-        let usage = Some(Usage { input_tokens: 90, output_tokens: 20, ..Usage::default() });
+        state.billed.whole += input + WHOLE_OUTPUT;
+        let usage = Some(Usage { input_tokens: input, output_tokens: WHOLE_OUTPUT, ..Usage::default() });
         Ok(ModelTurn { blocks, stop_reason, usage, model: request.model.clone(), response_id: None })
     }
 }

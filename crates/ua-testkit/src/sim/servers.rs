@@ -1,5 +1,7 @@
 //! Tool servers and the world behind them. A request is in flight until the stage says what becomes of it; it outlives the process
 //! that sent it, unless its server is ended.
+//!
+//! The world keeps its own account: every send with what came of it ([`Send`]), and every effect. The verdict believes nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -10,15 +12,53 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use ua_core::{CallId, Clock as _, Outcome, RawReply, Timestamp, ToolAnnotations, ToolSpec};
+use ua_core::{CallId, Handle, Outcome, RawReply, RunId, Timestamp, ToolAnnotations, ToolSpec};
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 use super::clock::StageClock;
 use super::job::{HORIZON_SECONDS, Kind, LISTING, SETTLE_SECONDS, TOOLS, Tool, tag_of};
 use super::locked;
+use crate::outcomes::{Refusal, ToolOutcome};
+use crate::unfinished::question;
 
 /// The generation of every remote server.
 const REMOTE: &str = "remote";
+
+/// How long a busy tool is busy.
+const BUSY: Duration = Duration::from_hours(1);
+
+/// What became of a send, as its caller could know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing yet.
+    InFlight,
+    /// Its caller was answered.
+    Answered,
+    /// Its caller was told that it failed.
+    Reported,
+    /// Its caller was told that nothing of it happened.
+    Refused(Refusal),
+    /// It never left.
+    NeverLeft,
+    /// Its caller heard nothing, or was gone.
+    Lost,
+}
+
+/// One request that somebody sent, or tried to.
+#[derive(Debug, Clone)]
+pub(super) struct Send {
+    pub(super) life: usize,
+    pub(super) run: RunId,
+    pub(super) call: CallId,
+    pub(super) tool: Tool,
+    /// The arguments as the model gave them.
+    pub(super) words: Value,
+    /// The step of the stage at which it was sent.
+    pub(super) step: u64,
+    pub(super) fate: Fate,
+    /// How often it had its effect.
+    pub(super) effects: u32,
+}
 
 /// One thing that happened outside.
 #[derive(Debug, Clone)]
@@ -26,44 +66,10 @@ pub(super) struct Effect {
     pub(super) tool: Tool,
     pub(super) call: CallId,
     pub(super) tag: String,
+    /// Which of the sends did it.
+    pub(super) send: usize,
     arguments: Value,
     shown_from: Timestamp,
-}
-
-/// How a request of which the caller hears fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ToolFault {
-    /// It never left.
-    NotSent,
-    /// It is lost on the way, and so is the answer.
-    LostBefore,
-    /// It is done, and the answer is lost.
-    LostAfter,
-    /// The caller hears nothing, and it is done later, if nobody ends the server first.
-    Late,
-    /// The tool says that it failed, and did nothing.
-    ErrorBefore,
-    /// The tool says that it failed after it did it.
-    ErrorAfter,
-    /// The server ends with everything that it has in flight.
-    ServerDied,
-}
-
-impl ToolFault {
-    pub(super) const ALL: [Self; 7] = [
-        Self::NotSent,
-        Self::LostBefore,
-        Self::LostAfter,
-        Self::Late,
-        Self::ErrorBefore,
-        Self::ErrorAfter,
-        Self::ServerDied,
-    ];
-
-    /// Whether requests to this tool fail so. Our own server says that it failed only when it did nothing.
-    pub(super) fn is_of(self, tool: Tool) -> bool {
-        self != Self::ErrorAfter || tool.server != "ua"
-    }
 }
 
 /// A request in flight.
@@ -72,15 +78,24 @@ pub(super) struct Request {
     pub(super) id: u64,
     pub(super) life: usize,
     pub(super) tool: Tool,
+    /// Its place in the account.
+    pub(super) send: usize,
+    run: RunId,
     generation: String,
     call: CallId,
-    tag: String,
+    pub(super) tag: String,
     key: String,
     arguments: Value,
     /// The answer, once it was acted on.
     pub(super) acted: Option<Value>,
     /// Whether somebody waits for the answer.
     pub(super) is_waited_for: bool,
+    /// The other side works on it in a task, whoever asks for it.
+    pub(super) is_task: bool,
+    /// It is about an answer to what the tool asked.
+    pub(super) was_asked: bool,
+    /// The tool is busy until then.
+    pub(super) not_before: Option<Timestamp>,
     /// Since when it counts as given up: its caller is gone, heard nothing, or was replaced.
     given_up_at: Option<Timestamp>,
 }
@@ -90,6 +105,31 @@ impl Request {
     pub(super) fn is_late(&self) -> bool {
         self.given_up_at.is_some()
     }
+
+    /// Whether requests to this tool can come to this, as the request stands. What cannot be is said here, and nowhere else.
+    pub(super) fn may_come_to(&self, outcome: ToolOutcome) -> bool {
+        let is_own = self.tool.server == "ua";
+        let is_untouched = self.acted.is_none() && !self.is_task;
+        match outcome {
+            // The stage acts and answers by itself, without a fault.
+            ToolOutcome::Answered => false,
+            ToolOutcome::NeverLeft => is_untouched,
+            ToolOutcome::Refused(refusal) => is_untouched && (self.tool.is_remote || !refusal.is_http()),
+            ToolOutcome::LostBefore => is_untouched,
+            ToolOutcome::LostAfter | ToolOutcome::Late | ToolOutcome::ServerDied => true,
+            ToolOutcome::ReportedWithoutEffect => is_untouched,
+            // Our own server says that it failed only when it did nothing.
+            ToolOutcome::ReportedWithEffect => !is_own,
+            // Twice is what keys are for; without one nobody could help it.
+            ToolOutcome::AnsweredTwice => self.tool.kind == Kind::Keyed && is_untouched,
+            ToolOutcome::BusyForLong => is_untouched && self.not_before.is_none(),
+            // A task of a local server dies with its process, and is an ordinary call then.
+            ToolOutcome::GoesOnInATask => {
+                is_untouched && self.tool.is_remote && self.tool.has_effect() && !self.was_asked
+            }
+            ToolOutcome::AsksFirst => is_untouched && !is_own && self.tool.has_effect() && !self.was_asked,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -98,18 +138,23 @@ struct State {
     requests: BTreeMap<u64, Request>,
     answers: BTreeMap<u64, Outcome>,
     wakers: BTreeMap<u64, Waker>,
-    /// Generations that run, and whose they are.
-    generations: BTreeMap<String, (usize, &'static str)>,
-    seen_keys: BTreeMap<String, Value>,
+    /// Results of tasks, for whoever asks.
+    results: BTreeMap<u64, Value>,
+    /// Generations that run: whose, of which run, and of which server.
+    generations: BTreeMap<String, (usize, RunId, &'static str)>,
+    /// What was answered under a key, and when it came first.
+    seen_keys: BTreeMap<String, (Value, Timestamp)>,
+    sends: Vec<Send>,
     effects: Vec<Effect>,
-    /// The newest owner of the run that is known.
-    owner: usize,
+    /// The newest owner of each run that is known.
+    owners: BTreeMap<RunId, usize>,
     /// Processes that were replaced between their last look at the epoch and the send; the fence is there for them.
-    excused: BTreeSet<usize>,
+    excused: BTreeSet<(usize, RunId)>,
     stale_sends: Vec<String>,
     /// How often an earlier server is found alive and cannot be ended.
     undead: usize,
     asks: usize,
+    step: u64,
 }
 
 /// The world, shared by all processes.
@@ -124,6 +169,11 @@ impl Servers {
         Arc::new(Self { state: Mutex::new(State { undead, ..State::default() }), clock })
     }
 
+    /// The stage has come to this step.
+    pub(super) fn at_step(&self, step: u64) {
+        locked(&self.state).step = step;
+    }
+
     pub(super) fn requests(&self) -> Vec<Request> {
         locked(&self.state).requests.values().cloned().collect()
     }
@@ -132,109 +182,148 @@ impl Servers {
         locked(&self.state).effects.clone()
     }
 
+    pub(super) fn sends(&self) -> Vec<Send> {
+        locked(&self.state).sends.clone()
+    }
+
     pub(super) fn stale_sends(&self) -> Vec<String> {
         locked(&self.state).stale_sends.clone()
     }
 
-    /// A new owner has the run: from now on what earlier ones sent counts as given up, and `excused` may send once more.
-    pub(super) fn replaced(&self, owner: usize, excused: BTreeSet<usize>) {
-        let now = self.clock.now();
+    /// Whether an earlier send of the same call came to nothing that its caller knows.
+    pub(super) fn is_repeated(&self, request: &Request) -> bool {
+        let state = locked(&self.state);
+        state.sends[..request.send].iter().any(|send| send.call == request.call && send.fate == Fate::Lost)
+    }
+
+    /// When the first busy tool is free.
+    pub(super) fn next_free(&self) -> Option<Timestamp> {
+        let now = self.clock.passed();
+        let state = locked(&self.state);
+        state.requests.values().filter_map(|request| request.not_before).filter(|at| *at > now).min()
+    }
+
+    /// A new owner has a run: from now on what earlier ones sent for it counts as given up, and `excused` may send once more.
+    pub(super) fn replaced(&self, run: &RunId, owner: usize, excused: BTreeSet<usize>) {
+        let now = self.clock.passed();
         let mut state = locked(&self.state);
-        state.owner = owner;
-        state.excused.extend(excused);
-        for request in state.requests.values_mut().filter(|request| request.life != owner) {
+        state.owners.insert(run.clone(), owner);
+        state.excused.extend(excused.into_iter().map(|life| (life, run.clone())));
+        let of_others = |request: &&mut Request| request.run == *run && request.life != owner && !request.is_task;
+        for request in state.requests.values_mut().filter(of_others) {
             request.given_up_at.get_or_insert(now);
         }
     }
 
     /// The server acts on a request, in time or late.
     pub(super) fn act(&self, id: u64) {
-        let now = self.clock.now();
+        let now = self.clock.passed();
         let mut state = locked(&self.state);
         let Some(request) = state.requests.get(&id).filter(|request| request.acted.is_none()).cloned() else { return };
         let tool = request.tool;
-        let known = state.seen_keys.get(&request.key).filter(|_| tool.kind == Kind::Keyed).cloned();
+        let knows = |(_, since): &&(Value, Timestamp)| {
+            tool.kind == Kind::Keyed && tool.key_ttl().is_none_or(|ttl| now < since.plus(ttl))
+        };
+        let known = state.seen_keys.get(&request.key).filter(knows).map(|(answer, _)| answer.clone());
         let answer = known.unwrap_or_else(|| {
             let number = state.effects.len() + 1;
             if tool.has_effect() || tool.kind == Kind::Replace {
                 let shown_from = now.plus(Duration::from_secs(SETTLE_SECONDS));
-                let Request { call, tag, arguments, .. } = request.clone();
-                state.effects.push(Effect { tool, call, tag, arguments, shown_from });
+                let Request { call, tag, arguments, send, .. } = request.clone();
+                state.sends[send].effects += 1;
+                state.effects.push(Effect { tool, call, tag, send, arguments, shown_from });
             }
-            json!({"id": format!("{}-{number}", tool.name)})
+            let answer = json!({"id": format!("{}-{number}", tool.name)});
+            state.seen_keys.insert(request.key.clone(), (answer.clone(), now));
+            answer
         });
-        state.seen_keys.insert(request.key.clone(), answer.clone());
-        if !request.is_waited_for {
+        if request.is_task {
+            state.requests.remove(&id);
+            state.results.insert(id, answer);
+        } else if !request.is_waited_for {
             state.requests.remove(&id); // nobody hears of it
         } else if let Some(request) = state.requests.get_mut(&id) {
             request.acted = Some(answer);
         }
     }
 
-    /// A keyed request arrives twice.
-    pub(super) fn duplicate(&self, id: u64) {
-        let mut state = locked(&self.state);
-        let Some(mut copy) = state.requests.get(&id).cloned() else { return };
-        state.next += 1;
-        copy.id = state.next;
-        (copy.is_waited_for, copy.given_up_at) = (false, Some(self.clock.now()));
-        let id = copy.id;
-        state.requests.insert(id, copy);
-    }
-
     /// The answer of a request that was acted on arrives.
     pub(super) fn answer(&self, id: u64) {
         let mut state = locked(&self.state);
         let Some(request) = state.requests.remove(&id) else { return };
+        state.sends[request.send].fate = Fate::Answered;
         let value = request.acted.unwrap_or(Value::Null);
-        let content = json!([{"type": "text", "text": value.to_string()}]);
-        let result = json!({"content": content, "structuredContent": value});
-        reply(state, id, Outcome::Raw(RawReply::ToolResult { result }));
+        reply(state, id, answered(&value));
     }
 
-    /// A request fails, and its caller hears of it, one way or another.
-    pub(super) fn fail(&self, id: u64, fault: ToolFault) {
-        if matches!(fault, ToolFault::LostAfter | ToolFault::ErrorAfter) {
+    /// A request comes to something, and its caller hears of it, one way or another.
+    pub(super) fn come_to(&self, id: u64, outcome: ToolOutcome) {
+        if matches!(outcome, ToolOutcome::LostAfter | ToolOutcome::ReportedWithEffect) {
             self.act(id);
         }
-        let now = self.clock.now();
+        let now = self.clock.passed();
         let mut state = locked(&self.state);
         let Some(request) = state.requests.get_mut(&id) else { return };
+        let send = request.send;
         let lost = || Outcome::Lost { why: "no answer came".to_owned() };
-        match fault {
-            ToolFault::Late => {
-                (request.is_waited_for, request.given_up_at) = (false, Some(now));
-                reply(state, id, lost());
-            }
-            ToolFault::ServerDied => {
-                let generation = request.generation.clone();
-                if generation == REMOTE {
-                    state.requests.remove(&id);
-                    return reply(state, id, lost());
-                }
+        let (fate, told) = match outcome {
+            ToolOutcome::Answered => {
                 drop(state);
-                self.end(|name, _| name == generation);
+                self.act(id);
+                return self.answer(id);
             }
-            ToolFault::NotSent if request.acted.is_none() => {
-                state.requests.remove(&id);
-                reply(state, id, Outcome::NotSent { why: "connection refused".to_owned() });
+            ToolOutcome::Late => {
+                (request.is_waited_for, request.given_up_at) = (false, Some(now));
+                state.sends[send].fate = Fate::Lost;
+                return reply(state, id, lost());
             }
-            ToolFault::NotSent | ToolFault::LostBefore | ToolFault::LostAfter => {
-                state.requests.remove(&id);
-                reply(state, id, lost());
+            ToolOutcome::ServerDied => {
+                let generation = request.generation.clone();
+                if generation != REMOTE {
+                    drop(state);
+                    return self.end(|name, _, _| name == generation);
+                }
+                (Fate::Lost, lost())
             }
-            ToolFault::ErrorBefore | ToolFault::ErrorAfter => {
-                state.requests.remove(&id);
-                let result = json!({"content": [{"type": "text", "text": "it timed out"}], "isError": true});
-                reply(state, id, Outcome::Raw(RawReply::ToolResult { result }));
+            ToolOutcome::AnsweredTwice => {
+                let mut copy = request.clone();
+                state.next += 1;
+                copy.id = state.next;
+                (copy.is_waited_for, copy.given_up_at) = (false, Some(now));
+                let id = copy.id;
+                state.requests.insert(id, copy);
+                return;
             }
-        }
+            ToolOutcome::BusyForLong => {
+                request.not_before = Some(now.plus(BUSY));
+                return;
+            }
+            ToolOutcome::GoesOnInATask => {
+                (request.is_waited_for, request.is_task) = (false, true);
+                let handle =
+                    Handle { task: Some(format!("task-{id}")), place: json!({"poll_ms": 1000}), ..Handle::default() };
+                return reply(state, id, Outcome::Continues(Box::new(handle)));
+            }
+            ToolOutcome::AsksFirst => (Fate::InFlight, Outcome::Continues(Box::new(question(&request.key)))),
+            ToolOutcome::NeverLeft => {
+                (Fate::NeverLeft, Outcome::NotSent { why: "connection refused".to_owned() })
+            }
+            ToolOutcome::Refused(refusal) => (Fate::Refused(refusal), Outcome::Raw(refusal.reply())),
+            ToolOutcome::LostBefore | ToolOutcome::LostAfter => (Fate::Lost, lost()),
+            ToolOutcome::ReportedWithoutEffect | ToolOutcome::ReportedWithEffect => (Fate::Reported, reported()),
+        };
+        state.requests.remove(&id);
+        state.sends[send].fate = fate;
+        reply(state, id, told);
     }
 
     /// A request that was given up never arrives.
     pub(super) fn lose(&self, id: u64) {
         let mut state = locked(&self.state);
-        if state.requests.remove(&id).is_some_and(|request| request.is_waited_for) {
+        if let Some(request) = state.requests.remove(&id)
+            && request.is_waited_for
+        {
+            state.sends[request.send].fate = Fate::Lost;
             reply(state, id, Outcome::Lost { why: "no answer came".to_owned() });
         }
     }
@@ -250,19 +339,21 @@ impl Servers {
     }
 
     /// Ends generations; what they have not done they will never do, and who waits for them hears nothing.
-    fn end(&self, is_meant: impl Fn(&str, usize) -> bool) {
+    fn end(&self, is_meant: impl Fn(&str, usize, &RunId) -> bool) {
         let mut state = locked(&self.state);
-        let State { generations, requests, .. } = &mut *state;
+        let State { generations, requests, sends, .. } = &mut *state;
         let ended: BTreeSet<String> = generations
             .iter()
-            .filter(|(name, (life, _))| is_meant(name, *life))
+            .filter(|(name, (life, run, _))| is_meant(name, *life, run))
             .map(|(name, _)| name.clone())
             .collect();
         generations.retain(|name, _| !ended.contains(name));
         let lost: Vec<u64> =
             requests.values().filter(|request| ended.contains(&request.generation)).map(|request| request.id).collect();
         for id in &lost {
-            requests.remove(id);
+            if let Some(request) = requests.remove(id) {
+                sends[request.send].fate = Fate::Lost;
+            }
         }
         let mut wakers = Vec::new();
         for id in lost {
@@ -272,6 +363,16 @@ impl Servers {
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
+}
+
+fn answered(value: &Value) -> Outcome {
+    let content = json!([{"type": "text", "text": value.to_string()}]);
+    Outcome::Raw(RawReply::ToolResult { result: json!({"content": content, "structuredContent": value}) })
+}
+
+fn reported() -> Outcome {
+    let result = json!({"content": [{"type": "text", "text": "it timed out"}], "isError": true});
+    Outcome::Raw(RawReply::ToolResult { result })
 }
 
 /// Hands an outcome to whoever waits for it.
@@ -284,10 +385,70 @@ fn reply(mut state: std::sync::MutexGuard<'_, State>, id: u64, outcome: Outcome)
     }
 }
 
-/// The tool servers, as one process reaches them.
+/// The tool servers, as one process reaches them for one run.
 pub(super) struct Reach {
     pub(super) life: usize,
+    pub(super) run: RunId,
     pub(super) servers: Arc<Servers>,
+}
+
+impl Reach {
+    /// Puts a request on its way, or says why it could not leave.
+    fn send(&self, permit: &Permit, generation: &str, was_asked: bool) -> Result<u64, Outcome> {
+        let Some(tool) = Tool::named(&permit.name().tool) else {
+            return Err(Outcome::Raw(Refusal::NoSuchMethod.reply()));
+        };
+        let mut state = locked(&self.servers.state);
+        let has_server = tool.is_remote || state.generations.contains_key(generation);
+        let call = permit.call();
+        let tag = tag_of(&call.tool_use_id).to_owned();
+        let step = state.step;
+        state.sends.push(Send {
+            life: self.life,
+            run: call.run_id.clone(),
+            call: call.call_id.clone(),
+            tool,
+            words: call.arguments.clone(),
+            step,
+            fate: if has_server { Fate::InFlight } else { Fate::NeverLeft },
+            effects: 0,
+        });
+        let send = state.sends.len() - 1;
+        if !has_server {
+            return Err(Outcome::NotSent { why: "its server is gone".to_owned() });
+        }
+        let owner = state.owners.get(&self.run).copied().unwrap_or(self.life);
+        if self.life != owner && !state.excused.remove(&(self.life, self.run.clone())) {
+            let words = format!("life {} sent {} although life {owner} owns the run", self.life, tool.name);
+            state.stale_sends.push(words);
+        }
+        state.next += 1;
+        let id = state.next;
+        let request = Request {
+            id,
+            life: self.life,
+            tool,
+            send,
+            run: self.run.clone(),
+            generation: if tool.is_remote { REMOTE.to_owned() } else { generation.to_owned() },
+            call: call.call_id.clone(),
+            tag,
+            key: permit.key().as_str().to_owned(),
+            arguments: Value::Object(permit.arguments()),
+            acted: None,
+            is_waited_for: true,
+            is_task: false,
+            was_asked,
+            not_before: None,
+            given_up_at: None,
+        };
+        state.requests.insert(id, request);
+        Ok(id)
+    }
+
+    fn wait(&self, id: u64) -> Answer {
+        Answer { id, servers: Arc::clone(&self.servers) }
+    }
 }
 
 /// The wait for an answer. Dropping it abandons the request.
@@ -311,17 +472,17 @@ impl Future for Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        let now = self.servers.clock.now();
+        let now = self.servers.clock.passed();
         let mut state = locked(&self.servers.state);
         state.wakers.remove(&self.id);
         state.answers.remove(&self.id);
-        let is_done = state.requests.get_mut(&self.id).is_some_and(|request| {
-            request.is_waited_for = false;
-            request.given_up_at.get_or_insert(now);
-            request.acted.is_some()
-        });
-        if is_done {
-            state.requests.remove(&self.id);
+        let State { requests, sends, .. } = &mut *state;
+        let Some(request) = requests.get_mut(&self.id).filter(|request| !request.is_task) else { return };
+        sends[request.send].fate = Fate::Lost;
+        request.is_waited_for = false;
+        request.given_up_at.get_or_insert(now);
+        if request.acted.is_some() {
+            requests.remove(&self.id);
         }
     }
 }
@@ -345,55 +506,61 @@ impl ToolTransport for Reach {
             return Ok(REMOTE.to_owned());
         }
         let mut state = locked(&self.servers.state);
-        let running = state.generations.iter().find(|(_, (life, name))| *life == self.life && *name == tool.server);
+        let is_own = |(life, run, name): &(usize, RunId, &str)| {
+            *life == self.life && *run == self.run && *name == tool.server
+        };
+        let running = state.generations.iter().find(|(_, of)| is_own(of));
         if let Some((generation, _)) = running {
             return Ok(generation.clone());
         }
         state.next += 1;
         let generation = format!("g{:05}", state.next);
-        state.generations.insert(generation.clone(), (self.life, tool.server));
+        state.generations.insert(generation.clone(), (self.life, self.run.clone(), tool.server));
         Ok(generation)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
-        let Some(tool) = Tool::named(&permit.name().tool) else {
-            return Outcome::Raw(RawReply::RpcError { code: -32601, message: "no such tool".to_owned() });
-        };
-        let id = {
+        match self.send(permit, permit.generation(), false) {
+            Ok(id) => self.wait(id).await,
+            Err(outcome) => outcome,
+        }
+    }
+
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        if let Some(id) = handle.task.as_deref().and_then(|task| task.strip_prefix("task-")?.parse::<u64>().ok()) {
             let mut state = locked(&self.servers.state);
-            if !tool.is_remote && !state.generations.contains_key(permit.generation()) {
-                return Outcome::NotSent { why: "its server is gone".to_owned() };
+            if let Some(result) = state.results.get(&id).cloned() {
+                if let Some(send) = state.sends.iter_mut().rev().find(|send| send.call == permit.call().call_id) {
+                    send.fate = Fate::Answered;
+                }
+                return Ok(answered(&result));
             }
-            if self.life != state.owner && !state.excused.remove(&self.life) {
-                let words = format!("life {} sent {} although life {} owns the run", self.life, tool.name, state.owner);
-                state.stale_sends.push(words);
+            return Ok(match state.requests.contains_key(&id) {
+                true => Outcome::Continues(Box::new(handle.clone())),
+                false => Outcome::Lost { why: "no task is called so".to_owned() },
+            });
+        }
+        let input = handle.input.clone().unwrap_or_default();
+        if input.answers["size"]["action"] != "accept" {
+            if let Some(send) =
+                locked(&self.servers.state).sends.iter_mut().rev().find(|send| send.call == permit.call().call_id)
+            {
+                send.fate = Fate::Reported;
             }
-            state.next += 1;
-            let id = state.next;
-            let request = Request {
-                id,
-                life: self.life,
-                tool,
-                generation: permit.generation().to_owned(),
-                call: permit.call().call_id.clone(),
-                tag: tag_of(&permit.call().tool_use_id).to_owned(),
-                key: permit.key().as_str().to_owned(),
-                arguments: Value::Object(permit.arguments()),
-                acted: None,
-                is_waited_for: true,
-                given_up_at: None,
-            };
-            state.requests.insert(id, request);
-            id
-        };
-        Answer { id, servers: Arc::clone(&self.servers) }.await
+            return Ok(reported());
+        }
+        let generation = self.ready(&permit.name().server).await?;
+        Ok(match self.send(permit, &generation, true) {
+            Ok(id) => self.wait(id).await,
+            Err(outcome) => outcome,
+        })
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
         if enquiry.tool().tool != LISTING {
-            return Outcome::Raw(RawReply::RpcError { code: -32601, message: "no such tool".to_owned() });
+            return Outcome::Raw(Refusal::NoSuchMethod.reply());
         }
-        let now = self.servers.clock.now();
+        let now = self.servers.clock.passed();
         let mut state = locked(&self.servers.state);
         state.asks += 1;
         if state.asks % 5 == 2 {
@@ -406,21 +573,20 @@ impl ToolTransport for Reach {
             .collect();
         let answer: Map<String, Value> =
             [("items".to_owned(), items.into()), ("more".to_owned(), false.into())].into_iter().collect();
-        let content = json!([{"type": "text", "text": Value::Object(answer.clone()).to_string()}]);
-        Outcome::Raw(RawReply::ToolResult { result: json!({"content": content, "structuredContent": answer}) })
+        answered(&Value::Object(answer))
     }
 
     async fn fence_earlier(&self) -> Fence {
+        let is_earlier = |life: usize, run: &RunId| life != self.life && *run == self.run;
         {
             let mut state = locked(&self.servers.state);
-            let others = state.generations.values().any(|(life, _)| *life != self.life);
+            let others = state.generations.values().any(|(life, run, _)| is_earlier(*life, run));
             if others && state.undead > 0 {
                 state.undead -= 1;
                 return Fence::Alive { detail: "it does not die".to_owned() };
             }
         }
-        let own = self.life;
-        self.servers.end(|_, life| life != own);
+        self.servers.end(|_, life, run| is_earlier(life, run));
         Fence::Gone
     }
 
@@ -428,9 +594,9 @@ impl ToolTransport for Reach {
         let is_remote = TOOLS.into_iter().any(|tool| tool.server == server && tool.is_remote);
         if is_remote {
             // Nothing can be ended there: what it has not begun by the horizon it never begins.
-            self.servers.clock.sleep(Duration::from_secs(HORIZON_SECONDS + 1)).await;
+            ua_core::Clock::sleep(self.servers.clock.as_ref(), Duration::from_secs(HORIZON_SECONDS + 1)).await;
         } else {
-            self.servers.end(|name, _| name == generation);
+            self.servers.end(|name, _, _| name == generation);
         }
         Fence::Gone
     }

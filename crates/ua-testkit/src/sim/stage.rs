@@ -1,100 +1,120 @@
-//! The stage: everything that can happen next, and the draw that decides which of it does.
+//! The stage: who is on it, what has happened, and what happens when something is drawn.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use serde_json::json;
-use ua_core::{Env, RunId, RunStatus, RunStop, SeededEntropy, Timestamp, sha256};
+use serde_json::{Value, json};
+use ua_core::{Clock as _, Env, RunId, RunStatus, SeededEntropy, Timestamp, sha256};
 use ua_gateway::StopSignal;
-use ua_store::{RunRecord, StoreError};
+use ua_runner::{ForkError, ForkPlace, ForkPlan, top_of_tree};
+use ua_store::{Choice, QuestionRecord, RunRecord, StoreError};
 
 use super::chance::Chance;
 use super::clock::StageClock;
-use super::gates::{Gate, Gates, LifePlan, Side};
+use super::drawing::Happening;
+use super::gates::{Gate, Gates, Side};
 use super::harm::Harm;
-use super::job::{Intents, Kind, Tool};
-use super::life::{BoxError, Life, words_of};
-use super::model::SimModel;
-use super::person;
-use super::servers::{Reach, Request, Servers, ToolFault};
+use super::job::{Intents, Shape};
+use super::life::{BoxError, Forgotten, Life, words_of};
+use super::mirror::Mirror;
+use super::model::{Habits, SimModel};
+use super::person::{self, Word};
+use super::servers::{Request, Servers};
 use super::store::StageStore;
 use super::task::{Task, block_on};
 use super::verdict;
+use super::wrong::{Facts, Violation, Wrong};
 use super::{Counts, Report, SimOptions};
-use crate::store_fault::StoreFault;
+use crate::outcomes::{ClockOutcome, PersonOutcome, ProcessOutcome, StoreOutcome};
 
 /// The most decisions of one simulation; one that goes on for longer does not end.
-const MOST_STEPS: u64 = 6_000;
+const MOST_STEPS: u64 = 8_000;
+
+/// How long a database is held that is held for long.
+const HELD: Duration = Duration::from_secs(20);
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Left(RunStatus),
+    Failed,
+    Died,
+}
 
 /// A process on the stage.
 pub(super) struct Actor {
-    task: Option<Task<Result<RunStatus, BoxError>>>,
+    pub(super) task: Option<Task<Result<RunStatus, BoxError>>>,
     stop: StopSignal,
-    /// Its first write as an owner was committed, whether or not it knows.
-    has_owned: bool,
-    is_asleep: bool,
-    is_replaced: bool,
-    /// It had ended the run already when it was replaced.
+    /// The run that it was started for.
+    pub(super) top: usize,
+    pub(super) began_at: u64,
+    pub(super) ending: Option<Ending>,
+    /// Runs of which its first write as an owner was committed, whether or not it knows.
+    owned: BTreeSet<RunId>,
+    /// Those that somebody else has now.
+    pub(super) replaced: BTreeSet<RunId>,
+    pub(super) is_asleep: bool,
+    /// It had ended the run at its top already when it was replaced.
     had_concluded: bool,
     met_a_store_fault: bool,
-    was_signalled: bool,
+    /// Another process held the database when it wanted to store an answer.
+    pub(super) could_not_settle: bool,
+    pub(super) was_signalled: bool,
     /// Gates that it passed.
-    passed: u64,
+    pub(super) passed: u64,
 }
 
 impl Actor {
-    fn is_awake(&self) -> bool {
+    pub(super) fn is_awake(&self) -> bool {
         self.task.is_some() && !self.is_asleep
     }
 }
 
-/// What can happen next.
+/// A run that processes are started for: the job's, or a fork.
 #[derive(Debug, Clone)]
-enum Happening {
-    GoOn(Gate),
-    Refuse(Gate, StoreFault),
-    Die(usize),
-    Sleep(usize),
-    WakeUp(usize),
-    Signal(usize),
-    StopAtOnce(usize),
-    Act(Request),
-    Answer(Request),
-    Duplicate(Request),
-    Fail(Request, ToolFault),
-    Lose(Request),
-    NextWait(Timestamp),
-    Hour,
-    Start,
-    PersonLooks,
-    RaiseBudgets,
-    Cancel,
+pub(super) struct Top {
+    pub(super) run: RunId,
+    pub(super) was_cancelled: bool,
+    /// The store went back to before it was.
+    pub(super) is_gone: bool,
 }
 
 pub(super) struct Stage {
-    chance: Chance,
-    harm: Harm,
-    deaths: Option<Vec<u64>>,
+    pub(super) chance: Chance,
+    pub(super) harm: Harm,
+    pub(super) deaths: Option<Vec<u64>>,
+    without: Vec<u64>,
+    harmful: u64,
     pub(super) intents: Intents,
     pub(super) clock: Arc<StageClock>,
-    gates: Arc<Gates>,
+    pub(super) gates: Arc<Gates>,
     pub(super) servers: Arc<Servers>,
     pub(super) model: Arc<SimModel>,
     pub(super) store: StageStore,
+    pub(super) mirror: Arc<Mirror>,
     env: Env,
-    pub(super) run: RunId,
-    job: serde_json::Value,
-    folder: tempfile::TempDir,
+    job: Value,
+    pub(super) folder: tempfile::TempDir,
     options: SimOptions,
-    actors: Vec<Actor>,
+    pub(super) tops: Vec<Top>,
+    pub(super) actors: Vec<Actor>,
     pub(super) counts: Counts,
-    pub(super) violations: Vec<String>,
+    pub(super) violations: Vec<Violation>,
     trace: Vec<String>,
-    budgets_are_raised: bool,
-    pub(super) was_cancelled: bool,
-    pub(super) was_careless: bool,
+    pub(super) budgets_are_raised: bool,
+    pub(super) words: Vec<Word>,
+    /// Calls that a restored copy did not know, and those of them that a person accepted.
+    pub(super) forgotten: BTreeSet<ua_core::CallId>,
+    pub(super) accepted: BTreeSet<RunId>,
+    /// When the copy was made that the store can go back to.
+    pub(super) copied_at: Option<u64>,
+    pub(super) was_restored: bool,
+    pub(super) clock_was_set: bool,
+    held_until: Option<Timestamp>,
+    orphan_questions: BTreeMap<RunId, usize>,
 }
 
 impl Stage {
@@ -103,16 +123,18 @@ impl Stage {
         let mut stage = Self::set(options)?;
         while !stage.is_over()? && stage.violations.is_empty() {
             stage.counts.steps += 1;
+            stage.servers.at_step(stage.counts.steps);
             if stage.counts.steps > MOST_STEPS {
-                stage.violations.push(format!("it does not end within {MOST_STEPS} steps"));
+                stage.wrong(Violation::new(Wrong::Stuck, format!("it does not end within {MOST_STEPS} steps")));
                 break;
             }
-            let Some(next) = stage.draw()? else {
-                stage.violations.push("nothing can happen any more, and the run has not ended".to_owned());
+            let Some(next) = stage.draw_but()? else {
+                let words = "nothing can happen any more, and the run has not ended";
+                stage.wrong(Violation::new(Wrong::Stuck, words));
                 break;
             };
             stage.happen(next)?;
-            let soon = stage.env.now().plus(Duration::from_millis(1));
+            let soon = stage.clock.passed().plus(Duration::from_millis(1));
             stage.advance(soon);
             stage.settle()?;
         }
@@ -120,48 +142,57 @@ impl Stage {
         stage.counts.effects = u64::try_from(stage.servers.effects().len()).unwrap_or(u64::MAX);
         let digest = sha256(stage.trace.join("\n"));
         let gates = stage.actors.iter().map(|actor| actor.passed).collect();
-        let Self { trace, violations, counts, .. } = stage;
-        Ok(Report { trace, digest, violations, counts, gates })
+        let Self { trace, violations, counts, harmful, .. } = stage;
+        Ok(Report { trace, digest, violations, counts, gates, harmful })
     }
 
     fn set(options: &SimOptions) -> Result<Self, BoxError> {
         let seed = options.seed;
-        let in_iterations = options.deaths.is_none() && Chance::of(seed, "shape").one_in(4);
-        let (harm, intents) = match options.deaths {
+        let shape = Shape::drawn(&Chance::of(seed, "shape"));
+        let shape = if options.deaths.is_some() { Shape::Plain } else { shape };
+        let (mut harm, intents) = match options.deaths {
             Some(_) => (Harm::default(), Intents::mixed()),
-            None => (Harm::drawn(&Chance::of(seed, "harm")), Intents::drawn(&Chance::of(seed, "job"), in_iterations)),
+            None => (Harm::drawn(&Chance::of(seed, "harm")), Intents::drawn(&Chance::of(seed, "job"), shape)),
         };
+        let intents = intents.without(&options.without_intents);
+        let in_iterations = shape == Shape::Iterations;
+        // What is carved from a tight budget for a sub-agent is nothing.
+        harm.is_tight &= !intents.is_tree();
         let in_memory = std::path::Path::new("/dev/shm");
         let mut folder = tempfile::Builder::new();
         let folder = folder.prefix("ua-sim-");
         let folder = if in_memory.is_dir() { folder.tempdir_in(in_memory)? } else { folder.tempdir()? };
-        let workspace = folder.path().join("ws");
-        std::fs::create_dir_all(&workspace)?;
-        std::fs::write(workspace.join("a.txt"), "what is uploaded")?;
+        std::fs::create_dir_all(folder.path().join("ws"))?;
+        std::fs::create_dir_all(folder.path().join("locks"))?;
         let clock = StageClock::new();
         let budgets = if harm.is_tight { json!({"max_tool_calls": 2}) } else { json!({}) };
         let mut job = json!({"objective": "Do each thing once.", "budgets": budgets});
+        if intents.is_tree() {
+            job["subagents"] = json!({});
+        }
         if in_iterations {
             // The condition always holds: what is missing is to be known from the hand-off alone.
             job["harness"] = json!({"max_iterations": 60, "completion_promise": "ALL DONE"});
             job["stop_conditions"] = json!([{"artifact": "a.txt"}]);
+        } else if options.deaths.is_none() && Chance::of(seed, "condition").one_in(8) {
+            job["stop_conditions"] = json!([{"artifact": "nobody_writes_it.md"}]);
         }
+        let habits =
+            Habits { is_forgetful: in_iterations, is_wordy: Chance::of(seed, "words").one_in(2) || in_iterations };
+        let model = SimModel::new(intents.clone(), habits, Chance::of(seed, "model"), harm.model_faults);
         Ok(Self {
             chance: Chance::of(seed, "stage"),
             deaths: options.deaths.clone(),
+            without: options.without.clone(),
+            harmful: 0,
             gates: Arc::new(Gates::default()),
             servers: Servers::new(clock.clone(), harm.undead),
-            model: Arc::new(SimModel::new(
-                intents.clone(),
-                in_iterations,
-                Chance::of(seed, "model"),
-                harm.model_faults,
-            )),
+            model: Arc::new(model),
             store: StageStore::open(options.store, folder.path())?,
+            mirror: Arc::new(Mirror::default()),
             env: Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(seed)) },
-            run: RunId::parse("run_sim")?,
+            tops: vec![Top { run: RunId::parse("run_sim")?, was_cancelled: false, is_gone: false }],
             job,
-            was_careless: harm.is_careless,
             options: options.clone(),
             intents,
             harm,
@@ -172,29 +203,74 @@ impl Stage {
             violations: Vec::new(),
             trace: Vec::new(),
             budgets_are_raised: false,
-            was_cancelled: false,
+            words: Vec::new(),
+            forgotten: BTreeSet::new(),
+            accepted: BTreeSet::new(),
+            copied_at: None,
+            was_restored: false,
+            clock_was_set: false,
+            held_until: None,
+            orphan_questions: BTreeMap::new(),
         })
     }
 
-    fn say(&mut self, words: impl AsRef<str>) {
-        let after = self.env.now().since(ua_core::Clock::now(&ua_core::SimClock::default())).as_millis();
+    pub(super) fn say(&mut self, words: impl AsRef<str>) {
+        let after = self.clock.passed().since(ua_core::Clock::now(&ua_core::SimClock::default())).as_millis();
         self.trace.push(format!("{after:>8} ms  {}", words.as_ref()));
     }
 
-    fn record(&self) -> Result<Option<RunRecord>, BoxError> {
+    pub(super) fn wrong(&mut self, violation: Violation) {
+        self.violations.push(violation);
+    }
+
+    pub(super) fn record(&self, run: &RunId) -> Result<Option<RunRecord>, BoxError> {
         let _runtime = self.store.enter();
-        match block_on(self.store.port.run(&self.run)) {
+        match block_on(self.store.port.run(run)) {
             Ok(run) => Ok(Some(run)),
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
+    /// The run at the top of the tree of `run`, by its place.
+    pub(super) fn top_of(&self, run: &RunId) -> Option<usize> {
+        let _runtime = self.store.enter();
+        let record = block_on(self.store.port.run(run)).ok()?;
+        let top = block_on(top_of_tree(self.store.port.as_ref(), &record)).ok()?;
+        self.tops.iter().position(|one| one.run == top.run_id)
+    }
+
+    pub(super) fn is_driven(&self, top: usize) -> bool {
+        self.actors.iter().any(|actor| actor.top == top && actor.is_awake())
+    }
+
     fn is_over(&self) -> Result<bool, BoxError> {
         if self.actors.iter().any(|actor| actor.task.is_some()) {
             return Ok(false);
         }
-        Ok(self.record()?.is_some_and(|run| run.status.is_terminal()))
+        for (number, top) in self.tops.iter().enumerate() {
+            match self.record(&top.run)? {
+                Some(run) if !run.status.is_terminal() => return Ok(false),
+                None if number == 0 => return Ok(false),
+                Some(_) | None => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Draws until it is something that is not to be left out.
+    fn draw_but(&mut self) -> Result<Option<Happening>, BoxError> {
+        for _ in 0..200 {
+            let Some(next) = self.draw()? else { return Ok(None) };
+            if !next.is_harmful() {
+                return Ok(Some(next));
+            }
+            self.harmful += 1;
+            if !self.without.contains(&self.harmful) {
+                return Ok(Some(next));
+            }
+        }
+        Ok(None)
     }
 
     /// Lets everybody who can go on do so, until all stand at gates, wait for answers or for time to pass.
@@ -216,7 +292,7 @@ impl Stage {
                 }
             }
             if !moved {
-                return Ok(());
+                break;
             }
             {
                 let _runtime = self.store.enter();
@@ -224,63 +300,127 @@ impl Stage {
             }
             self.note_owners();
         }
+        for outcome in self.model.news() {
+            self.counts.faults += 1;
+            self.say(format!("the model's provider: {}", outcome.name()));
+        }
+        Ok(())
     }
 
-    /// Who owns the run since a moment ago, and whom that replaced.
+    /// Who owns a run since a moment ago, and whom that replaced.
     fn note_owners(&mut self) {
         let standing = self.gates.standing();
         let acquired = standing.iter().filter(|gate| gate.name == "store.acquire_run" && gate.side == Side::After);
-        for owner in acquired.map(|gate| gate.life) {
-            if self.actors[owner].has_owned {
+        for Gate { life: owner, run, label, .. } in acquired {
+            if !self.actors[*owner].owned.insert(run.clone()) {
                 continue;
             }
-            self.actors[owner].has_owned = true;
             let mut excused = BTreeSet::new();
-            for (other, actor) in self.actors.iter_mut().enumerate().filter(|(other, _)| *other != owner) {
-                if actor.task.is_none() || !actor.has_owned || actor.is_replaced {
+            for (other, actor) in self.actors.iter_mut().enumerate().filter(|(other, _)| other != owner) {
+                if actor.task.is_none() || !actor.owned.contains(run) || !actor.replaced.insert(run.clone()) {
                     continue;
                 }
-                actor.is_replaced = true;
-                self.counts.replaced += 1;
+                self.counts.replaced += u64::from(label.is_empty());
                 let at = |name: &str, side: Side| {
-                    standing.iter().any(|gate| gate.life == other && gate.name == name && gate.side == side)
+                    let is_there = |gate: &Gate| gate.name == name && gate.side == side;
+                    standing.iter().any(|gate| gate.life == other && gate.run == *run && is_there(gate))
                 };
-                actor.had_concluded = at("store.end_run", Side::After);
-                if at("tool.invoke", Side::Before) {
+                actor.had_concluded |= label.is_empty() && at("store.end_run", Side::After);
+                if at("tool.invoke", Side::Before) || at("tool.go_on", Side::Before) {
                     excused.insert(other);
                 }
             }
-            self.servers.replaced(owner, excused);
-            self.say(format!("life {owner} owns the run"));
+            self.servers.replaced(run, *owner, excused);
+            let name = if label.is_empty() { self.tops[self.actors[*owner].top].run.as_str() } else { label };
+            let words = format!("life {owner} owns {name}");
+            self.say(words);
         }
     }
 
     fn ended(&mut self, life: usize, ended: Result<Result<RunStatus, BoxError>, String>) {
         let actor = &self.actors[life];
-        let (is_stale, is_excused) = (actor.is_replaced, actor.had_concluded);
+        let run = self.tops[actor.top].run.clone();
+        let (is_stale, is_excused) = (actor.replaced.contains(&run), actor.had_concluded);
         // Who comes when somebody else has ended the run is told so.
-        let is_late = matches!(self.record(), Ok(Some(run)) if run.status.is_terminal());
-        let may_fail = is_stale || is_late || actor.met_a_store_fault;
+        let is_late = matches!(self.record(&run), Ok(Some(run)) if run.status.is_terminal());
+        let may_fail = is_stale || is_late || actor.met_a_store_fault || !actor.replaced.is_empty();
         match ended {
-            Err(words) => self.violations.push(format!("life {life} panicked: {words}")),
+            Err(words) => {
+                self.actors[life].ending = Some(Ending::Failed);
+                self.wrong(Violation::new(Wrong::Failed, format!("life {life} panicked: {words}")));
+            }
             Ok(Ok(status)) => {
+                self.actors[life].ending = Some(Ending::Left(status));
                 self.say(format!("life {life} left the run {}", status.as_str()));
                 if is_stale && !is_excused {
-                    self.violations.push(format!("life {life} was replaced, and ended the run as {}", status.as_str()));
+                    let words = format!("life {life} was replaced, and ended the run as {}", status.as_str());
+                    self.wrong(Violation::new(Wrong::NotFenced, words));
                 }
+                self.after_an_abort(life, &run, status);
+                self.count_orphan_questions(&run);
             }
             Ok(Err(error)) => {
+                self.actors[life].ending = Some(Ending::Failed);
                 let words = words_of(&error);
                 self.say(format!("life {life} failed: {words}"));
-                if !may_fail {
-                    self.violations.push(format!("life {life} failed although nothing was wrong: {words}"));
+                if !may_fail && !is_forgotten(&error) {
+                    let words = format!("life {life} failed although nothing was wrong: {words}");
+                    self.wrong(Violation::new(Wrong::Failed, words));
                 }
             }
         }
     }
 
+    /// A person had ended the run before this process began: it had nothing to do but to say so.
+    fn after_an_abort(&mut self, life: usize, run: &RunId, status: RunStatus) {
+        let began = self.actors[life].began_at;
+        let is_abort = |word: &&Word| {
+            word.choice == Choice::Abort && word.question.run_id == *run && word.step < began
+        };
+        let Some(word) = self.words.iter().find(is_abort) else { return };
+        match status {
+            RunStatus::Failed | RunStatus::Cancelled => {}
+            RunStatus::Queued
+            | RunStatus::Running
+            | RunStatus::WaitingForHuman
+            | RunStatus::Stopped
+            | RunStatus::Succeeded => {
+                let facts = Facts { word: Some(verdict::word_facts(self, word)), ..Facts::default() };
+                let words = format!(
+                    "a person answered abort to {:?}, and the process that came after left the run {}",
+                    word.question.kind,
+                    status.as_str()
+                );
+                self.wrong(Violation::new(Wrong::WordWithoutConsequence, words).with(facts));
+            }
+        }
+    }
+
+    /// The same question about an earlier server, asked again while nobody answered.
+    fn count_orphan_questions(&mut self, run: &RunId) {
+        let runtime = self.store.enter();
+        let open = block_on(self.store.port.open_questions(Some(run))).unwrap_or_default();
+        drop(runtime);
+        let kind = ua_store::QuestionKind::OrphanAlive;
+        let is_open = |one: &&QuestionRecord| {
+            one.kind == kind && one.call_id.is_none() && one.status == ua_store::QuestionStatus::Open
+        };
+        let count = open.iter().filter(is_open).count();
+        let before = self.orphan_questions.insert(run.clone(), count).unwrap_or(0);
+        if count > 1 && count > before {
+            let facts = Facts { question: Some(kind), ..Facts::default() };
+            let words = format!("{count} questions about the same earlier tool server are open at once");
+            self.wrong(Violation::new(Wrong::AskedNeedlessly, words).with(facts));
+        }
+    }
+
     /// Moves the time on. What remote servers have not begun by their horizon they begin now or never.
     fn advance(&mut self, to: Timestamp) {
+        self.expire(to);
+        self.clock.advance_to(to);
+    }
+
+    fn expire(&mut self, to: Timestamp) {
         for request in self.servers.expiring(to) {
             if self.chance.one_in(2) {
                 self.say(format!("request {request} arrives at the last moment"));
@@ -289,214 +429,36 @@ impl Stage {
                 self.servers.lose(request);
             }
         }
-        self.clock.advance_to(to);
-    }
-
-    /// Everything that can happen next, each with its weight; `None` when nothing can.
-    fn draw(&mut self) -> Result<Option<Happening>, BoxError> {
-        if self.deaths.is_some() {
-            return self.next_in_order();
-        }
-        let mut may: Vec<(usize, Happening)> = Vec::new();
-        self.processes(&mut may);
-        self.world(&mut may);
-        self.outside(&mut may)?;
-        let sum: usize = may.iter().map(|(weight, _)| weight).sum();
-        let mut left = self.chance.below(sum);
-        for (weight, happening) in may {
-            if left < weight {
-                return Ok(Some(happening));
-            }
-            left -= weight;
-        }
-        Ok(None)
-    }
-
-    fn processes(&self, may: &mut Vec<(usize, Happening)>) {
-        for gate in self.gates.standing() {
-            let Some(actor) = self.actors.get(gate.life).filter(|actor| actor.is_awake()) else { continue };
-            if Self::is_too_late(actor, &gate) {
-                may.push((40, Happening::Die(gate.life)));
-                continue;
-            }
-            if gate.is_write() && self.harm.store_faults > 0 {
-                for fault in [StoreFault::Busy, StoreFault::DiskFull, StoreFault::AnswerLost] {
-                    may.push((1, Happening::Refuse(gate.clone(), fault)));
-                }
-            }
-            may.push((40, Happening::GoOn(gate)));
-        }
-        for (life, actor) in self.actors.iter().enumerate().filter(|(_, actor)| actor.task.is_some()) {
-            if actor.is_asleep {
-                may.push((3, Happening::WakeUp(life)));
-                continue;
-            }
-            if self.harm.deaths > 0 {
-                may.push((2, Happening::Die(life)));
-            }
-            if self.harm.sleeps > 0 && !actor.is_replaced {
-                may.push((2, Happening::Sleep(life)));
-            }
-            if self.harm.signals > 0 && !actor.was_signalled {
-                may.push((1, Happening::Signal(life)));
-            }
-            if actor.was_signalled {
-                may.push((1, Happening::StopAtOnce(life)));
-            }
-        }
-    }
-
-    /// A process that was replaced just before it sent to a server that nobody can end. No epoch helps there, and no fence: the one who
-    /// takes a run over has to end the process first, as `--take-over` does.
-    fn is_too_late(actor: &Actor, gate: &Gate) -> bool {
-        let is_remote = gate.tool.as_deref().and_then(Tool::named).is_some_and(|tool| tool.is_remote);
-        actor.is_replaced && is_remote && gate.name == "tool.invoke" && gate.side == Side::Before
-    }
-
-    fn world(&self, may: &mut Vec<(usize, Happening)>) {
-        for request in self.servers.requests() {
-            let is_waited_for = request.is_waited_for;
-            let is_asleep = self.actors.get(request.life).is_some_and(|actor| actor.is_asleep);
-            if is_waited_for && self.harm.tool_faults > 0 {
-                for fault in ToolFault::ALL.into_iter().filter(|fault| fault.is_of(request.tool)) {
-                    // What happens late is what fences are for.
-                    let weight = if fault == ToolFault::Late { 8 } else { 2 };
-                    may.push((weight, Happening::Fail(request.clone(), fault)));
-                }
-                if request.tool.kind == Kind::Keyed && request.acted.is_none() {
-                    may.push((2, Happening::Duplicate(request.clone())));
-                }
-            }
-            match (request.acted.is_some(), is_waited_for) {
-                (true, _) => may.push((if is_asleep { 2 } else { 20 }, Happening::Answer(request))),
-                (false, true) if !request.is_late() => {
-                    may.push((if is_asleep { 3 } else { 20 }, Happening::Act(request)));
-                }
-                (false, _) => {
-                    may.push((4, Happening::Act(request.clone())));
-                    may.push((1, Happening::Lose(request)));
-                }
-            }
-        }
-        if let Some(at) = self.clock.next_wake() {
-            may.push((6, Happening::NextWait(at)));
-        }
-        if self.harm.hours > 0 && !self.actors.is_empty() {
-            may.push((1, Happening::Hour));
-        }
-    }
-
-    fn outside(&self, may: &mut Vec<(usize, Happening)>) -> Result<(), BoxError> {
-        let _runtime = self.store.enter();
-        let is_driven = self.actors.iter().any(Actor::is_awake);
-        if is_driven {
-            if self.harm.cancels > 0 && self.counts.lives > 0 {
-                may.push((1, Happening::Cancel));
-            }
-            return Ok(());
-        }
-        let Some(run) = self.record()? else {
-            may.push((20, Happening::Start));
-            return Ok(());
-        };
-        if run.status.is_terminal() {
-            return Ok(());
-        }
-        let has_questions = !block_on(person::open_questions(self.store.port.as_ref(), &self.run))?.is_empty();
-        if has_questions {
-            may.push((15, Happening::PersonLooks));
-        }
-        let is_out_of_budget =
-            run.status == RunStatus::Stopped && run.stop_reason == Some(RunStop::Budget) && !self.budgets_are_raised;
-        if is_out_of_budget {
-            may.push((15, Happening::RaiseBudgets));
-        }
-        let is_vain = is_out_of_budget || (has_questions && run.status == RunStatus::WaitingForHuman);
-        if !is_vain {
-            may.push((15, Happening::Start));
-        } else if self.harm.vain_starts > 0 {
-            may.push((3, Happening::Start));
-        }
-        Ok(())
-    }
-
-    /// What happens next when nothing is left to chance but where processes die.
-    fn next_in_order(&self) -> Result<Option<Happening>, BoxError> {
-        if let Some(gate) = self.gates.standing().into_iter().next() {
-            let at = self.deaths.as_ref().and_then(|deaths| deaths.get(gate.life));
-            let dies = at.is_some_and(|at| self.actors.get(gate.life).is_some_and(|actor| actor.passed == *at));
-            return Ok(Some(if dies { Happening::Die(gate.life) } else { Happening::GoOn(gate) }));
-        }
-        let mut may = Vec::new();
-        for request in self.servers.requests() {
-            let is_acted = request.acted.is_some();
-            may.push((1, if is_acted { Happening::Answer(request) } else { Happening::Act(request) }));
-        }
-        if let Some(at) = self.clock.next_wake() {
-            may.push((1, Happening::NextWait(at)));
-        }
-        self.outside(&mut may)?;
-        Ok(may.into_iter().next().map(|(_, happening)| happening))
     }
 
     fn happen(&mut self, happening: Happening) -> Result<(), BoxError> {
         match happening {
-            Happening::GoOn(gate) => {
-                self.say(format!("life {} {}", gate.life, gate.words()));
-                self.actors[gate.life].passed += 1;
-                self.gates.release(gate.id, None);
-            }
-            Happening::Refuse(gate, fault) => {
+            Happening::GoOn(gate) => self.go_on(&gate, StoreOutcome::Done),
+            Happening::Write(gate, outcome) => {
                 self.harm.store_faults -= 1;
                 self.counts.faults += 1;
-                self.say(format!("life {} {}: {fault:?}", gate.life, gate.words()));
-                self.actors[gate.life].met_a_store_fault = true;
-                self.gates.release(gate.id, Some(fault));
+                self.go_on(&gate, outcome);
             }
-            Happening::Die(life) => {
-                self.harm.deaths = self.harm.deaths.saturating_sub(1);
-                self.counts.deaths += 1;
-                let standing = self.gates.standing();
-                let here = standing.iter().find(|gate| gate.life == life).map_or_else(String::new, Gate::words);
-                self.say(format!("life {life} dies {here}"));
-                let _runtime = self.store.enter();
-                self.actors[life].task = None;
-            }
-            Happening::Sleep(life) => {
-                self.harm.sleeps -= 1;
-                self.actors[life].is_asleep = true;
-                self.say(format!("life {life} falls asleep"));
-            }
+            Happening::Process(life, outcome) => self.process(life, outcome),
             Happening::WakeUp(life) => {
                 self.actors[life].is_asleep = false;
                 self.say(format!("life {life} wakes up"));
             }
-            Happening::Signal(life) => {
-                self.harm.signals -= 1;
-                self.say(format!("life {life} is asked to stop"));
-                self.actors[life].was_signalled = true;
-                self.actors[life].stop.stop_gently();
-            }
-            Happening::StopAtOnce(life) => {
-                self.actors[life].was_signalled = false;
-                self.say(format!("life {life} is asked to stop at once"));
-                self.actors[life].stop.stop_at_once();
-            }
             Happening::Act(request) => {
-                self.say(format!("{} is done (request {} of life {})", request.tool.name, request.id, request.life));
-                self.servers.act(request.id);
+                let Request { tool, id, life, tag, .. } = request;
+                self.say(format!("{} {tag} is done (request {id} of life {life})", tool.name));
+                self.servers.act(id);
             }
             Happening::Answer(request) => {
                 self.say(format!("{} is answered (request {})", request.tool.name, request.id));
                 self.servers.answer(request.id);
             }
-            Happening::Duplicate(request) => {
-                self.tool_fault(&request, "it arrives twice");
-                self.servers.duplicate(request.id);
-            }
-            Happening::Fail(request, fault) => {
-                self.tool_fault(&request, &format!("{fault:?}"));
-                self.servers.fail(request.id, fault);
+            Happening::Tool(request, outcome) => {
+                self.harm.tool_faults -= 1;
+                self.counts.faults += 1;
+                let Request { tool, id, life, tag, .. } = request;
+                self.say(format!("{} {tag} (request {id} of life {life}): {}", tool.name, outcome.name()));
+                self.servers.come_to(id, outcome);
             }
             Happening::Lose(request) => {
                 self.say(format!("{} never happens (request {})", request.tool.name, request.id));
@@ -506,89 +468,311 @@ impl Stage {
                 self.say("time passes until somebody's wait ends");
                 self.advance(at);
             }
-            Happening::Hour => {
-                self.harm.hours -= 1;
-                self.say("an hour passes");
-                let later = self.env.now().plus(Duration::from_hours(1));
-                self.advance(later);
+            Happening::Clock(outcome) => self.clock_does(outcome),
+            Happening::Start(top) => self.start(top),
+            Happening::Answers(question, mind) => self.answers(&question, mind)?,
+            Happening::Person(outcome, top) => self.person_does(outcome, top)?,
+            Happening::MakeCopy => {
+                self.say("a person makes a copy of the database");
+                self.copied_at = Some(self.counts.steps);
+                self.store.make_copy()?;
             }
-            Happening::Start => self.start(),
-            Happening::PersonLooks => self.person_looks()?,
-            Happening::RaiseBudgets => {
-                self.say("a person raises the budgets");
-                self.budgets_are_raised = true;
-                let _runtime = self.store.enter();
-                block_on(person::raise_budgets(self.store.port.as_ref(), &self.run, self.env.now()))?;
-            }
-            Happening::Cancel => self.cancel()?,
+            Happening::GoBack => self.go_back()?,
         }
         Ok(())
     }
 
-    fn tool_fault(&mut self, request: &Request, words: &str) {
-        self.harm.tool_faults -= 1;
-        self.counts.faults += 1;
-        self.say(format!("{} (request {} of life {}): {words}", request.tool.name, request.id, request.life));
+    fn go_on(&mut self, gate: &Gate, outcome: StoreOutcome) {
+        let is_held = gate.is_write() && self.held_until.is_some_and(|until| self.clock.passed() < until);
+        let outcome = if is_held { StoreOutcome::BusyForLong } else { outcome };
+        let words = match outcome {
+            StoreOutcome::Done => String::new(),
+            // Going back has an event of its own.
+            StoreOutcome::Forgotten
+            | StoreOutcome::Busy
+            | StoreOutcome::BusyForLong
+            | StoreOutcome::DiskFull
+            | StoreOutcome::AnswerLost => format!(": {}", outcome.name()),
+        };
+        if outcome == StoreOutcome::BusyForLong && !is_held {
+            self.held_until = Some(self.clock.passed().plus(HELD));
+        }
+        self.say(format!("life {} {}{words}", gate.life, gate.words()));
+        let actor = &mut self.actors[gate.life];
+        actor.passed += 1;
+        if outcome != StoreOutcome::Done {
+            actor.met_a_store_fault = true;
+            actor.could_not_settle |= gate.name == "store.settle_attempt"
+                && matches!(outcome, StoreOutcome::Busy | StoreOutcome::BusyForLong);
+        }
+        self.gates.release(gate.id, outcome);
     }
 
-    fn start(&mut self) {
+    fn process(&mut self, life: usize, outcome: ProcessOutcome) {
+        match outcome {
+            // These happen at gates, and where an earlier server is looked for.
+            ProcessOutcome::GoesOn | ProcessOutcome::FindsTheUndead => {}
+            ProcessOutcome::Dies => {
+                self.harm.deaths = self.harm.deaths.saturating_sub(1);
+                self.counts.deaths += 1;
+                let standing = self.gates.standing();
+                let here = standing.iter().find(|gate| gate.life == life).map_or_else(String::new, Gate::words);
+                self.say(format!("life {life} dies {here}"));
+                let _runtime = self.store.enter();
+                self.actors[life].task = None;
+                self.actors[life].ending = Some(Ending::Died);
+            }
+            ProcessOutcome::FallsAsleep => {
+                self.harm.sleeps -= 1;
+                self.actors[life].is_asleep = true;
+                self.say(format!("life {life} falls asleep"));
+            }
+            ProcessOutcome::Signalled => {
+                self.harm.signals -= 1;
+                self.say(format!("life {life} is asked to stop"));
+                self.actors[life].was_signalled = true;
+                self.actors[life].stop.stop_gently();
+            }
+            ProcessOutcome::SignalledTwice => {
+                self.actors[life].was_signalled = false;
+                self.say(format!("life {life} is asked to stop at once"));
+                self.actors[life].stop.stop_at_once();
+            }
+        }
+    }
+
+    fn clock_does(&mut self, outcome: ClockOutcome) {
+        let later = self.clock.passed().plus(Duration::from_hours(1));
+        match outcome {
+            // Each step takes a moment, and waits have an event of their own.
+            ClockOutcome::Flows => {}
+            ClockOutcome::Hour => {
+                self.harm.hours -= 1;
+                self.say("an hour passes");
+                self.advance(later);
+            }
+            ClockOutcome::Suspended => {
+                self.harm.hours -= 1;
+                self.say("the machine is suspended for an hour");
+                self.expire(later);
+                self.clock.suspend(Duration::from_hours(1));
+            }
+            ClockOutcome::StepsForward | ClockOutcome::StepsBack => {
+                self.harm.clock_steps -= 1;
+                self.clock_was_set = true;
+                let minutes = if outcome == ClockOutcome::StepsForward { 10 } else { -10 };
+                self.say(format!("the wall clock is set by {minutes} minutes"));
+                self.clock.step(minutes * 60_000);
+            }
+        }
+    }
+
+    fn start(&mut self, top: usize) {
         let life = self.actors.len();
         if life > 0 && self.harm.vain_starts > 0 {
             self.harm.vain_starts -= 1;
         }
         self.counts.lives += 1;
-        self.say(format!("life {life} begins"));
+        let run = self.tops[top].run.clone();
+        self.say(format!("life {life} begins, for {run}"));
         let stop = StopSignal::default();
         let process = Life {
-            run: self.run.clone(),
+            number: life,
+            seed: self.options.seed,
+            run,
             job: self.job.clone(),
-            folder: self.folder.path().join("ws"),
+            folder: self.workspace(top),
             store: Arc::clone(&self.store.port),
             model: Arc::clone(&self.model),
-            reach: Reach { life, servers: Arc::clone(&self.servers) },
-            plan: LifePlan::new(life, Arc::clone(&self.gates)),
-            env: self.env.clone(),
+            servers: Arc::clone(&self.servers),
+            gates: Arc::clone(&self.gates),
+            mirror: Arc::clone(&self.mirror),
+            clock: self.clock.clone(),
             stop: stop.clone(),
             broken: self.options.broken,
         };
         self.actors.push(Actor {
             task: Some(Task::new(process.live())),
             stop,
-            has_owned: false,
+            top,
+            began_at: self.counts.steps,
+            ending: None,
+            owned: BTreeSet::new(),
+            replaced: BTreeSet::new(),
             is_asleep: false,
-            is_replaced: false,
             had_concluded: false,
             met_a_store_fault: false,
+            could_not_settle: false,
             was_signalled: false,
             passed: 0,
         });
     }
 
-    fn person_looks(&mut self) -> Result<(), BoxError> {
+    pub(super) fn workspace(&self, top: usize) -> PathBuf {
+        self.folder.path().join(if top == 0 { "ws".to_owned() } else { format!("ws_fork_{top}") })
+    }
+
+    fn answers(&mut self, question: &QuestionRecord, mind: PersonOutcome) -> Result<(), BoxError> {
+        let asked_before = self.words.iter().any(|word| {
+            word.question.run_id == question.run_id && word.question.kind == question.kind && word.call.is_none()
+        });
+        let (step, at, effects) = (self.counts.steps, self.clock.now(), self.servers.effects());
         let runtime = self.store.enter();
-        let (store, effects) = (Arc::clone(&self.store.port), self.servers.effects());
-        let mut said = Vec::new();
-        for question in block_on(person::open_questions(store.as_ref(), &self.run))? {
-            let cares = !self.was_careless || self.chance.one_in(2);
-            let answering = person::answer(store.as_ref(), &question, &effects, cares, self.env.now());
-            said.push(format!("a person answers {:?}: {:?}", question.kind, block_on(answering)?));
-        }
+        let port = Arc::clone(&self.store.port);
+        let said = block_on(person::answer(port.as_ref(), question, mind, &effects, step, at, asked_before))?;
         drop(runtime);
-        for words in said {
-            self.say(words);
+        let Some(word) = said else { return Ok(()) };
+        match word.mind {
+            PersonOutcome::Aborts => self.harm.aborts = self.harm.aborts.saturating_sub(1),
+            PersonOutcome::Skips => self.harm.skips = self.harm.skips.saturating_sub(1),
+            PersonOutcome::Looks
+            | PersonOutcome::Remarks
+            | PersonOutcome::Executes
+            | PersonOutcome::ClaimsHappened
+            | PersonOutcome::WhileItLives
+            | PersonOutcome::Silent
+            | PersonOutcome::Cancels
+            | PersonOutcome::Forks
+            | PersonOutcome::Accepts
+            | PersonOutcome::RaisesBudgets => {}
+        }
+        let about = word.call.as_ref().map_or_else(String::new, |call| {
+            format!(" about {} {}", call.name.tool, super::job::tag_of(&call.tool_use_id))
+        });
+        self.say(format!("a person ({}) answers {:?}{about}: {:?}", mind.name(), question.kind, word.choice));
+        self.words.push(word);
+        Ok(())
+    }
+
+    fn person_does(&mut self, outcome: PersonOutcome, top: usize) -> Result<(), BoxError> {
+        let run = self.tops[top].run.clone();
+        match outcome {
+            PersonOutcome::Cancels => {
+                self.harm.cancels -= 1;
+                self.say(format!("a person cancels {run}"));
+                let runtime = self.store.enter();
+                let cancelled = block_on(self.store.port.request_cancel(&run, "enough", self.clock.now()));
+                drop(runtime);
+                match cancelled {
+                    Ok(_) => self.tops[top].was_cancelled = true,
+                    Err(StoreError::NotFound { .. } | StoreError::Conflict { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            PersonOutcome::RaisesBudgets => {
+                self.say("a person raises the budgets");
+                self.budgets_are_raised = true;
+                let _runtime = self.store.enter();
+                let at = self.clock.now();
+                for run in block_on(self.store.port.runs(u32::MAX))? {
+                    if !run.status.is_terminal() {
+                        block_on(person::raise_budgets(self.store.port.as_ref(), &run.run_id, at))?;
+                    }
+                }
+            }
+            PersonOutcome::Accepts => {
+                // They look at each line, and say that the runs may go on.
+                let _runtime = self.store.enter();
+                let port = Arc::clone(&self.store.port);
+                let mut said = Vec::new();
+                for record in block_on(port.runs(u32::MAX))? {
+                    if !block_on(self.mirror.forgotten(port.as_ref(), &record.run_id))?.is_empty() {
+                        self.mirror.accept(&record.run_id);
+                        self.accepted.insert(record.run_id.clone());
+                        said.push(format!("a person accepts what the database forgot of {}", record.run_id));
+                    }
+                }
+                drop(_runtime);
+                said.sort();
+                said.into_iter().for_each(|words| self.say(words));
+            }
+            PersonOutcome::Forks => self.fork(top)?,
+            // Answers have an event of their own, and who is silent does nothing.
+            PersonOutcome::Looks
+            | PersonOutcome::Remarks
+            | PersonOutcome::Skips
+            | PersonOutcome::Aborts
+            | PersonOutcome::Executes
+            | PersonOutcome::ClaimsHappened
+            | PersonOutcome::WhileItLives
+            | PersonOutcome::Silent => {}
         }
         Ok(())
     }
 
-    fn cancel(&mut self) -> Result<(), BoxError> {
-        self.harm.cancels -= 1;
-        self.say("a person cancels the run");
+    /// A person forks a run at its last committed turn, or at an earlier one, whether or not somebody drives it.
+    fn fork(&mut self, parent: usize) -> Result<(), BoxError> {
+        self.harm.forks -= 1;
+        let Some(record) = self.record(&self.tops[parent].run)? else { return Ok(()) };
+        let earlier = self.chance.one_in(3).then(|| self.chance.below(record.turn_index as usize + 1) as u32);
+        let number = self.tops.len();
+        let run = RunId::parse(&format!("run_fork_{number}"))?;
         let _runtime = self.store.enter();
-        match block_on(self.store.port.request_cancel(&self.run, "enough", self.env.now())) {
-            Ok(_) => self.was_cancelled = true,
-            Err(StoreError::NotFound { .. } | StoreError::Conflict { .. }) => {}
-            Err(error) => return Err(error.into()),
+        let port = Arc::clone(&self.store.port);
+        if !block_on(self.mirror.forgotten(port.as_ref(), &record.run_id))?.is_empty() {
+            drop(_runtime);
+            self.say("a fork is refused: the database went back in time");
+            return Ok(());
         }
+        let root = self.folder.path().to_owned();
+        let place = ForkPlace {
+            run_id: run.clone(),
+            root: &root,
+            locks: &root.join("locks"),
+            workspace_dir: self.workspace(number),
+            launch: Value::Null,
+            entrypoint: "library".to_owned(),
+        };
+        let made: Result<RunRecord, ForkError> = block_on(async {
+            let mut plan = ForkPlan::new(port.as_ref(), &record.run_id, earlier, None).await?;
+            plan.carry_out(port.as_ref(), place, &self.env).await
+        });
+        drop(_runtime);
+        let made = made?;
+        self.counts.forks += 1;
+        self.say(format!("a person forks {} at turn {}: {run}", record.run_id, made.shared_turns()));
+        self.tops.push(Top { run, was_cancelled: false, is_gone: false });
         Ok(())
     }
+
+    /// The database goes back to its copy. The world does not, nor does the log of what was sent.
+    fn go_back(&mut self) -> Result<(), BoxError> {
+        self.harm.restores -= 1;
+        self.counts.restores += 1;
+        self.say("the database goes back to its copy");
+        let copied_at = self.copied_at.take().unwrap_or(0);
+        {
+            let _runtime = self.store.enter();
+            block_on(self.mirror.catch_up(self.store.port.as_ref()))?;
+        }
+        for actor in &mut self.actors {
+            actor.task = None;
+        }
+        self.store.go_back(self.clock.now())?;
+        let runtime = self.store.enter();
+        let forgotten = block_on(self.mirror.all_forgotten(self.store.port.as_ref()))?;
+        drop(runtime);
+        self.forgotten.extend(forgotten);
+        self.words.retain(|word| word.step < copied_at);
+        self.was_restored = true;
+        for top in 1..self.tops.len() {
+            if self.record(&self.tops[top].run.clone())?.is_none() {
+                self.tops[top].is_gone = true;
+            }
+        }
+        self.orphan_questions.clear();
+        Ok(())
+    }
+}
+
+/// Whether a process refused to drive a run since the database had forgotten what it sent, or one below it.
+fn is_forgotten(error: &BoxError) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(error) = next {
+        if error.is::<Forgotten>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }

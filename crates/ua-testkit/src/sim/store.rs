@@ -1,6 +1,7 @@
-//! The store of a simulation: the model in memory, or SQLite on a disk that lasts as long as the simulation.
+//! The store of a simulation: the model in memory, or SQLite on a disk that lasts as long as the simulation. Either can be copied, and
+//! go back to its copy.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ua_core::{RunId, Timestamp};
@@ -28,38 +29,88 @@ impl SimStore {
     }
 }
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// A store, and a way to know that it is at rest.
 pub(super) struct StageStore {
     pub(super) port: Arc<dyn Store>,
-    sqlite: Option<OnThreads>,
+    behind: Behind,
 }
 
-/// SQLite works on threads of its own: one writes, and one reads since the runtime has no more.
-struct OnThreads {
-    runtime: tokio::runtime::Runtime,
-    nobody: RunId,
+enum Behind {
+    Memory {
+        now: Arc<MemStore>,
+        copy: Option<MemStore>,
+    },
+    /// SQLite works on threads of its own: one writes, and one reads since the runtime has no more.
+    Sqlite {
+        runtime: tokio::runtime::Runtime,
+        nobody: RunId,
+        database: PathBuf,
+        copy: PathBuf,
+    },
+}
+
+fn sqlite(database: &Path) -> Result<Arc<SqliteStore>, StoreError> {
+    let config = SqliteConfig { effects_log: false, ..SqliteConfig::new(database) };
+    Ok(Arc::new(SqliteStore::open(config)?))
 }
 
 impl StageStore {
-    pub(super) fn open(kind: SimStore, folder: &Path) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+    pub(super) fn open(kind: SimStore, folder: &Path) -> Result<Self, BoxError> {
         if kind == SimStore::Memory {
-            return Ok(Self { port: Arc::new(MemStore::default()), sqlite: None });
+            let now = Arc::new(MemStore::default());
+            return Ok(Self { port: now.clone(), behind: Behind::Memory { now, copy: None } });
         }
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build()?;
-        let config = SqliteConfig { effects_log: false, ..SqliteConfig::new(folder.join("runtime_state.db")) };
-        let port = Arc::new(SqliteStore::open(config)?);
-        Ok(Self { port, sqlite: Some(OnThreads { runtime, nobody: RunId::parse("run_nobody")? }) })
+        let database = folder.join("runtime_state.db");
+        let (port, copy) = (sqlite(&database)?, folder.join("copy.db"));
+        Ok(Self { port, behind: Behind::Sqlite { runtime, nobody: RunId::parse("run_nobody")?, database, copy } })
+    }
+
+    /// Makes the copy that [`go_back`](Self::go_back) goes back to.
+    pub(super) fn make_copy(&mut self) -> Result<(), BoxError> {
+        match &mut self.behind {
+            Behind::Memory { now, copy } => *copy = Some(now.copied()),
+            Behind::Sqlite { database, copy, .. } => {
+                if copy.exists() {
+                    std::fs::remove_file(&*copy)?;
+                }
+                ua_store_sqlite::backup(database, copy)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the copy in place of what is stored. Nobody may hold the store.
+    pub(super) fn go_back(&mut self, at: Timestamp) -> Result<(), BoxError> {
+        match &mut self.behind {
+            Behind::Memory { now, copy } => {
+                *now = Arc::new(copy.take().ok_or("no copy was made")?);
+                self.port = now.clone();
+            }
+            Behind::Sqlite { runtime, database, copy, .. } => {
+                let _runtime = runtime.enter();
+                self.port = Arc::new(MemStore::default()); // lets go of the database
+                ua_store_sqlite::restore(copy, database, at)?;
+                self.port = sqlite(database)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads need the runtime's thread.
     pub(super) fn enter(&self) -> Option<tokio::runtime::EnterGuard<'_>> {
-        self.sqlite.as_ref().map(|sqlite| sqlite.runtime.enter())
+        match &self.behind {
+            Behind::Memory { .. } => None,
+            Behind::Sqlite { runtime, .. } => Some(runtime.enter()),
+        }
     }
 
     /// Waits until every read and write that was asked for before is done and answered: each thread takes them in order, so one
     /// more on each, about a run that there is not, comes last.
     pub(super) fn rest(&self) -> Result<(), StoreError> {
-        let Some(OnThreads { nobody, .. }) = &self.sqlite else { return Ok(()) };
+        let Behind::Sqlite { nobody, .. } = &self.behind else { return Ok(()) };
         let last_write = block_on(self.port.request_cancel(nobody, "", Timestamp::from_millis(0)));
         let last_read = block_on(self.port.run(nobody));
         match (last_write, last_read) {

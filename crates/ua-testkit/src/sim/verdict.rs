@@ -1,117 +1,480 @@
-//! What must hold at the end: of the effects, of the records, and of both together.
+//! What must hold at the end: of the effects, of the records, of what was told, said and charged, and of all of them together.
+//!
+//! The world's own account decides (`Servers::sends`, `Servers::effects`); nothing here asks `may_have_happened`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ua_core::{CallStatus, RunStatus};
-use ua_store::{RunRecords, invariants};
+use serde_json::Value;
+use ua_core::{Block, CallId, CallStatus, RunId, RunStatus};
+use ua_runner::Workspace;
+use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecords, invariants, is_task};
 
 use super::job::{Kind, Tool, tag_of};
 use super::life::BoxError;
-use super::model::MAX_ASKS;
-use super::servers::Effect;
-use super::stage::Stage;
+use super::model::{MAX_ASKS, says_nothing_happened};
+use super::person::Word;
+use super::servers::{Effect, Fate, Send};
+use super::stage::{Ending, Stage};
 use super::task::block_on;
+use super::wrong::{CallFacts, Facts, Told, Violation, WordFacts, Wrong};
+use crate::outcomes::PersonOutcome;
 
 /// Adds every violation to those that the stage saw itself.
 pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
     let runtime = stage.store.enter();
-    let Ok(records) = block_on(stage.store.port.load(&stage.run)) else { return Ok(()) };
-    let mut events = Vec::new();
-    for call in &records.calls {
-        events.extend(block_on(stage.store.port.events(&call.call_id))?);
+    let port = stage.store.port.clone();
+    let (mut family, mut found) = (Vec::new(), Vec::new());
+    for run in block_on(port.runs(u32::MAX))? {
+        family.push(block_on(port.load(&run.run_id))?);
     }
-    stage.counts.questions =
-        u64::try_from(records.questions.iter().filter(|question| question.call_id.is_some()).count())
-            .unwrap_or(u64::MAX);
-    let mut found = Vec::new();
-    found.extend(
-        stage.servers.stale_sends().into_iter().map(|words| format!("sent by an owner that was replaced: {words}")),
-    );
-    found
-        .extend(stage.model.refused().into_iter().map(|words| format!("no provider would take this history: {words}")));
-    found.extend(invariants::check(&records, &events).into_iter().map(|violation| violation.to_string()));
-    let effects = stage.servers.effects();
-    twice(stage, &effects, &mut found);
-    told(&records, &effects, &mut found);
-    if stage.violations.is_empty() {
-        end(stage, &records, &effects, &mut found);
+    family.sort_by(|one, other| one.run.run_id.cmp(&other.run.run_id));
+    let fenced = stage.servers.stale_sends().into_iter().map(|words| Violation::new(Wrong::NotFenced, words));
+    found.extend(fenced);
+    let refused = stage.model.refused().into_iter();
+    let refused = refused.map(|words| format!("no provider would take this history: {words}"));
+    found.extend(refused.map(|words| Violation::new(Wrong::Records, words)));
+    for records in &family {
+        let mut events = Vec::new();
+        for call in &records.calls {
+            events.extend(block_on(port.events(&call.call_id))?);
+        }
+        let broken = invariants::check(records, &events);
+        found.extend(broken.into_iter().map(|broken| Violation::new(Wrong::Records, broken.to_string())));
     }
     drop(runtime);
+    let questions = family.iter().flat_map(|records| &records.questions);
+    let about_calls = questions.filter(|question| question.call_id.is_some()).count();
+    stage.counts.questions = u64::try_from(about_calls).unwrap_or(u64::MAX);
+    stage.counts.sub_agents = family.iter().filter(|records| is_task(&records.run)).count() as u64;
+
+    let judge = Judge {
+        effects: stage.servers.effects(),
+        sends: stage.servers.sends(),
+        trees: trees(stage, &family),
+        stage,
+        family: &family,
+    };
+    judge.twice(&mut found);
+    judge.told(&mut found);
+    judge.asked(&mut found);
+    judge.words(&mut found);
+    if stage.violations.is_empty() {
+        judge.charged(&mut found);
+        judge.end(&mut found);
+    }
     stage.violations.extend(found);
     Ok(())
 }
 
-/// No call, and no intent, has its effect twice.
-fn twice(stage: &Stage, effects: &[Effect], found: &mut Vec<String>) {
-    let (mut calls, mut intents) = (BTreeMap::new(), BTreeMap::new());
-    for effect in effects.iter().filter(|effect| effect.tool.has_effect()) {
-        *calls.entry((effect.call.as_str(), effect.tool.name)).or_insert(0_u32) += 1;
-        *intents.entry((effect.tag.as_str(), effect.tool.name)).or_insert(0_u32) += 1;
-    }
-    for ((call, tool), times) in calls.iter().filter(|(_, times)| **times > 1) {
-        found.push(format!("duplicate: {tool} happened {times} times for call {call}"));
-    }
-    if found.is_empty() && !stage.was_careless {
-        for ((tag, tool), times) in intents.iter().filter(|(_, times)| **times > 1) {
-            found.push(format!("duplicate: {tool} happened {times} times for intent {tag}"));
-        }
+/// What a person said, and what it was about.
+pub(super) fn word_facts(stage: &Stage, word: &Word) -> WordFacts {
+    let position = |word: &Word| word.call.as_ref().map(|call| (call.run_id.clone(), call.position.turn));
+    let is_beside = |other: &&Word| {
+        other.choice == Choice::Skip && position(other).is_some() && position(other) == position(word)
+    };
+    WordFacts {
+        choice: word.choice,
+        kind: word.question.kind,
+        beside_a_skip: stage.words.iter().any(|other| is_beside(&other)),
+        is_of_run: word.call.is_none(),
     }
 }
 
-/// What the records say about a call is what happened.
-fn told(records: &RunRecords, effects: &[Effect], found: &mut Vec<String>) {
-    for call in &records.calls {
-        let Some(tool) = Tool::named(&call.name.tool).filter(|tool| tool.has_effect()) else { continue };
-        let happened = effects.iter().any(|effect| effect.call == call.call_id);
-        let (id, name) = (&call.call_id, tool.name);
-        match call.status {
-            CallStatus::Succeeded if !happened && call.deduplicated_from.is_none() => {
-                found.push(format!("lost: {name} did not happen, and call {id} says that it succeeded"));
-            }
-            CallStatus::Prepared | CallStatus::Cancelled | CallStatus::FailedDefinite if happened => {
-                found.push(format!("untold: {name} happened, and call {id} is {}", call.status));
-            }
-            CallStatus::Prepared
-            | CallStatus::Running
-            | CallStatus::Succeeded
-            | CallStatus::FailedDefinite
-            | CallStatus::FailedReported
-            | CallStatus::Unknown
-            | CallStatus::Cancelled => {}
+/// The tree of each run, by its place among the tops. What a restored copy does not know is of the tree that drove it.
+fn trees(stage: &Stage, family: &[RunRecords]) -> BTreeMap<RunId, usize> {
+    let mut trees = BTreeMap::new();
+    for send in stage.servers.sends() {
+        if let Some(actor) = stage.actors.get(send.life) {
+            trees.insert(send.run.clone(), actor.top);
         }
     }
+    for records in family {
+        if let Some(top) = stage.top_of(&records.run.run_id) {
+            trees.insert(records.run.run_id.clone(), top);
+        }
+    }
+    trees
 }
 
-/// The run ended as it may, and nothing that was asked for is missing.
-fn end(stage: &Stage, records: &RunRecords, effects: &[Effect], found: &mut Vec<String>) {
-    let status = records.run.status;
-    match status {
-        RunStatus::Succeeded => {}
-        RunStatus::Cancelled if stage.was_cancelled => return,
-        RunStatus::Queued
-        | RunStatus::Running
-        | RunStatus::WaitingForHuman
-        | RunStatus::Stopped
-        | RunStatus::Failed
-        | RunStatus::Cancelled => {
-            let detail = records.run.status_detail.as_deref().unwrap_or("no reason is given");
-            found.push(format!("the run ended as {}: {detail}", status.as_str()));
+struct Judge<'a> {
+    stage: &'a Stage,
+    family: &'a [RunRecords],
+    effects: Vec<Effect>,
+    sends: Vec<Send>,
+    trees: BTreeMap<RunId, usize>,
+}
+
+impl Judge<'_> {
+    fn sends_of(&self, call: &CallId) -> impl Iterator<Item = &Send> {
+        self.sends.iter().filter(move |send| send.call == *call)
+    }
+
+    fn call_facts(&self, call: &CallId) -> CallFacts {
+        let first = self.sends_of(call).next();
+        let run = first.map(|send| &send.run);
+        CallFacts {
+            tree: run.and_then(|run| self.trees.get(run)).copied().unwrap_or(0),
+            is_in_sub_agent: run.is_some_and(|run| run.as_str().starts_with("run_task_")),
+            is_by_content: first.is_some_and(|send| send.tool.is_by_content()),
+            has_key_ttl: first.is_some_and(|send| send.tool.key_ttl().is_some()),
+            was_forgotten: self.stage.forgotten.contains(call),
+            sends: CallFacts::sends_of(self.sends_of(call)),
+        }
+    }
+
+    fn facts<'c>(&self, calls: impl IntoIterator<Item = &'c CallId>) -> Facts {
+        let calls = calls.into_iter().map(|call| self.call_facts(call)).collect();
+        Facts { calls, clock_was_set: self.stage.clock_was_set, ..Facts::default() }
+    }
+
+    fn happened(&self, call: &CallId) -> bool {
+        self.effects.iter().any(|effect| effect.call == *call)
+    }
+
+    /// A person let this call go on although it, or another one, may have had the effect.
+    fn has_a_persons_word(&self, call: &CallId) -> bool {
+        self.stage.words.iter().any(|word| {
+            let lets = matches!(word.choice, Choice::Execute | Choice::Continue | Choice::Happened);
+            let is_about_a_duplicate = match word.question.kind {
+                QuestionKind::NearDuplicate => true,
+                QuestionKind::UnknownOutcome => word.mind == PersonOutcome::Executes,
+                QuestionKind::Approval
+                | QuestionKind::RepeatedFailures
+                | QuestionKind::MissingEvidence
+                | QuestionKind::OrphanAlive
+                | QuestionKind::CrashLoop
+                | QuestionKind::AskUser
+                | QuestionKind::AuthFailure
+                | QuestionKind::AmbiguousRecipient
+                | QuestionKind::Elicitation => false,
+            };
+            lets && is_about_a_duplicate && word.call.as_ref().is_some_and(|about| about.call_id == *call)
+        })
+    }
+
+    /// Who did not look let this very call be sent again.
+    fn was_sent_again_carelessly(&self, call: &CallId) -> bool {
+        self.stage.words.iter().any(|word| {
+            word.mind == PersonOutcome::Executes && word.call.as_ref().is_some_and(|about| about.call_id == *call)
+        })
+    }
+
+    /// A person accepted that the database does not know what this call sent.
+    fn was_accepted(&self, send: &Send) -> bool {
+        self.stage.forgotten.contains(&send.call) && self.stage.accepted.contains(&send.run)
+    }
+
+    /// No call, and no intent, has its effect twice.
+    fn twice(&self, found: &mut Vec<Violation>) {
+        let mut by_call: BTreeMap<&CallId, Vec<&Effect>> = BTreeMap::new();
+        for effect in self.effects.iter().filter(|effect| effect.tool.has_effect()) {
+            by_call.entry(&effect.call).or_default().push(effect);
+        }
+        for (call, effects) in by_call.iter().filter(|(_, effects)| effects.len() > 1) {
+            let effect = effects[0];
+            // Its policy has it sent again whatever became of it.
+            if effect.tool.kind == Kind::Redone || self.was_sent_again_carelessly(call) {
+                continue;
+            }
+            let words = format!("{} {} happened {} times for call {call}", effect.tool.name, effect.tag, effects.len());
+            found.push(Violation::new(Wrong::Twice, words).with(self.facts([*call])));
+        }
+        let mut told = BTreeSet::new();
+        for (at, second) in self.effects.iter().enumerate().filter(|(_, effect)| effect.tool.has_effect()) {
+            for first in &self.effects[..at] {
+                let is_same = first.tool == second.tool && first.tag == second.tag && first.call != second.call;
+                if !is_same || !self.promises_once(first, second) {
+                    continue;
+                }
+                if told.insert((&first.call, &second.call)) {
+                    let (one, other) = (&self.sends[first.send].run, &self.sends[second.send].run);
+                    let words = format!(
+                        "{} {} happened by call {} of {one} and by call {} of {other}",
+                        first.tool.name, first.tag, first.call, second.call
+                    );
+                    let facts = self.facts([&first.call, &second.call]);
+                    found.push(Violation::new(Wrong::Twice, words).with(facts));
+                }
+            }
+        }
+    }
+
+    /// Whether the second effect should not have happened after the first one, which another call had.
+    fn promises_once(&self, first: &Effect, second: &Effect) -> bool {
+        let (one, other) = (&self.sends[first.send], &self.sends[second.send]);
+        if self.was_accepted(one) || self.has_a_persons_word(&second.call) || self.has_a_persons_word(&first.call) {
+            return false;
+        }
+        let tree = |send: &Send| self.trees.get(&send.run).copied().unwrap_or(0);
+        if tree(one) == tree(other) {
+            return !self.stage.harm.is_careless;
+        }
+        let is_declared = first.tool.is_by_content()
+            && (one.words == other.words || first.tool.names_effect_by().is_some());
+        if is_declared {
+            return true;
+        }
+        // In other words it is another effect, as far as anybody said; and two runs that are driven at the same time may both decide
+        // to make a call that nothing declares.
+        let span = |send: &Send| (self.stage.actors.get(send.life).map_or(0, |actor| actor.began_at), send.step);
+        let (one_began, one_sent) = span(one);
+        let (other_began, other_sent) = span(other);
+        let at_the_same_time = one_began <= other_sent && other_began <= one_sent;
+        one.words == other.words && !at_the_same_time
+    }
+
+    /// What the model, people, records and files are told is what happened.
+    fn told(&self, found: &mut Vec<Violation>) {
+        let mut tell = |to: Told, words: String, call: &CallId| {
+            let facts = Facts { told: Some(to), ..self.facts([call]) };
+            found.push(Violation::new(Wrong::ToldWrongly, words).with(facts));
+        };
+        for records in self.family {
+            let calls = records.calls.iter().filter_map(|call| {
+                let tool = Tool::named(&call.name.tool).filter(|tool| tool.has_effect())?;
+                (!self.stage.forgotten.contains(&call.call_id)).then_some((call, tool))
+            });
+            for (call, tool) in calls {
+                let (id, name, happened) = (&call.call_id, tool.name, self.happened(&call.call_id));
+                let tag = tag_of(&call.tool_use_id);
+                let is_there = self.effects.iter().any(|effect| effect.tag == tag && effect.tool == tool);
+                match call.status {
+                    // A person who sees it there says so, whoever did it; one who does not care says anything.
+                    CallStatus::Succeeded
+                        if !is_there && call.deduplicated_from.is_none() && !self.stage.harm.is_careless =>
+                    {
+                        tell(Told::Record, format!("{name} did not happen, and call {id} says that it succeeded"), id);
+                    }
+                    CallStatus::Prepared | CallStatus::Cancelled | CallStatus::FailedDefinite if happened => {
+                        tell(Told::Record, format!("{name} happened, and call {id} is {}", call.status), id);
+                    }
+                    CallStatus::Prepared
+                    | CallStatus::Running
+                    | CallStatus::Succeeded
+                    | CallStatus::FailedDefinite
+                    | CallStatus::FailedReported
+                    | CallStatus::Unknown
+                    | CallStatus::Cancelled => {}
+                }
+                if happened && self.model_was_told_nothing_happened(records, call) {
+                    tell(Told::Model, format!("{name} happened, and the model is told of call {id} that nothing did"), id);
+                }
+                let says = |question: &&QuestionRecord| {
+                    question.call_id.as_ref() == Some(id) && question.text.contains("Nothing happened")
+                };
+                if happened && records.questions.iter().any(|question| says(&question)) {
+                    tell(Told::Person, format!("{name} happened, and a person is told of call {id} that nothing did"), id);
+                }
+            }
+            for (id, verdict) in completion_file(records) {
+                let denies = matches!(verdict.as_str(), "did_not_happen" | "not_sent");
+                if denies && self.happened(&id) && !self.stage.forgotten.contains(&id) {
+                    tell(Told::File, format!("call {id} happened, and the completion file says {verdict}"), &id);
+                }
+            }
+        }
+    }
+
+    fn model_was_told_nothing_happened(&self, records: &RunRecords, call: &CallRecord) -> bool {
+        let blocks = records.messages.iter().flat_map(|message| &message.message.blocks);
+        blocks.into_iter().any(|block| match block {
+            Block::ToolResult { tool_use_id, content, .. } => {
+                *tool_use_id == call.tool_use_id && says_nothing_happened(&content.to_string())
+            }
+            Block::Text { .. } | Block::Opaque { .. } | Block::ToolUse(_) => false,
+        })
+    }
+
+    /// Nobody is asked what was known, nor for ever.
+    fn asked(&self, found: &mut Vec<Violation>) {
+        for records in self.family {
+            for question in &records.questions {
+                self.asked_about_an_answer(question, found);
+                let top = self.trees.get(&records.run.run_id).map(|top| &self.stage.tops[*top].run);
+                let above = self.family.iter().find(|other| Some(&other.run.run_id) == top);
+                let is_over = above.is_some_and(|above| above.run.status.is_terminal());
+                // What a run went on without may be answered whenever somebody knows.
+                let may_wait = question.kind == QuestionKind::UnknownOutcome;
+                if question.status == QuestionStatus::Open && is_over && !may_wait {
+                    let facts = Facts { is_left_behind: true, question: Some(question.kind), ..Facts::default() };
+                    let words = format!("{:?} of {} is open, and nothing acts on it any more", question.kind, records.run.run_id);
+                    found.push(Violation::new(Wrong::AskedNeedlessly, words).with(facts));
+                }
+            }
+        }
+    }
+
+    /// The outcome of a call is asked about although each of its sends was answered to a process that lived on.
+    fn asked_about_an_answer(&self, question: &QuestionRecord, found: &mut Vec<Violation>) {
+        let Some(call) = question.call_id.as_ref().filter(|_| question.kind == QuestionKind::UnknownOutcome) else {
+            return;
+        };
+        if self.stage.forgotten.contains(call) || self.stage.was_restored {
             return;
         }
-    }
-    if stage.was_careless {
-        return; // what is skipped is missing
-    }
-    for intent in
-        stage.intents.all().filter(|intent| intent.tool.has_effect() && intent.tool.kind != Kind::GoneOnWithout)
-    {
-        let calls: Vec<_> = records.calls.iter().filter(|call| tag_of(&call.tool_use_id) == intent.tag).collect();
-        let is_there = effects.iter().any(|effect| effect.tag == intent.tag);
-        // A tool that says it failed is believed, and what was asked for often enough is given up.
-        let was_given_up =
-            calls.iter().any(|call| call.status == CallStatus::FailedReported) || calls.len() >= MAX_ASKS;
-        if !is_there && !was_given_up {
-            found.push(format!("lost: {} of intent {} never happened", intent.tool.name, intent.tag));
+        let mut sends = self.sends_of(call).peekable();
+        let was_there = sends.peek().is_some();
+        let mut met_a_busy_store = false;
+        let all_answered = sends.all(|send| {
+            let Some(actor) = self.stage.actors.get(send.life) else { return false };
+            met_a_busy_store |= actor.could_not_settle;
+            matches!(send.fate, Fate::Answered | Fate::Reported) && actor.ending == Some(Ending::Failed) && actor.could_not_settle
+        });
+        if was_there && all_answered {
+            let facts = Facts { reply_met_a_busy_store: met_a_busy_store, ..self.facts([call]) };
+            let words = format!("the answer of call {call} was there, and a person is asked whether it happened");
+            found.push(Violation::new(Wrong::AskedNeedlessly, words).with(facts));
         }
     }
+
+    /// What a person said had its consequence.
+    fn words(&self, found: &mut Vec<Violation>) {
+        for word in &self.stage.words {
+            let Some(records) = self.family.iter().find(|records| records.run.run_id == word.question.run_id) else {
+                continue;
+            };
+            let Some(why) = self.went_unheard(word, records) else { continue };
+            let facts = Facts { word: Some(word_facts(self.stage, word)), ..Facts::default() };
+            let words = format!("a person answered {:?} to {:?}, and {why}", word.choice, word.question.kind);
+            found.push(Violation::new(Wrong::WordWithoutConsequence, words).with(facts));
+        }
+    }
+
+    fn went_unheard(&self, word: &Word, records: &RunRecords) -> Option<String> {
+        let status = records.run.status;
+        let call = word.call.as_ref().and_then(|call| records.call(&call.call_id));
+        let was_asked_again = |call: &CallRecord| {
+            let about = |other: &&QuestionRecord| other.call_id.as_ref() == Some(&call.call_id);
+            records.questions.iter().filter(about).count() > 1
+        };
+        match word.choice {
+            Choice::Abort => (status == RunStatus::Succeeded).then(|| "the run succeeded".to_owned()),
+            Choice::Execute | Choice::Continue => {
+                let call = call.filter(|call| call.status == CallStatus::Cancelled && call.attempt == 0)?;
+                let skipped = word_facts(self.stage, word).beside_a_skip;
+                let went_on = status == RunStatus::Succeeded && skipped && !was_asked_again(call);
+                went_on.then(|| format!("call {} was never sent", call.call_id))
+            }
+            Choice::Happened => {
+                let call = call.filter(|call| call.status != CallStatus::Succeeded && !was_asked_again(call))?;
+                (status == RunStatus::Succeeded).then(|| format!("call {} is {}", call.call_id, call.status))
+            }
+            Choice::Skip => {
+                let call = call?;
+                let was_sent = self.sends_of(&call.call_id).any(|send| send.step > word.step + 1);
+                if was_sent && word.question.kind != QuestionKind::AuthFailure {
+                    return Some(format!("call {} was sent after it", call.call_id));
+                }
+                let remark = word.remark.as_ref()?;
+                let is_told = records.messages.iter().flat_map(|message| &message.message.blocks).any(|block| match block {
+                    Block::ToolResult { content, .. } => content.to_string().contains(remark),
+                    Block::Text { text } => text.contains(remark),
+                    Block::Opaque { .. } | Block::ToolUse(_) => false,
+                });
+                // The guide promises it for calls that were not sent.
+                let is_promised = call.status == CallStatus::Cancelled && call.attempt == 0;
+                (status == RunStatus::Succeeded && is_promised && !is_told)
+                    .then(|| format!("the model never read the remark about call {}", call.call_id))
+            }
+        }
+    }
+
+    /// What the provider billed is booked, but for what nobody could know.
+    fn charged(&self, found: &mut Vec<Violation>) {
+        if self.stage.was_restored {
+            return; // what the database forgot it cannot book
+        }
+        let billed = self.stage.model.billed();
+        let requests = self.family.iter().flat_map(|records| &records.requests);
+        let booked: u64 = requests.map(|request| request.usage.total()).sum();
+        let unbooked = (billed.whole + billed.cut).saturating_sub(booked);
+        if unbooked > TOLERATED {
+            let facts = Facts { unbooked: Some((unbooked, billed.cut_output + TOLERATED)), ..Facts::default() };
+            let words = format!("{} tokens were billed, {booked} are booked", billed.whole + billed.cut);
+            found.push(Violation::new(Wrong::ChargedWrongly, words).with(facts));
+        }
+    }
+
+    /// The runs ended as they may, and nothing that was asked for is missing.
+    fn end(&self, found: &mut Vec<Violation>) {
+        for (number, top) in self.stage.tops.iter().enumerate() {
+            let Some(records) = self.family.iter().find(|records| records.run.run_id == top.run) else { continue };
+            let status = records.run.status;
+            let was_aborted = |word: &Word| {
+                word.choice == Choice::Abort && self.trees.get(&word.question.run_id) == Some(&number)
+            };
+            match status {
+                RunStatus::Succeeded => self.missing(found),
+                RunStatus::Cancelled if top.was_cancelled => {}
+                RunStatus::Failed if self.stage.words.iter().any(was_aborted) => {}
+                RunStatus::Queued
+                | RunStatus::Running
+                | RunStatus::WaitingForHuman
+                | RunStatus::Stopped
+                | RunStatus::Failed
+                | RunStatus::Cancelled => {
+                    let detail = records.run.status_detail.as_deref().unwrap_or("no reason is given");
+                    let words = format!("{} ended as {}: {detail}", top.run, status.as_str());
+                    found.push(Violation::new(Wrong::Stuck, words));
+                }
+            }
+        }
+    }
+
+    /// What was asked for, is not there, and nobody gave up.
+    fn missing(&self, found: &mut Vec<Violation>) {
+        if self.stage.harm.is_careless {
+            return; // what is skipped is missing
+        }
+        let wanted = self.stage.intents.all();
+        let wanted = wanted.filter(|intent| intent.tool.has_effect() && intent.tool.kind != Kind::GoneOnWithout);
+        for intent in wanted {
+            let of_tag = |tag: &str| -> Vec<&CallRecord> {
+                let calls = self.family.iter().flat_map(|records| &records.calls);
+                calls.filter(|call| tag_of(&call.tool_use_id) == tag).collect()
+            };
+            let calls = of_tag(&intent.tag);
+            let is_there = self.effects.iter().any(|effect| effect.tag == intent.tag);
+            let gave_up = |word: &Word| {
+                let is_no = matches!(word.choice, Choice::Skip | Choice::Abort);
+                is_no && word.call.as_ref().is_some_and(|call| tag_of(&call.tool_use_id) == intent.tag)
+            };
+            // A tool that says it failed is believed, and what was asked for often enough is given up.
+            let was_given_up = calls.iter().any(|call| call.status == CallStatus::FailedReported)
+                || calls.len() >= MAX_ASKS
+                || self.stage.words.iter().any(gave_up);
+            // A sub-agent that did not come to its end did not do everything.
+            let its_agent_failed = self.stage.intents.task_of(&intent.tag).is_some_and(|task| {
+                let tasks = of_tag(&task.tag);
+                let ended_well = |call: &&CallRecord| {
+                    let child = RunId::of_task(&call.call_id);
+                    let child = self.family.iter().find(|records| records.run.run_id == child);
+                    child.is_some_and(|child| child.run.status == RunStatus::Succeeded)
+                };
+                !tasks.iter().any(ended_well)
+            });
+            let is_told = found.iter().any(|one| one.wrong == Wrong::Lost && one.words.contains(&intent.tag));
+            if !is_there && !was_given_up && !its_agent_failed && !is_told {
+                let words = format!("{} of intent {} never happened", intent.tool.name, intent.tag);
+                let calls = calls.iter().map(|call| &call.call_id);
+                found.push(Violation::new(Wrong::Lost, words).with(self.facts(calls)));
+            }
+        }
+    }
+}
+
+/// Tokens that nobody could know of: what was being written when a process died, and what an estimate is off by.
+const TOLERATED: u64 = 1_000;
+
+/// What the run's completion file says of each call.
+fn completion_file(records: &RunRecords) -> Vec<(CallId, String)> {
+    let name = format!("{}.json", Workspace::completion_name(&records.run.run_id));
+    let path = std::path::Path::new(&records.run.workspace_dir).join(name);
+    let file = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    let listed = file.as_ref().and_then(|file| file["side_effects"].as_array()).into_iter().flatten();
+    let listed = listed.filter_map(|line| {
+        let id = CallId::parse(line["call_id"].as_str()?).ok()?;
+        Some((id, line["verdict"].as_str()?.to_owned()))
+    });
+    listed.collect()
 }

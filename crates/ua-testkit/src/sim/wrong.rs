@@ -1,0 +1,364 @@
+//! What a simulation can find wrong, and what of it is known: each known way has a name, its finding, and a predicate over what the
+//! world and the records say about the violation, never over its words.
+
+use std::fmt;
+
+use ua_store::{Choice, QuestionKind};
+
+use super::servers::{Fate, Send};
+
+/// In which way something is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wrong {
+    /// An effect happened more often than anybody wanted.
+    Twice,
+    /// An effect that was wanted is missing.
+    Lost,
+    /// The model, a person, a record or a file was told what is not so.
+    ToldWrongly,
+    /// A person was asked what was known, or is asked for ever.
+    AskedNeedlessly,
+    /// What the provider billed and what is booked are far apart.
+    ChargedWrongly,
+    /// A run does not end, or not as it may.
+    Stuck,
+    /// What a person said had no consequence.
+    WordWithoutConsequence,
+    /// An owner that was replaced went on.
+    NotFenced,
+    /// A statement about the stored records is broken.
+    Records,
+    /// The program failed or panicked although nothing was wrong.
+    Failed,
+}
+
+impl Wrong {
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Twice => "twice",
+            Self::Lost => "lost",
+            Self::ToldWrongly => "told wrongly",
+            Self::AskedNeedlessly => "asked needlessly",
+            Self::ChargedWrongly => "charged wrongly",
+            Self::Stuck => "stuck",
+            Self::WordWithoutConsequence => "word without consequence",
+            Self::NotFenced => "not fenced",
+            Self::Records => "records",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// To whom something wrong was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    Model,
+    Person,
+    Record,
+    File,
+}
+
+/// What the world knows about a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CallFacts {
+    /// The run at the top of its tree, by its place in the family.
+    pub(super) tree: usize,
+    pub(super) is_in_sub_agent: bool,
+    /// The same content is the same effect by its policy.
+    pub(super) is_by_content: bool,
+    pub(super) has_key_ttl: bool,
+    /// A restored copy of the database did not know what was sent of it.
+    pub(super) was_forgotten: bool,
+    /// Its sends, oldest first: how each ended, and how often it had its effect.
+    pub(super) sends: Vec<(Fate, u32)>,
+}
+
+impl CallFacts {
+    pub(super) fn sends_of<'s>(sends: impl Iterator<Item = &'s Send>) -> Vec<(Fate, u32)> {
+        sends.map(|send| (send.fate, send.effects)).collect()
+    }
+
+    /// How a later attempt said that nothing happened, after one that may have had the effect.
+    fn refused_after_loss(&self) -> Option<Fate> {
+        let mut in_doubt = false;
+        for (fate, effects) in &self.sends {
+            if in_doubt && matches!(fate, Fate::Refused(_) | Fate::NeverLeft) {
+                return Some(*fate);
+            }
+            in_doubt |= *effects > 0 || *fate == Fate::Lost;
+        }
+        None
+    }
+
+    /// It was refused or never left before an attempt that had the effect, and no earlier one was in doubt.
+    fn failed_before_it_left(&self) -> bool {
+        let first = self.sends.iter().position(|(_, effects)| *effects > 0).unwrap_or(0);
+        first > 0
+            && self.sends[..first].iter().all(|(fate, _)| matches!(fate, Fate::Refused(_) | Fate::NeverLeft))
+    }
+}
+
+/// What was said by a person, and what it was about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WordFacts {
+    pub(super) choice: Choice,
+    pub(super) kind: QuestionKind,
+    /// Another call of the same turn was skipped by a person.
+    pub(super) beside_a_skip: bool,
+    /// The question was about the run as a whole.
+    pub(super) is_of_run: bool,
+}
+
+/// What the world and the records say about a violation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// The calls that it is about, in the order of their effects.
+    pub(super) calls: Vec<CallFacts>,
+    pub(super) told: Option<Told>,
+    pub(super) word: Option<WordFacts>,
+    pub(super) question: Option<QuestionKind>,
+    /// Tokens that were billed and are not booked, and how many of these belong to replies that broke.
+    pub(super) unbooked: Option<(u64, u64)>,
+    /// The answer was in the hands of a process that the database would not take it from, since another one held it.
+    pub(super) reply_met_a_busy_store: bool,
+    /// The run above ended without the one that asks.
+    pub(super) is_left_behind: bool,
+    /// The wall clock was set.
+    pub(super) clock_was_set: bool,
+}
+
+/// Something that must hold and does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// In which way.
+    pub wrong: Wrong,
+    /// What, in words.
+    pub words: String,
+    facts: Facts,
+}
+
+impl Violation {
+    pub(super) fn new(wrong: Wrong, words: impl Into<String>) -> Self {
+        Self { wrong, words: words.into(), facts: Facts::default() }
+    }
+
+    pub(super) fn with(mut self, facts: Facts) -> Self {
+        self.facts = facts;
+        self
+    }
+
+    /// The known way that this is, if it is one.
+    pub fn known(&self) -> Option<&'static Known> {
+        KNOWN.iter().find(|known| (known.is_it)(self.wrong, &self.facts))
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.wrong.name(), self.words)
+    }
+}
+
+/// A way in which today's code is known to be wrong. Once it is mended no seed shows it any more, and it has to go.
+#[derive(Debug)]
+pub struct Known {
+    /// Its name.
+    pub name: &'static str,
+    /// The finding that describes it.
+    pub finding: &'static str,
+    /// What happens, in a sentence.
+    pub about: &'static str,
+    is_it: fn(Wrong, &Facts) -> bool,
+}
+
+fn refused_after_loss(facts: &Facts) -> Option<Fate> {
+    facts.calls.iter().find_map(CallFacts::refused_after_loss)
+}
+
+/// Two calls of two trees of a family.
+fn is_beside(wrong: Wrong, facts: &Facts) -> bool {
+    wrong == Wrong::Twice && facts.calls.len() == 2 && facts.calls[0].tree != facts.calls[1].tree
+}
+
+/// All of them. The first that fits is what a violation is counted as.
+pub const KNOWN: &[Known] = &[
+    Known {
+        name: "refused-after-loss-in-scope",
+        finding: "1a",
+        about: "An attempt is lost after its effect, a later one of the same call is refused; asked for in other words, a call of the same \
+                scope goes out.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::Twice
+                && facts.calls.len() == 2
+                && facts.calls[0].is_by_content
+                && refused_after_loss(facts).is_some()
+        },
+    },
+    Known {
+        name: "refused-after-loss-asked-again",
+        finding: "1b",
+        about: "The same with a call that is known by its place: the model is told that nothing happened, and asks again.",
+        is_it: |wrong, facts| wrong == Wrong::Twice && facts.calls.len() == 2 && refused_after_loss(facts).is_some(),
+    },
+    Known {
+        name: "refused-after-loss-expired-key",
+        finding: "1c",
+        about: "The same call is tried again after its key has expired on the other side.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::Twice
+                && facts.calls.iter().any(|call| call.has_key_ttl)
+                && refused_after_loss(facts).is_some()
+        },
+    },
+    Known {
+        name: "refused-after-loss-told-a-person",
+        finding: "1d",
+        about: "The question about refused credentials says that nothing happened, and something had.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::ToldWrongly && facts.told == Some(Told::Person) && refused_after_loss(facts).is_some()
+        },
+    },
+    Known {
+        name: "refused-after-loss-told-the-model",
+        finding: "1",
+        about: "The model is told that nothing happened outside, and something had.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::ToldWrongly && facts.told == Some(Told::Model) && refused_after_loss(facts).is_some()
+        },
+    },
+    Known {
+        name: "refused-after-loss-in-the-completion-file",
+        finding: "1",
+        about: "The completion file says DID NOT HAPPEN, and it had.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::ToldWrongly && facts.told == Some(Told::File) && refused_after_loss(facts).is_some()
+        },
+    },
+    Known {
+        name: "refused-after-loss-in-the-records",
+        finding: "1",
+        about: "The call is stored as definitely failed, and it had happened.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::ToldWrongly && facts.told == Some(Told::Record) && refused_after_loss(facts).is_some()
+        },
+    },
+    Known {
+        name: "restore-forgets-the-family",
+        finding: "3",
+        about: "The database goes back to a copy; what a sub-agent or a fork sent since is sent again, and nobody was asked to accept it.",
+        is_it: |wrong, facts| wrong == Wrong::Twice && facts.calls.iter().any(|call| call.was_forgotten),
+    },
+    Known {
+        name: "sub-agents-are-not-seen-beside",
+        finding: "2",
+        about: "A fork or its parent repeats what a sub-agent of the other did.",
+        is_it: |wrong, facts| is_beside(wrong, facts) && facts.calls.iter().any(|call| call.is_in_sub_agent),
+    },
+    Known {
+        name: "failed-first-then-done-beside",
+        finding: "5",
+        about: "A call that was refused before it left is made by a fork, and again by the parent.",
+        is_it: |wrong, facts| is_beside(wrong, facts) && facts.calls[1].failed_before_it_left(),
+    },
+    Known {
+        name: "abort-beside-another-question",
+        finding: "4a, 4b",
+        about: "One of several questions about calls is answered with abort; the run goes on, waits on, or succeeds.",
+        is_it: |wrong, facts| {
+            let is_abort = |word: WordFacts| word.choice == Choice::Abort && !word.is_of_run;
+            wrong == Wrong::WordWithoutConsequence && facts.word.is_some_and(is_abort)
+        },
+    },
+    Known {
+        name: "abort-of-the-run-closed-first",
+        finding: "4c",
+        about: "A question about the run is answered with abort and closed in one write; the end of the run is another, and never made.",
+        is_it: |wrong, facts| {
+            let is_abort = |word: WordFacts| word.choice == Choice::Abort && word.is_of_run;
+            wrong == Wrong::WordWithoutConsequence && facts.word.is_some_and(is_abort)
+        },
+    },
+    Known {
+        name: "approval-thrown-away",
+        finding: "4",
+        about: "Of two calls of a turn one is skipped and one approved; the approved one is cancelled unsent.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::WordWithoutConsequence
+                && facts.word.is_some_and(|word| word.choice == Choice::Execute && word.beside_a_skip)
+        },
+    },
+    Known {
+        name: "cut-replies-are-not-charged",
+        finding: "6",
+        about: "A reply breaks after the provider said what it bills; only the estimated input is booked.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::ChargedWrongly && facts.unbooked.is_some_and(|(tokens, of_cuts)| tokens <= of_cuts)
+        },
+    },
+    Known {
+        name: "reply-dropped-by-a-busy-store",
+        finding: "7",
+        about: "The answer of a call is there while another program holds the database; it is dropped, and a person is asked.",
+        is_it: |wrong, facts| wrong == Wrong::AskedNeedlessly && facts.reply_met_a_busy_store,
+    },
+    Known {
+        name: "orphan-asked-about-again",
+        finding: "8",
+        about: "Each resume while an earlier tool server lives raises the same question once more.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::AskedNeedlessly && facts.question == Some(QuestionKind::OrphanAlive) && !facts.is_left_behind
+        },
+    },
+    Known {
+        name: "questions-left-behind",
+        finding: "9",
+        about: "A run ends, and questions of its sub-agents stay open for ever.",
+        is_it: |wrong, facts| wrong == Wrong::AskedNeedlessly && facts.is_left_behind,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcomes::Refusal;
+
+    fn call(sends: &[(Fate, u32)]) -> CallFacts {
+        CallFacts {
+            tree: 0,
+            is_in_sub_agent: false,
+            is_by_content: false,
+            has_key_ttl: false,
+            was_forgotten: false,
+            sends: sends.to_vec(),
+        }
+    }
+
+    fn name_of(calls: Vec<CallFacts>) -> Option<&'static str> {
+        let facts = Facts { calls, ..Facts::default() };
+        Violation::new(Wrong::Twice, "").with(facts).known().map(|known| known.name)
+    }
+
+    #[test]
+    fn a_duplicate_is_known_by_what_the_world_saw_and_by_nothing_else() {
+        let refused = call(&[(Fate::Lost, 1), (Fate::Refused(Refusal::BadRequest), 0)]);
+        let done = call(&[(Fate::Answered, 1)]);
+        assert_eq!(name_of(vec![refused.clone(), done.clone()]), Some("refused-after-loss-asked-again"));
+        let by_content = CallFacts { is_by_content: true, ..refused };
+        assert_eq!(name_of(vec![by_content, done.clone()]), Some("refused-after-loss-in-scope"));
+        // Refused first and lost later is what keys are for.
+        let lost_later = call(&[(Fate::Refused(Refusal::TooMany), 0), (Fate::Lost, 1)]);
+        assert_eq!(name_of(vec![lost_later.clone(), done.clone()]), None);
+        assert_eq!(name_of(vec![done.clone(), done.clone()]), None);
+        let elsewhere = CallFacts { tree: 1, ..call(&[(Fate::NeverLeft, 0), (Fate::Answered, 1)]) };
+        assert_eq!(name_of(vec![done.clone(), elsewhere]), Some("failed-first-then-done-beside"));
+        let below = CallFacts { tree: 1, is_in_sub_agent: true, ..done.clone() };
+        assert_eq!(name_of(vec![done, below]), Some("sub-agents-are-not-seen-beside"));
+    }
+
+    #[test]
+    fn names_differ() {
+        let names: std::collections::BTreeSet<_> = KNOWN.iter().map(|known| known.name).collect();
+        assert_eq!(names.len(), KNOWN.len());
+    }
+}
