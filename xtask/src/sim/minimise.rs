@@ -11,13 +11,15 @@ pub(super) struct Smaller {
     pub(super) words: Vec<String>,
 }
 
-/// What has to stay, of a violation.
+/// What has to stay, of each violation; what is not known first.
 fn signs(report: &Report) -> Vec<String> {
     let sign = |violation: &ua_testkit::sim::Violation| match violation.known() {
         Some(known) => known.name.to_owned(),
         None => violation.wrong.name().to_owned(),
     };
-    report.violations.iter().map(sign).collect()
+    let mut violations: Vec<_> = report.violations.iter().collect();
+    violations.sort_by_key(|violation| violation.known().is_some());
+    violations.into_iter().map(sign).collect()
 }
 
 /// As small as it gets while the first thing that is wrong stays.
@@ -33,7 +35,7 @@ pub(super) fn smaller_of(options: &SimOptions, stores: Stores, sign: &str) -> an
     let mut report = simulate(&best)?;
     loop {
         let before = (best.without.len(), best.without_intents.len());
-        for number in 1..=40 {
+        for number in report.intents.clone() {
             if best.without_intents.contains(&number) {
                 continue;
             }

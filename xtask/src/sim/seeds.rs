@@ -1,6 +1,6 @@
 //! Simulations that seeds draw. What is known to be wrong is counted by name; anything else fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::time::Instant;
@@ -16,7 +16,6 @@ struct Seen {
     first: SimOptions,
     /// Simulations that were played until then, this one included.
     after: u64,
-    words: String,
 }
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
@@ -91,14 +90,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 fn note(one: &SimOptions, played: u64, done: &Played, seen: &mut BTreeMap<&'static str, Seen>) {
-    let mut names = BTreeMap::new();
+    let mut names = BTreeSet::new();
     for violation in &done.violations {
-        if let Some(known) = violation.known() {
-            names.entry(known.name).or_insert_with(|| violation.to_string());
-        }
+        names.extend(violation.known().map(|known| known.name));
     }
-    for (name, words) in names {
-        let fresh = || Seen { times: 0, first: one.clone(), after: played, words };
+    for name in names {
+        let fresh = || Seen { times: 0, first: one.clone(), after: played };
         seen.entry(name).or_insert_with(fresh).times += 1;
     }
 }

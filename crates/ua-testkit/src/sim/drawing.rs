@@ -148,7 +148,7 @@ impl Stage {
     }
 
     fn time(&self, may: &mut Weighted) {
-        let wakes = [self.clock.next_wake(), self.servers.next_free()];
+        let wakes = [self.clock.next_wake(), self.servers.next_free(), self.held_until()];
         if let Some(at) = wakes.into_iter().flatten().min() {
             may.push((6, Happening::NextWait(at)));
         }

@@ -84,6 +84,8 @@ pub struct Report {
     pub gates: Vec<u64>,
     /// How many faults were drawn, those that were left out included.
     pub harmful: u64,
+    /// The numbers of the job's intents.
+    pub intents: Vec<usize>,
 }
 
 /// What happened how often.

@@ -68,6 +68,8 @@ pub(super) struct Effect {
     pub(super) tag: String,
     /// Which of the sends did it.
     pub(super) send: usize,
+    /// What the wall clock said then.
+    pub(super) at: Timestamp,
     arguments: Value,
     shown_from: Timestamp,
 }
@@ -230,8 +232,9 @@ impl Servers {
             if tool.has_effect() || tool.kind == Kind::Replace {
                 let shown_from = now.plus(Duration::from_secs(SETTLE_SECONDS));
                 let Request { call, tag, arguments, send, .. } = request.clone();
+                let at = ua_core::Clock::now(self.clock.as_ref());
                 state.sends[send].effects += 1;
-                state.effects.push(Effect { tool, call, tag, send, arguments, shown_from });
+                state.effects.push(Effect { tool, call, tag, send, at, arguments, shown_from });
             }
             let answer = json!({"id": format!("{}-{number}", tool.name)});
             state.seen_keys.insert(request.key.clone(), (answer.clone(), now));

@@ -142,8 +142,9 @@ impl Stage {
         stage.counts.effects = u64::try_from(stage.servers.effects().len()).unwrap_or(u64::MAX);
         let digest = sha256(stage.trace.join("\n"));
         let gates = stage.actors.iter().map(|actor| actor.passed).collect();
+        let intents = stage.intents.all().map(|intent| intent.number).collect();
         let Self { trace, violations, counts, harmful, .. } = stage;
-        Ok(Report { trace, digest, violations, counts, gates, harmful })
+        Ok(Report { trace, digest, violations, counts, gates, harmful, intents })
     }
 
     fn set(options: &SimOptions) -> Result<Self, BoxError> {
@@ -242,6 +243,11 @@ impl Stage {
 
     pub(super) fn is_driven(&self, top: usize) -> bool {
         self.actors.iter().any(|actor| actor.top == top && actor.is_awake())
+    }
+
+    /// Until when another process holds the database.
+    pub(super) fn held_until(&self) -> Option<Timestamp> {
+        self.held_until.filter(|until| self.clock.passed() < *until)
     }
 
     fn is_over(&self) -> Result<bool, BoxError> {
@@ -483,7 +489,7 @@ impl Stage {
     }
 
     fn go_on(&mut self, gate: &Gate, outcome: StoreOutcome) {
-        let is_held = gate.is_write() && self.held_until.is_some_and(|until| self.clock.passed() < until);
+        let is_held = gate.is_write() && self.held_until().is_some();
         let outcome = if is_held { StoreOutcome::BusyForLong } else { outcome };
         let words = match outcome {
             StoreOutcome::Done => String::new(),

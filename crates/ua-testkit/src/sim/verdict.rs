@@ -245,6 +245,7 @@ impl Judge<'_> {
                     {
                         tell(Told::Record, format!("{name} did not happen, and call {id} says that it succeeded"), id);
                     }
+                    CallStatus::FailedDefinite if tool.kind == Kind::Redone => {}
                     CallStatus::Prepared | CallStatus::Cancelled | CallStatus::FailedDefinite if happened => {
                         tell(Told::Record, format!("{name} happened, and call {id} is {}", call.status), id);
                     }
@@ -256,19 +257,28 @@ impl Judge<'_> {
                     | CallStatus::Unknown
                     | CallStatus::Cancelled => {}
                 }
-                if happened && self.model_was_told_nothing_happened(records, call) {
+                if happened && tool.kind != Kind::Redone && self.model_was_told_nothing_happened(records, call) {
                     tell(Told::Model, format!("{name} happened, and the model is told of call {id} that nothing did"), id);
                 }
                 let says = |question: &&QuestionRecord| {
-                    question.call_id.as_ref() == Some(id) && question.text.contains("Nothing happened")
+                    let was_before = |effect: &Effect| effect.call == *id && effect.at <= question.created_at;
+                    question.call_id.as_ref() == Some(id)
+                        && question.text.contains("Nothing happened")
+                        && self.effects.iter().any(was_before)
                 };
                 if happened && records.questions.iter().any(|question| says(&question)) {
                     tell(Told::Person, format!("{name} happened, and a person is told of call {id} that nothing did"), id);
                 }
             }
+            if !records.run.status.is_terminal() {
+                continue; // it is written when a process ends its work
+            }
             for (id, verdict) in completion_file(records) {
                 let denies = matches!(verdict.as_str(), "did_not_happen" | "not_sent");
-                if denies && self.happened(&id) && !self.stage.forgotten.contains(&id) {
+                // Under `redo` the newest attempt's word counts.
+                let may_repeat = |send: &Send| !send.tool.has_effect() || send.tool.kind == Kind::Redone;
+                let is_said = denies && self.happened(&id) && !self.sends_of(&id).any(may_repeat);
+                if is_said && !self.stage.forgotten.contains(&id) {
                     tell(Told::File, format!("call {id} happened, and the completion file says {verdict}"), &id);
                 }
             }
