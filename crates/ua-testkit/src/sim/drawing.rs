@@ -172,7 +172,8 @@ impl Stage {
         let questions = block_on(person::open_questions(port))?;
         let nobody_lives = self.actors.iter().all(|actor| actor.task.is_none());
         let mut forgotten = Vec::new();
-        for run in block_on(port.runs(u32::MAX))? {
+        let runs = if self.was_restored { block_on(port.runs(u32::MAX))? } else { Vec::new() };
+        for run in runs {
             if !block_on(self.mirror.forgotten(port, &run.run_id))?.is_empty() {
                 forgotten.push(run.run_id);
             }
@@ -207,7 +208,7 @@ impl Stage {
                 may.push((3, Happening::Person(PersonOutcome::Accepts, top)));
             }
             let is_out_of_budget =
-                run.status == RunStatus::Stopped && run.stop_reason == Some(RunStop::Budget) && !self.budgets_are_raised;
+                run.status == RunStatus::Stopped && run.stop_reason == Some(RunStop::Budget) && !of.budgets_are_raised;
             if is_out_of_budget {
                 may.push((15, Happening::Person(PersonOutcome::RaisesBudgets, top)));
             }

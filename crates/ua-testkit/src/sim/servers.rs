@@ -94,6 +94,8 @@ pub(super) struct Request {
     pub(super) is_waited_for: bool,
     /// The other side works on it in a task, whoever asks for it.
     pub(super) is_task: bool,
+    /// It arrives twice, so that nobody can say that it did not.
+    pub(super) is_doubled: bool,
     /// It is about an answer to what the tool asked.
     pub(super) was_asked: bool,
     /// The tool is busy until then.
@@ -111,7 +113,7 @@ impl Request {
     /// Whether requests to this tool can come to this, as the request stands. What cannot be is said here, and nowhere else.
     pub(super) fn may_come_to(&self, outcome: ToolOutcome) -> bool {
         let is_own = self.tool.server == "ua";
-        let is_untouched = self.acted.is_none() && !self.is_task;
+        let is_untouched = self.acted.is_none() && !self.is_task && !self.is_doubled;
         match outcome {
             // The stage acts and answers by itself, without a fault.
             ToolOutcome::Answered => false,
@@ -289,6 +291,7 @@ impl Servers {
                 (Fate::Lost, lost())
             }
             ToolOutcome::AnsweredTwice => {
+                request.is_doubled = true;
                 let mut copy = request.clone();
                 state.next += 1;
                 copy.id = state.next;
@@ -441,6 +444,7 @@ impl Reach {
             acted: None,
             is_waited_for: true,
             is_task: false,
+            is_doubled: false,
             was_asked,
             not_before: None,
             given_up_at: None,

@@ -78,6 +78,7 @@ impl Actor {
 pub(super) struct Top {
     pub(super) run: RunId,
     pub(super) was_cancelled: bool,
+    pub(super) budgets_are_raised: bool,
     /// The store went back to before it was.
     pub(super) is_gone: bool,
 }
@@ -104,7 +105,6 @@ pub(super) struct Stage {
     pub(super) counts: Counts,
     pub(super) violations: Vec<Violation>,
     trace: Vec<String>,
-    pub(super) budgets_are_raised: bool,
     pub(super) words: Vec<Word>,
     /// Calls that a restored copy did not know, and those of them that a person accepted.
     pub(super) forgotten: BTreeSet<ua_core::CallId>,
@@ -114,6 +114,9 @@ pub(super) struct Stage {
     pub(super) was_restored: bool,
     pub(super) clock_was_set: bool,
     held_until: Option<Timestamp>,
+    /// The newest epoch of each run, and the gates behind a take-over that were looked at.
+    epochs: BTreeMap<RunId, u64>,
+    seen_gates: BTreeSet<u64>,
     orphan_questions: BTreeMap<RunId, usize>,
 }
 
@@ -192,7 +195,7 @@ impl Stage {
             store: StageStore::open(options.store, folder.path())?,
             mirror: Arc::new(Mirror::default()),
             env: Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(seed)) },
-            tops: vec![Top { run: RunId::parse("run_sim")?, was_cancelled: false, is_gone: false }],
+            tops: vec![Top { run: RunId::parse("run_sim")?, was_cancelled: false, budgets_are_raised: false, is_gone: false }],
             job,
             options: options.clone(),
             intents,
@@ -203,7 +206,6 @@ impl Stage {
             counts: Counts::default(),
             violations: Vec::new(),
             trace: Vec::new(),
-            budgets_are_raised: false,
             words: Vec::new(),
             forgotten: BTreeSet::new(),
             accepted: BTreeSet::new(),
@@ -211,6 +213,8 @@ impl Stage {
             was_restored: false,
             clock_was_set: false,
             held_until: None,
+            epochs: BTreeMap::new(),
+            seen_gates: BTreeSet::new(),
             orphan_questions: BTreeMap::new(),
         })
     }
@@ -316,11 +320,15 @@ impl Stage {
     /// Who owns a run since a moment ago, and whom that replaced.
     fn note_owners(&mut self) {
         let standing = self.gates.standing();
-        let acquired = standing.iter().filter(|gate| gate.name == "store.acquire_run" && gate.side == Side::After);
-        for Gate { life: owner, run, label, .. } in acquired {
-            if !self.actors[*owner].owned.insert(run.clone()) {
+        let tried = standing.iter().filter(|gate| gate.name == "store.acquire_run" && gate.side == Side::After);
+        for Gate { id, life: owner, run, label, .. } in tried {
+            // Who was refused stands here too.
+            let epoch = self.record(run).ok().flatten().map_or(0, |run| run.lease_epoch);
+            let is_new = self.seen_gates.insert(*id) && self.epochs.get(run).is_none_or(|before| *before < epoch);
+            if !is_new || epoch == 0 || !self.actors[*owner].owned.insert(run.clone()) {
                 continue;
             }
+            self.epochs.insert(run.clone(), epoch);
             let mut excused = BTreeSet::new();
             for (other, actor) in self.actors.iter_mut().enumerate().filter(|(other, _)| other != owner) {
                 if actor.task.is_none() || !actor.owned.contains(run) || !actor.replaced.insert(run.clone()) {
@@ -667,7 +675,7 @@ impl Stage {
             }
             PersonOutcome::RaisesBudgets => {
                 self.say("a person raises the budgets");
-                self.budgets_are_raised = true;
+                self.tops.iter_mut().for_each(|top| top.budgets_are_raised = true);
                 let _runtime = self.store.enter();
                 let at = self.clock.now();
                 for run in block_on(self.store.port.runs(u32::MAX))? {
@@ -737,7 +745,7 @@ impl Stage {
         let made = made?;
         self.counts.forks += 1;
         self.say(format!("a person forks {} at turn {}: {run}", record.run_id, made.shared_turns()));
-        self.tops.push(Top { run, was_cancelled: false, is_gone: false });
+        self.tops.push(Top { run, was_cancelled: false, budgets_are_raised: false, is_gone: false });
         Ok(())
     }
 
@@ -761,12 +769,14 @@ impl Stage {
         self.forgotten.extend(forgotten);
         self.words.retain(|word| word.step < copied_at);
         self.was_restored = true;
-        for top in 1..self.tops.len() {
-            if self.record(&self.tops[top].run.clone())?.is_none() {
+        for top in 0..self.tops.len() {
+            self.tops[top].budgets_are_raised = false;
+            if top > 0 && self.record(&self.tops[top].run.clone())?.is_none() {
                 self.tops[top].is_gone = true;
             }
         }
         self.orphan_questions.clear();
+        self.epochs.clear();
         Ok(())
     }
 }
