@@ -257,7 +257,7 @@ impl Stage {
                     0
                 }
                 PersonOutcome::Forks => {
-                    let weight = if is_driven { 1 } else { 4 };
+                    let weight = if is_driven { 1 } else { 8 };
                     may.push((weight * self.harm.forks.min(1), Happening::Person(*outcome, top)));
                     0
                 }

@@ -60,7 +60,7 @@ impl Harm {
             hours: up_to(2),
             clock_steps: now_and_then(8),
             vain_starts: up_to(2),
-            undead: now_and_then(12),
+            undead: if chance.one_in(10) { 1 + chance.below(3) } else { 0 },
             forks: if chance.one_in(3) { 1 + chance.below(2) } else { 0 },
             restores: now_and_then(5),
             aborts: now_and_then(4),

@@ -99,6 +99,12 @@ impl Tool {
         (self.name == CHARGE).then(|| Duration::from_secs(KEY_SECONDS))
     }
 
+    /// An error that it reports without having done anything says so, in words that its policy knows; every error of our own tools
+    /// does.
+    pub(super) fn says_when_nothing_happened(self) -> bool {
+        self.server == "ua" || self.name == "order"
+    }
+
     /// A person approves each of its calls.
     pub(super) fn needs_approval(self) -> bool {
         self.server == "vault"
@@ -124,6 +130,9 @@ const NAMED: [&str; 8] =
 
 /// The tool that a model asks for again when it failed.
 pub(super) const ASKED_AGAIN: &str = "send_letter";
+
+/// What a tool reports that did nothing and says so.
+pub(super) const NOTHING_DONE: &str = "out of stock: nothing was done";
 
 /// The horizon of remote servers and the time within which they show what they did, as the policy says it.
 pub(super) const HORIZON_SECONDS: u64 = 10;
@@ -189,6 +198,7 @@ server = "shop"
 name = "order"
 side_effect_class = "external"
 key_channel = { argument = "idempotency_key" }
+errors_without_effect = ["nothing was done"]
 
 [[rule]]
 id = "charge"
@@ -320,7 +330,10 @@ impl Intents {
     pub(super) fn drawn(chance: &Chance, shape: Shape) -> Self {
         let in_iterations = shape == Shape::Iterations;
         let asked_for = |tool: &Tool| tool.name != LISTING && (!in_iterations || NAMED.contains(&tool.name));
-        let asked_for: Vec<Tool> = TOOLS.into_iter().filter(asked_for).collect();
+        let mut asked_for: Vec<Tool> = TOOLS.into_iter().filter(asked_for).collect();
+        // What can go wrong in more ways is asked for more often.
+        let often = |tool: &Tool| matches!(tool.name, "pay" | "order" | CHARGE | "deploy");
+        asked_for.extend(asked_for.clone().into_iter().filter(often));
         let mut numbers = Numbers(0);
         if shape != Shape::Tree {
             let turns = 2 + chance.below(4);
@@ -336,7 +349,10 @@ impl Intents {
                 let inner = numbers.turns(chance, &asked_for, inner_turns, 2);
                 numbers.intent(TASK, inner)
             });
-            turns.push(tasks.collect());
+            let mut turn: Vec<Intent> = tasks.collect();
+            let approved = asked_for.iter().copied().find(|tool| tool.needs_approval() && chance.one_in(6));
+            turn.extend(approved.map(|tool| numbers.intent(tool, Vec::new())));
+            turns.push(turn);
         }
         Self(turns)
     }

@@ -16,7 +16,7 @@ use ua_core::{CallId, Handle, Outcome, RawReply, RunId, Timestamp, ToolAnnotatio
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 use super::clock::StageClock;
-use super::job::{HORIZON_SECONDS, Kind, LISTING, SETTLE_SECONDS, TOOLS, Tool, tag_of};
+use super::job::{HORIZON_SECONDS, Kind, LISTING, NOTHING_DONE, SETTLE_SECONDS, TOOLS, Tool, tag_of};
 use super::locked;
 use crate::outcomes::{Refusal, ToolOutcome};
 use crate::unfinished::question;
@@ -36,6 +36,8 @@ pub(super) enum Fate {
     Answered,
     /// Its caller was told that it failed.
     Reported,
+    /// The same, in words by which its policy knows that nothing was done.
+    ReportedAsNothing,
     /// Its caller was told that nothing of it happened.
     Refused(Refusal),
     /// It never left.
@@ -96,6 +98,8 @@ pub(super) struct Request {
     pub(super) is_task: bool,
     /// It arrives twice, so that nobody can say that it did not.
     pub(super) is_doubled: bool,
+    /// Its key came before, and was done.
+    pub(super) is_known: bool,
     /// It is about an answer to what the tool asked.
     pub(super) was_asked: bool,
     /// The tool is busy until then.
@@ -121,7 +125,8 @@ impl Request {
             ToolOutcome::Refused(refusal) => is_untouched && (self.tool.is_remote || !refusal.is_http()),
             ToolOutcome::LostBefore => is_untouched,
             ToolOutcome::LostAfter | ToolOutcome::Late | ToolOutcome::ServerDied => true,
-            ToolOutcome::ReportedWithoutEffect => is_untouched,
+            // Our own server answers a key that it knows with what it answered first.
+            ToolOutcome::ReportedWithoutEffect => is_untouched && !(is_own && self.is_known),
             // Our own server says that it failed only when it did nothing.
             ToolOutcome::ReportedWithEffect => !is_own,
             // Twice is what keys are for; without one nobody could help it.
@@ -316,7 +321,12 @@ impl Servers {
             }
             ToolOutcome::Refused(refusal) => (Fate::Refused(refusal), Outcome::Raw(refusal.reply())),
             ToolOutcome::LostBefore | ToolOutcome::LostAfter => (Fate::Lost, lost()),
-            ToolOutcome::ReportedWithoutEffect | ToolOutcome::ReportedWithEffect => (Fate::Reported, reported()),
+            ToolOutcome::ReportedWithoutEffect if request.tool.says_when_nothing_happened() => {
+                (Fate::ReportedAsNothing, reported(NOTHING_DONE))
+            }
+            ToolOutcome::ReportedWithoutEffect | ToolOutcome::ReportedWithEffect => {
+                (Fate::Reported, reported("it timed out"))
+            }
         };
         state.requests.remove(&id);
         state.sends[send].fate = fate;
@@ -376,8 +386,8 @@ fn answered(value: &Value) -> Outcome {
     Outcome::Raw(RawReply::ToolResult { result: json!({"content": content, "structuredContent": value}) })
 }
 
-fn reported() -> Outcome {
-    let result = json!({"content": [{"type": "text", "text": "it timed out"}], "isError": true});
+fn reported(words: &str) -> Outcome {
+    let result = json!({"content": [{"type": "text", "text": words}], "isError": true});
     Outcome::Raw(RawReply::ToolResult { result })
 }
 
@@ -430,6 +440,7 @@ impl Reach {
         }
         state.next += 1;
         let id = state.next;
+        let is_known = state.seen_keys.contains_key(permit.key().as_str());
         let request = Request {
             id,
             life: self.life,
@@ -445,6 +456,7 @@ impl Reach {
             is_waited_for: true,
             is_task: false,
             is_doubled: false,
+            is_known,
             was_asked,
             not_before: None,
             given_up_at: None,
@@ -554,7 +566,7 @@ impl ToolTransport for Reach {
             {
                 send.fate = Fate::Reported;
             }
-            return Ok(reported());
+            return Ok(reported("nobody said which size"));
         }
         let generation = self.ready(&permit.name().server).await?;
         Ok(match self.send(permit, &generation, true) {

@@ -178,7 +178,7 @@ impl Stage {
             // The condition always holds: what is missing is to be known from the hand-off alone.
             job["harness"] = json!({"max_iterations": 60, "completion_promise": "ALL DONE"});
             job["stop_conditions"] = json!([{"artifact": "a.txt"}]);
-        } else if options.deaths.is_none() && Chance::of(seed, "condition").one_in(8) {
+        } else if options.deaths.is_none() && Chance::of(seed, "condition").one_in(5) {
             job["stop_conditions"] = json!([{"artifact": "nobody_writes_it.md"}]);
         }
         let habits =

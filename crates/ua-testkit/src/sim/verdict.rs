@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use ua_core::{Block, CallId, CallStatus, RunId, RunStatus};
+use ua_core::{Block, CallId, CallStatus, OnUnknown, Resolution, RunId, RunStatus};
 use ua_runner::Workspace;
 use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecords, invariants, is_task};
 
@@ -77,6 +77,9 @@ pub(super) fn word_facts(stage: &Stage, word: &Word) -> WordFacts {
         kind: word.question.kind,
         beside_a_skip: stage.words.iter().any(|other| is_beside(&other)),
         is_of_run: word.call.is_none(),
+        while_it_lived: word.mind == PersonOutcome::WhileItLives,
+        is_gone_on_without: word.call.as_ref().is_some_and(|call| call.policy.on_unknown == OnUnknown::Continue),
+        was_cancelled_with_another: false,
     }
 }
 
@@ -328,7 +331,7 @@ impl Judge<'_> {
         let all_answered = sends.all(|send| {
             let Some(actor) = self.stage.actors.get(send.life) else { return false };
             met_a_busy_store |= actor.could_not_settle;
-            matches!(send.fate, Fate::Answered | Fate::Reported) && actor.ending == Some(Ending::Failed) && actor.could_not_settle
+            matches!(send.fate, Fate::Answered | Fate::Reported | Fate::ReportedAsNothing) && actor.ending == Some(Ending::Failed) && actor.could_not_settle
         });
         if was_there && all_answered {
             let facts = Facts { reply_met_a_busy_store: met_a_busy_store, ..self.facts([call]) };
@@ -344,7 +347,11 @@ impl Judge<'_> {
                 continue;
             };
             let Some(why) = self.went_unheard(word, records) else { continue };
-            let facts = Facts { word: Some(word_facts(self.stage, word)), ..Facts::default() };
+            let call = word.call.as_ref().and_then(|call| records.call(&call.call_id));
+            let was_cancelled_with_another =
+                call.is_some_and(|call| call.resolution == Some(Resolution::AfterFailure));
+            let facts = WordFacts { was_cancelled_with_another, ..word_facts(self.stage, word) };
+            let facts = Facts { word: Some(facts), ..Facts::default() };
             let words = format!("a person answered {:?} to {:?}, and {why}", word.choice, word.question.kind);
             found.push(Violation::new(Wrong::WordWithoutConsequence, words).with(facts));
         }

@@ -80,10 +80,10 @@ impl CallFacts {
     }
 
     /// How a later attempt said that nothing happened, after one that may have had the effect.
-    fn refused_after_loss(&self) -> Option<Fate> {
+    fn denied_after_loss(&self) -> Option<Fate> {
         let mut in_doubt = false;
         for (fate, effects) in &self.sends {
-            if in_doubt && matches!(fate, Fate::Refused(_) | Fate::NeverLeft) {
+            if in_doubt && matches!(fate, Fate::Refused(_) | Fate::NeverLeft | Fate::ReportedAsNothing) {
                 return Some(*fate);
             }
             in_doubt |= *effects > 0 || *fate == Fate::Lost;
@@ -108,6 +108,12 @@ pub(super) struct WordFacts {
     pub(super) beside_a_skip: bool,
     /// The question was about the run as a whole.
     pub(super) is_of_run: bool,
+    /// It was said while a process drove the run.
+    pub(super) while_it_lived: bool,
+    /// The run goes on without the call, by its policy.
+    pub(super) is_gone_on_without: bool,
+    /// The call was cancelled since an earlier one of its turn did not succeed.
+    pub(super) was_cancelled_with_another: bool,
 }
 
 /// What the world and the records say about a violation.
@@ -172,8 +178,14 @@ pub struct Known {
     is_it: fn(Wrong, &Facts) -> bool,
 }
 
+/// A later attempt of one of the calls was refused, or never left.
 fn refused_after_loss(facts: &Facts) -> Option<Fate> {
-    facts.calls.iter().find_map(CallFacts::refused_after_loss)
+    facts.calls.iter().find_map(CallFacts::denied_after_loss).filter(|fate| *fate != Fate::ReportedAsNothing)
+}
+
+/// A later attempt of one of the calls was answered: it failed, and nothing was done.
+fn reported_after_loss(facts: &Facts) -> bool {
+    facts.calls.iter().find_map(CallFacts::denied_after_loss) == Some(Fate::ReportedAsNothing)
 }
 
 /// Two calls of two trees of a family.
@@ -244,6 +256,13 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
+        name: "reported-as-nothing-after-loss",
+        finding: "new (beside 1)",
+        about: "An attempt is lost after its effect; a later one under the same key is answered with an error of which the policy says that \
+                nothing happened, and that counts for the whole call.",
+        is_it: |wrong, facts| matches!(wrong, Wrong::ToldWrongly | Wrong::Twice) && reported_after_loss(facts),
+    },
+    Known {
         name: "restore-forgets-the-family",
         finding: "3",
         about: "The database goes back to a copy; what a sub-agent or a fork sent since is sent again, and nobody was asked to accept it.",
@@ -286,6 +305,37 @@ pub const KNOWN: &[Known] = &[
         is_it: |wrong, facts| {
             wrong == Wrong::WordWithoutConsequence
                 && facts.word.is_some_and(|word| word.choice == Choice::Execute && word.beside_a_skip)
+        },
+    },
+    Known {
+        name: "remark-thrown-away",
+        finding: "new (beside 4)",
+        about: "Of two calls of a turn the first fails or is skipped; the second, skipped with a remark, is cancelled with the first, and \
+                the model never reads the remark.",
+        is_it: |wrong, facts| {
+            let is_remark = |word: WordFacts| word.choice == Choice::Skip && word.was_cancelled_with_another;
+            wrong == Wrong::WordWithoutConsequence && facts.word.is_some_and(is_remark)
+        },
+    },
+    Known {
+        name: "answer-beside-a-run-is-never-applied",
+        finding: "new",
+        about: "A run goes on without a call in doubt; a person answers while a process drives it, the run ends in that process, and the \
+                answer is applied by nobody.",
+        is_it: |wrong, facts| {
+            let is_late = |word: WordFacts| word.is_gone_on_without && word.while_it_lived;
+            wrong == Wrong::WordWithoutConsequence && facts.word.is_some_and(is_late)
+        },
+    },
+    Known {
+        name: "skip-lost-to-a-withdrawn-question",
+        finding: "new",
+        about: "A question about a near-duplicate is withdrawn in the moment in which a person answers skip; the call is sent.",
+        is_it: |wrong, facts| {
+            let is_late = |word: WordFacts| {
+                word.choice == Choice::Skip && word.kind == QuestionKind::NearDuplicate && word.while_it_lived
+            };
+            wrong == Wrong::WordWithoutConsequence && facts.word.is_some_and(is_late)
         },
     },
     Known {
