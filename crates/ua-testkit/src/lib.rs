@@ -56,4 +56,4 @@ pub use servers::{
 };
 pub use third_party::ThirdParty;
 pub use unfinished::Unfinished;
-pub use world::{Delivery, Honours, Loss, World, foreign_tool, own_tool};
+pub use world::{Delivery, Honours, World, foreign_tool, own_tool};

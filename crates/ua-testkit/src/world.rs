@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use ua_core::{Env, Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
+use crate::outcomes::ToolOutcome;
 use crate::unfinished::{Tasks, Unfinished, question};
 
 /// How a tool of the world treats keys.
@@ -33,13 +34,14 @@ pub struct Delivery {
     pub shown_from: Timestamp,
 }
 
-/// How the answer of a call is lost without anybody dying: a timeout, or a tool server that ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
-    /// Before the effect, which then never happens.
-    BeforeEffect,
-    /// After it.
-    AfterEffect,
+/// A request that its caller gave up and that is done later.
+#[derive(Debug)]
+struct Late {
+    server: String,
+    tool: String,
+    key: String,
+    arguments: Value,
+    honours: Honours,
 }
 
 /// A read-only tool that lists what another tool did, as `{"items": [{"id", "arguments"}], "more": false}`.
@@ -59,7 +61,8 @@ pub struct World {
     unfinished: BTreeMap<String, Unfinished>,
     tasks: Mutex<Tasks>,
     listings: Vec<Listing>,
-    losses: Mutex<VecDeque<(String, Loss)>>,
+    next: Mutex<VecDeque<(String, ToolOutcome)>>,
+    late: Mutex<Vec<Late>>,
     log: Mutex<Vec<String>>,
     deliveries: Mutex<Vec<Delivery>>,
     seen: Mutex<BTreeMap<String, Value>>,
@@ -110,9 +113,42 @@ impl World {
         self
     }
 
-    /// Loses the answer of the next call of `tool`.
-    pub fn lose_next(&self, tool: &str, loss: Loss) {
-        locked(&self.losses).push_back((tool.to_owned(), loss));
+    /// Has the next call of `tool` come to `outcome`; calls after it find what is said next, or are answered.
+    ///
+    /// # Panics
+    /// When the world cannot play it: see [`World::cannot_play`].
+    pub fn next(&self, tool: &str, outcome: ToolOutcome) {
+        if let Some(why) = Self::cannot_play(outcome) {
+            panic!("{}: {why}", outcome.name());
+        }
+        locked(&self.next).push_back((tool.to_owned(), outcome));
+    }
+
+    /// Why the world cannot play an outcome; `None` for those that it can.
+    pub const fn cannot_play(outcome: ToolOutcome) -> Option<&'static str> {
+        match outcome {
+            ToolOutcome::BusyForLong => Some("the world answers at once: it has no time of its own; the simulation plays it"),
+            ToolOutcome::Answered
+            | ToolOutcome::NeverLeft
+            | ToolOutcome::Refused(_)
+            | ToolOutcome::LostBefore
+            | ToolOutcome::LostAfter
+            | ToolOutcome::Late
+            | ToolOutcome::ReportedWithoutEffect
+            | ToolOutcome::ReportedWithEffect
+            | ToolOutcome::AnsweredTwice
+            | ToolOutcome::ServerDied
+            | ToolOutcome::GoesOnInATask
+            | ToolOutcome::AsksFirst => None,
+        }
+    }
+
+    /// What is late arrives with whatever comes next, if its server was not ended before.
+    fn arrive(&self) {
+        let late = std::mem::take(&mut *locked(&self.late));
+        for Late { tool, key, arguments, honours, .. } in late {
+            self.deliver(&tool, &key, arguments, honours);
+        }
     }
 
     /// What reached the world, in order: `invoke TOOL`, `fence SERVER`, `ask TOOL`.
@@ -154,8 +190,11 @@ impl World {
     }
 
     fn act(&self, permit: &Permit, honours: Honours) -> Value {
-        let tool = permit.name().tool.clone();
-        let key = permit.key().as_str().to_owned();
+        self.deliver(&permit.name().tool, permit.key().as_str(), Value::Object(permit.arguments()), honours)
+    }
+
+    fn deliver(&self, tool: &str, key: &str, arguments: Value, honours: Honours) -> Value {
+        let (tool, key) = (tool.to_owned(), key.to_owned());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if honours == Honours::Keys
             && let Some(answer) = seen.get(&key)
@@ -163,7 +202,6 @@ impl World {
             return answer.clone();
         }
         let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
-        let arguments = Value::Object(permit.arguments());
         let listing = self.listings.iter().find(|listing| listing.of == tool);
         let shown_from = listing.map_or(Timestamp::from_millis(0), |listing| listing.env.now().plus(listing.lag));
         deliveries.push(Delivery { tool: tool.clone(), key: key.clone(), arguments, shown_from });
@@ -208,26 +246,54 @@ impl ToolTransport for World {
         };
         let tool = &permit.call().name.tool;
         self.note("invoke", tool);
-        let loss = {
-            let mut losses = locked(&self.losses);
-            let next = losses.iter().position(|(name, _)| name == tool);
-            next.and_then(|index| losses.remove(index)).map(|(_, loss)| loss)
+        self.arrive();
+        let outcome = {
+            let mut next = locked(&self.next);
+            let at = next.iter().position(|(name, _)| name == tool);
+            at.and_then(|index| next.remove(index)).map(|(_, outcome)| outcome)
         };
-        let lost = || Outcome::Lost { why: "the test lost the answer".to_owned() };
-        if loss == Some(Loss::BeforeEffect) {
-            return lost();
-        }
-        if self.unfinished.get(tool) == Some(&Unfinished::Asks) {
+        let unfinished = self.unfinished.get(tool).copied();
+        let outcome = match (outcome, unfinished) {
+            (Some(outcome), _) => outcome,
+            (None, Some(Unfinished::Asks)) => ToolOutcome::AsksFirst,
+            (None, Some(Unfinished::Task)) => ToolOutcome::GoesOnInATask,
+            (None, None) => ToolOutcome::Answered,
+        };
+        // A tool that asks first has done nothing when its answer to that is lost.
+        if unfinished == Some(Unfinished::Asks) && outcome == ToolOutcome::LostAfter {
             return Outcome::Continues(Box::new(question(permit.key().as_str())));
         }
-        let answer = if is_composite { self.act_all(permit) } else { self.act(permit, honours) };
-        if loss == Some(Loss::AfterEffect) {
-            return lost();
+        let act = || if is_composite { self.act_all(permit) } else { self.act(permit, honours) };
+        let lost = || Outcome::Lost { why: "the test lost the answer".to_owned() };
+        match outcome {
+            // `next` takes no `BusyForLong`: it is answered like any other.
+            ToolOutcome::Answered | ToolOutcome::BusyForLong => replied(&act()),
+            ToolOutcome::NeverLeft => Outcome::NotSent { why: "connection refused".to_owned() },
+            ToolOutcome::Refused(refusal) => Outcome::Raw(refusal.reply()),
+            ToolOutcome::LostBefore => lost(),
+            ToolOutcome::LostAfter => {
+                act();
+                lost()
+            }
+            ToolOutcome::Late => {
+                let (tool, key, server) = (tool.clone(), permit.key().as_str().to_owned(), permit.name().server.clone());
+                let arguments = Value::Object(permit.arguments());
+                locked(&self.late).push(Late { server, tool, key, arguments, honours });
+                lost()
+            }
+            ToolOutcome::ReportedWithoutEffect => reported(),
+            ToolOutcome::ReportedWithEffect => {
+                act();
+                reported()
+            }
+            ToolOutcome::AnsweredTwice => {
+                act();
+                replied(&act())
+            }
+            ToolOutcome::ServerDied => Outcome::Lost { why: "the tool server ended".to_owned() },
+            ToolOutcome::GoesOnInATask => Outcome::Continues(Box::new(locked(&self.tasks).begin(tool, act()))),
+            ToolOutcome::AsksFirst => Outcome::Continues(Box::new(question(permit.key().as_str()))),
         }
-        if self.unfinished.get(tool) == Some(&Unfinished::Task) {
-            return Outcome::Continues(Box::new(locked(&self.tasks).begin(tool, answer)));
-        }
-        replied(&answer)
     }
 
     async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
@@ -257,6 +323,7 @@ impl ToolTransport for World {
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
         self.note("ask", &enquiry.tool().tool);
+        self.arrive();
         let Some(listing) = self.listings.iter().find(|listing| listing.tool == *enquiry.tool()) else {
             return Outcome::Raw(RawReply::RpcError { code: -32601, message: "no such tool".to_owned() });
         };
@@ -274,8 +341,14 @@ impl ToolTransport for World {
 
     async fn fence(&self, server: &str, _generation: &str) -> Fence {
         self.note("fence", server);
+        locked(&self.late).retain(|late| late.server != server); // it ends with its server
         Fence::Gone
     }
+}
+
+fn reported() -> Outcome {
+    let content = json!([{"type": "text", "text": "it failed"}]);
+    Outcome::Raw(RawReply::ToolResult { result: json!({"content": content, "isError": true}) })
 }
 
 fn replied(answer: &Value) -> Outcome {

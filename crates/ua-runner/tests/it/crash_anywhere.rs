@@ -16,6 +16,7 @@ mod handles;
 mod iterations;
 mod loop_contract;
 mod near_duplicates;
+mod outcomes;
 mod own_loop;
 mod paid_tools;
 mod phases;

@@ -84,7 +84,7 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     let broken = options.get("broken").map(|name| BrokenRule::parse(name).ok_or("no such rule")).transpose()?;
     std::fs::create_dir_all(folder.join("locks"))?;
 
-    let servers = Arc::new(Servers::new(options, &job, &folder, life));
+    let servers = Arc::new(Servers::new(options, &job, &folder, life)?);
     let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
     let (env, run) = (ua_core::system::env(), RunId::parse(options.get("run").unwrap_or("run_cell"))?);
     let is_fork = options.get("fork-of").is_some();

@@ -8,11 +8,13 @@
 //! | `life` | one life of the runner: starts or resumes the run of a folder and drives it until it ends, waits or is killed |
 //! | `server` | the tool server that a life starts: takes calls line by line, asks the observer to do them |
 //! | `observer` | the outside world: does effects, remembers keys, keeps a log of its own, outlives everybody |
+//! | `outcomes` | prints what of everything that can come of a crossing no cell plays, with the reason |
 
 mod crew;
 mod life;
 mod observer;
 mod options;
+mod outcomes;
 mod replaced;
 mod server;
 mod state;
@@ -30,7 +32,11 @@ fn main() -> ExitCode {
         "life" => life::run(&options),
         "server" => server::serve(&options).map(|()| ExitCode::SUCCESS),
         "observer" => observer::serve(&options).map(|()| ExitCode::SUCCESS),
-        other => Err(format!("{other:?} is no role; expected life, server or observer").into()),
+        "outcomes" => {
+            outcomes::not_played().iter().for_each(|line| println!("{line}"));
+            Ok(ExitCode::SUCCESS)
+        }
+        other => Err(format!("{other:?} is no role; expected life, server, observer or outcomes").into()),
     };
     done.unwrap_or_else(|error| {
         eprintln!("{role}: {error}");

@@ -14,8 +14,10 @@ use rustix::process::Pid;
 use serde_json::{Value, json};
 use ua_core::{KeyChannel, Outcome, RawReply, ToolSpec};
 use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+use ua_testkit::ToolOutcome;
 
 use crate::options::{Job, Options};
+use crate::outcomes::not_of_tool;
 use crate::server::kill;
 
 /// The tool servers of one life.
@@ -25,6 +27,9 @@ pub(crate) struct Servers {
     life: String,
     /// What the server is started with.
     arguments: Vec<String>,
+    /// The tool that the cell is about, and what its first send in this life comes to.
+    subject: String,
+    outcome: Mutex<Option<ToolOutcome>>,
     running: Arc<Mutex<Running>>,
     /// The process of the server that runs, for whoever wants it dead; 0 while there is none.
     pub(crate) pid: Arc<AtomicI32>,
@@ -44,15 +49,69 @@ struct Server {
 }
 
 impl Servers {
-    pub(crate) fn new(options: &Options, job: &Job, folder: &Path, life: &str) -> Self {
+    /// # Errors
+    /// When `--outcome` names nothing, or what no cell plays.
+    pub(crate) fn new(
+        options: &Options,
+        job: &Job,
+        folder: &Path,
+        life: &str,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let outcome = match options.get("outcome") {
+            None => None,
+            Some(name) => Some(ToolOutcome::parse(name).ok_or_else(|| format!("no outcome is called {name:?}"))?),
+        };
+        if let Some(why) = outcome.and_then(not_of_tool) {
+            return Err(why.into());
+        }
         let arguments = options.pairs().flat_map(|(name, value)| [format!("--{name}"), value.to_owned()]);
-        Self {
+        Ok(Self {
+            subject: job.subject.clone(),
+            outcome: Mutex::new(outcome),
             specs: job.tools.iter().map(crate::options::Tool::spec).collect(),
             folder: folder.to_owned(),
             life: life.to_owned(),
             arguments: arguments.collect(),
             running: Arc::default(),
             pid: Arc::default(),
+        })
+    }
+
+    /// Sends a request that comes to `outcome`.
+    async fn play(&self, outcome: ToolOutcome, generation: String, request: Value) -> Outcome {
+        let lost = || Outcome::Lost { why: "the cell lost the answer".to_owned() };
+        let reported = || {
+            let content = json!([{"type": "text", "text": "it failed"}]);
+            Outcome::Raw(RawReply::ToolResult { result: json!({"content": content, "isError": true}) })
+        };
+        match outcome {
+            ToolOutcome::Answered => self.exchange(generation, request).await,
+            ToolOutcome::NeverLeft => Outcome::NotSent { why: "connection refused".to_owned() },
+            ToolOutcome::Refused(refusal) => Outcome::Raw(refusal.reply()),
+            ToolOutcome::LostBefore => lost(),
+            ToolOutcome::LostAfter => {
+                self.exchange(generation, request).await;
+                lost()
+            }
+            ToolOutcome::ReportedWithoutEffect => reported(),
+            ToolOutcome::ReportedWithEffect => {
+                self.exchange(generation, request).await;
+                reported()
+            }
+            ToolOutcome::AnsweredTwice => {
+                self.exchange(generation.clone(), request.clone()).await;
+                self.exchange(generation, request).await
+            }
+            ToolOutcome::ServerDied => {
+                if let Some(pid) = Pid::from_raw(self.pid.load(Ordering::SeqCst)) {
+                    kill(pid);
+                }
+                self.exchange(generation, request).await
+            }
+            ToolOutcome::Late
+            | ToolOutcome::BusyForLong
+            | ToolOutcome::GoesOnInATask
+            | ToolOutcome::AsksFirst => unreachable!("refused when the life began: `not_of_tool`"),
         }
     }
 
@@ -146,7 +205,10 @@ impl ToolTransport for Servers {
         let request = json!({
             "tool": permit.name().tool, "arguments": permit.arguments(), "meta": permit.meta(), "headers": headers,
         });
-        self.exchange(permit.generation().to_owned(), request).await
+        let is_subject = permit.name().tool == self.subject;
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take_if(|_| is_subject);
+        let generation = permit.generation().to_owned();
+        self.play(outcome.unwrap_or(ToolOutcome::Answered), generation, request).await
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ua_core::{CallStatus, Clock, Env, Resolution, RunStatus, SeededEntropy, SimClock, Sleep, Timestamp};
 use ua_gateway::StopSignal;
 use ua_store::{CallRecord, Choice, QuestionStatus, ReplayStatus};
-use ua_testkit::{CrashAt, Honours, Loss, World, foreign_tool, own_tool};
+use ua_testkit::{CrashAt, Honours, ToolOutcome, World, foreign_tool, own_tool};
 
 use super::scenario::Scenario;
 
@@ -145,15 +145,15 @@ async fn a_second_crash_while_asking_or_before_the_repeat_changes_nothing() {
 
 #[tokio::test]
 async fn an_answer_that_never_comes_is_looked_up_in_the_same_process() {
-    for (loss, status) in [(Loss::AfterEffect, ReplayStatus::Reconciled), (Loss::BeforeEffect, ReplayStatus::Redone)] {
+    for (loss, status) in [(ToolOutcome::LostAfter, ReplayStatus::Reconciled), (ToolOutcome::LostBefore, ReplayStatus::Redone)] {
         let scenario = scenario();
-        scenario.world.lose_next("create_ticket", loss);
+        scenario.world.next("create_ticket", loss);
         let before = scenario.env.now();
         check(&scenario, &format!("{loss:?}")).await;
         let ticket = call(&scenario, "create_ticket").await;
         assert_eq!(ticket.replay_status, Some(status));
         // The fence comes first. Not there: it is asked again once the answer counts, and only then is anything sent again.
-        let again: &[&str] = if loss == Loss::BeforeEffect { &["invoke create_ticket"] } else { &[] };
+        let again: &[&str] = if loss == ToolOutcome::LostBefore { &["invoke create_ticket"] } else { &[] };
         let expected = ["invoke create_ticket", "fence tracker", "ask list_tickets", "ask list_tickets"];
         let log = scenario.world.log();
         let first: Vec<&str> = log.iter().map(String::as_str).take(4 + again.len()).collect();
@@ -165,7 +165,7 @@ async fn an_answer_that_never_comes_is_looked_up_in_the_same_process() {
 #[tokio::test]
 async fn what_a_probe_found_is_the_receipt() {
     let scenario = scenario();
-    scenario.world.lose_next("create_ticket", Loss::AfterEffect);
+    scenario.world.next("create_ticket", ToolOutcome::LostAfter);
     check(&scenario, "found").await;
     let ticket = call(&scenario, "create_ticket").await;
     assert_eq!((ticket.attempt, ticket.resolution), (1, Some(Resolution::Reconciled)));
@@ -189,15 +189,15 @@ async fn the_harness_sees_an_absence_that_is_believed_too_early() {
 
 #[tokio::test]
 async fn a_probe_that_counts_only_much_later_holds_and_any_later_resume_asks_again() {
-    for loss in [Loss::AfterEffect, Loss::BeforeEffect] {
+    for loss in [ToolOutcome::LostAfter, ToolOutcome::LostBefore] {
         let scenario = scenario_with("2h", "15s");
-        scenario.world.lose_next("create_ticket", loss);
+        scenario.world.next("create_ticket", loss);
         let run = scenario.resume().await;
         assert_eq!(run.status, RunStatus::WaitingForHuman);
         let question = scenario.questions().await.remove(0);
         assert!(question.text.contains("cannot be told before"), "{}", question.text);
         // Too early again, if it is not there: the same question, and nothing is sent.
-        if loss == Loss::BeforeEffect {
+        if loss == ToolOutcome::LostBefore {
             assert_eq!(scenario.resume().await.status, RunStatus::WaitingForHuman);
             assert_eq!((scenario.world.count("create_ticket"), scenario.questions().await.len()), (0, 1));
         }
@@ -212,7 +212,7 @@ async fn a_probe_that_counts_only_much_later_holds_and_any_later_resume_asks_aga
 #[tokio::test]
 async fn it_did_not_happen_is_executed_only_after_the_horizon() {
     let scenario = scenario_with("2h", "15s");
-    scenario.world.lose_next("create_ticket", Loss::BeforeEffect);
+    scenario.world.next("create_ticket", ToolOutcome::LostBefore);
     assert_eq!(scenario.resume().await.status, RunStatus::WaitingForHuman);
     let question = scenario.questions().await.remove(0);
     scenario.choose(&question, Choice::Execute).await;
@@ -228,7 +228,7 @@ async fn it_did_not_happen_is_executed_only_after_the_horizon() {
 async fn attempts_that_a_probe_allows_are_counted_and_end_in_a_question() {
     let scenario = scenario();
     for _ in 0..20 {
-        scenario.world.lose_next("create_ticket", Loss::BeforeEffect);
+        scenario.world.next("create_ticket", ToolOutcome::LostBefore);
     }
     let run = scenario.resume().await;
     assert_eq!(run.status, RunStatus::WaitingForHuman);
@@ -264,7 +264,7 @@ async fn a_stop_ends_the_wait_for_an_answer_that_counts() {
     let env = Env { clock: Arc::new(clock), entropy: Arc::new(SeededEntropy::new(7)) };
     let mut scenario = Scenario::with(world(&env), env, SCRIPT, JOB, Some(&policy("10s", "15s")));
     scenario.stop = stop;
-    scenario.world.lose_next("create_ticket", Loss::BeforeEffect);
+    scenario.world.next("create_ticket", ToolOutcome::LostBefore);
     let run = scenario.resume().await;
     assert_eq!(run.status, RunStatus::Stopped, "{:?}", run.status_detail);
     assert_eq!(call(&scenario, "create_ticket").await.status, CallStatus::Unknown);
@@ -387,7 +387,7 @@ const SAID_TWICE: &str = r#"{"turns": [
 async fn blocked() -> Scenario {
     let env = Env::simulated(7);
     let scenario = Scenario::with(world(&env), env, SAID_TWICE, JOB, Some(&policy("10s", "15s")));
-    scenario.world.lose_next("post_comment", Loss::AfterEffect);
+    scenario.world.next("post_comment", ToolOutcome::LostAfter);
     let run = scenario.resume().await;
     assert_eq!((run.status, scenario.world.count("post_comment")), (RunStatus::WaitingForHuman, 1));
     scenario
@@ -421,7 +421,7 @@ async fn a_late_answer_lifts_the_block_before_the_tool_is_asked_for_again() {
     let fresh = || {
         let world = World::new([(foreign_tool("forum", "post_comment"), Honours::Nothing)]);
         let scenario = Scenario::with(world, Env::simulated(7), script, JOB, Some(&comment));
-        scenario.world.lose_next("post_comment", Loss::AfterEffect);
+        scenario.world.next("post_comment", ToolOutcome::LostAfter);
         scenario
     };
     // Dies as soon as the first turn is over, before the model asks for the second comment.
