@@ -1,7 +1,7 @@
 //! Everything that can happen next, each with its weight. What cannot happen is left out where the outcome is matched, with the reason.
 
 use ua_core::{RunStatus, RunStop, Timestamp};
-use ua_store::QuestionRecord;
+use ua_store::{QuestionKind, QuestionRecord};
 
 use super::gates::{Gate, Side};
 use super::job::Tool;
@@ -102,22 +102,32 @@ impl Stage {
                 may.push((3, Happening::WakeUp(life)));
                 continue;
             }
+            // A wait takes longer than anything else, so it is where most processes end.
+            let is_waiting = self.is_waiting(life);
+            let long = if is_waiting { 5 } else { 1 };
             for outcome in ProcessOutcome::ALL {
                 let weight = match outcome {
                     // At its gates.
                     ProcessOutcome::GoesOn => 0,
                     // Where it looks for earlier servers: `Reach::fence_earlier`.
                     ProcessOutcome::FindsTheUndead => 0,
-                    ProcessOutcome::Dies => 2 * self.harm.deaths.min(1),
+                    ProcessOutcome::Dies => 2 * long * self.harm.deaths.min(1),
                     ProcessOutcome::FallsAsleep if actor.replaced.is_empty() => 2 * self.harm.sleeps.min(1),
                     ProcessOutcome::FallsAsleep => 0,
-                    ProcessOutcome::Signalled if !actor.was_signalled => self.harm.signals.min(1),
+                    ProcessOutcome::Signalled if !actor.was_signalled => long * self.harm.signals.min(1),
                     ProcessOutcome::Signalled => 0,
                     ProcessOutcome::SignalledTwice => usize::from(actor.was_signalled),
                 };
                 may.push((weight, Happening::Process(life, *outcome)));
             }
         }
+    }
+
+    /// Whether a process waits for nothing but time.
+    fn is_waiting(&self, life: usize) -> bool {
+        let stands = self.gates.standing().iter().any(|gate| gate.life == life);
+        let hears = self.servers.requests().iter().any(|request| request.life == life && request.is_waited_for);
+        !stands && !hears
     }
 
     fn world(&self, may: &mut Weighted) {
@@ -159,7 +169,10 @@ impl Stage {
             let weight = match outcome {
                 // With each step.
                 ClockOutcome::Flows => 0,
-                ClockOutcome::Hour | ClockOutcome::Suspended => self.harm.hours.min(1),
+                ClockOutcome::Hour | ClockOutcome::Suspended => {
+                    let nobody_drives = !self.actors.iter().any(Actor::is_awake);
+                    self.harm.hours.min(1) * if nobody_drives { 5 } else { 1 }
+                }
                 ClockOutcome::StepsForward | ClockOutcome::StepsBack => self.harm.clock_steps.min(1),
             };
             may.push((weight, Happening::Clock(*outcome)));
@@ -212,7 +225,9 @@ impl Stage {
             if is_out_of_budget {
                 may.push((15, Happening::Person(PersonOutcome::RaisesBudgets, top)));
             }
-            let is_waiting = !of_top[top].is_empty() && run.status == RunStatus::WaitingForHuman;
+            // Whether an earlier server lives is looked at again with each start.
+            let needs_a_word = |question: &&&QuestionRecord| question.kind != QuestionKind::OrphanAlive;
+            let is_waiting = of_top[top].iter().any(|one| needs_a_word(&one)) && run.status == RunStatus::WaitingForHuman;
             if !(is_out_of_budget || is_waiting) {
                 may.push((15, Happening::Start(top)));
             } else if self.harm.vain_starts > 0 {

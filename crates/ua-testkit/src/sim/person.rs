@@ -1,6 +1,6 @@
 //! A person: answers by what really happened outside, raises budgets, and now and then does not care, or decides otherwise.
 
-use ua_core::{CallId, RunId, Timestamp};
+use ua_core::{CallId, Env, RunId, Timestamp};
 use ua_store::{
     CallRecord, Choice, NewAnswer, NewOverride, OverrideKind, QuestionKind, QuestionRecord, QuestionStatus, Store,
     StoreError,
@@ -69,7 +69,7 @@ pub(super) async fn answer(
     mind: PersonOutcome,
     effects: &[Effect],
     step: u64,
-    at: Timestamp,
+    env: &Env,
     asked_before: bool,
 ) -> Result<Option<Word>, StoreError> {
     let call = match &question.call_id {
@@ -98,10 +98,14 @@ pub(super) async fn answer(
         proof: None,
         text,
         by: "a person".into(),
-        at,
+        at: env.now(),
     };
     match store.insert_answer(new).await {
-        Ok(question) => Ok(Some(Word { step, question, call, mind, choice, remark })),
+        Ok(question) => {
+            // As `ua answer` does: a run that has ended has no owner who would.
+            ua_ledger::settle_late_answers(store, env, &question.run_id).await?;
+            Ok(Some(Word { step, question, call, mind, choice, remark }))
+        }
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(error) => Err(error),
     }

@@ -57,8 +57,8 @@ pub(super) struct Actor {
     /// Those that somebody else has now.
     pub(super) replaced: BTreeSet<RunId>,
     pub(super) is_asleep: bool,
-    /// It had ended the run at its top already when it was replaced.
-    had_concluded: bool,
+    /// It wrote the end of the run at its top although it was replaced.
+    concluded_late: bool,
     met_a_store_fault: bool,
     /// Another process held the database when it wanted to store an answer.
     pub(super) could_not_settle: bool,
@@ -335,12 +335,8 @@ impl Stage {
                     continue;
                 }
                 self.counts.replaced += u64::from(label.is_empty());
-                let at = |name: &str, side: Side| {
-                    let is_there = |gate: &Gate| gate.name == name && gate.side == side;
-                    standing.iter().any(|gate| gate.life == other && gate.run == *run && is_there(gate))
-                };
-                actor.had_concluded |= label.is_empty() && at("store.end_run", Side::After);
-                if at("tool.invoke", Side::Before) || at("tool.go_on", Side::Before) {
+                let is_send = |gate: &Gate| matches!(gate.name, "tool.invoke" | "tool.go_on") && gate.side == Side::Before;
+                if standing.iter().any(|gate| gate.life == other && gate.run == *run && is_send(gate)) {
                     excused.insert(other);
                 }
             }
@@ -354,7 +350,7 @@ impl Stage {
     fn ended(&mut self, life: usize, ended: Result<Result<RunStatus, BoxError>, String>) {
         let actor = &self.actors[life];
         let run = self.tops[actor.top].run.clone();
-        let (is_stale, is_excused) = (actor.replaced.contains(&run), actor.had_concluded);
+        let (is_stale, concluded_late) = (actor.replaced.contains(&run), actor.concluded_late);
         // Who comes when somebody else has ended the run is told so.
         let is_late = matches!(self.record(&run), Ok(Some(run)) if run.status.is_terminal());
         let may_fail = is_stale || is_late || actor.met_a_store_fault || !actor.replaced.is_empty();
@@ -366,7 +362,7 @@ impl Stage {
             Ok(Ok(status)) => {
                 self.actors[life].ending = Some(Ending::Left(status));
                 self.say(format!("life {life} left the run {}", status.as_str()));
-                if is_stale && !is_excused {
+                if is_stale && concluded_late {
                     let words = format!("life {life} was replaced, and ended the run as {}", status.as_str());
                     self.wrong(Violation::new(Wrong::NotFenced, words));
                 }
@@ -378,8 +374,12 @@ impl Stage {
                 let words = words_of(&error);
                 self.say(format!("life {life} failed: {words}"));
                 if !may_fail && !is_forgotten(&error) {
+                    let was_replaced = |(other, actor): (usize, &Actor)| other != life && actor.replaced.contains(&run);
+                    let met_a_replaced_owner =
+                        is_conflict(&error) && self.actors.iter().enumerate().any(was_replaced);
                     let words = format!("life {life} failed although nothing was wrong: {words}");
-                    self.wrong(Violation::new(Wrong::Failed, words));
+                    let facts = Facts { met_a_replaced_owner, ..Facts::default() };
+                    self.wrong(Violation::new(Wrong::Failed, words).with(facts));
                 }
             }
         }
@@ -514,6 +514,8 @@ impl Stage {
         self.say(format!("life {} {}{words}", gate.life, gate.words()));
         let actor = &mut self.actors[gate.life];
         actor.passed += 1;
+        let is_end = gate.name == "store.end_run" && gate.side == Side::Before;
+        actor.concluded_late |= is_end && gate.label.is_empty() && actor.replaced.contains(&gate.run);
         if outcome != StoreOutcome::Done {
             actor.met_a_store_fault = true;
             actor.could_not_settle |= gate.name == "store.settle_attempt"
@@ -614,7 +616,7 @@ impl Stage {
             owned: BTreeSet::new(),
             replaced: BTreeSet::new(),
             is_asleep: false,
-            had_concluded: false,
+            concluded_late: false,
             met_a_store_fault: false,
             could_not_settle: false,
             was_signalled: false,
@@ -630,10 +632,10 @@ impl Stage {
         let asked_before = self.words.iter().any(|word| {
             word.question.run_id == question.run_id && word.question.kind == question.kind && word.call.is_none()
         });
-        let (step, at, effects) = (self.counts.steps, self.clock.now(), self.servers.effects());
+        let (step, effects) = (self.counts.steps, self.servers.effects());
         let runtime = self.store.enter();
         let port = Arc::clone(&self.store.port);
-        let said = block_on(person::answer(port.as_ref(), question, mind, &effects, step, at, asked_before))?;
+        let said = block_on(person::answer(port.as_ref(), question, mind, &effects, step, &self.env, asked_before))?;
         drop(runtime);
         let Some(word) = said else { return Ok(()) };
         match word.mind {
@@ -779,6 +781,18 @@ impl Stage {
         self.epochs.clear();
         Ok(())
     }
+}
+
+/// Whether a row was not any more what the process had found.
+fn is_conflict(error: &BoxError) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(error) = next {
+        if matches!(error.downcast_ref::<StoreError>(), Some(StoreError::Conflict { .. })) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// Whether a process refused to drive a run since the database had forgotten what it sent, or one below it.

@@ -130,6 +130,8 @@ pub(super) struct Facts {
     pub(super) reply_met_a_busy_store: bool,
     /// The run above ended without the one that asks.
     pub(super) is_left_behind: bool,
+    /// A row changed under a process, and another owner of the run had been replaced while it lived.
+    pub(super) met_a_replaced_owner: bool,
     /// The wall clock was set.
     pub(super) clock_was_set: bool,
 }
@@ -320,8 +322,8 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "answer-beside-a-run-is-never-applied",
         finding: "new",
-        about: "A run goes on without a call in doubt; a person answers while a process drives it, the run ends in that process, and the \
-                answer is applied by nobody.",
+        about: "A run goes on without a call in doubt; a person answers while a process drives it, the run ends in that process, and \
+                nobody applies the answer unless somebody resumes the ended run.",
         is_it: |wrong, facts| {
             let is_late = |word: WordFacts| word.is_gone_on_without && word.while_it_lived;
             wrong == Wrong::WordWithoutConsequence && facts.word.is_some_and(is_late)
@@ -351,6 +353,12 @@ pub const KNOWN: &[Known] = &[
         finding: "7",
         about: "The answer of a call is there while another program holds the database; it is dropped, and a person is asked.",
         is_it: |wrong, facts| wrong == Wrong::AskedNeedlessly && facts.reply_met_a_busy_store,
+    },
+    Known {
+        name: "sub-agent-ended-by-a-replaced-owner",
+        finding: "new",
+        about: "An owner that was replaced still ends its sub-agent's run; the new owner fails instead of taking what it came to.",
+        is_it: |wrong, facts| wrong == Wrong::Failed && facts.met_a_replaced_owner,
     },
     Known {
         name: "orphan-asked-about-again",
