@@ -127,7 +127,9 @@ impl World {
     /// Why the world cannot play an outcome; `None` for those that it can.
     pub const fn cannot_play(outcome: ToolOutcome) -> Option<&'static str> {
         match outcome {
-            ToolOutcome::BusyForLong => Some("the world answers at once: it has no time of its own; the simulation plays it"),
+            ToolOutcome::BusyForLong => {
+                Some("the world answers at once: it has no time of its own; the simulation plays it")
+            }
             ToolOutcome::Answered
             | ToolOutcome::NeverLeft
             | ToolOutcome::Refused(_)
@@ -276,7 +278,8 @@ impl ToolTransport for World {
                 lost()
             }
             ToolOutcome::Late => {
-                let (tool, key, server) = (tool.clone(), permit.key().as_str().to_owned(), permit.name().server.clone());
+                let (tool, key, server) =
+                    (tool.clone(), permit.key().as_str().to_owned(), permit.name().server.clone());
                 let arguments = Value::Object(permit.arguments());
                 locked(&self.late).push(Late { server, tool, key, arguments, honours });
                 lost()
@@ -314,7 +317,8 @@ impl ToolTransport for World {
             let content = json!([{"type": "text", "text": "nobody said which size"}]);
             return Ok(Outcome::Raw(RawReply::ToolResult { result: json!({"content": content, "isError": true}) }));
         }
-        Ok(replied(&self.act(permit, Honours::Nothing)))
+        let honours = self.tools.iter().find(|(name, _)| name == permit.name()).map(|(_, honours)| *honours);
+        Ok(replied(&self.act(permit, honours.unwrap_or(Honours::Nothing))))
     }
 
     async fn give_up(&self, permit: &Permit, _handle: &Handle) {

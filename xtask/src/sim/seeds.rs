@@ -53,8 +53,8 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         wrong.len() >= options.most_wrong
     })?;
     if let Some(rule) = broken {
-        let (seed, words) =
-            caught.with_context(|| format!("the broken rule `{}` went unnoticed in {played} simulations", rule.name()))?;
+        let (seed, words) = caught
+            .with_context(|| format!("the broken rule `{}` went unnoticed in {played} simulations", rule.name()))?;
         println!(
             "the broken rule `{}` was seen within {played} simulations, as it must be; for example seed {seed}: {words}",
             rule.name()
@@ -79,10 +79,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         fs::write(path, page).with_context(|| format!("write {}", path.display()))?;
     }
     let is_standard = options.seed == 1 && options.seeds >= STANDARD_SEEDS && options.deaths.is_none();
-    let gone: Vec<&str> =
-        KNOWN.iter().map(|known| known.name).filter(|name| !seen.contains_key(name)).collect();
+    let gone: Vec<&str> = KNOWN.iter().map(|known| known.name).filter(|name| !seen.contains_key(name)).collect();
     if is_standard {
-        ensure!(gone.is_empty(), "known, and seen by no seed any more: {}; take it off the list once it is mended", gone.join(", "));
+        ensure!(
+            gone.is_empty(),
+            "known, and seen by no seed any more: {}; take it off the list once it is mended",
+            gone.join(", ")
+        );
     } else if !gone.is_empty() {
         println!("known, and not seen by these seeds: {}", gone.join(", "));
     }
@@ -126,7 +129,13 @@ fn page(options: &Options, sum: &str, counts: &Counts, seen: &BTreeMap<&str, See
     for known in KNOWN {
         let Some(Seen { first, .. }) = seen.get(known.name) else { continue };
         let smaller = minimise::smaller_of(first, options.store, known.name)?;
-        writeln!(page, "# {}: {} decisions\n{} --trace", known.name, smaller.trace.len(), options.command(&smaller.options))?;
+        writeln!(
+            page,
+            "# {}: {} decisions\n{} --trace",
+            known.name,
+            smaller.trace.len(),
+            options.command(&smaller.options)
+        )?;
     }
     page.push_str("```\n");
     Ok(page)

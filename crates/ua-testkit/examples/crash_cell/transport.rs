@@ -108,10 +108,9 @@ impl Servers {
                 }
                 self.exchange(generation, request).await
             }
-            ToolOutcome::Late
-            | ToolOutcome::BusyForLong
-            | ToolOutcome::GoesOnInATask
-            | ToolOutcome::AsksFirst => unreachable!("refused when the life began: `not_of_tool`"),
+            ToolOutcome::Late | ToolOutcome::BusyForLong | ToolOutcome::GoesOnInATask | ToolOutcome::AsksFirst => {
+                unreachable!("refused when the life began: `not_of_tool`")
+            }
         }
     }
 

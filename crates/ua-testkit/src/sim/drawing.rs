@@ -10,7 +10,7 @@ use super::person;
 use super::servers::Request;
 use super::stage::{Actor, Stage};
 use super::task::block_on;
-use crate::outcomes::{ClockOutcome, PersonOutcome, ProcessOutcome, StoreOutcome, ToolOutcome};
+use crate::outcomes::{ClockOutcome, PersonOutcome, ProcessOutcome, Refusal, StoreOutcome, ToolOutcome};
 
 /// What can happen next.
 #[derive(Debug, Clone)]
@@ -227,7 +227,8 @@ impl Stage {
             }
             // Whether an earlier server lives is looked at again with each start.
             let needs_a_word = |question: &&&QuestionRecord| question.kind != QuestionKind::OrphanAlive;
-            let is_waiting = of_top[top].iter().any(|one| needs_a_word(&one)) && run.status == RunStatus::WaitingForHuman;
+            let is_waiting =
+                of_top[top].iter().any(|one| needs_a_word(&one)) && run.status == RunStatus::WaitingForHuman;
             if !(is_out_of_budget || is_waiting) {
                 may.push((15, Happening::Start(top)));
             } else if self.harm.vain_starts > 0 {
@@ -307,12 +308,23 @@ impl Stage {
 /// How often a request comes to something, among what else can happen. What happens late is what fences are for; what is refused after
 /// a loss is rare unless it is drawn more often.
 fn weight_of(outcome: ToolOutcome, after_a_loss: bool) -> usize {
+    let then = |otherwise: usize, after: usize| if after_a_loss { after } else { otherwise };
     match outcome {
         ToolOutcome::Answered => 0,
         ToolOutcome::Late | ToolOutcome::LostAfter => 6,
-        ToolOutcome::Refused(_) | ToolOutcome::NeverLeft => 1 + 2 * usize::from(after_a_loss),
+        ToolOutcome::NeverLeft | ToolOutcome::Refused(Refusal::TooMany) => then(4, 10),
+        ToolOutcome::Refused(
+            Refusal::BadRequest
+            | Refusal::Unauthorized
+            | Refusal::Forbidden
+            | Refusal::NotFound
+            | Refusal::MethodNotAllowed
+            | Refusal::TooLarge
+            | Refusal::UnsupportedMedia
+            | Refusal::NoSuchMethod,
+        ) => then(1, 3),
+        ToolOutcome::ReportedWithoutEffect => then(2, 8),
         ToolOutcome::LostBefore
-        | ToolOutcome::ReportedWithoutEffect
         | ToolOutcome::ReportedWithEffect
         | ToolOutcome::AnsweredTwice
         | ToolOutcome::ServerDied => 2,

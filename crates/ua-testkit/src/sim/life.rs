@@ -152,8 +152,7 @@ impl Life {
         };
         let root = record.root_run_id.clone();
         let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };
-        let ledger =
-            Ledger::new(store.clone(), lease.clone(), root, config, env.clone(), trace).with_people(people);
+        let ledger = Ledger::new(store.clone(), lease.clone(), root, config, env.clone(), trace).with_people(people);
         let files = WorkspaceFiles::open(workspace.root())?;
         let driver: Arc<dyn ChildDriver> = Arc::new(self.clone());
         let agents = ChildRuns::new(store.clone(), lease.clone(), workspace.clone(), env.clone(), driver.clone());

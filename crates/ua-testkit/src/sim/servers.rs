@@ -316,9 +316,7 @@ impl Servers {
                 return reply(state, id, Outcome::Continues(Box::new(handle)));
             }
             ToolOutcome::AsksFirst => (Fate::InFlight, Outcome::Continues(Box::new(question(&request.key)))),
-            ToolOutcome::NeverLeft => {
-                (Fate::NeverLeft, Outcome::NotSent { why: "connection refused".to_owned() })
-            }
+            ToolOutcome::NeverLeft => (Fate::NeverLeft, Outcome::NotSent { why: "connection refused".to_owned() }),
             ToolOutcome::Refused(refusal) => (Fate::Refused(refusal), Outcome::Raw(refusal.reply())),
             ToolOutcome::LostBefore | ToolOutcome::LostAfter => (Fate::Lost, lost()),
             ToolOutcome::ReportedWithoutEffect if request.tool.says_when_nothing_happened() => {
@@ -525,9 +523,8 @@ impl ToolTransport for Reach {
             return Ok(REMOTE.to_owned());
         }
         let mut state = locked(&self.servers.state);
-        let is_own = |(life, run, name): &(usize, RunId, &str)| {
-            *life == self.life && *run == self.run && *name == tool.server
-        };
+        let is_own =
+            |(life, run, name): &(usize, RunId, &str)| *life == self.life && *run == self.run && *name == tool.server;
         let running = state.generations.iter().find(|(_, of)| is_own(of));
         if let Some((generation, _)) = running {
             return Ok(generation.clone());

@@ -195,7 +195,12 @@ impl Stage {
             store: StageStore::open(options.store, folder.path())?,
             mirror: Arc::new(Mirror::default()),
             env: Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(seed)) },
-            tops: vec![Top { run: RunId::parse("run_sim")?, was_cancelled: false, budgets_are_raised: false, is_gone: false }],
+            tops: vec![Top {
+                run: RunId::parse("run_sim")?,
+                was_cancelled: false,
+                budgets_are_raised: false,
+                is_gone: false,
+            }],
             job,
             options: options.clone(),
             intents,
@@ -335,7 +340,8 @@ impl Stage {
                     continue;
                 }
                 self.counts.replaced += u64::from(label.is_empty());
-                let is_send = |gate: &Gate| matches!(gate.name, "tool.invoke" | "tool.go_on") && gate.side == Side::Before;
+                let is_send =
+                    |gate: &Gate| matches!(gate.name, "tool.invoke" | "tool.go_on") && gate.side == Side::Before;
                 if standing.iter().any(|gate| gate.life == other && gate.run == *run && is_send(gate)) {
                     excused.insert(other);
                 }
@@ -375,8 +381,7 @@ impl Stage {
                 self.say(format!("life {life} failed: {words}"));
                 if !may_fail && !is_forgotten(&error) {
                     let was_replaced = |(other, actor): (usize, &Actor)| other != life && actor.replaced.contains(&run);
-                    let met_a_replaced_owner =
-                        is_conflict(&error) && self.actors.iter().enumerate().any(was_replaced);
+                    let met_a_replaced_owner = is_conflict(&error) && self.actors.iter().enumerate().any(was_replaced);
                     let words = format!("life {life} failed although nothing was wrong: {words}");
                     let facts = Facts { met_a_replaced_owner, ..Facts::default() };
                     self.wrong(Violation::new(Wrong::Failed, words).with(facts));
@@ -388,9 +393,7 @@ impl Stage {
     /// A person had ended the run before this process began: it had nothing to do but to say so.
     fn after_an_abort(&mut self, life: usize, run: &RunId, status: RunStatus) {
         let began = self.actors[life].began_at;
-        let is_abort = |word: &&Word| {
-            word.choice == Choice::Abort && word.question.run_id == *run && word.step < began
-        };
+        let is_abort = |word: &&Word| word.choice == Choice::Abort && word.question.run_id == *run && word.step < began;
         let Some(word) = self.words.iter().find(is_abort) else { return };
         match status {
             RunStatus::Failed | RunStatus::Cancelled => {}

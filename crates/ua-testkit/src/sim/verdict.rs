@@ -69,9 +69,8 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
 /// What a person said, and what it was about.
 pub(super) fn word_facts(stage: &Stage, word: &Word) -> WordFacts {
     let position = |word: &Word| word.call.as_ref().map(|call| (call.run_id.clone(), call.position.turn));
-    let is_beside = |other: &&Word| {
-        other.choice == Choice::Skip && position(other).is_some() && position(other) == position(word)
-    };
+    let is_beside =
+        |other: &&Word| other.choice == Choice::Skip && position(other).is_some() && position(other) == position(word);
     WordFacts {
         choice: word.choice,
         kind: word.question.kind,
@@ -212,8 +211,8 @@ impl Judge<'_> {
         if tree(one) == tree(other) {
             return !self.stage.harm.is_careless;
         }
-        let is_declared = first.tool.is_by_content()
-            && (one.words == other.words || first.tool.names_effect_by().is_some());
+        let is_declared =
+            first.tool.is_by_content() && (one.words == other.words || first.tool.names_effect_by().is_some());
         if is_declared {
             return true;
         }
@@ -261,7 +260,11 @@ impl Judge<'_> {
                     | CallStatus::Cancelled => {}
                 }
                 if happened && tool.kind != Kind::Redone && self.model_was_told_nothing_happened(records, call) {
-                    tell(Told::Model, format!("{name} happened, and the model is told of call {id} that nothing did"), id);
+                    tell(
+                        Told::Model,
+                        format!("{name} happened, and the model is told of call {id} that nothing did"),
+                        id,
+                    );
                 }
                 let says = |question: &&QuestionRecord| {
                     let was_before = |effect: &Effect| effect.call == *id && effect.at <= question.created_at;
@@ -270,7 +273,11 @@ impl Judge<'_> {
                         && self.effects.iter().any(was_before)
                 };
                 if happened && records.questions.iter().any(|question| says(&question)) {
-                    tell(Told::Person, format!("{name} happened, and a person is told of call {id} that nothing did"), id);
+                    tell(
+                        Told::Person,
+                        format!("{name} happened, and a person is told of call {id} that nothing did"),
+                        id,
+                    );
                 }
             }
             if !records.run.status.is_terminal() {
@@ -310,7 +317,10 @@ impl Judge<'_> {
                 let may_wait = question.kind == QuestionKind::UnknownOutcome;
                 if question.status == QuestionStatus::Open && is_over && !may_wait {
                     let facts = Facts { is_left_behind: true, question: Some(question.kind), ..Facts::default() };
-                    let words = format!("{:?} of {} is open, and nothing acts on it any more", question.kind, records.run.run_id);
+                    let words = format!(
+                        "{:?} of {} is open, and nothing acts on it any more",
+                        question.kind, records.run.run_id
+                    );
                     found.push(Violation::new(Wrong::AskedNeedlessly, words).with(facts));
                 }
             }
@@ -331,7 +341,9 @@ impl Judge<'_> {
         let all_answered = sends.all(|send| {
             let Some(actor) = self.stage.actors.get(send.life) else { return false };
             met_a_busy_store |= actor.could_not_settle;
-            matches!(send.fate, Fate::Answered | Fate::Reported | Fate::ReportedAsNothing) && actor.ending == Some(Ending::Failed) && actor.could_not_settle
+            matches!(send.fate, Fate::Answered | Fate::Reported | Fate::ReportedAsNothing)
+                && actor.ending == Some(Ending::Failed)
+                && actor.could_not_settle
         });
         if was_there && all_answered {
             let facts = Facts { reply_met_a_busy_store: met_a_busy_store, ..self.facts([call]) };
@@ -348,8 +360,7 @@ impl Judge<'_> {
             };
             let Some(why) = self.went_unheard(word, records) else { continue };
             let call = word.call.as_ref().and_then(|call| records.call(&call.call_id));
-            let was_cancelled_with_another =
-                call.is_some_and(|call| call.resolution == Some(Resolution::AfterFailure));
+            let was_cancelled_with_another = call.is_some_and(|call| call.resolution == Some(Resolution::AfterFailure));
             let facts = WordFacts { was_cancelled_with_another, ..word_facts(self.stage, word) };
             let facts = Facts { word: Some(facts), ..Facts::default() };
             let words = format!("a person answered {:?} to {:?}, and {why}", word.choice, word.question.kind);
@@ -383,11 +394,12 @@ impl Judge<'_> {
                     return Some(format!("call {} was sent after it", call.call_id));
                 }
                 let remark = word.remark.as_ref()?;
-                let is_told = records.messages.iter().flat_map(|message| &message.message.blocks).any(|block| match block {
-                    Block::ToolResult { content, .. } => content.to_string().contains(remark),
-                    Block::Text { text } => text.contains(remark),
-                    Block::Opaque { .. } | Block::ToolUse(_) => false,
-                });
+                let is_told =
+                    records.messages.iter().flat_map(|message| &message.message.blocks).any(|block| match block {
+                        Block::ToolResult { content, .. } => content.to_string().contains(remark),
+                        Block::Text { text } => text.contains(remark),
+                        Block::Opaque { .. } | Block::ToolUse(_) => false,
+                    });
                 // The guide promises it for calls that were not sent.
                 let is_promised = call.status == CallStatus::Cancelled && call.attempt == 0;
                 (status == RunStatus::Succeeded && is_promised && !is_told)
@@ -417,9 +429,8 @@ impl Judge<'_> {
         for (number, top) in self.stage.tops.iter().enumerate() {
             let Some(records) = self.family.iter().find(|records| records.run.run_id == top.run) else { continue };
             let status = records.run.status;
-            let was_aborted = |word: &Word| {
-                word.choice == Choice::Abort && self.trees.get(&word.question.run_id) == Some(&number)
-            };
+            let was_aborted =
+                |word: &Word| word.choice == Choice::Abort && self.trees.get(&word.question.run_id) == Some(&number);
             match status {
                 RunStatus::Succeeded => self.missing(found),
                 RunStatus::Cancelled if top.was_cancelled => {}

@@ -94,8 +94,7 @@ impl CallFacts {
     /// It was refused or never left before an attempt that had the effect, and no earlier one was in doubt.
     fn failed_before_it_left(&self) -> bool {
         let first = self.sends.iter().position(|(_, effects)| *effects > 0).unwrap_or(0);
-        first > 0
-            && self.sends[..first].iter().all(|(fate, _)| matches!(fate, Fate::Refused(_) | Fate::NeverLeft))
+        first > 0 && self.sends[..first].iter().all(|(fate, _)| matches!(fate, Fate::Refused(_) | Fate::NeverLeft))
     }
 }
 
@@ -223,6 +222,15 @@ pub const KNOWN: &[Known] = &[
             wrong == Wrong::Twice
                 && facts.calls.iter().any(|call| call.has_key_ttl)
                 && refused_after_loss(facts).is_some()
+        },
+    },
+    Known {
+        name: "key-expires-before-the-send",
+        finding: "new (beside 1)",
+        about: "A keyed call in doubt is tried again in time; more time passes before it is sent (a slow write, a suspended machine), and \
+                nobody looks at the key's age again.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::Twice && matches!(&facts.calls[..], [call] if call.has_key_ttl) && !facts.clock_was_set
         },
     },
     Known {
@@ -365,7 +373,9 @@ pub const KNOWN: &[Known] = &[
         finding: "8",
         about: "Each resume while an earlier tool server lives raises the same question once more.",
         is_it: |wrong, facts| {
-            wrong == Wrong::AskedNeedlessly && facts.question == Some(QuestionKind::OrphanAlive) && !facts.is_left_behind
+            wrong == Wrong::AskedNeedlessly
+                && facts.question == Some(QuestionKind::OrphanAlive)
+                && !facts.is_left_behind
         },
     },
     Known {

@@ -66,7 +66,9 @@ fn what_is_left_out_does_not_happen() {
 
 fn is_seen(rule: BrokenRule, seeds: std::ops::Range<u64>) -> bool {
     let broken = Some(rule);
-    seeds.into_iter().any(|seed| !new(&simulate(&SimOptions { broken, ..SimOptions::of_seed(seed) }).unwrap()).is_empty())
+    seeds
+        .into_iter()
+        .any(|seed| !new(&simulate(&SimOptions { broken, ..SimOptions::of_seed(seed) }).unwrap()).is_empty())
 }
 
 #[test]

@@ -145,7 +145,9 @@ async fn a_second_crash_while_asking_or_before_the_repeat_changes_nothing() {
 
 #[tokio::test]
 async fn an_answer_that_never_comes_is_looked_up_in_the_same_process() {
-    for (loss, status) in [(ToolOutcome::LostAfter, ReplayStatus::Reconciled), (ToolOutcome::LostBefore, ReplayStatus::Redone)] {
+    for (loss, status) in
+        [(ToolOutcome::LostAfter, ReplayStatus::Reconciled), (ToolOutcome::LostBefore, ReplayStatus::Redone)]
+    {
         let scenario = scenario();
         scenario.world.next("create_ticket", loss);
         let before = scenario.env.now();
