@@ -14,8 +14,6 @@ use super::{Options, Played, STANDARD_SEEDS, Stores, in_words, minimise, play_al
 struct Seen {
     times: u64,
     first: SimOptions,
-    /// Simulations that were played until then, this one included.
-    after: u64,
 }
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
@@ -27,7 +25,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         without_intents: options.without_intents.clone(),
         ..SimOptions::of_seed(seed)
     };
-    let list: Vec<SimOptions> = (options.seed..options.seed.saturating_add(options.seeds)).map(of_seed).collect();
+    let end = options.seed.saturating_add(options.seeds);
+    let is_standard = options.seed == 1 && options.seeds >= STANDARD_SEEDS && options.deaths.is_none();
+    // What is known has a seed that shows it, and that is looked at whenever a whole round is played.
+    let shown = KNOWN.iter().filter_map(|known| known.seed).filter(|seed| is_standard && *seed >= end);
+    let shown: BTreeSet<u64> = if broken.is_some() { BTreeSet::new() } else { shown.collect() };
+    let list: Vec<SimOptions> = (options.seed..end).chain(shown).map(of_seed).collect();
     let start = Instant::now();
     let (mut counts, mut wrong, mut played, mut caught) = (Counts::default(), Vec::new(), 0_u64, None);
     let mut seen: BTreeMap<&str, Seen> = BTreeMap::new();
@@ -37,7 +40,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         if options.trace {
             println!("seed {}:\n{}", one.seed, done.trace.join("\n"));
         }
-        note(one, played, &done, &mut seen);
+        note(one, &done, &mut seen);
         let new = if options.expect_none { done.all() } else { done.unknown() };
         if options.trace {
             done.all().iter().for_each(|words| println!("wrong: {words}"));
@@ -69,7 +72,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         }
     }
     let lines = known_lines(options, &seen);
-    lines.iter().for_each(|line| println!("known: {line}"));
+    for line in &lines {
+        println!("known: {line}");
+    }
     ensure!(wrong.is_empty(), "{} of {played} simulations went wrong in ways that are not known", wrong.len());
     let each = if options.store == Stores::Both { ", each on both stores with the same trace" } else { "" };
     let sum = format!("{played} simulations{each}: all ended, nothing wrong but what is known");
@@ -78,8 +83,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         let page = page(options, &sum, &counts, &seen)?;
         fs::write(path, page).with_context(|| format!("write {}", path.display()))?;
     }
-    let is_standard = options.seed == 1 && options.seeds >= STANDARD_SEEDS && options.deaths.is_none();
-    let gone: Vec<&str> = KNOWN.iter().map(|known| known.name).filter(|name| !seen.contains_key(name)).collect();
+    let gone: Vec<&str> = KNOWN
+        .iter()
+        .filter(|known| known.seed.is_some() && !seen.contains_key(known.name))
+        .map(|known| known.name)
+        .collect();
     if is_standard {
         ensure!(
             gone.is_empty(),
@@ -92,22 +100,22 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn note(one: &SimOptions, played: u64, done: &Played, seen: &mut BTreeMap<&'static str, Seen>) {
+fn note(one: &SimOptions, done: &Played, seen: &mut BTreeMap<&'static str, Seen>) {
     let mut names = BTreeSet::new();
     for violation in &done.violations {
         names.extend(violation.known().map(|known| known.name));
     }
     for name in names {
-        let fresh = || Seen { times: 0, first: one.clone(), after: played };
+        let fresh = || Seen { times: 0, first: one.clone() };
         seen.entry(name).or_insert_with(fresh).times += 1;
     }
 }
 
 fn known_lines(options: &Options, seen: &BTreeMap<&str, Seen>) -> Vec<String> {
     let line = |known: &Known| {
-        let Seen { times, first, after, .. } = seen.get(known.name)?;
+        let Seen { times, first } = seen.get(known.name)?;
         let command = options.command(first);
-        Some(format!("{} (finding {}): {times}×, first after {after}: {command}", known.name, known.finding))
+        Some(format!("{} (finding {}): {times}×, first: {command}", known.name, known.finding))
     };
     KNOWN.iter().filter_map(line).collect()
 }
@@ -119,11 +127,18 @@ fn page(options: &Options, sum: &str, counts: &Counts, seen: &BTreeMap<&str, See
         return Ok(page);
     }
     page.push_str(
-        "\n## What is known to be wrong\n\n| name | finding | simulations until it was seen | seen in | what happens |\n|---|---|---|---|---|\n",
+        "\n## What is known to be wrong\n\n| name | finding | seeds until it was seen | seen so often | what happens |\n|---|---|---|---|---|\n",
     );
     for known in KNOWN {
-        let Some(Seen { times, after, .. }) = seen.get(known.name) else { continue };
-        writeln!(page, "| `{}` | {} | {after} | {times} | {} |", known.name, known.finding, known.about)?;
+        let Some(Seen { times, first }) = seen.get(known.name) else { continue };
+        writeln!(
+            page,
+            "| `{}` | {} | {} | {times} | {} |",
+            known.name,
+            known.finding,
+            known.seed.unwrap_or(first.seed),
+            known.about
+        )?;
     }
     page.push_str("\nTo see one happen:\n\n```sh\n");
     for known in KNOWN {

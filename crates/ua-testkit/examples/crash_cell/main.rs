@@ -20,6 +20,7 @@ mod server;
 mod state;
 mod transport;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use options::Options;
@@ -33,8 +34,8 @@ fn main() -> ExitCode {
         "server" => server::serve(&options).map(|()| ExitCode::SUCCESS),
         "observer" => observer::serve(&options).map(|()| ExitCode::SUCCESS),
         "outcomes" => {
-            outcomes::not_played().iter().for_each(|line| println!("{line}"));
-            Ok(ExitCode::SUCCESS)
+            let lines = outcomes::not_played().join("\n") + "\n";
+            std::io::stdout().write_all(lines.as_bytes()).map(|()| ExitCode::SUCCESS).map_err(Into::into)
         }
         other => Err(format!("{other:?} is no role; expected life, server, observer or outcomes").into()),
     };

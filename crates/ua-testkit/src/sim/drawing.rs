@@ -85,9 +85,8 @@ impl Stage {
             if gate.is_write() && self.harm.store_faults > 0 {
                 for outcome in StoreOutcome::ALL {
                     match outcome {
-                        StoreOutcome::Done => {}
-                        // The stage goes back to a copy when nobody drives, not at a write.
-                        StoreOutcome::Forgotten => {}
+                        // One is no fault, and the stage goes back to a copy when nobody drives, not at a write.
+                        StoreOutcome::Done | StoreOutcome::Forgotten => {}
                         StoreOutcome::Busy
                         | StoreOutcome::BusyForLong
                         | StoreOutcome::DiskFull
@@ -107,10 +106,8 @@ impl Stage {
             let long = if is_waiting { 5 } else { 1 };
             for outcome in ProcessOutcome::ALL {
                 let weight = match outcome {
-                    // At its gates.
-                    ProcessOutcome::GoesOn => 0,
-                    // Where it looks for earlier servers: `Reach::fence_earlier`.
-                    ProcessOutcome::FindsTheUndead => 0,
+                    // At its gates, and where it looks for earlier servers: `Reach::fence_earlier`.
+                    ProcessOutcome::GoesOn | ProcessOutcome::FindsTheUndead => 0,
                     ProcessOutcome::Dies => 2 * long * self.harm.deaths.min(1),
                     ProcessOutcome::FallsAsleep if actor.replaced.is_empty() => 2 * self.harm.sleeps.min(1),
                     ProcessOutcome::FallsAsleep => 0,
@@ -229,8 +226,10 @@ impl Stage {
             let needs_a_word = |question: &&&QuestionRecord| question.kind != QuestionKind::OrphanAlive;
             let is_waiting =
                 of_top[top].iter().any(|one| needs_a_word(&one)) && run.status == RunStatus::WaitingForHuman;
+            // Some drive a run and its forks together, and others one after the other.
+            let is_in_turn = self.drives_together || !self.actors.iter().any(Actor::is_awake);
             if !(is_out_of_budget || is_waiting) {
-                may.push((15, Happening::Start(top)));
+                may.push((if is_in_turn { 15 } else { 1 }, Happening::Start(top)));
             } else if self.harm.vain_starts > 0 {
                 may.push((3, Happening::Start(top)));
             }
@@ -264,10 +263,8 @@ impl Stage {
                 | PersonOutcome::Executes
                 | PersonOutcome::ClaimsHappened
                 | PersonOutcome::WhileItLives => 0,
-                // A start in vain.
-                PersonOutcome::Silent => 0,
-                // Where the run stands for it: in `outside`.
-                PersonOutcome::Accepts | PersonOutcome::RaisesBudgets => 0,
+                // A start in vain; and where the run stands for it: in `outside`.
+                PersonOutcome::Silent | PersonOutcome::Accepts | PersonOutcome::RaisesBudgets => 0,
                 PersonOutcome::Cancels => {
                     may.push((self.harm.cancels.min(1), Happening::Person(*outcome, top)));
                     0

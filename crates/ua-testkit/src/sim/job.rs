@@ -340,7 +340,7 @@ impl Intents {
             return Self(numbers.turns(chance, &asked_for, turns, 3));
         }
         let mut turns = Vec::new();
-        for _ in 0..1 + chance.below(2) {
+        for _ in 0..=chance.below(2) {
             if chance.one_in(2) {
                 turns.push(numbers.turn(chance, &asked_for, 2));
             }

@@ -179,7 +179,7 @@ impl LlmProvider for SimModel {
                 return Err(LlmError::Server { status: Some(500), retry_after: None, message: "it broke".into() });
             }
             ModelOutcome::Silent => {
-                return Err(LlmError::Timeout { idle: Duration::from_secs(60) });
+                return Err(LlmError::Timeout { idle: Duration::from_mins(1) });
             }
             ModelOutcome::CutLate => {
                 state.billed.cut += input + CUT_OUTPUT;

@@ -121,9 +121,8 @@ impl Request {
         match outcome {
             // The stage acts and answers by itself, without a fault.
             ToolOutcome::Answered => false,
-            ToolOutcome::NeverLeft => is_untouched,
+            ToolOutcome::NeverLeft | ToolOutcome::LostBefore => is_untouched,
             ToolOutcome::Refused(refusal) => is_untouched && (self.tool.is_remote || !refusal.is_http()),
-            ToolOutcome::LostBefore => is_untouched,
             ToolOutcome::LostAfter | ToolOutcome::Late | ToolOutcome::ServerDied => true,
             // Our own server answers a key that it knows with what it answered first.
             ToolOutcome::ReportedWithoutEffect => is_untouched && !(is_own && self.is_known),
@@ -551,10 +550,9 @@ impl ToolTransport for Reach {
                 }
                 return Ok(answered(&result));
             }
-            return Ok(match state.requests.contains_key(&id) {
-                true => Outcome::Continues(Box::new(handle.clone())),
-                false => Outcome::Lost { why: "no task is called so".to_owned() },
-            });
+            let is_there = state.requests.contains_key(&id);
+            let lost = || Outcome::Lost { why: "no task is called so".to_owned() };
+            return Ok(if is_there { Outcome::Continues(Box::new(handle.clone())) } else { lost() });
         }
         let input = handle.input.clone().unwrap_or_default();
         if input.answers["size"]["action"] != "accept" {

@@ -87,6 +87,8 @@ pub(super) struct Stage {
     pub(super) chance: Chance,
     pub(super) harm: Harm,
     pub(super) deaths: Option<Vec<u64>>,
+    /// Processes for a run and for its forks are started while others work.
+    pub(super) drives_together: bool,
     without: Vec<u64>,
     harmful: u64,
     pub(super) intents: Intents,
@@ -187,6 +189,7 @@ impl Stage {
         Ok(Self {
             chance: Chance::of(seed, "stage"),
             deaths: options.deaths.clone(),
+            drives_together: Chance::of(seed, "together").one_in(2),
             without: options.without.clone(),
             harmful: 0,
             gates: Arc::new(Gates::default()),
@@ -691,7 +694,7 @@ impl Stage {
             }
             PersonOutcome::Accepts => {
                 // They look at each line, and say that the runs may go on.
-                let _runtime = self.store.enter();
+                let runtime = self.store.enter();
                 let port = Arc::clone(&self.store.port);
                 let mut said = Vec::new();
                 for record in block_on(port.runs(u32::MAX))? {
@@ -701,9 +704,11 @@ impl Stage {
                         said.push(format!("a person accepts what the database forgot of {}", record.run_id));
                     }
                 }
-                drop(_runtime);
+                drop(runtime);
                 said.sort();
-                said.into_iter().for_each(|words| self.say(words));
+                for words in said {
+                    self.say(words);
+                }
             }
             PersonOutcome::Forks => self.fork(top)?,
             // Answers have an event of their own, and who is silent does nothing.
@@ -723,13 +728,16 @@ impl Stage {
     fn fork(&mut self, parent: usize) -> Result<(), BoxError> {
         self.harm.forks -= 1;
         let Some(record) = self.record(&self.tops[parent].run)? else { return Ok(()) };
-        let earlier = self.chance.one_in(3).then(|| self.chance.below(record.turn_index as usize + 1) as u32);
+        let earlier = self
+            .chance
+            .one_in(3)
+            .then(|| u32::try_from(self.chance.below(record.turn_index as usize + 1)).unwrap_or(0));
         let number = self.tops.len();
         let run = RunId::parse(&format!("run_fork_{number}"))?;
-        let _runtime = self.store.enter();
+        let runtime = self.store.enter();
         let port = Arc::clone(&self.store.port);
         if !block_on(self.mirror.forgotten(port.as_ref(), &record.run_id))?.is_empty() {
-            drop(_runtime);
+            drop(runtime);
             self.say("a fork is refused: the database went back in time");
             return Ok(());
         }
@@ -746,7 +754,7 @@ impl Stage {
             let mut plan = ForkPlan::new(port.as_ref(), &record.run_id, earlier, None).await?;
             plan.carry_out(port.as_ref(), place, &self.env).await
         });
-        drop(_runtime);
+        drop(runtime);
         let made = made?;
         self.counts.forks += 1;
         self.say(format!("a person forks {} at turn {}: {run}", record.run_id, made.shared_turns()));

@@ -40,7 +40,7 @@ pub(super) struct StageStore {
 enum Behind {
     Memory {
         now: Arc<MemStore>,
-        copy: Option<MemStore>,
+        copy: Option<Box<MemStore>>,
     },
     /// SQLite works on threads of its own: one writes, and one reads since the runtime has no more.
     Sqlite {
@@ -71,7 +71,7 @@ impl StageStore {
     /// Makes the copy that [`go_back`](Self::go_back) goes back to.
     pub(super) fn make_copy(&mut self) -> Result<(), BoxError> {
         match &mut self.behind {
-            Behind::Memory { now, copy } => *copy = Some(now.copied()),
+            Behind::Memory { now, copy } => *copy = Some(Box::new(now.copied())),
             Behind::Sqlite { database, copy, .. } => {
                 if copy.exists() {
                     std::fs::remove_file(&*copy)?;
@@ -86,7 +86,7 @@ impl StageStore {
     pub(super) fn go_back(&mut self, at: Timestamp) -> Result<(), BoxError> {
         match &mut self.behind {
             Behind::Memory { now, copy } => {
-                *now = Arc::new(copy.take().ok_or("no copy was made")?);
+                *now = Arc::new(*copy.take().ok_or("no copy was made")?);
                 self.port = now.clone();
             }
             Behind::Sqlite { runtime, database, copy, .. } => {

@@ -259,7 +259,7 @@ impl Judge<'_> {
                     | CallStatus::Unknown
                     | CallStatus::Cancelled => {}
                 }
-                if happened && tool.kind != Kind::Redone && self.model_was_told_nothing_happened(records, call) {
+                if happened && tool.kind != Kind::Redone && Self::model_was_told_nothing_happened(records, call) {
                     tell(
                         Told::Model,
                         format!("{name} happened, and the model is told of call {id} that nothing did"),
@@ -295,7 +295,7 @@ impl Judge<'_> {
         }
     }
 
-    fn model_was_told_nothing_happened(&self, records: &RunRecords, call: &CallRecord) -> bool {
+    fn model_was_told_nothing_happened(records: &RunRecords, call: &CallRecord) -> bool {
         let blocks = records.messages.iter().flat_map(|message| &message.message.blocks);
         blocks.into_iter().any(|block| match block {
             Block::ToolResult { tool_use_id, content, .. } => {
