@@ -201,7 +201,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "refused-after-loss-in-scope",
         finding: "1a",
-        seed: None,
+        seed: Some(12),
         about: "An attempt is lost after its effect, a later one of the same call is refused; asked for in other words, a call of the same \
                 scope goes out.",
         is_it: |wrong, facts| {
@@ -214,14 +214,14 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "refused-after-loss-asked-again",
         finding: "1b",
-        seed: None,
+        seed: Some(79),
         about: "The same with a call that is known by its place: the model is told that nothing happened, and asks again.",
         is_it: |wrong, facts| wrong == Wrong::Twice && facts.calls.len() == 2 && refused_after_loss(facts).is_some(),
     },
     Known {
         name: "refused-after-loss-expired-key",
         finding: "1c",
-        seed: None,
+        seed: Some(1156),
         about: "The same call is tried again after its key has expired on the other side.",
         is_it: |wrong, facts| {
             wrong == Wrong::Twice
@@ -242,7 +242,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "refused-after-loss-told-a-person",
         finding: "1d",
-        seed: None,
+        seed: Some(224),
         about: "The question about refused credentials says that nothing happened, and something had.",
         is_it: |wrong, facts| {
             wrong == Wrong::ToldWrongly && facts.told == Some(Told::Person) && refused_after_loss(facts).is_some()
@@ -251,7 +251,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "refused-after-loss-told-the-model",
         finding: "1",
-        seed: None,
+        seed: Some(12),
         about: "The model is told that nothing happened outside, and something had.",
         is_it: |wrong, facts| {
             wrong == Wrong::ToldWrongly && facts.told == Some(Told::Model) && refused_after_loss(facts).is_some()
@@ -260,7 +260,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "refused-after-loss-in-the-completion-file",
         finding: "1",
-        seed: None,
+        seed: Some(12),
         about: "The completion file says DID NOT HAPPEN, and it had.",
         is_it: |wrong, facts| {
             wrong == Wrong::ToldWrongly && facts.told == Some(Told::File) && refused_after_loss(facts).is_some()
@@ -269,7 +269,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "refused-after-loss-in-the-records",
         finding: "1",
-        seed: None,
+        seed: Some(12),
         about: "The call is stored as definitely failed, and it had happened.",
         is_it: |wrong, facts| {
             wrong == Wrong::ToldWrongly && facts.told == Some(Told::Record) && refused_after_loss(facts).is_some()
@@ -278,7 +278,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "reported-as-nothing-after-loss",
         finding: "new (beside 1)",
-        seed: None,
+        seed: Some(1036),
         about: "An attempt is lost after its effect; a later one under the same key is answered with an error of which the policy says that \
                 nothing happened, and that counts for the whole call.",
         is_it: |wrong, facts| matches!(wrong, Wrong::ToldWrongly | Wrong::Twice) && reported_after_loss(facts),
@@ -286,14 +286,14 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "restore-forgets-the-family",
         finding: "3",
-        seed: None,
+        seed: Some(73),
         about: "The database goes back to a copy; what a sub-agent or a fork sent since is sent again, and nobody was asked to accept it.",
         is_it: |wrong, facts| wrong == Wrong::Twice && facts.calls.iter().any(|call| call.was_forgotten),
     },
     Known {
         name: "sub-agents-are-not-seen-beside",
         finding: "2",
-        seed: None,
+        seed: Some(6),
         about: "A fork or its parent repeats what a sub-agent of the other did.",
         is_it: |wrong, facts| is_beside(wrong, facts) && facts.calls.iter().any(|call| call.is_in_sub_agent),
     },
@@ -307,7 +307,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "abort-beside-another-question",
         finding: "4a, 4b",
-        seed: None,
+        seed: Some(62),
         about: "One of several questions about calls is answered with abort; the run goes on, waits on, or succeeds.",
         is_it: |wrong, facts| {
             let is_abort = |word: WordFacts| word.choice == Choice::Abort && !word.is_of_run;
@@ -317,7 +317,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "abort-of-the-run-closed-first",
         finding: "4c",
-        seed: None,
+        seed: Some(58),
         about: "A question about the run is answered with abort and closed in one write; the end of the run is another, and never made.",
         is_it: |wrong, facts| {
             let is_abort = |word: WordFacts| word.choice == Choice::Abort && word.is_of_run;
@@ -327,7 +327,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "approval-thrown-away",
         finding: "4",
-        seed: None,
+        seed: Some(157),
         about: "Of two calls of a turn one is skipped and one approved; the approved one is cancelled unsent.",
         is_it: |wrong, facts| {
             wrong == Wrong::WordWithoutConsequence
@@ -337,7 +337,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "remark-thrown-away",
         finding: "new (beside 4)",
-        seed: None,
+        seed: Some(118),
         about: "Of two calls of a turn the first fails or is skipped; the second, skipped with a remark, is cancelled with the first, and \
                 the model never reads the remark.",
         is_it: |wrong, facts| {
@@ -348,7 +348,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "answer-beside-a-run-is-never-applied",
         finding: "new",
-        seed: None,
+        seed: Some(169),
         about: "A run goes on without a call in doubt; a person answers while a process drives it, the run ends in that process, and \
                 nobody applies the answer unless somebody resumes the ended run.",
         is_it: |wrong, facts| {
@@ -371,7 +371,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "cut-replies-are-not-charged",
         finding: "6",
-        seed: None,
+        seed: Some(39),
         about: "A reply breaks after the provider said what it bills; only the estimated input is booked.",
         is_it: |wrong, facts| {
             wrong == Wrong::ChargedWrongly && facts.unbooked.is_some_and(|(tokens, of_cuts)| tokens <= of_cuts)
@@ -380,7 +380,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "reply-dropped-by-a-busy-store",
         finding: "7",
-        seed: None,
+        seed: Some(51),
         about: "The answer of a call is there while another program holds the database; it is dropped, and a person is asked.",
         is_it: |wrong, facts| wrong == Wrong::AskedNeedlessly && facts.reply_met_a_busy_store,
     },
@@ -394,7 +394,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "orphan-asked-about-again",
         finding: "8",
-        seed: None,
+        seed: Some(28),
         about: "Each resume while an earlier tool server lives raises the same question once more.",
         is_it: |wrong, facts| {
             wrong == Wrong::AskedNeedlessly
