@@ -300,7 +300,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "failed-first-then-done-beside",
         finding: "5",
-        seed: None,
+        seed: Some(1915),
         about: "A call that was refused before it left is made by a fork, and again by the parent.",
         is_it: |wrong, facts| is_beside(wrong, facts) && facts.calls[1].failed_before_it_left(),
     },
