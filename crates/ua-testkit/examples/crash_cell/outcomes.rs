@@ -92,11 +92,23 @@ pub(crate) fn not_played() -> Vec<String> {
     let mut note = |seam: &str, name: &str, why: Option<&str>| {
         lines.extend(why.map(|why| format!("{seam} {name}: {why}")));
     };
-    ToolOutcome::all().for_each(|one| note("tool", &one.name(), not_of_tool(one)));
-    StoreOutcome::ALL.iter().for_each(|one| note("store", one.name(), not_of_store(*one)));
-    ModelOutcome::ALL.iter().for_each(|one| note("model", one.name(), not_of_model(*one)));
-    PersonOutcome::ALL.iter().for_each(|one| note("person", one.name(), not_of_person(*one)));
-    ClockOutcome::ALL.iter().for_each(|one| note("clock", one.name(), not_of_clock(*one)));
-    ProcessOutcome::ALL.iter().for_each(|one| note("process", one.name(), not_of_process(*one)));
+    for one in ToolOutcome::all() {
+        note("tool", &one.name(), not_of_tool(one));
+    }
+    for one in StoreOutcome::ALL {
+        note("store", one.name(), not_of_store(*one));
+    }
+    for one in ModelOutcome::ALL {
+        note("model", one.name(), not_of_model(*one));
+    }
+    for one in PersonOutcome::ALL {
+        note("person", one.name(), not_of_person(*one));
+    }
+    for one in ClockOutcome::ALL {
+        note("clock", one.name(), not_of_clock(*one));
+    }
+    for one in ProcessOutcome::ALL {
+        note("process", one.name(), not_of_process(*one));
+    }
     lines
 }

@@ -106,14 +106,15 @@ impl Stage {
             let long = if is_waiting { 5 } else { 1 };
             for outcome in ProcessOutcome::ALL {
                 let weight = match outcome {
-                    // At its gates, and where it looks for earlier servers: `Reach::fence_earlier`.
-                    ProcessOutcome::GoesOn | ProcessOutcome::FindsTheUndead => 0,
                     ProcessOutcome::Dies => 2 * long * self.harm.deaths.min(1),
                     ProcessOutcome::FallsAsleep if actor.replaced.is_empty() => 2 * self.harm.sleeps.min(1),
-                    ProcessOutcome::FallsAsleep => 0,
                     ProcessOutcome::Signalled if !actor.was_signalled => long * self.harm.signals.min(1),
-                    ProcessOutcome::Signalled => 0,
                     ProcessOutcome::SignalledTwice => usize::from(actor.was_signalled),
+                    // The first at its gates, the second where it looks for earlier servers: `Reach::fence_earlier`.
+                    ProcessOutcome::GoesOn
+                    | ProcessOutcome::FindsTheUndead
+                    | ProcessOutcome::FallsAsleep
+                    | ProcessOutcome::Signalled => 0,
                 };
                 may.push((weight, Happening::Process(life, *outcome)));
             }
@@ -262,9 +263,10 @@ impl Stage {
                 | PersonOutcome::Aborts
                 | PersonOutcome::Executes
                 | PersonOutcome::ClaimsHappened
-                | PersonOutcome::WhileItLives => 0,
+                | PersonOutcome::WhileItLives
                 // A start in vain; and where the run stands for it: in `outside`.
-                PersonOutcome::Silent | PersonOutcome::Accepts | PersonOutcome::RaisesBudgets => 0,
+                | PersonOutcome::Silent
+                | PersonOutcome::Accepts | PersonOutcome::RaisesBudgets => 0,
                 PersonOutcome::Cancels => {
                     may.push((self.harm.cancels.min(1), Happening::Person(*outcome, top)));
                     0

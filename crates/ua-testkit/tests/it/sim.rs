@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ua_testkit::BrokenRule;
-use ua_testkit::sim::{KNOWN, Report, SimOptions, SimStore, simulate};
+use ua_testkit::sim::{KNOWN, Report, SimOptions, SimStore, Violation, simulate};
 
 /// Where the seeds begin; `UA_SEED` says otherwise.
 fn first_seed() -> u64 {
@@ -31,7 +31,7 @@ fn what_is_known_to_be_wrong_is_shown_by_its_seed() {
     for known in KNOWN {
         let Some(seed) = known.seed else { continue };
         let report = simulate(&SimOptions::of_seed(seed)).unwrap();
-        let names: BTreeSet<_> = report.violations.iter().filter_map(|one| one.known()).map(|one| one.name).collect();
+        let names: BTreeSet<_> = report.violations.iter().filter_map(Violation::known).map(|one| one.name).collect();
         let trace = report.trace.join("\n");
         assert!(names.contains(known.name), "seed {seed} shows {names:?}, not {}:\n{trace}", known.name);
     }
