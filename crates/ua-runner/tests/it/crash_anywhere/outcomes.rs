@@ -58,9 +58,10 @@ fn after_a_loss(outcome: ToolOutcome) -> AfterALoss {
             | Refusal::UnsupportedMedia
             | Refusal::NoSuchMethod,
         ) => AfterALoss::Known { finding: "1" },
-        // The call is tried once more, under its key.
-        ToolOutcome::NeverLeft | ToolOutcome::Refused(Refusal::TooMany) => AfterALoss::Holds,
-        ToolOutcome::Answered
+        // What never left, and what was too many, is tried once more, under its key.
+        ToolOutcome::NeverLeft
+        | ToolOutcome::Refused(Refusal::TooMany)
+        | ToolOutcome::Answered
         | ToolOutcome::LostBefore
         | ToolOutcome::LostAfter
         | ToolOutcome::Late
