@@ -288,8 +288,8 @@ const HEADER: &str = "| number | bug | what sees it | turns red | built in by | 
 const INTRODUCTION: &str = "# Seeded bugs\n\n\
     Written by `cargo xtask mutants --write docs/mutants.md`, which builds each bug into a run where a lane can, and fails when the lane does not see it.\n\
     A bug that no lane can build in is patched into a copy of the tree, where a test has to fail.\n\n\
-    *Turns red* is the script that fails when somebody writes the bug: a lane with its options of every push, or a test; `.ci/nightly` where only the whole\n\
-    lane is sure to meet it. *Built in by* is the script that writes the bug on purpose and fails unless it is seen: one bug a lane on every push, all of them at night.\n";
+    *Turns red* is the script that fails when somebody writes the bug: a lane with its options of every push, or a test. For a lane this is\n\
+    expected and not shown, unless `.ci/run` builds the bug in too: the short form of every push was not run with each bug. *Built in by* is the script that writes the bug on purpose and fails unless it is seen: one bug a lane on every push, all of them at night.\n";
 
 /// Fails when the page does not tell these bugs and lanes, or a test that is named is gone.
 pub(crate) fn check(page: &Path) -> anyhow::Result<()> {
