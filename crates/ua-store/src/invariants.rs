@@ -5,10 +5,17 @@
 //! are asked of the whole, so that a bug in a rule, a damaged row or a foreign hand shows up. Statements about the outside
 //! world (an effect happened once) need an observer and are not among them.
 //!
+//! [`check`] is about one run, [`check_family`] about what its forks and sub-agents know of each other. Statements that today's core
+//! itself breaks have names of their own ([`KNOWN`]); whoever checks expects those, and fails on every other one.
+//!
 //! Durable Jobs v1 spec §8.3 and §9.2; Granular Execution PRD §5.1. Proved by: this file's tests, which break each statement
 //! on purpose, and the crash lanes, which find none broken.
 
+mod answers;
+mod doubt;
 mod iterations;
+mod kin;
+mod known;
 mod lineage;
 mod sessions;
 
@@ -19,6 +26,9 @@ use serde::Serialize;
 use ua_core::{Block, CallEvent, CallId, CallStatus, OnUnknown, Resolution, RunStatus, SideEffectClass};
 
 use crate::record::{AttemptRecord, CallRecord, Choice, EventRecord, QuestionStatus, RequestStatus, RunRecords};
+
+pub use kin::check_family;
+pub use known::{KNOWN, Known};
 
 /// A statement that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -51,12 +61,14 @@ pub fn check(records: &RunRecords, events: &[EventRecord]) -> Vec<Violation> {
         transitions(&mut found, records, call, &events);
         sends(&mut found, records, call, &attempts);
         receipts(&mut found, records, call);
+        doubt::kept(&mut found, records, call, &attempts);
     }
     for call in by_call.keys() {
         found.add("legal_transitions", call, "a status change is recorded for a call that does not exist");
     }
     keys(&mut found, records);
     questions(&mut found, records);
+    answers::acted_on(&mut found, records);
     turns(&mut found, records);
     history(&mut found, records);
     lineage::shared(&mut found, records);

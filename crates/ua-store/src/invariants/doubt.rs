@@ -1,0 +1,157 @@
+//! What must hold of a call of which an attempt was lost: it is in doubt until somebody or something that can know says otherwise.
+//!
+//! The doubt of one attempt is nothing that a later attempt's refusal could take away. Only calls with an effect count, and not
+//! those that may simply be done again (`redo`). The keys of memory tools are exact, so a refusal under one does clear it.
+
+use ua_core::{CallStatus, OnUnknown, PossibleEffect, Resolution, SideEffectClass};
+
+use super::Found;
+use crate::record::{AttemptRecord, CallRecord, Choice, QuestionKind, RunRecords};
+
+/// A call that says nothing happened has no attempt in doubt.
+pub(super) fn kept(found: &mut Found, records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]) {
+    let has_doubt = matches!(call.policy.class, SideEffectClass::Local | SideEffectClass::External);
+    if !has_doubt || call.policy.on_unknown == OnUnknown::Redo {
+        return;
+    }
+    let says = match call.status {
+        CallStatus::FailedDefinite => "refused",
+        CallStatus::FailedReported if call.possible_effect == Some(PossibleEffect::None) => {
+            "answered that nothing was done"
+        }
+        CallStatus::FailedReported
+        | CallStatus::Prepared
+        | CallStatus::Running
+        | CallStatus::Succeeded
+        | CallStatus::Unknown
+        | CallStatus::Cancelled => return,
+    };
+    let Some(doubt) = attempts.iter().find(|attempt| is_in_doubt(records, call, attempt)) else { return };
+    let (lost, last) = (doubt.attempt, call.attempt);
+    if lost == last {
+        let why = format!("attempt {lost} was lost, and the call says that it was {says} without anybody's word");
+        found.add("a_lost_attempt_leaves_doubt", &call.call_id, why);
+        return;
+    }
+    let was_refused = call.status == CallStatus::FailedDefinite;
+    let why = format!(
+        "attempt {lost} of `{}` was sent and never answered, so it may have happened; attempt {last} was {says}, and the call is recorded as not \
+         happened",
+        call.name.tool
+    );
+    found.add(if was_refused { "doubt_outlives_a_refusal" } else { "doubt_outlives_a_report" }, &call.call_id, why);
+}
+
+/// Whether nobody knows what came of an attempt: it was lost, no probe proved it absent and no person said so.
+fn is_in_doubt(records: &RunRecords, call: &CallRecord, attempt: &AttemptRecord) -> bool {
+    if attempt.outcome.as_deref() != Some("lost") {
+        return false;
+    }
+    // What is probed is sent again only where absence was proved, or by a person's word.
+    if call.policy.on_unknown == OnUnknown::Probe && attempt.attempt < call.attempt {
+        return false;
+    }
+    let about = records.questions.iter().filter(|question| {
+        question.call_id.as_ref() == Some(&call.call_id) && question.kind == QuestionKind::UnknownOutcome
+    });
+    let mut words = about.filter_map(|question| question.answer.as_ref());
+    let was_cleared = words.any(|answer| {
+        let is_absent = matches!(answer.choice, Choice::Execute | Choice::Continue);
+        is_absent && attempt.ended_at.is_none_or(|ended| answer.answered_at >= ended)
+    });
+    !was_cleared && call.resolution != Some(Resolution::NotHappened)
+}
+
+#[cfg(all(test, feature = "conformance"))]
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+mod tests {
+    use ua_core::{CallStatus, OnUnknown, PossibleEffect, Settlement, SideEffectClass};
+
+    use crate::commit::AttemptEnd;
+    use crate::conformance::{Scene, samples};
+    use crate::invariants::check;
+    use crate::{Choice, EventRecord, LedgerStore as _, MemStore, RunRecords, RunStore as _};
+
+    /// A call whose first attempt was lost, and whose second came to `end`.
+    async fn lost_then(end: AttemptEnd) -> (RunRecords, Vec<EventRecord>) {
+        let store = MemStore::default();
+        let scene = Scene::begin(&store, "run_1").await;
+        scene.call_that_is("call_1", CallStatus::Unknown).await;
+        store.start_attempt(&scene.lease, samples::start("call_1", 2, "call_1")).await.unwrap();
+        store.settle_attempt(&scene.lease, samples::ended("call_1", 2, end)).await.unwrap();
+        let mut records = scene.records().await;
+        records.calls[0].policy.on_unknown = OnUnknown::RedoKeyed;
+        (records, store.events(&samples::call_id("call_1")).await.unwrap())
+    }
+
+    fn refused() -> AttemptEnd {
+        AttemptEnd::Replied { raw: samples::raw(), settlement: Some(samples::settlement(CallStatus::FailedDefinite)) }
+    }
+
+    fn broken((records, events): &(RunRecords, Vec<EventRecord>)) -> Vec<(&'static str, Option<&'static str>)> {
+        let all = check(records, events);
+        all.iter().map(|one| (one.invariant, one.known().map(|known| known.finding))).collect()
+    }
+
+    #[tokio::test]
+    async fn what_a_later_attempt_says_does_not_take_the_doubt_of_an_earlier_one() {
+        let not_sent = AttemptEnd::NotSent { why: "connection refused".to_owned() };
+        for end in [refused(), not_sent] {
+            assert_eq!(broken(&lost_then(end).await), [("doubt_outlives_a_refusal", Some("1"))]);
+        }
+        let nothing = Settlement {
+            possible_effect: Some(PossibleEffect::None),
+            ..samples::settlement(CallStatus::FailedReported)
+        };
+        let reported = AttemptEnd::Replied { raw: samples::raw(), settlement: Some(nothing) };
+        assert_eq!(broken(&lost_then(reported).await), [("doubt_outlives_a_report", Some("new (beside 1)"))]);
+        let succeeded = samples::settlement(CallStatus::Succeeded);
+        let succeeded = AttemptEnd::Replied { raw: samples::raw(), settlement: Some(succeeded) };
+        assert_eq!(broken(&lost_then(succeeded).await), []);
+    }
+
+    #[tokio::test]
+    async fn what_may_be_done_again_and_what_a_person_or_a_probe_knows_is_in_no_doubt() {
+        type Change = fn(&mut RunRecords);
+        let clears: [Change; 3] = [
+            |r| r.calls[0].policy.on_unknown = OnUnknown::Redo,
+            |r| r.calls[0].policy.on_unknown = OnUnknown::Probe,
+            |r| r.calls[0].policy.class = SideEffectClass::Memory,
+        ];
+        for change in clears {
+            let mut scene = lost_then(refused()).await;
+            change(&mut scene.0);
+            assert_eq!(broken(&scene), []);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_person_who_looked_ends_the_doubt() {
+        let store = MemStore::default();
+        let scene = Scene::begin(&store, "run_1").await;
+        scene.call_that_is("call_1", CallStatus::Unknown).await;
+        store.raise_question(&scene.lease, samples::question("q_1", Some("call_1"))).await.unwrap();
+        store.insert_answer(samples::answer("q_1", Choice::Execute)).await.unwrap();
+        store.close_question(&scene.lease, &samples::question_id("q_1"), samples::at(61)).await.unwrap();
+        store.start_attempt(&scene.lease, samples::start("call_1", 2, "call_1")).await.unwrap();
+        store.settle_attempt(&scene.lease, samples::ended("call_1", 2, refused())).await.unwrap();
+        let mut records = scene.records().await;
+        let events = store.events(&samples::call_id("call_1")).await.unwrap();
+        assert_eq!(broken(&(records.clone(), events.clone())), []);
+        // Whoever skips does not say what happened.
+        records.questions[0].answer.as_mut().unwrap().choice = Choice::Skip;
+        records.calls[0].policy.on_unknown = OnUnknown::RedoKeyed;
+        assert!(broken(&(records, events)).contains(&("doubt_outlives_a_refusal", Some("1"))));
+    }
+
+    #[tokio::test]
+    async fn a_lost_attempt_that_is_called_failed_by_nobody_is_no_known_way() {
+        let store = MemStore::default();
+        let scene = Scene::begin(&store, "run_1").await;
+        scene.call_that_is("call_1", CallStatus::Unknown).await;
+        let mut records = scene.records().await;
+        records.calls[0].status = CallStatus::FailedDefinite;
+        let events = store.events(&samples::call_id("call_1")).await.unwrap();
+        assert!(broken(&(records, events)).contains(&("a_lost_attempt_leaves_doubt", None)));
+    }
+}

@@ -1,0 +1,67 @@
+//! Statements that today's core is known to break: each stands under a name of its own, so that whoever checks tells it from
+//! everything else. Once a statement is kept again its row goes, and breaking it counts like breaking any other.
+
+use super::Violation;
+
+/// A statement that is known to be broken by what the core itself does.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The statement.
+    pub invariant: &'static str,
+    /// The finding that describes how it comes about, as `cargo xtask findings` and `sim::wrong` number them.
+    pub finding: &'static str,
+    /// What a person may do about it.
+    pub advice: &'static str,
+}
+
+/// All of them.
+pub const KNOWN: &[Known] = &[
+    Known {
+        invariant: "doubt_outlives_a_refusal",
+        finding: "1",
+        advice: "look at the other side whether it is there before anybody asks for it again",
+    },
+    Known {
+        invariant: "doubt_outlives_a_report",
+        finding: "new (beside 1)",
+        advice: "look at the other side whether it is there before anybody asks for it again",
+    },
+    Known {
+        invariant: "kin_of_sub_agents_are_asked_about",
+        finding: "2",
+        advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
+    },
+    Known {
+        invariant: "kin_behind_a_failure_are_asked_about",
+        finding: "5",
+        advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
+    },
+    Known {
+        invariant: "an_abort_ends_the_run",
+        finding: "4a, 4b, 4c",
+        advice: "look at what the run did after the answer; if it has not ended, cancel it",
+    },
+    Known { invariant: "an_approval_is_used", finding: "4", advice: "ask for it again if it is still wanted" },
+    Known {
+        invariant: "a_remark_is_read",
+        finding: "new (beside 4)",
+        advice: "tell it to the run's fork, or to the next run",
+    },
+    Known {
+        invariant: "a_skip_is_kept",
+        finding: "new (beside 4)",
+        advice: "undo it at the other side if it must not be there",
+    },
+    Known {
+        invariant: "an_answer_beside_a_run_is_applied",
+        finding: "new (beside 4)",
+        advice: "resume the run once, which applies the answer",
+    },
+];
+
+impl Violation {
+    /// The known way in which this statement is broken, if it is one.
+    pub fn known(&self) -> Option<&'static Known> {
+        KNOWN.iter().find(|known| known.invariant == self.invariant)
+    }
+}
