@@ -734,6 +734,9 @@ pub(crate) struct DbChecked {
     /// With --invariants: what does not hold: run_id, invariant, row, why.
     #[serde(skip_serializing_if = "Option::is_none")]
     violations: Option<Vec<Row>>,
+    /// With --invariants: where the records may not say what happened, which is no damage: run_id, invariant, row, why, advice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to_look_at: Option<Vec<Row>>,
 }
 
 /// What a prune let go of.

@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
+use ua_testkit::ToolOutcome;
+
 use super::boundaries::{Boundary, Death};
 use super::classes::Class;
+use super::shapes::FORK_PROMPT;
 
 /// How often one cell may be resumed before the harness gives up.
 const MAX_LIVES: u32 = 9;
@@ -23,6 +26,10 @@ const WAITING: i32 = 75;
 const REPLACED: i32 = 76;
 /// The exit code of a life that was to fork a run which was never stored.
 const NOTHING_TO_FORK: i32 = 77;
+/// The exit code of a life that would not drive a run of which more was sent than the database knows.
+const FORGOTTEN: i32 = 74;
+/// Where the database is copied that is put back later: before anything was decided.
+const COPIED_AT: &str = "after:store.open_step";
 
 /// What dies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +44,18 @@ pub(crate) enum Protection {
     Replaced,
     /// The runner; then its run is forked, the fork driven to its end, and the run after it.
     Fork,
+    /// The same, and the fork has another prompt, to which its model makes the call itself instead of handing it to a sub-agent.
+    ForkItself,
+    /// Nobody: the run stands there while a fork of it, which makes the call itself, is driven to its end; then it goes on.
+    ForkMeanwhile,
+    /// The runner, whose call never left; then its run is forked, the fork driven to its end, and the run after it.
+    ForkBehindAFailure,
+    /// The runner; and the call that its successor repeats comes to this.
+    RedoMeets(ToolOutcome),
+    /// The runner; then the database goes back to a copy from before anything was decided, and the run is resumed.
+    Restored,
+    /// The runner; then its run is forked and the fork driven to its end; then as above.
+    ForkedAndRestored,
 }
 
 impl Protection {
@@ -47,7 +66,37 @@ impl Protection {
             Self::ServerDies => "tool server dies instead",
             Self::Replaced => "replaced by another owner while it lives",
             Self::Fork => "forked, then resumed too",
+            Self::ForkItself => "forked by who makes the call itself, then resumed too",
+            Self::ForkMeanwhile => "forked while it lives",
+            Self::ForkBehindAFailure => "forked behind a call that never left, then resumed too",
+            Self::RedoMeets(_) => "its repeat is refused",
+            Self::Restored => "restored from a copy, then resumed",
+            Self::ForkedAndRestored => "forked, restored from a copy, then resumed",
         }
+    }
+
+    /// Whether another run of the family makes the call, too.
+    pub(crate) fn forks(&self) -> bool {
+        let is_fork = matches!(self, Self::Fork | Self::ForkItself | Self::ForkMeanwhile);
+        is_fork || matches!(self, Self::ForkBehindAFailure | Self::ForkedAndRestored)
+    }
+
+    /// Whether its cells are laid out one by one, and not crossed with every boundary.
+    pub(crate) fn is_laid_out(&self) -> bool {
+        match self {
+            Self::Resume | Self::CrashAgain(_) | Self::ServerDies | Self::Replaced | Self::Fork => false,
+            Self::ForkItself
+            | Self::ForkMeanwhile
+            | Self::ForkBehindAFailure
+            | Self::RedoMeets(_)
+            | Self::Restored
+            | Self::ForkedAndRestored => true,
+        }
+    }
+
+    /// Whether a copy of the database is put back.
+    pub(crate) fn restores(&self) -> bool {
+        matches!(self, Self::Restored | Self::ForkedAndRestored)
     }
 }
 
@@ -70,6 +119,12 @@ impl Cell {
             Protection::ServerDies => ", tool server instead".to_owned(),
             Protection::Replaced => ", replaced".to_owned(),
             Protection::Fork => ", forked".to_owned(),
+            Protection::ForkItself => ", forked by who does it itself".to_owned(),
+            Protection::ForkMeanwhile => ", forked while it lives".to_owned(),
+            Protection::ForkBehindAFailure => ", forked behind a call that never left".to_owned(),
+            Protection::RedoMeets(outcome) => format!(", then {}", outcome.name()),
+            Protection::Restored => ", restored".to_owned(),
+            Protection::ForkedAndRestored => ", forked and restored".to_owned(),
         };
         format!("{} | {boundary}{again}", class.name)
     }
@@ -96,6 +151,8 @@ pub(crate) struct Seen {
     pub(crate) replaced: Option<Value>,
     /// How the last life ended, unless it succeeded.
     pub(crate) stuck: Option<String>,
+    /// A life would not drive the run, since the database had forgotten what was sent of it.
+    pub(crate) was_refused: bool,
 }
 
 /// What stays the same for all cells of one thread.
@@ -173,36 +230,42 @@ struct Lives<'a> {
     class: &'a Class,
 }
 
+/// Where the lives of a cell have come to.
+struct SoFar {
+    life: u32,
+    kills: u32,
+    /// What the next life answers to the question of the last one.
+    answer: Option<&'static str>,
+}
+
 impl Lives<'_> {
     fn all(&self) -> anyhow::Result<Seen> {
-        let (mut kills, mut answer) = (0, None);
-        let mut stuck = Some("it never ended".to_owned());
-        let mut forks = false;
-        let is_forked = self.cell.protection == Protection::Fork;
-        for life in 1..=MAX_LIVES * (1 + u32::from(is_forked)) {
-            let status = self.live(life, answer, forks)?;
-            answer = None;
-            if is_forked && life == 1 {
-                forks = true;
-                kills += u32::from(status.signal() == Some(9));
-                continue;
+        let mut so_far = SoFar { life: 1, kills: 0, answer: None };
+        let protection = &self.cell.protection;
+        let mut ended = if protection.forks() || protection.restores() {
+            let standing = self.begin_beside(&mut so_far)?;
+            let mut ended = None;
+            if protection.forks() {
+                ended = self.until_it_ends(&mut so_far, true)?.err().map(Err);
             }
-            match (status.code(), status.signal()) {
-                (Some(0 | NOTHING_TO_FORK), _) if forks => forks = false,
-                (Some(0), _) => {
-                    stuck = None;
-                    break;
-                }
-                (None, Some(9)) => kills += 1,
-                (Some(REPLACED), _) => {}
-                (Some(WAITING), _) => answer = Some(self.truth()?),
-                (code, signal) => {
-                    let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-                    stuck = Some(format!("exit {code:?}, signal {signal:?}: {}", log.trim()));
-                    break;
-                }
+            if let Some(mut standing) = standing {
+                File::create(self.folder.join("go-on"))?;
+                wait(&mut standing)?;
             }
+            if protection.restores() {
+                self.restore()?;
+            }
+            ended
+        } else {
+            let status = self.live(1, None, false)?;
+            self.ended(status, &mut so_far)?
+        };
+        if ended.is_none() {
+            ended = Some(self.until_it_ends(&mut so_far, false)?);
         }
+        let was_refused = ended == Some(Ok(FORGOTTEN));
+        let stuck = ended.and_then(Result::err);
+        let kills = so_far.kills;
         self.wait_for_orphans()?;
         let state = fs::read_to_string(self.folder.join("state.json")).unwrap_or_else(|_| "null".to_owned());
         Ok(Seen {
@@ -218,11 +281,69 @@ impl Lives<'_> {
             was_written: self.was_written(),
             replaced: self.replaced()?,
             stuck,
+            was_refused,
         })
     }
 
-    /// One life of the run, or of its fork.
+    /// The first life of a run that is forked, or whose database goes back: it dies at its boundary, or stands there.
+    fn begin_beside(&self, so_far: &mut SoFar) -> anyhow::Result<Option<Child>> {
+        if self.cell.protection != Protection::ForkMeanwhile {
+            so_far.kills += u32::from(self.live(1, None, false)?.signal() == Some(9));
+            return Ok(None);
+        }
+        let mut child = self.begin(1, None, false)?;
+        let started = Instant::now();
+        while !self.folder.join("stands").exists() {
+            if child.try_wait()?.is_some() || started.elapsed() > PATIENCE {
+                child.kill()?;
+                child.wait()?;
+                bail!("the first life never came to its boundary");
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        Ok(Some(child))
+    }
+
+    /// Lives of the run, or of its fork, until one ends as it may; how it ended, or how it got stuck.
+    fn until_it_ends(&self, so_far: &mut SoFar, forks: bool) -> anyhow::Result<Result<i32, String>> {
+        while so_far.life < MAX_LIVES * (1 + u32::from(self.cell.protection.forks())) {
+            so_far.life += 1;
+            let status = self.live(so_far.life, so_far.answer.take(), forks)?;
+            if let Some(ended) = self.ended(status, so_far)? {
+                return Ok(ended);
+            }
+        }
+        Ok(Err("it never ended".to_owned()))
+    }
+
+    /// Whether that was the last life: its exit code, or how it got stuck.
+    fn ended(&self, status: ExitStatus, so_far: &mut SoFar) -> anyhow::Result<Option<Result<i32, String>>> {
+        match (status.code(), status.signal()) {
+            (Some(code @ (0 | NOTHING_TO_FORK | FORGOTTEN)), _) => return Ok(Some(Ok(code))),
+            (None, Some(9)) => so_far.kills += 1,
+            (Some(REPLACED), _) => {}
+            (Some(WAITING), _) => so_far.answer = Some(self.truth()?),
+            (code, signal) => {
+                let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+                return Ok(Some(Err(format!("exit {code:?}, signal {signal:?}: {}", log.trim()))));
+            }
+        }
+        Ok(None)
+    }
+
+    fn restore(&self) -> anyhow::Result<()> {
+        let status = Command::new(&self.stage.program).arg("restore").arg("--folder").arg(self.folder).status()?;
+        anyhow::ensure!(status.success(), "the copy was not put back");
+        Ok(())
+    }
+
+    /// One life of the run, or of its fork, to its end.
     fn live(&self, life: u32, answer: Option<&str>, forks: bool) -> anyhow::Result<ExitStatus> {
+        wait(&mut self.begin(life, answer, forks)?)
+    }
+
+    /// Begins a life.
+    fn begin(&self, life: u32, answer: Option<&str>, forks: bool) -> anyhow::Result<Child> {
         let boundary = self.cell.boundary.as_ref().filter(|_| life == 1);
         let mut command = match boundary.map(|boundary| &boundary.death) {
             Some(Death::AtPageWrite(n)) => {
@@ -249,7 +370,15 @@ impl Lives<'_> {
                 let what = match self.cell.protection {
                     Protection::ServerDies => "--kill-server",
                     Protection::Replaced => "--replace",
-                    Protection::Resume | Protection::CrashAgain(_) | Protection::Fork => "--kill",
+                    Protection::ForkMeanwhile => "--stand",
+                    Protection::Resume
+                    | Protection::CrashAgain(_)
+                    | Protection::Fork
+                    | Protection::ForkItself
+                    | Protection::ForkBehindAFailure
+                    | Protection::RedoMeets(_)
+                    | Protection::Restored
+                    | Protection::ForkedAndRestored => "--kill",
                 };
                 command.args([what, &point]);
             }
@@ -257,7 +386,16 @@ impl Lives<'_> {
         if let (2, Protection::CrashAgain(point)) = (life, &self.cell.protection) {
             command.args(["--kill", point]);
         }
-        if self.cell.protection == Protection::Fork {
+        if let (2, Protection::RedoMeets(outcome)) = (life, &self.cell.protection) {
+            command.args(["--outcome", &outcome.name()]);
+        }
+        if (life, &self.cell.protection) == (1, &Protection::ForkBehindAFailure) {
+            command.args(["--outcome", &ToolOutcome::NeverLeft.name()]);
+        }
+        if life == 1 && self.cell.protection.restores() {
+            command.args(["--copy", COPIED_AT]);
+        }
+        if self.cell.protection.forks() || self.cell.protection.restores() {
             // Both say the same words: what only differs in them is no duplicate that anything could see.
             command.args(["--words", "1", "--happened", &self.happened()?]);
         } else if let Some(answer) = answer {
@@ -265,11 +403,28 @@ impl Lives<'_> {
         }
         if forks {
             command.args(["--run", "run_fork", "--fork-of", "run_cell"]);
+            match self.cell.protection {
+                Protection::ForkMeanwhile => {
+                    command.args(["--fork-prompt", FORK_PROMPT, "--beside", "1"]);
+                }
+                Protection::ForkItself => {
+                    command.args(["--fork-prompt", FORK_PROMPT]);
+                }
+                Protection::Fork
+                | Protection::ForkBehindAFailure
+                | Protection::ForkedAndRestored
+                | Protection::Resume
+                | Protection::CrashAgain(_)
+                | Protection::ServerDies
+                | Protection::Replaced
+                | Protection::RedoMeets(_)
+                | Protection::Restored => {}
+            }
         }
         if let Some(rule) = &self.stage.broken_rule {
             command.args(["--broken", rule]);
         }
-        wait(&mut command.spawn()?)
+        Ok(command.spawn()?)
     }
 
     /// What every life is told, behind whatever `command` starts with.

@@ -323,6 +323,22 @@ impl Class {
         self.name.starts_with("local ") || self.name == "paid read"
     }
 
+    /// Whether a lost call of it is repeated under its key, without anybody being asked and without proof that it is not there.
+    pub(crate) fn is_repeated_by_itself(&self) -> bool {
+        self.effect == "keyed"
+    }
+
+    /// Whether cells play what a refusal of its repeat does. A refusal under an exact key (memory) ends a doubt, what only looks has
+    /// none, and runs of other shapes send in the same way.
+    pub(crate) fn may_be_refused(&self) -> bool {
+        self.shape == Shape::Turns && !["memory", "read-only", "paid read", "local opaque"].contains(&self.name)
+    }
+
+    /// Whether cells of a run that makes the call itself stand beside those of sub-agents: with a key, and without.
+    pub(crate) fn is_sent_around_forks(&self) -> bool {
+        ["external opaque", "external, key in _meta"].contains(&self.name)
+    }
+
     /// The call of the subject as the model makes it, with `arguments`.
     pub(super) fn call(&self, arguments: &str) -> String {
         tool_use(&format!("mcp__{}__{}", self.server, self.tool), arguments)

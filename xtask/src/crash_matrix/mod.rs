@@ -6,6 +6,7 @@
 mod boundaries;
 mod cell;
 mod classes;
+mod plays;
 pub(crate) mod promise;
 mod report;
 mod shapes;
@@ -167,13 +168,10 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
     if let Some(only) = &options.only {
         cells.retain(|cell| cell.name(&CLASSES[cell.class]).contains(only.as_str()));
     }
-    if let Some(part) = options.part {
-        let mut index = 0;
-        cells.retain(|_| {
-            index += 1;
-            part.holds(index - 1)
-        });
-    }
+    let mut laid_out = if options.broken_rule.is_none() { plays::cells(options.quick) } else { Vec::new() };
+    laid_out.retain(|cell| {
+        options.only.as_ref().is_none_or(|only| cell.name(&CLASSES[cell.class]).contains(only.as_str()))
+    });
     if options.quick {
         // Every third cell (of jobs that take longer every sixth), and all that die while a call is at the tool.
         let mut n = 0;
@@ -181,6 +179,14 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
             n += 1;
             n % CLASSES[cell.class].shape.quick_share() == 0
                 || cell.boundary.as_ref().is_some_and(|b| matches!(b.death, Death::AtTheTool(_)))
+        });
+    }
+    cells.extend(laid_out);
+    if let Some(part) = options.part {
+        let mut index = 0;
+        cells.retain(|_| {
+            index += 1;
+            part.holds(index - 1)
         });
     }
     Ok((cells, note))

@@ -8,6 +8,9 @@ use super::classes::{Class, look, tail, tool_use};
 /// The tool that a sibling of the subject's sub-agent calls.
 pub(crate) const FILED: &str = "file_report";
 
+/// What a fork is told whose model makes the subject's call itself.
+pub(crate) const FORK_PROMPT: &str = "FORK: do it yourself.";
+
 /// The shape of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -132,17 +135,19 @@ pub(super) fn sub_agents(class: &Class) -> String {
         tool_use("mcp__ua_agents__task", &input)
     };
     let filed = tool_use(&format!("mcp__ext__{FILED}"), r#"{"text": "filed in life {{life}}, request {{request}}"}"#);
+    let subject = class.call(first);
     let second: Vec<String> = again.map(|again| class.call(again)).into_iter().chain([tail()]).collect();
     format!(
         r#"{{"turns": [{{"text": "Life {{{{life}}}}.", "tools": [{}, {}]}}, {{"tools": [{}]}}, {{"text": "Done."}}],
             "conversations": [
               {{"when": "ALPHA:", "turns": [{{"tools": [{}, {}]}}, {{"text": "ALPHA is done."}}]}},
-              {{"when": "BETA:", "turns": [{{"tools": [{}, {filed}]}}, {{"text": "BETA is done."}}]}}]}}"#,
+              {{"when": "BETA:", "turns": [{{"tools": [{}, {filed}]}}, {{"text": "BETA is done."}}]}},
+              {{"when": "FORK:", "turns": [{{"tools": [{subject}]}}, {{"text": "The fork is done."}}]}}]}}"#,
         task("ALPHA"),
         task("BETA"),
         second.join(", "),
         look(),
-        class.call(first),
+        &subject,
         look(),
     )
 }

@@ -1,12 +1,16 @@
 //! What is said about a cell.
 
 mod fork;
+mod plays;
+
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::boundaries::{Boundary, Death};
 use super::cell::{Cell, Protection, Seen};
 use super::classes::{Class, Guarantee, TAIL};
+use super::plays::known::Known;
 use super::shapes::{FILED, Shape};
 
 /// The verdict on one cell.
@@ -26,18 +30,26 @@ pub(crate) struct Verdict {
     pub(crate) charged: Option<String>,
     /// The point was never reached.
     pub(crate) missed: bool,
+    /// How often a record or a question says that nothing happened, and something did.
+    pub(crate) told: usize,
+    /// The statements that are known to be broken by today's core, and are.
+    pub(crate) broken: BTreeSet<String>,
+    /// What is known to be wrong of this cell.
+    pub(crate) known: Option<&'static Known>,
 }
 
 impl Verdict {
     /// Judges a cell; `clean` is the end of a run of its class without a crash.
     pub(crate) fn of(cell: &Cell, class: &Class, seen: &Seen, clean: &Value) -> Self {
+        if cell.protection.is_laid_out() || (cell.protection == Protection::Fork && class.shape != Shape::Turns) {
+            return plays::judge(cell, class, seen);
+        }
         if cell.protection == Protection::Fork {
             return fork::judge(cell, class, seen);
         }
-        let count = |tool: &str| seen.effects.iter().filter(|effect| effect["tool"] == tool).count();
-        let subject = (count(class.tool), class.wanted);
-        let tail = (count(TAIL), 1);
-        let sibling = (count(FILED), usize::from(class.shape == Shape::SubAgents));
+        let subject = (count(seen, class.tool), class.wanted);
+        let tail = (count(seen, TAIL), 1);
+        let sibling = (count(seen, FILED), usize::from(class.shape == Shape::SubAgents));
         let is_replaced = seen.file.is_some();
         let mut verdict = Self {
             // A file that was replaced twice by the same content is one file.
@@ -54,6 +66,7 @@ impl Verdict {
         verdict.diverged.extend(difference(&seen.state, clean));
         verdict.diverged.extend(others_words(class, seen));
         verdict.diverged.extend(violations(&seen.state));
+        verdict.broken.extend(known_violations(&seen.state));
         verdict
             .diverged
             .extend(seen.replaced.as_ref().and_then(|after| after_it_was_replaced(after, class.shape.sends_beside())));
@@ -66,7 +79,13 @@ impl Verdict {
                 cell.boundary.as_ref().is_some_and(|b| b.may_ask(class, false))
             }
             Protection::ServerDies => cell.boundary.as_ref().is_some_and(|b| b.may_ask(class, true)),
-            Protection::Fork => true,
+            Protection::Fork
+            | Protection::ForkItself
+            | Protection::ForkMeanwhile
+            | Protection::ForkBehindAFailure
+            | Protection::RedoMeets(_)
+            | Protection::Restored
+            | Protection::ForkedAndRestored => true,
         };
         verdict.needless = if may_ask { verdict.asked.saturating_sub(1) } else { verdict.asked };
         if matches!(cell.protection, Protection::CrashAgain(_)) && may_ask {
@@ -81,17 +100,25 @@ impl Verdict {
     }
 
     pub(crate) fn is_right(&self) -> bool {
-        !self.has_fault() && !self.missed
+        !self.missed && self.known.map_or(!self.has_fault(), |known| known.is_shown_by(self))
     }
 
     /// Whether something went wrong, not counting points that were never reached.
     pub(crate) fn has_fault(&self) -> bool {
-        self.duplicates + self.lost + self.needless > 0 || !self.diverged.is_empty() || self.charged.is_some()
+        self.duplicates + self.told > 0 || !self.broken.is_empty() || self.has_other_fault()
+    }
+
+    /// Whether something is wrong that no known way accounts for.
+    pub(crate) fn has_other_fault(&self) -> bool {
+        self.lost + self.needless > 0 || !self.diverged.is_empty() || self.charged.is_some()
     }
 
     /// The verdict in words, for a cell that is wrong.
     pub(crate) fn explain(&self) -> String {
         let mut words = Vec::new();
+        if let Some(known) = self.known {
+            words.push(format!("expected `{}` (finding {})", known.name, known.finding));
+        }
         let mut count = |n: usize, what: &str| {
             if n > 0 {
                 words.push(format!("{n} {what}"));
@@ -100,11 +127,26 @@ impl Verdict {
         count(self.duplicates, "duplicate");
         count(self.lost, "lost");
         count(self.needless, "needless question");
+        count(self.told, "told that nothing happened");
         count(usize::from(self.missed), "point never reached");
+        words.extend(
+            self.broken.iter().map(|statement| format!("the records break {statement}, which is known elsewhere")),
+        );
         words.extend(self.diverged.iter().map(|why| format!("diverged: {why}")));
         words.extend(self.charged.iter().map(|why| format!("charged wrongly: {why}")));
         words.join("; ")
     }
+}
+
+/// How often a tool had its effect.
+fn count(seen: &Seen, tool: &str) -> usize {
+    seen.effects.iter().filter(|effect| effect["tool"] == tool).count()
+}
+
+/// The statements that are known to be broken elsewhere, and are broken here.
+fn known_violations(state: &Value) -> impl Iterator<Item = String> {
+    let found = state["known"].as_array().into_iter().flatten();
+    found.filter_map(Value::as_str).map(str::to_owned)
 }
 
 /// What does not hold of the records at the end.
@@ -138,6 +180,7 @@ fn comparable(state: &Value) -> Value {
         let mut call = call;
         if let Some(fields) = call.as_object_mut() {
             fields.remove("arguments");
+            fields.remove("key");
             let is_reconciled = fields.get("resolution") == Some(&json!("reconciled"));
             if fields.remove("by_person") == Some(Value::Bool(true)) || is_reconciled {
                 // A person or a probe vouches for it; the tool's own words were never received.
@@ -218,10 +261,17 @@ fn check_usage(seen: &Seen) -> Option<String> {
 /// What a window of a class came to, for the table.
 pub(crate) fn in_words(class: &Class, cells: &[(&Boundary, &Verdict)]) -> String {
     let asked = cells.iter().filter(|(_, verdict)| verdict.asked > 0).count();
+    let known: BTreeSet<&str> =
+        cells.iter().filter_map(|(_, verdict)| verdict.known).map(|known| known.finding).collect();
+    let so_many = cells.iter().filter(|(_, verdict)| verdict.known.is_some()).count();
     let wrong = cells.iter().filter(|(_, verdict)| !verdict.is_right()).count();
     match (cells.len(), wrong, asked) {
         (0, _, _) => "–".to_owned(),
         (_, 1.., _) => format!("WRONG {wrong}/{}", cells.len()),
+        (_, 0, _) if so_many > 0 => {
+            let findings = known.into_iter().collect::<Vec<_>>().join(", ");
+            format!("known to be wrong {so_many}/{}, finding {findings}", cells.len())
+        }
         (_, 0, 1..) => format!("at most once, asked {asked}/{}", cells.len()),
         (_, 0, 0) if class.guarantee == Guarantee::Harmless => "harmless".to_owned(),
         (_, 0, 0) => "exactly once".to_owned(),
@@ -256,6 +306,7 @@ mod tests {
             was_written: None,
             replaced: None,
             stuck: None,
+            was_refused: false,
         };
         (Cell { class, boundary: Some(boundary), protection: Protection::Resume }, &CLASSES[class], seen)
     }

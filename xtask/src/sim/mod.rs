@@ -10,10 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context as _, bail, ensure};
 use ua_testkit::BrokenRule;
-use ua_testkit::sim::{Counts, SimOptions, SimStore, Violation, simulate};
+use ua_testkit::sim::{Counts, Outcomes, SimOptions, SimStore, Violation, simulate};
 
 /// So many seeds, from the first on, see everything that is known to be wrong.
 const STANDARD_SEEDS: u64 = 600;
+
+/// So many seeds, from whichever on, play every outcome of every seam.
+const ENOUGH_SEEDS: u64 = 100;
 
 use crate::part::Part;
 
@@ -108,6 +111,8 @@ impl Options {
 struct Played {
     counts: Counts,
     violations: Vec<Violation>,
+    /// Which outcomes were played, on one store after the other.
+    outcomes: Vec<Outcomes>,
     /// Where the stores differ.
     differs: Option<String>,
     gates: Vec<u64>,
@@ -135,11 +140,13 @@ fn play(options: &SimOptions, stores: Stores) -> anyhow::Result<Played> {
     for store in stores.kinds() {
         let report = simulate(&SimOptions { store: *store, ..options.clone() })?;
         let Some(before) = &mut first else {
-            let (counts, violations) = (report.counts, report.violations);
-            first = Some(Played { counts, violations, differs: None, gates: report.gates, trace: report.trace });
+            let (counts, violations, outcomes) = (report.counts, report.violations, vec![report.outcomes]);
+            let (gates, trace) = (report.gates, report.trace);
+            first = Some(Played { counts, violations, outcomes, differs: None, gates, trace });
             continue;
         };
         before.counts.add(&report.counts);
+        before.outcomes.push(report.outcomes);
         let words = |list: &[Violation]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
         if before.trace != report.trace || words(&before.violations) != words(&report.violations) {
             let differs = before.trace.iter().zip(&report.trace).position(|(one, other)| one != other);

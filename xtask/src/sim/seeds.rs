@@ -6,9 +6,9 @@ use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use ua_testkit::sim::{Counts, KNOWN, Known, SimOptions};
+use ua_testkit::sim::{Counts, KNOWN, Known, Outcomes, SimOptions};
 
-use super::{Options, Played, STANDARD_SEEDS, Stores, in_words, minimise, play_all};
+use super::{ENOUGH_SEEDS, Options, Played, STANDARD_SEEDS, Stores, in_words, minimise, play_all};
 
 /// How often a known way was seen, and where first.
 struct Seen {
@@ -34,9 +34,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let start = Instant::now();
     let (mut counts, mut wrong, mut played, mut caught) = (Counts::default(), Vec::new(), 0_u64, None);
     let mut seen: BTreeMap<&str, Seen> = BTreeMap::new();
+    let mut outcomes: Vec<Outcomes> = vec![Outcomes::default(); options.store.kinds().len()];
     play_all(&list, options.store, |one, done| {
         played += 1;
         counts.add(&done.counts);
+        outcomes.iter_mut().zip(&done.outcomes).for_each(|(sum, one)| sum.add(one));
         if options.trace {
             println!("seed {}:\n{}", one.seed, done.trace.join("\n"));
         }
@@ -79,6 +81,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let each = if options.store == Stores::Both { ", each on both stores with the same trace" } else { "" };
     let sum = format!("{played} simulations{each}: all ended, nothing wrong but what is known");
     println!("{sum}\n{}\nin {:.1} s, seeds from {}", in_words(&counts), start.elapsed().as_secs_f64(), options.seed);
+    told_outcomes(options, &outcomes)?;
     if let Some(path) = &options.write {
         let page = page(options, &sum, &counts, &seen)?;
         fs::write(path, page).with_context(|| format!("write {}", path.display()))?;
@@ -96,6 +99,24 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         );
     } else if !gone.is_empty() {
         println!("known, and not seen by these seeds: {}", gone.join(", "));
+    }
+    Ok(())
+}
+
+/// Says how often each outcome was played on each store, and fails when a round that is long enough left one out.
+fn told_outcomes(options: &Options, outcomes: &[Outcomes]) -> anyhow::Result<()> {
+    let is_drawn_freely = options.deaths.is_none() && options.without.is_empty() && options.without_intents.is_empty();
+    for (store, outcomes) in options.store.kinds().iter().zip(outcomes) {
+        println!("outcomes in {}:\n  {}", store.name(), outcomes.lines().join("\n  "));
+        let missing = outcomes.missing();
+        let is_enough = is_drawn_freely && options.seeds >= ENOUGH_SEEDS;
+        ensure!(
+            missing.is_empty() || !is_enough,
+            "never played in {} simulations in {}: {}",
+            options.seeds,
+            store.name(),
+            missing.join(", ")
+        );
     }
     Ok(())
 }

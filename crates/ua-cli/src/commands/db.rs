@@ -1,8 +1,9 @@
 //! `ua db`: look after the runtime database.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use ua_core::RunId;
 use ua_store::invariants::{self, Violation};
 use ua_store::{LedgerStore as _, RunStore as _};
@@ -32,10 +33,33 @@ struct OfRun {
     violation: Violation,
 }
 
+impl OfRun {
+    fn json(&self) -> Value {
+        let Self { run, violation } = self;
+        let mut line =
+            json!({"run_id": run, "invariant": violation.invariant, "row": violation.row, "why": violation.why});
+        if let Some(known) = violation.known() {
+            line["advice"] = json!(known.advice);
+        }
+        line
+    }
+
+    /// What may not be as the records say, in a sentence, and what to do about it.
+    fn sentence(&self) -> String {
+        let Self { run, violation } = self;
+        let advice = violation.known().map_or(String::new(), |known| format!("; {}", known.advice));
+        format!("run {run}, {}: {}{advice}", violation.row, violation.why)
+    }
+}
+
 async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, CliError> {
     let store = home.open_read_only()?;
     let health = store.examine().await.map_err(|e| CliError::store("examine the database", &e))?;
-    let (runs, violations) = if invariants { violations(&store).await? } else { (0, Vec::new()) };
+    let (runs, found) = if invariants { violations(&store).await? } else { (0, Vec::new()) };
+    // What the program itself is known to leave behind is nothing that a repair of the database could end: it is told, and a check
+    // that failed for ever because of it would hide real damage.
+    let (to_look_at, violations): (Vec<OfRun>, Vec<OfRun>) =
+        found.into_iter().partition(|one| one.violation.known().is_some());
     let is_well = health.findings.is_empty() && health.forgotten.is_empty() && violations.is_empty();
     if json {
         let mut page = serde_json::to_value(&health)
@@ -43,10 +67,8 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, CliError
         page["ok"] = json!(is_well);
         if invariants {
             page["checked_runs"] = json!(runs);
-            page["violations"] = violations
-                .iter()
-                .map(|v| json!({"run_id": v.run, "invariant": v.violation.invariant, "row": v.violation.row, "why": v.violation.why}))
-                .collect();
+            page["violations"] = violations.iter().map(OfRun::json).collect();
+            page["to_look_at"] = to_look_at.iter().map(OfRun::json).collect();
         }
         print_json(&page)?;
         return Ok(if is_well { OK } else { STORAGE });
@@ -74,6 +96,15 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, CliError
     for OfRun { run, violation } in &violations {
         print(&crate::output::plain(&format!("  {run}: {violation}\n")))?;
     }
+    if !to_look_at.is_empty() {
+        print(&format!("To look at     {} place(s) where the records may not say what happened\n", to_look_at.len()))?;
+        for one in &to_look_at {
+            print(&crate::output::plain(&format!("  {}\n", one.sentence())))?;
+        }
+        tell(
+            "hint: the database is whole; `ua runs show RUN` and `ua calls show CALL` have what is known of each of these",
+        );
+    }
     for attempt in &health.forgotten {
         print(&crate::output::plain(&format!("  {}\n", shown(attempt))))?;
     }
@@ -91,14 +122,25 @@ async fn violations(store: &SqliteStore) -> Result<(usize, Vec<OfRun>), CliError
     let fail = |error: &ua_store::StoreError| CliError::store("check the runs", error);
     let runs = store.runs(u32::MAX).await.map_err(|e| fail(&e))?;
     let mut found = Vec::new();
-    for run in &runs {
-        let records = store.load(&run.run_id).await.map_err(|e| fail(&e))?;
-        let mut events = Vec::new();
-        for call in &records.calls {
-            events.extend(store.events(&call.call_id).await.map_err(|e| fail(&e))?);
+    let roots: BTreeSet<&RunId> = runs.iter().map(|run| &run.root_run_id).collect();
+    for root in roots {
+        let mut family = Vec::new();
+        for run in runs.iter().filter(|run| run.root_run_id == *root) {
+            let records = store.load(&run.run_id).await.map_err(|e| fail(&e))?;
+            let mut events = Vec::new();
+            for call in &records.calls {
+                events.extend(store.events(&call.call_id).await.map_err(|e| fail(&e))?);
+            }
+            let violations = invariants::check(&records, &events).into_iter();
+            found.extend(violations.map(|violation| OfRun { run: run.run_id.clone(), violation }));
+            family.push(records);
         }
-        let violations = invariants::check(&records, &events).into_iter();
-        found.extend(violations.map(|violation| OfRun { run: run.run_id.clone(), violation }));
+        let of_call = |violation: Violation| {
+            let calls = family.iter().flat_map(|records| &records.calls);
+            let call = calls.into_iter().find(|call| call.call_id.as_str() == violation.row);
+            OfRun { run: call.map_or_else(|| root.clone(), |call| call.run_id.clone()), violation }
+        };
+        found.extend(invariants::check_family(&family).into_iter().map(of_call));
     }
     Ok((runs.len(), found))
 }

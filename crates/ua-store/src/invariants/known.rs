@@ -47,14 +47,10 @@ pub const KNOWN: &[Known] = &[
         finding: "new (beside 4)",
         advice: "tell it to the run's fork, or to the next run",
     },
-    Known {
-        invariant: "a_skip_is_kept",
-        finding: "new (beside 4)",
-        advice: "undo it at the other side if it must not be there",
-    },
+    Known { invariant: "a_skip_is_kept", finding: "new", advice: "undo it at the other side if it must not be there" },
     Known {
         invariant: "an_answer_beside_a_run_is_applied",
-        finding: "new (beside 4)",
+        finding: "new",
         advice: "resume the run once, which applies the answer",
     },
 ];

@@ -18,12 +18,15 @@ use ua_runner::{
     effect_limits, owner_stamp, top_of_tree,
 };
 use ua_store::{RunLease, RunRecord, Store};
+use ua_store_sqlite::SqliteStore;
 use ua_testkit::BrokenRule;
 
 /// What a life has for all runs of a tree.
 #[derive(Clone)]
 pub(crate) struct Crew {
     pub(crate) store: Arc<dyn Store>,
+    /// The database behind it, which knows what it has forgotten.
+    pub(crate) database: Arc<SqliteStore>,
     pub(crate) transport: Arc<dyn ToolTransport>,
     pub(crate) llm: Arc<dyn LlmProvider>,
     /// The policy file.
@@ -43,6 +46,10 @@ impl ChildDriver for Crew {
         child: RunRecord,
         stop: &StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
+        // As the command line does.
+        if !self.database.forgotten_attempts(&child.run_id).await?.is_empty() {
+            return Err(format!("the database has forgotten what {} sent", child.run_id).into());
+        }
         self.clone().drive_run(child.run_id, Some(above.clone()), stop.clone()).await
     }
 }
@@ -60,7 +67,7 @@ impl Crew {
         stop: StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         let crew = self.clone();
-        let Self { store, transport, llm, policy, broken, env, trace } = self;
+        let Self { store, database: _, transport, llm, policy, broken, env, trace } = self;
         let workspace = Workspace::create(Path::new(&store.run(&run).await?.workspace_dir))?;
         let acquired_at = env.now();
         let owner = owner_stamp(trace.clone());

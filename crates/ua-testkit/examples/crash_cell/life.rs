@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::process::Pid;
@@ -31,6 +32,15 @@ const REPLACED: u8 = 76;
 
 /// The exit code of a life that was to fork a run which was never stored.
 const NOTHING_TO_FORK: u8 = 77;
+
+/// The exit code of a life that would not drive a run of which more was sent than the database knows.
+const FORGOTTEN: u8 = 74;
+
+/// The copy of the database that `--copy` makes and the role `restore` puts back.
+const COPY: &str = "copy.db";
+/// The file that says that a life stands where `--stand` has it, and the one that lets it go on.
+const STANDS: &str = "stands";
+const GO_ON: &str = "go-on";
 
 pub(crate) fn run(options: &Options) -> Outcome<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -85,7 +95,7 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     std::fs::create_dir_all(folder.join("locks"))?;
 
     let servers = Arc::new(Servers::new(options, &job, &folder, life)?);
-    let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
+    let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(database(&folder)))?);
     let (env, run) = (ua_core::system::env(), RunId::parse(options.get("run").unwrap_or("run_cell"))?);
     let is_fork = options.get("fork-of").is_some();
     if let Some(parent) = options.get("fork-of")
@@ -93,8 +103,12 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     {
         return Ok(ExitCode::from(NOTHING_TO_FORK));
     }
+    // As the command line does before it drives a run.
+    if !sqlite.forgotten_attempts(&run).await?.is_empty() {
+        return Ok(ExitCode::from(FORGOTTEN));
+    }
     let successor = Successor::new(sqlite.clone(), run.clone(), env.clone(), &job.tools);
-    let plan = Arc::new(Plans(points(options, &servers, &successor)?));
+    let plan = Arc::new(Plans(points(options, &folder, &servers, &successor)?));
     let seam = Seam::new(sqlite.clone() as Arc<dyn Store>, plan.clone());
     let store: Arc<dyn Store> = Arc::new(match broken.and_then(BrokenRule::writes) {
         Some(writes) => seam.with_writes(writes),
@@ -110,7 +124,7 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     let model = broken.map_or(model.clone(), |rule| rule.model(model));
     let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(model, plan));
 
-    let this = Life { options, job: &job, folder: &folder, env, run: run.clone() };
+    let this = Life { options, job: &job, folder: &folder, database: sqlite.clone(), env, run: run.clone() };
     let ended = Box::pin(drive_run(&this, store, transport, llm)).await;
     if let Some(after) = successor.compare().await? {
         state::write(&folder, "replaced.json", &after)?;
@@ -128,8 +142,36 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     })
 }
 
-/// Where this life is to die, where its tool server is, and where another owner takes the run over.
-fn points(options: &Options, servers: &Servers, successor: &Arc<Successor>) -> Outcome<Vec<Arc<dyn Plan>>> {
+/// The database of a cell.
+fn database(folder: &Path) -> PathBuf {
+    folder.join("state/runtime_state.db")
+}
+
+/// Puts the copy back that a life made, as `ua db restore` does. Nobody may live.
+pub(crate) fn restore(options: &Options) -> Outcome<()> {
+    let folder = PathBuf::from(options.need("folder")?);
+    ua_store_sqlite::restore(&folder.join(COPY), &database(&folder), ua_core::system::env().now())?;
+    Ok(())
+}
+
+/// Says that this life stands where it is, and waits until the harness lets it go on.
+fn stand(folder: &Path) {
+    if let Err(error) = std::fs::write(folder.join(STANDS), "") {
+        eprintln!("life: {error}");
+    }
+    while !folder.join(GO_ON).exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Where this life is to die, where its tool server is, where another owner takes the run over, where the database is copied, and where
+/// it stands until it is let go.
+fn points(
+    options: &Options,
+    folder: &Path,
+    servers: &Servers,
+    successor: &Arc<Successor>,
+) -> Outcome<Vec<Arc<dyn Plan>>> {
     let read = |text: &str| KillPoint::parse(text).ok_or_else(|| format!("{text:?} is no kill point"));
     let mut points: Vec<Arc<dyn Plan>> = vec![successor.clone()];
     if let Some(text) = options.get("kill") {
@@ -147,6 +189,18 @@ fn points(options: &Options, servers: &Servers, successor: &Arc<Successor>) -> O
         let successor = Arc::clone(successor);
         points.push(Arc::new(read(text)?.instead(move || successor.take_the_run())));
     }
+    if let Some(text) = options.get("copy") {
+        let folder = folder.to_owned();
+        points.push(Arc::new(read(text)?.instead(move || {
+            if let Err(error) = ua_store_sqlite::backup(&database(&folder), &folder.join(COPY)) {
+                eprintln!("life: {error}");
+            }
+        })));
+    }
+    if let Some(text) = options.get("stand") {
+        let folder = folder.to_owned();
+        points.push(Arc::new(read(text)?.instead(move || stand(&folder))));
+    }
     Ok(points)
 }
 
@@ -155,6 +209,7 @@ struct Life<'a> {
     options: &'a Options,
     job: &'a Job,
     folder: &'a Path,
+    database: Arc<SqliteStore>,
     env: Env,
     run: RunId,
 }
@@ -165,7 +220,7 @@ async fn drive_run(
     transport: Arc<dyn ToolTransport>,
     llm: Arc<dyn LlmProvider>,
 ) -> Outcome<RunStatus> {
-    let Life { options, job, folder, env, run } = life;
+    let Life { options, job, folder, database, env, run } = life;
     let trace = Trace::new(env);
     let owner = owner_stamp(trace.clone());
     // A fork takes its lock while it is made, and lets it go.
@@ -198,7 +253,8 @@ async fn drive_run(
     }
     let broken = options.get("broken").and_then(BrokenRule::parse);
     let policy = job.policy.clone();
-    let crew = Crew { store, transport, llm, policy, broken, env: env.clone(), trace };
+    let database = Arc::clone(database);
+    let crew = Crew { store, database, transport, llm, policy, broken, env: env.clone(), trace };
     let (_, record) = crew
         .drive_run(run.clone(), None, StopSignal::default())
         .await
@@ -217,7 +273,15 @@ async fn fork(life: &Life<'_>, store: &dyn Store) -> Outcome<()> {
         launch: serde_json::Value::Null,
         entrypoint: "library".to_owned(),
     };
-    ForkPlan::new(store, &parent, None, None).await?.carry_out(store, place, &life.env).await?;
+    let spec = match life.options.get("fork-prompt") {
+        Some(prompt) => {
+            let mut spec = life.job.spec.clone();
+            spec["prompt"] = prompt.into();
+            Some(RunSpec::parse(&spec.to_string())?)
+        }
+        None => None,
+    };
+    ForkPlan::new(store, &parent, None, spec).await?.carry_out(store, place, &life.env).await?;
     Ok(())
 }
 
@@ -226,7 +290,7 @@ async fn by_looking(store: &dyn Store, question: &QuestionRecord, happened: &str
     let call = store.call(question.call_id.as_ref().ok_or("a question about no call")?).await?;
     let is_there = happened.split(',').any(|tool| tool == call.name.tool);
     Ok(match (question.kind, is_there) {
-        (QuestionKind::NearDuplicate, true) => Choice::Skip,
+        (QuestionKind::AuthFailure, _) | (QuestionKind::NearDuplicate, true) => Choice::Skip,
         (_, true) => Choice::Happened,
         (_, false) => Choice::Execute,
     })
@@ -244,7 +308,7 @@ async fn answer(life: &Life<'_>, store: &Arc<dyn Store>) -> Outcome<()> {
         let Some(word) = life.options.get("answer").or(looked) else { continue };
         let choice = match (question.kind, word) {
             (_, happened) if looked.is_some() => by_looking(store.as_ref(), &question, happened).await?,
-            (QuestionKind::NearDuplicate, _) => Choice::Skip,
+            (QuestionKind::NearDuplicate | QuestionKind::AuthFailure, _) => Choice::Skip,
             (_, "happened") => Choice::Happened,
             (_, "execute") => Choice::Execute,
             (_, other) => return Err(format!("{other:?} is no answer").into()),

@@ -8,6 +8,7 @@
 //! | `life` | one life of the runner: starts or resumes the run of a folder and drives it until it ends, waits or is killed |
 //! | `server` | the tool server that a life starts: takes calls line by line, asks the observer to do them |
 //! | `observer` | the outside world: does effects, remembers keys, keeps a log of its own, outlives everybody |
+//! | `restore` | puts the copy of the database back that a life made with `--copy` |
 //! | `outcomes` | prints what of everything that can come of a crossing no cell plays, with the reason |
 
 mod crew;
@@ -33,11 +34,12 @@ fn main() -> ExitCode {
         "life" => life::run(&options),
         "server" => server::serve(&options).map(|()| ExitCode::SUCCESS),
         "observer" => observer::serve(&options).map(|()| ExitCode::SUCCESS),
+        "restore" => life::restore(&options).map(|()| ExitCode::SUCCESS),
         "outcomes" => {
             let lines = outcomes::not_played().join("\n") + "\n";
             std::io::stdout().write_all(lines.as_bytes()).map(|()| ExitCode::SUCCESS).map_err(Into::into)
         }
-        other => Err(format!("{other:?} is no role; expected life, server, observer or outcomes").into()),
+        other => Err(format!("{other:?} is no role; expected life, server, observer, restore or outcomes").into()),
     };
     done.unwrap_or_else(|error| {
         eprintln!("{role}: {error}");

@@ -55,7 +55,27 @@ pub(crate) async fn of_tree(store: &dyn Store, run: &RunId) -> Outcome<Value> {
         append(&mut state["violations"], unlisted.collect());
         state["sub_agents"] = heads.into();
     }
+    for violation in of_family(store, &root).await? {
+        let list = if violation.known().is_some() { "known" } else { "violations" };
+        append(&mut state[list], vec![shown(&violation)]);
+    }
     Ok(state)
+}
+
+/// What does not hold between the runs of the family.
+async fn of_family(store: &dyn Store, root: &RunRecords) -> Outcome<Vec<Violation>> {
+    let mut family = Vec::new();
+    for run in store.runs(u32::MAX).await? {
+        if run.root_run_id == root.run.root_run_id {
+            family.push(store.load(&run.run_id).await?);
+        }
+    }
+    Ok(invariants::check_family(&family))
+}
+
+/// A statement that is known to be broken by its name, any other one in words.
+fn shown(violation: &Violation) -> Value {
+    violation.known().map_or_else(|| json!(violation.to_string()), |known| json!(known.invariant))
 }
 
 async fn violations(store: &dyn Store, records: &RunRecords) -> Outcome<Vec<Violation>> {
@@ -74,7 +94,7 @@ fn append(list: &mut Value, more: Vec<Value>) {
 
 /// Adds what a child's state says to that of the run above it.
 fn add(state: &mut Value, child: &Value) {
-    for list in ["turns", "calls", "questions", "violations"] {
+    for list in ["turns", "calls", "questions", "violations", "known"] {
         append(&mut state[list], child[list].as_array().cloned().unwrap_or_default());
     }
     for count in ["reserved", "actual", "baseline", "zero"] {
@@ -95,7 +115,7 @@ fn of(records: &RunRecords, violations: &[Violation]) -> Value {
         let text = receipt.and_then(|r| r.settlement.as_ref()).and_then(|s| s.content.as_ref()).map(|c| c.text.clone());
         let text = text.filter(|_| !call.name.is_task()); // it names the child run and its folder
         json!({
-            "turn": call.position.turn, "ordinal": call.position.ordinal, "tool": call.name.tool,
+            "turn": call.position.turn, "ordinal": call.position.ordinal, "tool": call.name.tool, "key": call.idempotency_key,
             "status": call.status, "resolution": call.resolution, "deduplicated": call.deduplicated_from.is_some(),
             "arguments": call.arguments, "by_person": by_person, "receipt": if by_person { None } else { text },
         })
@@ -104,7 +124,7 @@ fn of(records: &RunRecords, violations: &[Violation]) -> Value {
         let about = question.call_id.as_ref().and_then(|call| records.call(call));
         json!({
             "kind": question.kind, "is_open": question.status == QuestionStatus::Open,
-            "tool": about.map(|call| call.name.tool.clone()),
+            "tool": about.map(|call| call.name.tool.clone()), "denies": question.text.contains("Nothing happened"),
         })
     });
     let history: Vec<Message> = records.messages.iter().map(|message| message.message.clone()).collect();
@@ -122,6 +142,7 @@ fn of(records: &RunRecords, violations: &[Violation]) -> Value {
             "reserved": count(RequestStatus::Reserved), "actual": count(RequestStatus::Actual),
             "baseline": count(RequestStatus::Baseline), "zero": count(RequestStatus::Zero),
         },
-        "violations": violations.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "violations": violations.iter().filter(|one| one.known().is_none()).map(shown).collect::<Vec<_>>(),
+        "known": violations.iter().filter(|one| one.known().is_some()).map(shown).collect::<Vec<_>>(),
     })
 }

@@ -25,6 +25,8 @@ pub(crate) struct Servers {
     specs: Vec<ToolSpec>,
     folder: PathBuf,
     life: String,
+    /// A life of another run that lives on beside this one, so that its servers are left alone.
+    beside: Option<String>,
     /// What the server is started with.
     arguments: Vec<String>,
     /// The tool that the cell is about, and what its first send in this life comes to.
@@ -71,6 +73,7 @@ impl Servers {
             specs: job.tools.iter().map(crate::options::Tool::spec).collect(),
             folder: folder.to_owned(),
             life: life.to_owned(),
+            beside: options.get("beside").map(|life| format!("server.{life}.")),
             arguments: arguments.collect(),
             running: Arc::default(),
             pid: Arc::default(),
@@ -170,7 +173,8 @@ impl Servers {
         let own = format!("server.{}.", self.life);
         let entries = std::fs::read_dir(self.folder.join("locks")).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| name.starts_with("server.") && !name.starts_with(&own)).collect()
+        let is_beside = |name: &String| self.beside.as_ref().is_some_and(|life| name.starts_with(life));
+        names.filter(|name| name.starts_with("server.") && !name.starts_with(&own) && !is_beside(name)).collect()
     }
 }
 

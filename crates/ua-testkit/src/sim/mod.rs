@@ -29,6 +29,7 @@ mod life;
 mod mirror;
 mod model;
 mod person;
+mod played;
 mod servers;
 mod stage;
 mod store;
@@ -41,6 +42,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ua_core::Sha256;
 
 use crate::broken::BrokenRule;
+pub use played::Outcomes;
 pub use store::SimStore;
 pub use wrong::{KNOWN, Known, Violation, Wrong};
 
@@ -80,6 +82,8 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// What happened how often.
     pub counts: Counts,
+    /// Which outcomes were played, and how often.
+    pub outcomes: Outcomes,
     /// How many gates each life passed.
     pub gates: Vec<u64>,
     /// How many faults were drawn, those that were left out included.

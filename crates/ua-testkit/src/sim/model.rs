@@ -81,7 +81,7 @@ impl SimModel {
         locked(&self.state).billed
     }
 
-    /// What came of requests that failed, since this was last asked.
+    /// What came of requests, since this was last asked.
     pub(super) fn news(&self) -> Vec<ModelOutcome> {
         std::mem::take(&mut locked(&self.state).came)
     }
@@ -157,10 +157,8 @@ impl LlmProvider for SimModel {
         if state.faults > 0 && state.chance.one_in(4) {
             state.faults -= 1;
             outcome = state.chance.pick(ModelOutcome::ALL).copied().unwrap_or(outcome);
-            if outcome != ModelOutcome::Answered {
-                state.came.push(outcome);
-            }
         }
+        state.came.push(outcome);
         let wait = Some(Duration::from_secs(7));
         let input = estimate_input_tokens(request);
         let is_cut = match outcome {

@@ -177,6 +177,11 @@ impl Servers {
         Arc::new(Self { state: Mutex::new(State { undead, ..State::default() }), clock })
     }
 
+    /// How many earlier servers would still be found alive.
+    pub(super) fn undead(&self) -> usize {
+        locked(&self.state).undead
+    }
+
     /// The stage has come to this step.
     pub(super) fn at_step(&self, step: u64) {
         locked(&self.state).step = step;

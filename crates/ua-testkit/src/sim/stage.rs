@@ -22,13 +22,14 @@ use super::life::{BoxError, Forgotten, Life, words_of};
 use super::mirror::Mirror;
 use super::model::{Habits, SimModel};
 use super::person::{self, Word};
+use super::played::Outcomes;
 use super::servers::{Request, Servers};
 use super::store::StageStore;
 use super::task::{Task, block_on};
 use super::verdict;
 use super::wrong::{Facts, Violation, Wrong};
 use super::{Counts, Report, SimOptions};
-use crate::outcomes::{ClockOutcome, PersonOutcome, ProcessOutcome, StoreOutcome};
+use crate::outcomes::{ClockOutcome, ModelOutcome, PersonOutcome, ProcessOutcome, StoreOutcome, ToolOutcome};
 
 /// The most decisions of one simulation; one that goes on for longer does not end.
 const MOST_STEPS: u64 = 8_000;
@@ -105,6 +106,7 @@ pub(super) struct Stage {
     pub(super) tops: Vec<Top>,
     pub(super) actors: Vec<Actor>,
     pub(super) counts: Counts,
+    outcomes: Outcomes,
     pub(super) violations: Vec<Violation>,
     trace: Vec<String>,
     pub(super) words: Vec<Word>,
@@ -139,6 +141,7 @@ impl Stage {
                 break;
             };
             stage.happen(next)?;
+            stage.outcomes.clock(ClockOutcome::Flows);
             let soon = stage.clock.passed().plus(Duration::from_millis(1));
             stage.advance(soon);
             stage.settle()?;
@@ -148,8 +151,11 @@ impl Stage {
         let digest = sha256(stage.trace.join("\n"));
         let gates = stage.actors.iter().map(|actor| actor.passed).collect();
         let intents = stage.intents.all().map(|intent| intent.number).collect();
-        let Self { trace, violations, counts, harmful, .. } = stage;
-        Ok(Report { trace, digest, violations, counts, gates, harmful, intents })
+        for _ in stage.servers.undead()..stage.harm.undead {
+            stage.outcomes.process(ProcessOutcome::FindsTheUndead);
+        }
+        let Self { trace, violations, counts, outcomes, harmful, .. } = stage;
+        Ok(Report { trace, digest, violations, counts, outcomes, gates, harmful, intents })
     }
 
     fn set(options: &SimOptions) -> Result<Self, BoxError> {
@@ -212,6 +218,7 @@ impl Stage {
             folder,
             actors: Vec::new(),
             counts: Counts::default(),
+            outcomes: Outcomes::default(),
             violations: Vec::new(),
             trace: Vec::new(),
             words: Vec::new(),
@@ -319,6 +326,10 @@ impl Stage {
             self.note_owners();
         }
         for outcome in self.model.news() {
+            self.outcomes.model(outcome);
+            if outcome == ModelOutcome::Answered {
+                continue;
+            }
             self.counts.faults += 1;
             self.say(format!("the model's provider: {}", outcome.name()));
         }
@@ -471,6 +482,7 @@ impl Stage {
             }
             Happening::Answer(request) => {
                 self.say(format!("{} is answered (request {})", request.tool.name, request.id));
+                self.outcomes.tool(ToolOutcome::Answered);
                 self.servers.answer(request.id);
             }
             Happening::Tool(request, outcome) => {
@@ -478,6 +490,7 @@ impl Stage {
                 self.counts.faults += 1;
                 let Request { tool, id, life, tag, .. } = request;
                 self.say(format!("{} {tag} (request {id} of life {life}): {}", tool.name, outcome.name()));
+                self.outcomes.tool(outcome);
                 self.servers.come_to(id, outcome);
             }
             Happening::Lose(request) => {
@@ -518,6 +531,10 @@ impl Stage {
             self.held_until = Some(self.clock.passed().plus(HELD));
         }
         self.say(format!("life {} {}{words}", gate.life, gate.words()));
+        self.outcomes.process(ProcessOutcome::GoesOn);
+        if gate.is_write() {
+            self.outcomes.store(outcome);
+        }
         let actor = &mut self.actors[gate.life];
         actor.passed += 1;
         let is_end = gate.name == "store.end_run" && gate.side == Side::Before;
@@ -531,6 +548,7 @@ impl Stage {
     }
 
     fn process(&mut self, life: usize, outcome: ProcessOutcome) {
+        self.outcomes.process(outcome);
         match outcome {
             // These happen at gates, and where an earlier server is looked for.
             ProcessOutcome::GoesOn | ProcessOutcome::FindsTheUndead => {}
@@ -565,6 +583,7 @@ impl Stage {
 
     fn clock_does(&mut self, outcome: ClockOutcome) {
         let later = self.clock.passed().plus(Duration::from_hours(1));
+        self.outcomes.clock(outcome);
         match outcome {
             // Each step takes a moment, and waits have an event of their own.
             ClockOutcome::Flows => {}
@@ -597,6 +616,9 @@ impl Stage {
         self.counts.lives += 1;
         let run = self.tops[top].run.clone();
         self.say(format!("life {life} begins, for {run}"));
+        if matches!(self.record(&run), Ok(Some(record)) if record.status == RunStatus::WaitingForHuman) {
+            self.outcomes.person(PersonOutcome::Silent);
+        }
         let stop = StopSignal::default();
         let process = Life {
             number: life,
@@ -644,6 +666,7 @@ impl Stage {
         let said = block_on(person::answer(port.as_ref(), question, mind, &effects, step, &self.env, asked_before))?;
         drop(runtime);
         let Some(word) = said else { return Ok(()) };
+        self.outcomes.person(word.mind);
         match word.mind {
             PersonOutcome::Aborts => self.harm.aborts = self.harm.aborts.saturating_sub(1),
             PersonOutcome::Skips => self.harm.skips = self.harm.skips.saturating_sub(1),
@@ -668,6 +691,7 @@ impl Stage {
 
     fn person_does(&mut self, outcome: PersonOutcome, top: usize) -> Result<(), BoxError> {
         let run = self.tops[top].run.clone();
+        self.outcomes.person(outcome);
         match outcome {
             PersonOutcome::Cancels => {
                 self.harm.cancels -= 1;
@@ -766,6 +790,7 @@ impl Stage {
     fn go_back(&mut self) -> Result<(), BoxError> {
         self.harm.restores -= 1;
         self.counts.restores += 1;
+        self.outcomes.store(StoreOutcome::Forgotten);
         self.say("the database goes back to its copy");
         let copied_at = self.copied_at.take().unwrap_or(0);
         {

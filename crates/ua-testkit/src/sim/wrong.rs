@@ -133,6 +133,8 @@ pub(super) struct Facts {
     pub(super) met_a_replaced_owner: bool,
     /// The wall clock was set.
     pub(super) clock_was_set: bool,
+    /// The statement about stored records that is broken.
+    pub(super) statement: Option<&'static str>,
 }
 
 /// Something that must hold and does not.
@@ -194,6 +196,11 @@ fn reported_after_loss(facts: &Facts) -> bool {
 /// Two calls of two trees of a family.
 fn is_beside(wrong: Wrong, facts: &Facts) -> bool {
     wrong == Wrong::Twice && facts.calls.len() == 2 && facts.calls[0].tree != facts.calls[1].tree
+}
+
+/// A statement of `ua_store::invariants` that is known to be broken.
+fn is_statement(wrong: Wrong, facts: &Facts, name: &str) -> bool {
+    wrong == Wrong::Records && facts.statement == Some(name)
 }
 
 /// All of them. The first that fits is what a violation is counted as.
@@ -409,6 +416,70 @@ pub const KNOWN: &[Known] = &[
         about: "A run ends, and questions of its sub-agents stay open for ever.",
         is_it: |wrong, facts| wrong == Wrong::AskedNeedlessly && facts.is_left_behind,
     },
+    // The same as the stored records show it, to whoever asks `ua_store::invariants`.
+    Known {
+        name: "records: doubt_outlives_a_refusal",
+        finding: "1",
+        seed: None,
+        about: "A call is stored as definitely failed although an earlier attempt of it is in doubt.",
+        is_it: |wrong, facts| is_statement(wrong, facts, "doubt_outlives_a_refusal"),
+    },
+    Known {
+        name: "records: doubt_outlives_a_report",
+        finding: "new (beside 1)",
+        seed: None,
+        about: "The same, of a tool that said that it failed and did nothing.",
+        is_it: |wrong, facts| is_statement(wrong, facts, "doubt_outlives_a_report"),
+    },
+    Known {
+        name: "records: kin_of_sub_agents_are_asked_about",
+        finding: "2",
+        seed: None,
+        about: "A call of a sub-agent and the same call of another tree of the family, and nobody was asked.",
+        is_it: |wrong, facts| is_statement(wrong, facts, "kin_of_sub_agents_are_asked_about"),
+    },
+    Known {
+        name: "records: kin_behind_a_failure_are_asked_about",
+        finding: "5",
+        seed: None,
+        about: "A call that was turned away first is made although another run of the family made the same.",
+        is_it: |wrong, facts| is_statement(wrong, facts, "kin_behind_a_failure_are_asked_about"),
+    },
+    Known {
+        name: "records: an_abort_ends_the_run",
+        finding: "4a, 4b, 4c",
+        seed: None,
+        about: "A run sends or asks its model after an abort was acted on.",
+        is_it: |wrong, facts| is_statement(wrong, facts, "an_abort_ends_the_run"),
+    },
+    Known {
+        name: "records: an_approval_is_used",
+        finding: "4",
+        seed: None,
+        about: "What a person let run is stored as cancelled, for what they skipped beside it.",
+        is_it: |wrong, facts| is_statement(wrong, facts, "an_approval_is_used"),
+    },
+    Known {
+        name: "records: a_remark_is_read",
+        finding: "new (beside 4)",
+        seed: None,
+        about: "What a person remarked on a call that they skipped stands in no message.",
+        is_it: |wrong, facts| is_statement(wrong, facts, "a_remark_is_read"),
+    },
+    Known {
+        name: "records: a_skip_is_kept",
+        finding: "new",
+        seed: None,
+        about: "What a person skipped was sent.",
+        is_it: |wrong, facts| is_statement(wrong, facts, "a_skip_is_kept"),
+    },
+    Known {
+        name: "records: an_answer_beside_a_run_is_applied",
+        finding: "new",
+        seed: None,
+        about: "An answer is stored, and its run has ended without acting on it.",
+        is_it: |wrong, facts| is_statement(wrong, facts, "an_answer_beside_a_run_is_applied"),
+    },
 ];
 
 #[cfg(test)]
@@ -447,6 +518,21 @@ mod tests {
         assert_eq!(name_of(vec![done.clone(), elsewhere]), Some("failed-first-then-done-beside"));
         let below = CallFacts { tree: 1, is_in_sub_agent: true, ..done.clone() };
         assert_eq!(name_of(vec![done, below]), Some("sub-agents-are-not-seen-beside"));
+    }
+
+    #[test]
+    fn each_statement_that_is_known_to_be_broken_is_counted_by_its_name_and_no_other_one_is() {
+        let known = |statement| {
+            let facts = Facts { statement: Some(statement), ..Facts::default() };
+            Violation::new(Wrong::Records, "").with(facts).known()
+        };
+        for statement in ua_store::invariants::KNOWN {
+            let Some(known) = known(statement.invariant) else { panic!("{} is on no list here", statement.invariant) };
+            assert_eq!(known.finding, statement.finding, "{}", known.name);
+        }
+        let listed = KNOWN.iter().filter(|known| known.name.starts_with("records: ")).count();
+        assert_eq!(listed, ua_store::invariants::KNOWN.len());
+        assert!(known("legal_transitions").is_none() && known("kin_are_asked_about").is_none());
     }
 
     #[test]

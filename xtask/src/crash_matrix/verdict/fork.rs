@@ -5,13 +5,12 @@ use serde_json::Value;
 use super::super::boundaries::Boundary;
 use super::super::cell::{Cell, Seen};
 use super::super::classes::{Class, TAIL};
-use super::{Verdict, questions, violations};
+use super::{Verdict, count, known_violations, questions, violations};
 
 /// Judges such a cell. What both runs did counts together: each effect is there as often as one run wants it. A person who is
 /// asked looks outside first, and stops at the first of two wanted ones.
 pub(super) fn judge(cell: &Cell, class: &Class, seen: &Seen) -> Verdict {
-    let count = |tool: &str| seen.effects.iter().filter(|effect| effect["tool"] == tool).count();
-    let (subject, tail) = (count(class.tool), count(TAIL));
+    let (subject, tail) = (count(seen, class.tool), count(seen, TAIL));
     // Each run has a workspace of its own, in which local tools work, and looks for itself.
     let allowed = if class.is_of_one_run() { 2 * class.wanted } else { class.wanted };
     let duplicates = if seen.file.is_some() { 0 } else { subject.saturating_sub(allowed) };
@@ -23,6 +22,7 @@ pub(super) fn judge(cell: &Cell, class: &Class, seen: &Seen) -> Verdict {
     verdict.diverged.extend(seen.stuck.clone());
     for (name, state) in [("the run", Some(&seen.state)), ("its fork", seen.fork.as_ref())] {
         verdict.diverged.extend(state.into_iter().flat_map(|state| faults(name, state)));
+        verdict.broken.extend(state.into_iter().flat_map(known_violations));
     }
     if let Some(fork) = &seen.fork {
         verdict.asked = questions(fork, "near_duplicate") + questions(fork, "unknown_outcome");
@@ -38,7 +38,7 @@ fn is_before_any_send(boundary: &Boundary) -> bool {
     is_early || boundary.name().starts_with("before:store.start_attempt:") && boundary.step == "dispatch: start"
 }
 
-fn faults(name: &str, state: &Value) -> Vec<String> {
+pub(super) fn faults(name: &str, state: &Value) -> Vec<String> {
     let mut found = violations(state);
     if state["status"] != "succeeded" {
         found.push(format!("{name} is {} ({})", state["status"], state["detail"]));
@@ -77,6 +77,7 @@ mod tests {
             was_written: None,
             replaced: None,
             stuck: None,
+            was_refused: false,
         };
         change(&mut seen);
         judge(&Cell { class, boundary, protection: Protection::Fork }, &CLASSES[class], &seen).explain()

@@ -143,7 +143,11 @@ async fn everywhere(sends: &[(&str, ToolOutcome)]) -> Vec<String> {
         scenario.crash(at).await;
         let at = format!("{sends:?}, {at:?}");
         finish(&scenario, &at).await;
-        scenario.check_invariants(&at).await;
+        // What is broken as it is known to be is found by its name, like what the world counted.
+        let (known, broken): (Vec<_>, Vec<_>) =
+            scenario.broken().await.into_iter().partition(|broken| broken.known().is_some());
+        assert_eq!(broken, [], "{at}");
+        found.extend(known.into_iter().map(|known| format!("{at}: the records break {known}")));
         found.extend(wrong(&scenario).await.into_iter().map(|words| format!("{at}: {words}")));
     }
     found

@@ -140,6 +140,12 @@ impl Scenario {
         self
     }
 
+    /// The same scenario with its model behind another one.
+    pub(crate) fn with_model(self, wrapped: impl FnOnce(Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider>) -> Self {
+        let provider = wrapped(self.llm.clone());
+        self.asking(provider)
+    }
+
     /// Another job for a run that was not started.
     pub(crate) fn set_job(&mut self, job: serde_json::Value) {
         self.job = job;
@@ -407,14 +413,25 @@ impl Scenario {
         self.store.insert_override(change).await.unwrap();
     }
 
-    /// No statement about stored runs is broken.
+    /// No statement about stored runs is broken, not even those that are known to be broken elsewhere.
     pub(crate) async fn check_invariants(&self, at: &str) {
+        assert_eq!(self.broken().await, [], "{at}");
+    }
+
+    /// The statements about the run, and about the runs of its family, that are broken.
+    pub(crate) async fn broken(&self) -> Vec<invariants::Violation> {
         let records = self.store.load(&self.run_id).await.unwrap();
         let mut events = Vec::new();
         for call in &records.calls {
             events.extend(self.store.events(&call.call_id).await.unwrap());
         }
-        assert_eq!(invariants::check(&records, &events), [], "{at}");
+        let mut broken = invariants::check(&records, &events);
+        let mut family = Vec::new();
+        for run in self.store.runs(u32::MAX).await.unwrap() {
+            family.push(self.store.load(&run.run_id).await.unwrap());
+        }
+        broken.extend(invariants::check_family(&family));
+        broken
     }
 
     /// What must hold of large results: every result of the history is a reference, what it names is there, and receipts come back
