@@ -328,6 +328,11 @@ impl Class {
         self.effect == "keyed"
     }
 
+    /// Whether the job asks for the very same effect once more, under the same key.
+    pub(crate) fn has_a_twin(&self) -> bool {
+        self.name == "external, twin"
+    }
+
     /// Whether cells play what a refusal of its repeat does. A refusal under an exact key (memory) ends a doubt, what only looks has
     /// none, and runs of other shapes send in the same way.
     pub(crate) fn may_be_refused(&self) -> bool {

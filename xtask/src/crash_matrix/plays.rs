@@ -119,12 +119,12 @@ pub(super) fn cells(quick: bool) -> Vec<Cell> {
         }
         let is_tree = class.shape == Shape::SubAgents;
         if is_tree {
-            let at: &[At] = if quick { &[At::Recorded, At::Acted, At::Committing, At::Committed] } else { &FORKED };
+            let at: &[At] = if quick { &[At::Recorded, At::Received, At::Acted, At::Committed] } else { &FORKED };
             at.iter().for_each(|at| add(*at, at.name(), Protection::ForkItself));
             let at: &[At] = if quick { &[At::Recorded, At::Settled] } else { &FORKED };
             at.iter().for_each(|at| add(*at, at.name(), Protection::Fork));
-            let at: &[At] = if quick { &[At::Answered] } else { &[At::Sending, At::Answered] };
-            at.iter().for_each(|at| add(*at, at.name(), Protection::ForkMeanwhile));
+            // Not before it is sent: who looks then sees nothing, and whatever they say is overtaken.
+            add(At::Answered, At::Answered.name(), Protection::ForkMeanwhile);
         } else if class.is_sent_around_forks() {
             // The controls, of runs that do it themselves; and what was turned away before a fork did it.
             add(At::Answered, At::Answered.name(), Protection::ForkMeanwhile);

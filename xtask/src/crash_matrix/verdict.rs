@@ -66,7 +66,7 @@ impl Verdict {
         verdict.diverged.extend(difference(&seen.state, clean));
         verdict.diverged.extend(others_words(class, seen));
         verdict.diverged.extend(violations(&seen.state));
-        verdict.broken.extend(known_violations(&seen.state));
+        verdict.broken.extend(known_violations(&seen.state, None));
         verdict
             .diverged
             .extend(seen.replaced.as_ref().and_then(|after| after_it_was_replaced(after, class.shape.sends_beside())));
@@ -143,10 +143,11 @@ fn count(seen: &Seen, tool: &str) -> usize {
     seen.effects.iter().filter(|effect| effect["tool"] == tool).count()
 }
 
-/// The statements that are known to be broken elsewhere, and are broken here.
-fn known_violations(state: &Value) -> impl Iterator<Item = String> {
+/// The statements that are known to be broken elsewhere, and are broken here, of every tool but `without`.
+fn known_violations<'s>(state: &'s Value, without: Option<&'s str>) -> impl Iterator<Item = String> {
     let found = state["known"].as_array().into_iter().flatten();
-    found.filter_map(Value::as_str).map(str::to_owned)
+    let found = found.filter(move |one| without.is_none_or(|tool| one["tool"] != tool));
+    found.filter_map(|one| one["statement"].as_str()).map(str::to_owned)
 }
 
 /// What does not hold of the records at the end.

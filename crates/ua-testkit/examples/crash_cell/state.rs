@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Message, RawReply, RunId};
+use ua_core::{CallId, CallStatus, Message, RawReply, RunId};
 use ua_llm::check_history;
 use ua_store::invariants::{self, Violation};
-use ua_store::{QuestionStatus, RequestStatus, RunRecords, Store};
+use ua_store::{CallRecord, QuestionRecord, QuestionStatus, RequestStatus, RunRecords, Store};
 
 use crate::options::Outcome;
 
@@ -55,27 +55,33 @@ pub(crate) async fn of_tree(store: &dyn Store, run: &RunId) -> Outcome<Value> {
         append(&mut state["violations"], unlisted.collect());
         state["sub_agents"] = heads.into();
     }
-    for violation in of_family(store, &root).await? {
+    let family = family(store, &root).await?;
+    let calls: Vec<&CallRecord> = family.iter().flat_map(|records| &records.calls).collect();
+    for violation in invariants::check_family(&family) {
         let list = if violation.known().is_some() { "known" } else { "violations" };
-        append(&mut state[list], vec![shown(&violation)]);
+        append(&mut state[list], vec![shown(&violation, &calls, &root.questions)]);
     }
     Ok(state)
 }
 
-/// What does not hold between the runs of the family.
-async fn of_family(store: &dyn Store, root: &RunRecords) -> Outcome<Vec<Violation>> {
+/// The runs of its family.
+async fn family(store: &dyn Store, root: &RunRecords) -> Outcome<Vec<RunRecords>> {
     let mut family = Vec::new();
     for run in store.runs(u32::MAX).await? {
         if run.root_run_id == root.run.root_run_id {
             family.push(store.load(&run.run_id).await?);
         }
     }
-    Ok(invariants::check_family(&family))
+    Ok(family)
 }
 
-/// A statement that is known to be broken by its name, any other one in words.
-fn shown(violation: &Violation) -> Value {
-    violation.known().map_or_else(|| json!(violation.to_string()), |known| json!(known.invariant))
+/// A statement that is known to be broken by its name and the tool that it is about, any other one in words.
+fn shown(violation: &Violation, calls: &[&CallRecord], questions: &[QuestionRecord]) -> Value {
+    let Some(known) = violation.known() else { return json!(violation.to_string()) };
+    let asked = questions.iter().find(|question| question.question_id.as_str() == violation.row);
+    let about = asked.and_then(|question| question.call_id.as_ref()).map_or(violation.row.as_str(), CallId::as_str);
+    let call = calls.iter().find(|call| call.call_id.as_str() == about);
+    json!({"statement": known.invariant, "tool": call.map(|call| &call.name.tool)})
 }
 
 async fn violations(store: &dyn Store, records: &RunRecords) -> Outcome<Vec<Violation>> {
@@ -128,6 +134,11 @@ fn of(records: &RunRecords, violations: &[Violation]) -> Value {
         })
     });
     let history: Vec<Message> = records.messages.iter().map(|message| message.message.clone()).collect();
+    let own: Vec<&CallRecord> = records.calls.iter().collect();
+    let list = |is_known: bool| {
+        let listed = violations.iter().filter(|one| one.known().is_some() == is_known);
+        listed.map(|one| shown(one, &own, &records.questions)).collect::<Vec<_>>()
+    };
     let count = |status: RequestStatus| records.requests.iter().filter(|request| request.status == status).count();
     json!({
         "status": records.run.status,
@@ -142,7 +153,7 @@ fn of(records: &RunRecords, violations: &[Violation]) -> Value {
             "reserved": count(RequestStatus::Reserved), "actual": count(RequestStatus::Actual),
             "baseline": count(RequestStatus::Baseline), "zero": count(RequestStatus::Zero),
         },
-        "violations": violations.iter().filter(|one| one.known().is_none()).map(shown).collect::<Vec<_>>(),
-        "known": violations.iter().filter(|one| one.known().is_some()).map(shown).collect::<Vec<_>>(),
+        "violations": list(false),
+        "known": list(true),
     })
 }

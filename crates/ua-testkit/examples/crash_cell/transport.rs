@@ -208,7 +208,9 @@ impl ToolTransport for Servers {
         let request = json!({
             "tool": permit.name().tool, "arguments": permit.arguments(), "meta": permit.meta(), "headers": headers,
         });
-        let is_subject = permit.name().tool == self.subject;
+        // An action of a composite tool is sent alone.
+        let action = &request["arguments"]["calls"][0]["tool"];
+        let is_subject = permit.name().tool == self.subject || *action == self.subject.as_str();
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take_if(|_| is_subject);
         let generation = permit.generation().to_owned();
         self.play(outcome.unwrap_or(ToolOutcome::Answered), generation, request).await

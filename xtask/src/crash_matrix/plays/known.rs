@@ -49,7 +49,7 @@ static CREDENTIALS: Known = Known {
     shows: |v| breaks(v, &[DOUBT]) && v.duplicates <= 1 && v.told > 0,
 };
 static UNDONE: Known = Known {
-    // The effect is not there, by luck: nothing that the runner knows says so.
+    // The effect is not there, by luck, or a twin under the same key tells of it: nothing that the runner knew said so.
     name: "doubt-ended-by-a-refusal",
     finding: "1b",
     shows: |v| breaks(v, &[DOUBT]) && v.duplicates == 0 && v.told == 0,
@@ -69,6 +69,18 @@ static MEANWHILE: Known = Known {
     finding: "2c",
     shows: |v| breaks(v, &[SUB_AGENTS]) && v.duplicates == 1,
 };
+static IN_DOUBT: Known = Known {
+    // The fork does not ask; here the other one had not happened, and whoever is asked about it later sees the fork's.
+    name: "sub-agent-in-doubt-is-not-seen",
+    finding: "2c",
+    shows: |v| breaks(v, &[SUB_AGENTS]) && v.duplicates == 0,
+};
+static OVERTAKEN: Known = Known {
+    // A person looked, and let the fork do it; then the sub-agent in doubt repeats its own by itself.
+    name: "sub-agent-does-not-see-that-it-was-overtaken",
+    finding: "2b",
+    shows: |v| v.broken.is_empty() && v.duplicates == 1 && v.asked > 0,
+};
 static RESTORED: Known =
     Known { name: "restore-forgets-sub-agents", finding: "3a", shows: |v| v.broken.is_empty() && v.duplicates == 1 };
 static RESTORED_FORK: Known =
@@ -81,7 +93,7 @@ static FAILED_FIRST: Known = Known {
 
 /// All of them.
 #[cfg(test)]
-pub(crate) static KNOWN: [&Known; 10] = [
+pub(crate) static KNOWN: [&Known; 12] = [
     &IN_SCOPE,
     &ASKED_AGAIN,
     &CREDENTIALS,
@@ -89,6 +101,8 @@ pub(crate) static KNOWN: [&Known; 10] = [
     &PARENTS,
     &FORKS,
     &MEANWHILE,
+    &IN_DOUBT,
+    &OVERTAKEN,
     &RESTORED,
     &RESTORED_FORK,
     &FAILED_FIRST,
@@ -102,14 +116,15 @@ pub(crate) fn of(cell: &Cell, class: &Class) -> Option<&'static Known> {
     let is_tree = class.shape == Shape::SubAgents;
     match &cell.protection {
         Protection::RedoMeets(outcome) => refused(*outcome, class, is_done(boundary)),
-        Protection::Fork | Protection::ForkItself if !(is_tree && has_no_key) => None,
+        Protection::Fork | Protection::ForkItself if !is_tree || is_shared(boundary) => None,
         Protection::Fork | Protection::ForkItself => {
             let is_by_fork_alone = cell.protection == Protection::ForkItself;
-            match () {
-                // The turn is shared, or a person is asked about the one that was in flight, and looks.
-                () if is_shared(boundary) || (boundary.in_flight && !is_done(boundary)) => None,
-                () if is_by_fork_alone && is_done(boundary) => Some(&PARENTS),
-                () => Some(&FORKS),
+            match (has_no_key, boundary.in_flight && !is_done(boundary)) {
+                (false, false) => None,
+                (false, true) => Some(&OVERTAKEN),
+                (true, true) => Some(&IN_DOUBT),
+                (true, false) if is_by_fork_alone && is_done(boundary) => Some(&PARENTS),
+                (true, false) => Some(&FORKS),
             }
         }
         Protection::ForkMeanwhile => (is_tree && has_no_key).then_some(&MEANWHILE),
@@ -129,6 +144,7 @@ fn refused(outcome: ToolOutcome, class: &Class, is_done: bool) -> Option<&'stati
     let asks = matches!(refusal, Refusal::Unauthorized | Refusal::Forbidden);
     Some(match (is_done, asks, class.always_asked > 0) {
         (false, _, _) => &UNDONE,
+        _ if class.has_a_twin() => &UNDONE,
         (true, true, _) => &CREDENTIALS,
         (true, false, true) => &IN_SCOPE,
         (true, false, false) => &ASKED_AGAIN,

@@ -22,7 +22,7 @@ pub(super) fn judge(cell: &Cell, class: &Class, seen: &Seen) -> Verdict {
     verdict.diverged.extend(seen.stuck.clone());
     for (name, state) in [("the run", Some(&seen.state)), ("its fork", seen.fork.as_ref())] {
         verdict.diverged.extend(state.into_iter().flat_map(|state| faults(name, state)));
-        verdict.broken.extend(state.into_iter().flat_map(known_violations));
+        verdict.broken.extend(state.into_iter().flat_map(|state| known_violations(state, None)));
     }
     if let Some(fork) = &seen.fork {
         verdict.asked = questions(fork, "near_duplicate") + questions(fork, "unknown_outcome");

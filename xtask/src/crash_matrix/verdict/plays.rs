@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::cell::{Cell, Protection, Seen};
 use super::super::classes::{Class, TAIL};
 use super::super::plays::known;
-use super::super::shapes::Shape;
+use super::super::shapes::{FILED, Shape};
 use super::fork::faults;
 use super::{Verdict, count, known_violations};
 
@@ -40,7 +40,9 @@ pub(super) fn judge(cell: &Cell, class: &Class, seen: &Seen) -> Verdict {
     for (name, state) in [("the run", Some(&seen.state).filter(|_| is_driven)), ("its fork", fork)] {
         let Some(state) = state else { continue };
         verdict.diverged.extend(faults(name, state));
-        verdict.broken.extend(known_violations(state));
+        // What the subject's sibling does has the same words in both trees or not, as the two fall: the same finding, or nothing.
+        let without = cell.protection.forks().then_some(FILED);
+        verdict.broken.extend(known_violations(state, without));
         if is_redone && !is_over_itself {
             verdict.told += denied(class, seen, state);
         }
@@ -60,7 +62,13 @@ fn denied(class: &Class, seen: &Seen, state: &Value) -> usize {
     let calls = state["calls"].as_array().into_iter().flatten().filter(|call| call["tool"] == class.tool);
     let denies =
         |call: &Value| ["failed_definite", "prepared", "cancelled"].iter().any(|status| call["status"] == *status);
-    let denied: Vec<&Value> = calls.filter(|call| denies(call) && is_there(call)).collect();
+    // A twin has it under the same key, and says so.
+    let has_a_twin = |call: &Value| {
+        let all = state["calls"].as_array().into_iter().flatten();
+        all.into_iter()
+            .any(|other| other["key"] == call["key"] && !call["key"].is_null() && other["status"] == "succeeded")
+    };
+    let denied: Vec<&Value> = calls.filter(|call| denies(call) && is_there(call) && !has_a_twin(call)).collect();
     let questions = state["questions"].as_array().into_iter().flatten();
     let told = questions.filter(|question| question["tool"] == class.tool && question["denies"] == true).count();
     denied.len() + if denied.is_empty() { 0 } else { told }

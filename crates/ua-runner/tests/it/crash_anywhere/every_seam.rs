@@ -12,9 +12,7 @@ use ua_core::{CallStatus, Clock, ModelTurn, RunStatus, SimClock, Sleep, Timestam
 use ua_gateway::StopSignal;
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{Choice, QuestionRecord, QuestionStatus};
-use ua_testkit::{
-    ClockOutcome, CrashAt, Crossing, ModelOutcome, PersonOutcome, Plan, ProcessOutcome, StoreOutcome,
-};
+use ua_testkit::{ClockOutcome, CrashAt, Crossing, ModelOutcome, PersonOutcome, Plan, ProcessOutcome, StoreOutcome};
 
 use super::scenario::{Answers, Scenario};
 use super::{EFFECTS, crash_points};
@@ -37,9 +35,9 @@ const fn of_store(outcome: StoreOutcome) -> Lane {
         StoreOutcome::BusyForLong => {
             Lane::Not("no time passes here between a write and the next life; the simulation plays it")
         }
-        StoreOutcome::Forgotten => {
-            Lane::Not("the store here keeps no log that outlives it; the simulation and the crash matrix go back to a copy")
-        }
+        StoreOutcome::Forgotten => Lane::Not(
+            "the store here keeps no log that outlives it; the simulation and the crash matrix go back to a copy",
+        ),
     }
 }
 
@@ -69,11 +67,13 @@ const fn of_person(outcome: PersonOutcome) -> Lane {
         | PersonOutcome::Silent => Lane::Here,
         PersonOutcome::Cancels => Lane::In("cancelled"),
         PersonOutcome::Forks => Lane::In("forks"),
-        PersonOutcome::WhileItLives => {
-            Lane::Not("a life here ends with its question, so nobody drives while it is answered; the simulation plays it")
-        }
+        PersonOutcome::WhileItLives => Lane::Not(
+            "a life here ends with its question, so nobody drives while it is answered; the simulation plays it",
+        ),
         PersonOutcome::Accepts => Lane::Not("nothing is forgotten here: see `StoreOutcome::Forgotten`"),
-        PersonOutcome::RaisesBudgets => Lane::Not("the job has no budget that it reaches; the simulation and `ua-e2e` play it"),
+        PersonOutcome::RaisesBudgets => {
+            Lane::Not("the job has no budget that it reaches; the simulation and `ua-e2e` play it")
+        }
     }
 }
 
@@ -91,9 +91,9 @@ const fn of_process(outcome: ProcessOutcome) -> Lane {
     match outcome {
         ProcessOutcome::GoesOn | ProcessOutcome::Dies => Lane::In("every test of this lane"),
         ProcessOutcome::Signalled | ProcessOutcome::SignalledTwice => Lane::Here,
-        ProcessOutcome::FallsAsleep => {
-            Lane::Not("one life follows the other here; the simulation and the crash matrix replace an owner that lives")
-        }
+        ProcessOutcome::FallsAsleep => Lane::Not(
+            "one life follows the other here; the simulation and the crash matrix replace an owner that lives",
+        ),
         ProcessOutcome::FindsTheUndead => {
             Lane::Not("the servers of this world end when they are to; the simulation has those that do not")
         }
@@ -213,9 +213,7 @@ async fn a_request_to_the_model_that_fails_is_made_again_wherever_we_die() {
     for outcome in ModelOutcome::ALL.iter().copied().filter(|outcome| of_model(*outcome) == Lane::Here) {
         for n in 0..5 {
             let fails = || {
-                Scenario::new().with_model(|inner| {
-                    Arc::new(FailsOnce { inner, n, seen: AtomicU64::new(0), outcome })
-                })
+                Scenario::new().with_model(|inner| Arc::new(FailsOnce { inner, n, seen: AtomicU64::new(0), outcome }))
             };
             let (crossings, _) = fails().run_without_crash().await;
             // Every fifth crossing, another one for each request, so that together they meet all.
@@ -382,7 +380,9 @@ fn what_is_not_played_here_says_who_does_or_why_not() {
     for (name, lane) in lanes {
         match lane {
             Lane::Here | Lane::In("every test of this lane") => {}
-            Lane::In(module) => assert!(main.contains(&format!("mod {module};")), "{name}: no module is called {module}"),
+            Lane::In(module) => {
+                assert!(main.contains(&format!("mod {module};")), "{name}: no module is called {module}")
+            }
             Lane::Not(why) => assert!(why.len() > 20, "{name}: {why:?} is no reason"),
         }
     }
