@@ -26,6 +26,8 @@ pub fn check_family(family: &[RunRecords]) -> Vec<Violation> {
         let is_of_a_sub_agent = earlier.is_in_sub_agent || later.is_in_sub_agent;
         let invariant = if is_of_a_sub_agent {
             "kin_of_sub_agents_are_asked_about"
+        } else if earlier.was_denied || later.was_denied {
+            "kin_of_denied_doubts_are_asked_about"
         } else if later.failed_before {
             "kin_behind_a_failure_are_asked_about"
         } else {
@@ -48,6 +50,8 @@ struct Candidate<'a> {
     began_at: Timestamp,
     /// Earlier ones were turned away, or never left.
     failed_before: bool,
+    /// An attempt was lost, and a later one turned away, which took the call for one that had not happened.
+    was_denied: bool,
     /// A person was asked about it.
     has_a_word: bool,
     is_in_sub_agent: bool,
@@ -111,6 +115,8 @@ impl<'a> Family<'a> {
             call,
             began_at: attempts[first].started_at,
             failed_before: first > 0,
+            was_denied: attempts[first].outcome.as_deref() == Some("lost")
+                && attempts[first..].iter().any(|attempt| was_turned_away(records, attempt)),
             has_a_word,
             is_in_sub_agent: is_task(&records.run),
             top,
@@ -206,6 +212,16 @@ mod tests {
         delegated(&mut by_a_sub_agent);
         assert_eq!(broken(&by_a_sub_agent), ["kin_of_sub_agents_are_asked_about"]);
         assert!(check_family(&by_a_sub_agent)[0].known().is_some());
+
+        let mut behind_a_denial = family.clone();
+        let records = &mut behind_a_denial[0];
+        for (attempt, outcome) in [(2, "not_sent"), (3, "replied")] {
+            let mut again = records.attempts[0].clone();
+            (again.attempt, again.outcome) = (attempt, Some(outcome.to_owned()));
+            records.attempts.push(again);
+        }
+        records.attempts[0].outcome = Some("lost".to_owned());
+        assert_eq!(broken(&behind_a_denial), ["kin_of_denied_doubts_are_asked_about"]);
 
         let mut behind_a_failure = family;
         let records = &mut behind_a_failure[1];

@@ -32,6 +32,11 @@ pub const KNOWN: &[Known] = &[
         advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
     },
     Known {
+        invariant: "kin_of_denied_doubts_are_asked_about",
+        finding: "1",
+        advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
+    },
+    Known {
         invariant: "kin_behind_a_failure_are_asked_about",
         finding: "5",
         advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
