@@ -72,8 +72,11 @@ fn applied(
     }
 }
 
-/// What a run did after it was to end.
+/// What a run did after it was to end. One that has ended has done as it was told, whatever a clock that was set back says of the order.
 fn went_on_after(records: &RunRecords, answer: &AnswerRecord) -> Option<&'static str> {
+    if matches!(records.run.status, RunStatus::Failed | RunStatus::Cancelled) {
+        return None;
+    }
     let applied_at = answer.applied_at?;
     if records.attempts.iter().any(|attempt| attempt.started_at > applied_at) {
         return Some("sent a call");
@@ -89,10 +92,13 @@ fn skipped(
     call: &CallRecord,
 ) {
     let id = &question.question_id;
-    let was_sent = answer.applied_at.is_some_and(|applied_at| {
-        let own = records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id);
-        own.into_iter().any(|attempt| attempt.started_at > applied_at)
-    });
+    // Where the call stands says so, too: a wall clock may have been set in between.
+    let is_left = call.status == CallStatus::Cancelled || call.resolution == Some(Resolution::Skipped);
+    let was_sent = !is_left
+        && answer.applied_at.is_some_and(|applied_at| {
+            let own = records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id);
+            own.into_iter().any(|attempt| attempt.started_at > applied_at)
+        });
     if was_sent && question.kind != QuestionKind::AuthFailure && !is_asked_again(records, question, call) {
         let is_withdrawn = question.kind == QuestionKind::NearDuplicate;
         let invariant = if is_withdrawn { "a_skip_is_kept" } else { "each_answer_is_acted_on" };
