@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use ua_core::{CallStatus, RunId, SideEffectClass, Timestamp};
+use ua_core::{CallStatus, OnUnknown, RunId, SideEffectClass, Timestamp};
 
 use super::{Found, Violation};
 use crate::lineage::is_task;
@@ -99,7 +99,9 @@ impl<'a> Family<'a> {
         let may_have_happened =
             matches!(call.status, CallStatus::Running | CallStatus::Unknown | CallStatus::Succeeded)
                 && call.deduplicated_from.is_none();
-        if !reaches_others || !may_have_happened || call.policy.is_by_content() || call.name.is_task() {
+        // What may simply be done again (`redo`) does no harm twice.
+        let is_harmless = call.policy.on_unknown == OnUnknown::Redo || call.name.is_task();
+        if !reaches_others || !may_have_happened || call.policy.is_by_content() || is_harmless {
             return None;
         }
         let mut attempts: Vec<&AttemptRecord> =
@@ -236,7 +238,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_repetition_is_not_told() {
         type Change = fn(&mut Vec<RunRecords>);
-        let changes: [(&str, Change); 8] = [
+        let changes: [(&str, Change); 9] = [
+            ("it may be done again", |f| f[1].calls[0].policy.on_unknown = OnUnknown::Redo),
             ("other arguments", |f| f[1].calls[0].args_hash = ua_core::sha256("other")),
             ("it only looks", |f| f[1].calls[0].policy.class = SideEffectClass::ReadOnly),
             ("a workspace of its own", |f| f[1].calls[0].policy.class = SideEffectClass::Local),
