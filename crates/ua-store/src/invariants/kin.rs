@@ -30,6 +30,8 @@ pub fn check_family(family: &[RunRecords]) -> Vec<Violation> {
             "kin_of_denied_doubts_are_asked_about"
         } else if later.failed_before {
             "kin_behind_a_failure_are_asked_about"
+        } else if earlier.ended_at.is_none_or(|ended| ended > later.began_at) {
+            "kin_that_start_at_once_are_asked_about"
         } else {
             "kin_are_asked_about"
         };
@@ -48,6 +50,8 @@ struct Candidate<'a> {
     call: &'a CallRecord,
     /// When the attempt began that may have had it: the first that was not turned away.
     began_at: Timestamp,
+    /// When that attempt ended, if it did.
+    ended_at: Option<Timestamp>,
     /// Earlier ones were turned away, or never left.
     failed_before: bool,
     /// An attempt was lost, and a later one turned away, which took the call for one that had not happened.
@@ -116,6 +120,7 @@ impl<'a> Family<'a> {
         Some(Candidate {
             call,
             began_at: attempts[first].started_at,
+            ended_at: attempts[first].ended_at,
             failed_before: first > 0,
             was_denied: attempts[first].outcome.as_deref() == Some("lost")
                 && attempts[first..].iter().any(|attempt| was_turned_away(records, attempt)),
@@ -180,7 +185,9 @@ mod tests {
         let fork = Scene::take(&store, "run_2").await;
         fork.turn(vec![deploy("call_2", 1, 1)]).await;
         fork.bring("call_2", CallStatus::Succeeded).await;
-        vec![run.records().await, fork.records().await]
+        let mut family = vec![run.records().await, fork.records().await];
+        family[1].attempts[0].started_at = samples::at(30);
+        family
     }
 
     /// The second one's call is that of a sub-agent of it.
@@ -209,6 +216,10 @@ mod tests {
         let family = two().await;
         assert_eq!(broken(&family), ["kin_are_asked_about"]);
         assert_eq!(check_family(&family)[0].known(), None);
+
+        let mut at_once = family.clone();
+        at_once[0].attempts[0].ended_at = Some(samples::at(70));
+        assert_eq!(broken(&at_once), ["kin_that_start_at_once_are_asked_about"]);
 
         let mut by_a_sub_agent = family.clone();
         delegated(&mut by_a_sub_agent);

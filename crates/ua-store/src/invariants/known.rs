@@ -42,6 +42,11 @@ pub const KNOWN: &[Known] = &[
         advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
     },
     Known {
+        invariant: "kin_that_start_at_once_are_asked_about",
+        finding: "new (beside 2)",
+        advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
+    },
+    Known {
         invariant: "an_abort_ends_the_run",
         finding: "4a, 4b, 4c",
         advice: "look at what the run did after the answer; if it has not ended, cancel it",

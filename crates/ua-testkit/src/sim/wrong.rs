@@ -453,6 +453,13 @@ pub const KNOWN: &[Known] = &[
         is_it: |wrong, facts| is_statement(wrong, facts, "kin_behind_a_failure_are_asked_about"),
     },
     Known {
+        name: "records: kin_that_start_at_once_are_asked_about",
+        finding: "new (beside 2)",
+        seed: Some(2475),
+        about: "A run and its fork, or two forks, look beside them before either has written RUNNING; both send the same call.",
+        is_it: |wrong, facts| is_statement(wrong, facts, "kin_that_start_at_once_are_asked_about"),
+    },
+    Known {
         name: "records: an_abort_ends_the_run",
         finding: "4a, 4b, 4c",
         seed: Some(251),
