@@ -138,7 +138,7 @@ fn only_skips_before(records: &RunRecords, call: &CallRecord) -> bool {
         about.filter_map(|question| question.answer.as_ref()).any(|answer| answer.choice == Choice::Skip)
     };
     let mut unsuccessful = before.filter(|other| other.status != CallStatus::Succeeded).peekable();
-    unsuccessful.peek().is_some() && unsuccessful.all(|other| was_skipped(other))
+    unsuccessful.peek().is_some() && unsuccessful.all(was_skipped)
 }
 
 fn is_in_the_history(records: &RunRecords, remark: &str) -> bool {

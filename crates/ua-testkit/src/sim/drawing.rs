@@ -1,7 +1,7 @@
 //! Everything that can happen next, each with its weight. What cannot happen is left out where the outcome is matched, with the reason.
 
 use ua_core::{RunStatus, RunStop, Timestamp};
-use ua_store::{QuestionKind, QuestionRecord};
+use ua_store::{Choice, QuestionKind, QuestionRecord};
 
 use super::gates::{Gate, Side};
 use super::job::Tool;
@@ -255,7 +255,9 @@ impl Stage {
                 PersonOutcome::Remarks if !is_driven => 2,
                 PersonOutcome::Skips if !is_driven => 5 * self.harm.skips.min(1) + careless,
                 PersonOutcome::Aborts if !is_driven => 5 * self.harm.aborts.min(1),
-                PersonOutcome::Executes | PersonOutcome::ClaimsHappened if !is_driven => careless,
+                PersonOutcome::Executes if !is_driven => careless,
+                // Few questions can be answered so, and of these each has to come up.
+                PersonOutcome::ClaimsHappened if !is_driven => 4 * careless,
                 PersonOutcome::WhileItLives if is_driven => 1,
                 PersonOutcome::Looks
                 | PersonOutcome::Remarks
@@ -278,7 +280,9 @@ impl Stage {
                 }
             };
             if of_each > 0 && !is_over {
-                may.extend(open.iter().map(|one| (of_each, Happening::Answers((*one).clone(), *outcome))));
+                let is_claim = *outcome == PersonOutcome::ClaimsHappened;
+                let fits = |one: &&&QuestionRecord| !is_claim || one.choices.contains(&Choice::Happened);
+                may.extend(open.iter().filter(fits).map(|one| (of_each, Happening::Answers((*one).clone(), *outcome))));
             }
         }
     }

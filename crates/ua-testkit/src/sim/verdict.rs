@@ -38,9 +38,9 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
         for call in &records.calls {
             events.extend(block_on(port.events(&call.call_id))?);
         }
-        found.extend(invariants::check(records, &events).into_iter().map(of_records));
+        found.extend(invariants::check(records, &events).iter().map(of_records));
     }
-    found.extend(invariants::check_family(&family).into_iter().map(of_records));
+    found.extend(invariants::check_family(&family).iter().map(of_records));
     drop(runtime);
     let questions = family.iter().flat_map(|records| &records.questions);
     let about_calls = questions.filter(|question| question.call_id.is_some()).count();
@@ -67,7 +67,7 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
 }
 
 /// A statement about the stored records that does not hold.
-fn of_records(broken: invariants::Violation) -> Violation {
+fn of_records(broken: &invariants::Violation) -> Violation {
     let facts = Facts { statement: Some(broken.invariant), ..Facts::default() };
     Violation::new(Wrong::Records, broken.to_string()).with(facts)
 }
