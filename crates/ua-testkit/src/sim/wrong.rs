@@ -133,6 +133,8 @@ pub(super) struct Facts {
     pub(super) met_a_replaced_owner: bool,
     /// The wall clock was set.
     pub(super) clock_was_set: bool,
+    /// The end of the run is stored, and every process that drove it died or failed before it knew.
+    pub(super) end_was_never_learnt: bool,
     /// The statement about stored records that is broken.
     pub(super) statement: Option<&'static str>,
 }
@@ -289,6 +291,16 @@ pub const KNOWN: &[Known] = &[
         about: "An attempt is lost after its effect; a later one under the same key is answered with an error of which the policy says that \
                 nothing happened, and that counts for the whole call.",
         is_it: |wrong, facts| matches!(wrong, Wrong::ToldWrongly | Wrong::Twice) && reported_after_loss(facts),
+    },
+    Known {
+        name: "completion-file-of-an-earlier-life",
+        finding: "new",
+        seed: Some(5094),
+        about: "The end of a run is committed, and its process never learns it; the completion file stays as an earlier process left it, and \
+                says of what was done since that it was not sent.",
+        is_it: |wrong, facts| {
+            wrong == Wrong::ToldWrongly && facts.told == Some(Told::File) && facts.end_was_never_learnt
+        },
     },
     Known {
         name: "restore-forgets-the-family",
