@@ -10,8 +10,9 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 /// The layer of each crate; arrows point down, to a lower number.
-const LAYERS: [(&str, u8); 17] = [
+const LAYERS: [(&str, u8); 18] = [
     ("ua-core", 0),
+    ("ua-http", 0),
     ("ua-pdf", 0),
     ("ua-toolserver", 0),
     ("ua-store", 1),
@@ -31,9 +32,10 @@ const LAYERS: [(&str, u8); 17] = [
 ];
 
 /// Arrows within a layer that the map names.
-const SIDEWAYS: [(&str, &str); 5] = [
+const SIDEWAYS: [(&str, &str); 6] = [
     ("ua-mcp", "ua-gateway"),
     ("ua-toolserver", "ua-core"),
+    ("ua-toolserver", "ua-http"),
     ("ua-toolserver", "ua-pdf"),
     ("xtask", "ua-testkit"),
     ("ua-e2e", "ua-testkit"),

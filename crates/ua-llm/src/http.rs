@@ -18,6 +18,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, 
 use reqwest::{Client, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use ua_core::{Env, ModelTurn, signed};
+use ua_http::Versions;
 
 use self::events::{Assemble, Bytes, ReadFault, limited, read_reply};
 use crate::error::LlmError;
@@ -76,7 +77,7 @@ impl HttpClient {
         if let Some(key) = &reach.key {
             headers.insert(key.header.clone(), key.value().map_err(setup)?);
         }
-        let mut builder = Client::builder()
+        let mut builder = ua_http::client(Versions::OneAndTwo)
             .user_agent(concat!("ua/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(reach.connect_timeout)
             .read_timeout(reach.idle_timeout)

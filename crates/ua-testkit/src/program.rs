@@ -42,7 +42,10 @@ fn program(kind: &str, name: &str, folder: &str) -> PathBuf {
 fn build(what: &[&str], target: &str) -> PathBuf {
     let cargo = option_env!("CARGO").unwrap_or("cargo");
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--locked", "--workspace"]).args(what).arg("--message-format=json");
+    command
+        .args(["build", "--quiet", "--locked", "--profile", "test", "--workspace"])
+        .args(what)
+        .arg("--message-format=json");
     let built = command.current_dir(workspace_root()).stderr(Stdio::inherit()).output();
     let built = built.unwrap_or_else(|e| panic!("cannot run cargo: {e}"));
     assert!(built.status.success(), "{target} does not build");

@@ -9,6 +9,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Body, RequestBuilder, Response, StatusCode};
 use tokio::sync::watch;
 use tokio::time::timeout;
+use ua_http::Versions;
 use url::Url;
 
 use crate::error::ToolServerError;
@@ -23,7 +24,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// A client that sends each request once: one retry layer is enough, and it belongs to the caller's ledger.
 pub(crate) fn client() -> Result<reqwest::Client, ToolServerError> {
-    reqwest::Client::builder()
+    ua_http::client(Versions::OneAndTwo)
         .redirect(Policy::none())
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT_TIMEOUT)

@@ -54,6 +54,7 @@ struct Lost {
 impl Exporter {
     /// Starts the threads. The error is a sentence: a run goes on without.
     pub(crate) fn start(settings: Settings) -> Result<Self, String> {
+        ua_http::prepare();
         let lost = Arc::new(Lost::default());
         let resource = resource(settings.service);
         let traces = settings.traces.then(|| traces(resource.clone(), &lost)).transpose()?;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
+use ua_http::Versions;
 
 /// The session's id.
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -102,9 +103,8 @@ impl Endpoint {
             let (name, value) = header(name, value)?;
             all.insert(name, value);
         }
-        let mut builder = Client::builder()
+        let mut builder = ua_http::client(Versions::One)
             .user_agent(user_agent)
-            .http1_only()
             .pool_max_idle_per_host(0)
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_keepalive(KEEPALIVE)

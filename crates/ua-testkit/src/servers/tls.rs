@@ -10,7 +10,9 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// When a server begins to speak TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +61,20 @@ impl TlsIdentity {
         let own = CertificateParams::new(vec!["127.0.0.1".to_owned()]).map_err(io::Error::other)?;
         let own = own.signed_by(&key, &issuer).map_err(io::Error::other)?;
         let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(io::Error::other)?;
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![own.der().clone()], key))
             .map_err(io::Error::other)?;
         Ok(Self { authority_pem, acceptor: TlsAcceptor::from(Arc::new(config)) })
+    }
+
+    /// Takes a client's connection.
+    ///
+    /// # Errors
+    /// When the two do not agree, or the client does not believe the certificate.
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        self.acceptor.accept(stream).await
     }
 
     pub(super) async fn encrypt(&self, wire: Wire) -> io::Result<Wire> {

@@ -4,6 +4,7 @@ use super::support::{KEY, Seen, Watch, prompt, request, rich_script, script, ser
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use ua_core::{Block, Env, Message, ModelTurn, Origin, Role, StopReason, ToolUse};
+use ua_http::Versions;
 use ua_llm::{
     KeptReply, KnownPrefix, LlmError, LlmProvider as _, ModelRequest, OpenAiConfig, OpenAiProvider, ScriptedProvider,
     Silent, ToolOffer,
@@ -175,8 +176,11 @@ fn said(text: &str) -> Value {
 }
 
 async fn raw(server: &ModelServer, body: Value) -> String {
-    let request =
-        reqwest::Client::builder().no_proxy().build().unwrap().post(format!("{}/v1/responses", server.base_url));
+    let request = ua_http::client(Versions::OneAndTwo)
+        .no_proxy()
+        .build()
+        .unwrap()
+        .post(format!("{}/v1/responses", server.base_url));
     let request = request.bearer_auth(KEY).header("content-type", "application/json").body(body.to_string());
     request.send().await.unwrap().text().await.unwrap()
 }

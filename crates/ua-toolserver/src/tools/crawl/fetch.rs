@@ -67,7 +67,7 @@ enum Hop<T> {
 impl Fetcher {
     pub(super) fn new(allow_private_addresses: bool, env: Env) -> Result<Self, ToolServerError> {
         // A proxy would connect for us, out of reach of the address check.
-        let mut builder = reqwest::Client::builder()
+        let mut builder = ua_http::client(ua_http::Versions::OneAndTwo)
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
@@ -424,7 +424,7 @@ mod tests {
         tokio::spawn(async move { axum::serve(listener, router).await });
 
         let mut fetcher = Fetcher::new(false, ua_core::system::env()).unwrap();
-        fetcher.client = reqwest::Client::builder()
+        fetcher.client = ua_http::client(ua_http::Versions::OneAndTwo)
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .dns_resolver(Arc::new(PublicResolver))

@@ -61,6 +61,7 @@ impl Bucket {
         let missing = |variable| setting("objects", text, format!("{variable} is not set"));
         let id = settings.secrets.s3_access_key_id.as_ref().ok_or_else(|| missing("AWS_ACCESS_KEY_ID"))?;
         let secret = settings.secrets.s3_secret_access_key.as_ref().ok_or_else(|| missing("AWS_SECRET_ACCESS_KEY"))?;
+        ua_http::prepare();
         let mut options = ClientOptions::new().with_connect_timeout(CONNECT_TIMEOUT).with_timeout(REQUEST_TIMEOUT);
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&name)

@@ -5,6 +5,7 @@ use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::json;
 use tempfile::TempDir;
 use ua_core::Env;
+use ua_http::Versions;
 use ua_toolserver::{HttpServer, Settings};
 
 async fn bind(directory: &TempDir, address: &str, change: impl FnOnce(&mut Settings)) -> Result<HttpServer, String> {
@@ -27,7 +28,7 @@ async fn only_the_token_opens_and_only_one_path_is_there() {
     let server = bind(&directory, "127.0.0.1:0", |settings| settings.http_token = Some("sesame".into())).await.unwrap();
     let url = server.url();
     let serving = tokio::spawn(server.serve());
-    let client = Client::builder().no_proxy().build().unwrap();
+    let client = ua_http::client(Versions::OneAndTwo).no_proxy().build().unwrap();
     let status = async |request: RequestBuilder| request.send().await.unwrap().status();
     let bearer = |token: &str| format!("Bearer {token}");
 
