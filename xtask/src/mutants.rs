@@ -95,19 +95,28 @@ const MUTANTS: [Mutant; 30] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
-        &["crash-matrix", "--only", "external opaque", "--broken-rule", "running-after-dispatch"],
+        &["crash-matrix", "--quick", "--only", "external opaque", "--broken-rule", "running-after-dispatch"],
     )
     .on_push(),
     lane("M1", "the same, in the simulation", &["sim", "--broken-rule", "running-after-dispatch"]),
     lane(
         "M1",
         "the same, in the real program",
-        &["acceptance", "--broken-rule", "running-after-dispatch", "--only", "post_comment", "--random", "0"],
+        &[
+            "acceptance",
+            "--quick",
+            "--broken-rule",
+            "running-after-dispatch",
+            "--only",
+            "post_comment",
+            "--random",
+            "0",
+        ],
     ),
     lane(
         "M2",
         "tool servers of an earlier life are taken for gone",
-        &["crash-matrix", "--only", "external opaque", "--broken-rule", "no-fence"],
+        &["crash-matrix", "--quick", "--only", "external opaque", "--broken-rule", "no-fence"],
     ),
     lane("M2", "the same, in the simulation", &["sim", "--broken-rule", "no-fence"]),
     lane(
@@ -119,30 +128,30 @@ const MUTANTS: [Mutant; 30] = [
     lane(
         "M4",
         "an opaque call found running is sent again",
-        &["crash-matrix", "--only", "external opaque", "--broken-rule", "forced-replay"],
+        &["crash-matrix", "--quick", "--only", "external opaque", "--broken-rule", "forced-replay"],
     ),
     lane("M4", "the same, in the simulation", &["sim", "--broken-rule", "forced-replay"]),
     lane(
         "M5",
         "a key by position says nothing of the position",
-        &["crash-matrix", "--only", "by position", "--broken-rule", "key-without-position"],
+        &["crash-matrix", "--quick", "--only", "by position", "--broken-rule", "key-without-position"],
     ),
     lane("M5", "the same, in the simulation", &["sim", "--broken-rule", "key-without-position"]),
     lane(
         "M6",
         "another life makes another key for the same call",
-        &["crash-matrix", "--only", "key in a header", "--broken-rule", "key-of-this-process"],
+        &["crash-matrix", "--quick", "--only", "key in a header", "--broken-rule", "key-of-this-process"],
     ),
     lane(
         "M7",
         "an answer that never came is taken for a request that never left",
-        &["crash-matrix", "--only", "external opaque", "--broken-rule", "lost-is-failed"],
+        &["crash-matrix", "--quick", "--only", "external opaque", "--broken-rule", "lost-is-failed"],
     ),
     lane("M7", "the same, in the simulation", &["sim", "--broken-rule", "lost-is-failed"]).on_push(),
     lane(
         "M8",
         "the store takes writes of a stale epoch",
-        &["crash-matrix", "--only", "external opaque", "--broken-rule", "no-epoch-check"],
+        &["crash-matrix", "--quick", "--only", "external opaque", "--broken-rule", "no-epoch-check"],
     ),
     lane("M8", "the same, in the simulation", &["sim", "--broken-rule", "no-epoch-check"]),
     patch(
@@ -169,7 +178,7 @@ const MUTANTS: [Mutant; 30] = [
     lane(
         "M12",
         "a probe's absence counts before the horizon",
-        &["crash-matrix", "--only", "with probe", "--broken-rule", "probe-without-horizon"],
+        &["crash-matrix", "--quick", "--only", "with probe", "--broken-rule", "probe-without-horizon"],
     ),
     lane("M12", "the same, in the simulation", &["sim", "--broken-rule", "probe-without-horizon"]),
     patch(
@@ -210,18 +219,26 @@ const MUTANTS: [Mutant; 30] = [
     lane(
         "–",
         "a sub-agent is started anew instead of reused or resumed",
-        &["crash-matrix", "--only", "after:store.settle_attempt:post_comment", "--broken-rule", "children-start-again"],
+        &[
+            "crash-matrix",
+            "--quick",
+            "--only",
+            "after:store.settle_attempt:post_comment",
+            "--broken-rule",
+            "children-start-again",
+        ],
     ),
     lane(
         "–",
         "an iteration begins without what was done before it",
-        &["crash-matrix", "--only", "store.enter_step", "--broken-rule", "handoff-forgotten"],
+        &["crash-matrix", "--quick", "--only", "store.enter_step", "--broken-rule", "handoff-forgotten"],
     ),
     lane(
         "–",
         "a server is said to honour keys when it does not",
         &[
             "acceptance",
+            "--quick",
             "--broken-rule",
             "unhonoured-keys",
             "--only",
@@ -234,7 +251,7 @@ const MUTANTS: [Mutant; 30] = [
     lane(
         "–",
         "nothing takes secrets out of what tools answer",
-        &["acceptance", "--broken-rule", "no-redactor", "--only", "post_comment", "--random", "0"],
+        &["acceptance", "--quick", "--broken-rule", "no-redactor", "--only", "post_comment", "--random", "0"],
     ),
     lane(
         "–",
@@ -288,8 +305,8 @@ const HEADER: &str = "| number | bug | what sees it | turns red | built in by | 
 const INTRODUCTION: &str = "# Seeded bugs\n\n\
     Written by `cargo xtask mutants --write docs/mutants.md`, which builds each bug into a run where a lane can, and fails when the lane does not see it.\n\
     A bug that no lane can build in is patched into a copy of the tree, where a test has to fail.\n\n\
-    *Turns red* is the script that fails when somebody writes the bug: a lane with its options of every push, or a test. For a lane this is\n\
-    expected and not shown, unless `.ci/run` builds the bug in too: the short form of every push was not run with each bug. *Built in by* is the script that writes the bug on purpose and fails unless it is seen: one bug a lane on every push, all of them at night.\n";
+    *Turns red* is the script that fails when somebody writes the bug: a test, or a lane in the short form of every push, of which a part is\n\
+    run here. *Built in by* is the script that writes the bug on purpose and fails unless it is seen: one bug a lane on every push, all of them at night.\n";
 
 /// Fails when the page does not tell these bugs and lanes, or a test that is named is gone.
 pub(crate) fn check(page: &Path) -> anyhow::Result<()> {
