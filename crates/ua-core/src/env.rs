@@ -87,6 +87,11 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Timestamp;
     /// Waits for `span`.
     fn sleep(&self, span: Duration) -> Sleep;
+    /// Whether time passes while nobody waits for it, so that a task of its own may wait for each second. A simulated clock moves only when
+    /// somebody waits.
+    fn passes_by_itself(&self) -> bool {
+        false
+    }
     /// Moves a simulated clock on; a real one ignores it.
     #[doc(hidden)]
     fn sleep_blocking_for_tests(&self, _span: Duration) {}

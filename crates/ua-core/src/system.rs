@@ -10,6 +10,10 @@ use crate::env::{Clock, Entropy, Env, Sleep, Timestamp};
 pub struct SystemClock;
 
 impl Clock for SystemClock {
+    fn passes_by_itself(&self) -> bool {
+        true
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the one reader of the real clock")]
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -12,7 +12,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Says every second that the owner of `lease` is alive, until the lease is of no use any more. For a task beside
 /// [`drive()`](crate::drive()), with a clock that really waits; end the task when the drive is over. Each sign is a relaxed write of
 /// one column. One that fails is left out: whatever is wrong with the store, the drive finds it too.
-pub async fn say_alive(store: Arc<dyn Store>, lease: RunLease, env: Env) {
+pub(crate) async fn heartbeat(store: Arc<dyn Store>, lease: RunLease, env: Env) {
     loop {
         env.clock.sleep(EVERY).await;
         match store.note_alive(&lease, env.now()).await {

@@ -406,12 +406,15 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// An error and its causes on one line.
-pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+/// An error and its causes on one line, each said once.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
         cause = inner.source();
     }
     text

@@ -96,7 +96,7 @@ fn judge(
 /// Notes that a file could not be written, and nothing else.
 pub(crate) fn note(what: &'static str, written: Result<(), WorkspaceError>) {
     if let Err(error) = written {
-        let error = crate::drive::with_causes(&error);
+        let error = crate::drive::chain(&error);
         tracing::warn!(error, "{what} could not be written; `ua runs export` makes it again");
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use ua_classify::Classifier;
-use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, Settings, StopCondition};
+use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, Redactor, Settings, StopCondition};
 use ua_gateway::{StopSignal, ToolTransport};
 use ua_llm::LlmProvider;
 use ua_store::Store;
@@ -141,6 +141,8 @@ pub struct StepHost {
     pub env: Env,
     /// Who watches.
     pub watcher: Watcher,
+    /// What must not be kept of what tools and the model answer: the values of keys that this process knows.
+    pub redactor: Redactor,
     /// How to ask the step to stop.
     pub stop: StopSignal,
 }
@@ -154,8 +156,16 @@ impl StepHost {
             locks: None,
             env,
             watcher: Arc::new(|_: Signal| {}),
+            redactor: Redactor::default(),
             stop: StopSignal::default(),
         }
+    }
+
+    /// The same, keeping nothing that `redactor` knows.
+    #[must_use]
+    pub fn with_redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
     }
 
     /// The same with run locks in `locks`.

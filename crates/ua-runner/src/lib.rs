@@ -21,6 +21,7 @@ mod cas;
 mod citations;
 mod compose;
 mod content;
+mod desk;
 mod drive;
 mod error;
 mod files;
@@ -40,17 +41,19 @@ mod phase;
 mod pin;
 mod recover;
 mod retry;
+mod seams;
 mod spans;
 mod stamps;
 mod take_over;
 mod tasks;
 mod watch;
+mod worker;
 mod workspace;
 
-pub use alive::say_alive;
 pub use budget::{Charge, Estimate, Spent};
 pub use cancel::end_cancelled;
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
+pub use desk::{Desk, DeskPorts};
 pub use drive::{Ports, RunSettings, drive, effect_limits, evidence_ledgers, park_for_orphan, park_for_tool_server};
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::{evidence_of, write_conclusion, write_logs};
@@ -67,6 +70,7 @@ pub use machine::{
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use retry::RetryPolicy;
+pub use seams::{Open, Seams};
 pub use spans::run_span;
 pub use tasks::{ChildDriver, ChildRuns, task_output, top_of_tree};
 pub use ua_resume::{
@@ -74,6 +78,7 @@ pub use ua_resume::{
     TurnSide, UsageSummary, iterations, job_changes, raise_flags,
 };
 pub use watch::{Signal, Watcher};
+pub use worker::{WorkError, Worked, Worker};
 pub use workspace::{Workspace, WorkspaceError};
 
 /// The guide's code runs as a test of this crate.

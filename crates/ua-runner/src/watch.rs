@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ua_core::{Component, FingerprintDiff, Money};
+use ua_core::{Component, FingerprintDiff, Money, ToolSpec};
 use ua_gateway::Notice;
 use ua_store::RequestStatus;
 
@@ -29,6 +29,11 @@ pub enum Signal {
     NothingToAccept {
         /// The component.
         component: Component,
+    },
+    /// The tool servers have started and said what they have, before anything is offered or refused.
+    ToolsListed {
+        /// Every tool of every server.
+        tools: Vec<ToolSpec>,
     },
     /// A phase begins.
     PhaseEntered {

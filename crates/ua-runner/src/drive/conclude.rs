@@ -228,7 +228,7 @@ impl Driver<'_> {
         match self.ports.store.load(&self.run.run_id).await {
             Ok(records) => files::note("the trace", files::write_progress(&self.ports.workspace, &records)),
             // A database that cannot be read says so itself where it matters: at the next write.
-            Err(error) => tracing::warn!(error = super::with_causes(&error), turn, "the trace could not be written"),
+            Err(error) => tracing::warn!(error = super::chain(&error), turn, "the trace could not be written"),
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ua_llm::{ESTIMATOR, LlmError, ModelRequest, estimate_input_tokens, tell_tool_uses_apart};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus, word};
 
-use super::{Driver, Reserved, with_causes};
+use super::{Driver, Reserved, chain};
 use crate::budget::{Estimate, Spent};
 use crate::error::RunError;
 use crate::machine::{Event, ThinkFailure};
@@ -167,7 +167,7 @@ fn failure(error: &LlmError, random: u64) -> ThinkFailure {
     let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
     ThinkFailure {
         why: error.to_string(),
-        message: format!("{}{hint}", with_causes(error)),
+        message: format!("{}{hint}", chain(error)),
         end: match (error.left_us(), error.was_refused()) {
             (false, _) => RequestEnd::Zero,
             (true, true) => RequestEnd::Refused,

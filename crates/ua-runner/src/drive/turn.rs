@@ -9,7 +9,7 @@ use ua_store::{
 };
 
 use super::results::results_of;
-use super::{Driver, held_for, with_causes};
+use super::{Driver, chain, held_for};
 use crate::budget::Charge;
 use crate::compose::compose;
 use crate::error::RunError;
@@ -100,7 +100,7 @@ impl Driver<'_> {
         let ended = match self.ports.gateway.dispatch_group(calls, &self.ports.stop).await {
             Ok(ended) => ended,
             Err(GatewayError::Ledger(LedgerError::Aborted { .. })) => return Ok(Event::Aborted),
-            Err(GatewayError::Transport(source)) => return Ok(Event::ToolServerDown { detail: with_causes(&source) }),
+            Err(GatewayError::Transport(source)) => return Ok(Event::ToolServerDown { detail: chain(&source) }),
             Err(GatewayError::OrphanAlive { server, detail }) => {
                 let text = format!(
                     "An earlier process of the tool server `{server}` is still alive and could not be ended: {detail}. End it, then resume."

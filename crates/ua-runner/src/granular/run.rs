@@ -4,20 +4,18 @@ use std::path::Path;
 
 use tracing::Instrument as _;
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError, Trace};
-use ua_gateway::{Catalog, Fence, GatewayError, Rules, ToolGateway, WorkspaceFiles};
-use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
-use ua_store::{NewRun, OwnerStamp, RunLease, RunRecord, StoreError};
+use ua_gateway::Rules;
+use ua_store::{NewRun, OwnerStamp, RunRecord, StoreError};
 
 use super::definition::differences;
 use super::{GranularStep, StepError, StepHost, StepOutcome};
-use crate::drive::{Ports, RunSettings, drive, effect_limits, park_for_orphan, park_for_tool_server, with_causes};
-use crate::error::RunError;
+use crate::desk::{Desk, DeskPorts};
+use crate::drive::RunSettings;
 use crate::host::{owner_stamp, process_is_alive};
 use crate::lock::{LockError, RunLock};
-use crate::machine::Conclusion;
 use crate::pin::PinSettings;
 use crate::spans::run_span;
-use crate::watch::Signal;
+use crate::worker::{WorkError, Worked, Worker};
 use crate::workspace::Workspace;
 
 /// `entrypoint` and `run_mode` of a run that a program started.
@@ -54,31 +52,26 @@ impl GranularStep {
         let acquired_at = host.env.now();
         let taken = host.store.acquire_run(&run.run_id, &owner, acquired_at).await;
         let (lease, run) = taken.map_err(StepError::store("take the run"))?;
-        let (store, env) = (host.store.as_ref(), &host.env);
         let span = run_span(&run);
-        let (conclusion, run) = match self.agent.tools.fence_earlier().await {
-            Fence::Alive { detail } => park_for_orphan(store, &lease, env, &detail).await?,
-            Fence::Gone => match self.gateway(host, &run, &lease, trace, &workspace).await {
-                Ok(gateway) => {
-                    let ports = Ports {
-                        store: host.store.clone(),
-                        llm: self.agent.provider.clone(),
-                        gateway,
-                        lease,
-                        workspace,
-                        env: host.env.clone(),
-                        watcher: host.watcher.clone(),
-                        stop: host.stop.clone(),
-                    };
-                    Box::pin(drive(&ports, &self.settings(&run.spec), acquired_at).instrument(span)).await?
-                }
-                Err(GatewayError::Transport(error)) => self.park(host, &lease, &error).await?,
-                Err(error) => {
-                    self.park(host, &lease, &error).await?;
-                    return Err(StepError::Tools(error));
-                }
-            },
+        let settings = self.settings(&run.spec);
+        let ports = DeskPorts {
+            store: host.store.clone(),
+            lease,
+            run,
+            workspace,
+            tools: self.agent.tools.clone(),
+            classifier: self.agent.classifier.clone(),
+            env: host.env.clone(),
+            trace,
+            stop: host.stop.clone(),
         };
+        let desk = Desk::new(ports).with_watcher(host.watcher.clone()).with_redactor(host.redactor.clone());
+        let worker = Worker::new(desk, self.agent.provider.clone(), settings, acquired_at);
+        let worked = worker.work().instrument(span).await.map_err(|error| match error {
+            WorkError::Run(error) => StepError::Run(error),
+            WorkError::Tools(error) => StepError::Tools(error),
+        })?;
+        let Worked { conclusion, run, .. } = worked;
         let records = host.store.load(&run.run_id).await.map_err(StepError::store("load the run"))?;
         Ok(StepOutcome::of(conclusion, &records))
     }
@@ -135,45 +128,6 @@ impl GranularStep {
             retry: agent.retry,
             pins: PinSettings::of(spec, &agent.prices),
         }
-    }
-
-    /// The road to the tools, as the run's contract and the policies have it.
-    async fn gateway(
-        &self,
-        host: &StepHost,
-        run: &RunRecord,
-        lease: &RunLease,
-        trace: Trace,
-        workspace: &Workspace,
-    ) -> Result<ToolGateway, GatewayError> {
-        let spec = &run.spec;
-        let unusable = |why| GatewayError::Configuration { tool: "*".to_owned(), why };
-        let rules = Rules::of(spec).map_err(unusable)?;
-        let catalog = Catalog::new(self.agent.tools.list().await?, &self.agent.classifier, &rules)?;
-        let config = LedgerConfig {
-            no_duplicate_external_actions: spec.constraints.no_duplicate_external_actions,
-            max_retries: spec.budgets.max_retries_per_tool_call,
-            max_effects: effect_limits(spec),
-        };
-        let (store, env) = (host.store.clone(), host.env.clone());
-        let ledger = Ledger::new(store, lease.clone(), run.root_run_id.clone(), config, env, trace)
-            .with_people(PeopleRules::of(spec));
-        let files =
-            WorkspaceFiles::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
-        let told = host.watcher.clone();
-        let notices = Box::new(move |notice| told(Signal::Call(notice)));
-        let (classifier, tools) = (self.agent.classifier.clone(), self.agent.tools.clone());
-        Ok(ToolGateway::new(catalog, classifier, rules, ledger, tools, files, notices))
-    }
-
-    /// Parks a run whose tools cannot be used; a later call may find them mended.
-    async fn park(
-        &self,
-        host: &StepHost,
-        lease: &RunLease,
-        error: &(dyn std::error::Error + Send + Sync + 'static),
-    ) -> Result<(Conclusion, RunRecord), RunError> {
-        park_for_tool_server(host.store.as_ref(), lease, &host.env, &with_causes(error)).await
     }
 }
 

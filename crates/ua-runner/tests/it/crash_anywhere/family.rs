@@ -8,14 +8,14 @@ use async_trait::async_trait;
 use ua_core::{Env, Message, RunId, RunStatus};
 use ua_gateway::{StopSignal, SubAgentError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, check_history};
-use ua_runner::{ChildDriver, ChildRuns, Conclusion, RunError};
+use ua_runner::{ChildDriver, Conclusion, RunError};
 use ua_store::{
     CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionRecord, RunLease, RunRecord, RunRecords,
     RunStore as _, Store, invariants,
 };
 use ua_testkit::{CrashAt, CrashPlan, Crossing, Honours, Plan, Seam, World, foreign_tool, own_tool};
 
-use super::process::{AgentsOf, Process, folder, new_run};
+use super::process::{Process, folder, new_run};
 
 /// The scripted model, which counts the requests of each conversation and lets others run while it thinks.
 struct Counting {
@@ -120,11 +120,7 @@ impl Life {
             prices: None,
             above,
         };
-        let agents: AgentsOf = Box::new(move |lease, workspace| {
-            let (store, env) = (self.store.clone(), self.env.clone());
-            Arc::new(ChildRuns::new(store, lease.clone(), workspace.clone(), env, Arc::new(self)))
-        });
-        process.drive(&run_id, |people| people, Some(agents)).await
+        process.drive(&run_id, |people| people, Some(Arc::new(self))).await
     }
 }
 

@@ -6,14 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Env, Message, Origin, PriceTable, RunId, RunSpec, Trace};
-use ua_gateway::{
-    Catalog, Rules, StopSignal, SubAgents, ToolGateway, ToolTransport, WithAskUser, WorkspaceFiles, task_tool,
-};
-use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
+use ua_gateway::{StopSignal, ToolTransport};
+use ua_ledger::PeopleRules;
 use ua_llm::LlmProvider;
 use ua_runner::{
-    Conclusion, PinSettings, Ports, RetryPolicy, RunError, RunSettings, Signal, Workspace, drive, effect_limits,
-    owner_stamp, top_of_tree,
+    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunError, RunSettings, Seams, WorkError,
+    Worker, Workspace, owner_stamp, top_of_tree,
 };
 use ua_store::{NewRun, RunLease, RunRecord, Store};
 use ua_testkit::{Plan, Seam, World};
@@ -36,16 +34,13 @@ pub(crate) struct Process {
     pub(crate) above: Option<RunLease>,
 }
 
-/// Whoever drives the sub-agents of a run, once it is taken.
-pub(crate) type AgentsOf = Box<dyn FnOnce(&RunLease, &Workspace) -> Arc<dyn SubAgents> + Send>;
-
 impl Process {
     /// Takes a run and drives it to this process's conclusion. `people` says which rules about people hold, given those of the job.
     pub(crate) async fn drive(
         self,
         run_id: &RunId,
         people: fn(PeopleRules) -> PeopleRules,
-        agents: Option<AgentsOf>,
+        agents: Option<Arc<dyn ChildDriver>>,
     ) -> Result<(Conclusion, RunRecord), RunError> {
         let Self { world, store, llm, plan, env, stop, policy, model, prices, above } = self;
         let trace = Trace::new(&env);
@@ -57,31 +52,23 @@ impl Process {
         };
         let job = top_of_tree(store.as_ref(), &run).await?.spec;
         let workspace = Workspace::create(Path::new(&run.workspace_dir)).unwrap();
-        let tools = Arc::new(WithAskUser::new(world, store.clone()));
-        let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(tools as Arc<dyn ToolTransport>, plan.clone()));
-        let classifier = classifier(policy.as_deref());
-        let rules = Rules::of(&run.spec).unwrap();
-        let mut specs = transport.list().await.unwrap();
-        if agents.is_some() {
-            specs.push(task_tool());
-        }
-        let catalog = Catalog::new(specs, &classifier, &rules).unwrap();
-        let config = LedgerConfig {
-            no_duplicate_external_actions: true,
-            max_retries: run.spec.budgets.max_retries_per_tool_call,
-            max_effects: effect_limits(&job),
-        };
-        let ledger = Ledger::new(store.clone(), lease.clone(), run.root_run_id.clone(), config, env.clone(), trace);
         let prices = prices.map_or_else(PriceTable::default, |text| PriceTable::parse("prices", text).unwrap());
-        let ledger = ledger.with_people(people(PeopleRules::of(&job))).with_prices(prices.clone());
-        let files = WorkspaceFiles::open(workspace.root()).unwrap();
-        let mut gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}));
-        if let Some(agents) = agents {
-            gateway = gateway.with_sub_agents(agents(&lease, &workspace));
-        }
-        let llm = Arc::new(Seam::new(llm, plan));
-        let watcher = Arc::new(|_: Signal| {});
-        let ports = Ports { store, llm, gateway, lease, workspace, env, watcher, stop };
+        let ports = DeskPorts {
+            store,
+            lease,
+            run,
+            workspace,
+            tools: world,
+            classifier: classifier(policy.as_deref()),
+            env,
+            trace,
+            stop,
+        };
+        let desk = Desk::new(ports).with_seams(Arc::new(Crossings(plan))).with_people(people(PeopleRules::of(&job)));
+        let desk = match agents {
+            Some(agents) => desk.with_sub_agents(agents),
+            None => desk,
+        };
         let settings = RunSettings {
             model: model.into(),
             system: "s".into(),
@@ -93,7 +80,23 @@ impl Process {
             retry: RetryPolicy::default(),
             pins: PinSettings::default(),
         };
-        Box::pin(drive(&ports, &settings, now)).await
+        match Worker::new(desk, llm, settings, now).work().await {
+            Ok(worked) => Ok((worked.conclusion, worked.run)),
+            Err(WorkError::Run(error)) => Err(error),
+            Err(WorkError::Tools(error)) => panic!("the tools of this world fit together: {error}"),
+        }
+    }
+}
+
+/// The seams of one process, each crossing of which is a place to die.
+struct Crossings(Arc<dyn Plan>);
+
+impl Seams for Crossings {
+    fn transport(&self, transport: Arc<dyn ToolTransport>) -> Arc<dyn ToolTransport> {
+        Arc::new(Seam::new(transport, self.0.clone()))
+    }
+    fn llm(&self, llm: Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider> {
+        Arc::new(Seam::new(llm, self.0.clone()))
     }
 }
 

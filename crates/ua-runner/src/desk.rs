@@ -1,0 +1,238 @@
+//! Everything between a tool call of one run and its receipt, put together in one way: storage, redaction, ledger, the road to the tools,
+//! people, sub-agents, and the sign of life beside it. No model: a client that owns its loop needs no more than this.
+
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use ua_classify::Classifier;
+use ua_core::{Budgets, Env, PriceTable, Redactor, SecretGrants, Trace};
+use ua_gateway::{
+    Catalog, Elicitations, Fence, GatewayError, Redacting, Rules, StopSignal, ToolGateway, ToolTransport,
+    TransportError, WithAskUser, WorkspaceFiles, task_tool,
+};
+use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
+use ua_store::{RunLease, RunRecord, Store};
+
+use crate::alive::heartbeat;
+use crate::drive::effect_limits;
+use crate::error::RunError;
+use crate::seams::{Open, Seams};
+use crate::tasks::{ChildDriver, ChildRuns, top_of_tree};
+use crate::watch::{Signal, Watcher};
+use crate::workspace::Workspace;
+
+/// What every desk needs: a run that was taken, and the ports it is worked on through.
+#[derive(Clone)]
+pub struct DeskPorts {
+    /// The runtime database, as the run sees it.
+    pub store: Arc<dyn Store>,
+    /// Proof of ownership.
+    pub lease: RunLease,
+    /// The run, as it was when it was taken.
+    pub run: RunRecord,
+    /// The run's folder.
+    pub workspace: Workspace,
+    /// The run's tool servers.
+    pub tools: Arc<dyn ToolTransport>,
+    /// What kind of thing each tool call is.
+    pub classifier: Arc<Classifier>,
+    /// Clock and entropy.
+    pub env: Env,
+    /// What this process's work on the run is called in traces.
+    pub trace: Trace,
+    /// How to ask for the end.
+    pub stop: StopSignal,
+}
+
+/// The work of one process on the tool calls of one run.
+#[derive(Clone)]
+pub struct Desk {
+    pub(crate) ports: DeskPorts,
+    pub(crate) watcher: Watcher,
+    pub(crate) redactor: Redactor,
+    pub(crate) seams: Arc<dyn Seams>,
+    prices: PriceTable,
+    people: Option<PeopleRules>,
+    budgets: Option<Budgets>,
+    grants: SecretGrants,
+    elicitations: Elicitations,
+    children: Option<Arc<dyn ChildDriver>>,
+    heartbeat: Option<Arc<dyn Store>>,
+}
+
+/// What came of opening a desk.
+pub(crate) enum Opened {
+    /// Calls may go out.
+    Ready(Box<ToolGateway>),
+    /// A tool server of an earlier process is alive and could not be ended.
+    Orphan(String),
+    /// A signal asked for the end before the tool servers had started.
+    Interrupted,
+    /// The tools could not be listed.
+    Unreachable(TransportError),
+}
+
+impl Desk {
+    /// A desk of which nobody is told anything, that knows no secret, and whose run has no sub-agents.
+    pub fn new(ports: DeskPorts) -> Self {
+        Self {
+            ports,
+            watcher: Arc::new(|_: Signal| {}),
+            redactor: Redactor::default(),
+            seams: Arc::new(Open),
+            prices: PriceTable::default(),
+            people: None,
+            budgets: None,
+            grants: SecretGrants::default(),
+            elicitations: Elicitations::default(),
+            children: None,
+            heartbeat: None,
+        }
+    }
+
+    /// Who is told what happens.
+    #[must_use]
+    pub fn with_watcher(mut self, watcher: Watcher) -> Self {
+        self.watcher = watcher;
+        self
+    }
+
+    /// What must not be kept of what tools and models answer.
+    #[must_use]
+    pub fn with_redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
+    /// What stands around the ports.
+    #[must_use]
+    pub fn with_seams(mut self, seams: Arc<dyn Seams>) -> Self {
+        self.seams = seams;
+        self
+    }
+
+    /// What tokens cost, for what sub-agents are given and used.
+    #[must_use]
+    pub fn with_prices(mut self, prices: PriceTable) -> Self {
+        self.prices = prices;
+        self
+    }
+
+    /// When a person is asked, instead of what the job at the top of the run's tree says.
+    #[must_use]
+    pub fn with_people(mut self, people: PeopleRules) -> Self {
+        self.people = Some(people);
+        self
+    }
+
+    /// The budgets that count now, instead of those of the run's contract.
+    #[must_use]
+    pub fn with_budgets(mut self, budgets: Budgets) -> Self {
+        self.budgets = Some(budgets);
+        self
+    }
+
+    /// Which tools may be given which secrets.
+    #[must_use]
+    pub fn with_secrets(mut self, grants: SecretGrants) -> Self {
+        self.grants = grants;
+        self
+    }
+
+    /// Who answers what a tool asks in the middle of a call, and how long it waits.
+    #[must_use]
+    pub fn with_elicitations(mut self, elicitations: Elicitations) -> Self {
+        self.elicitations = elicitations;
+        self
+    }
+
+    /// Who drives the runs of sub-agents; without it `task` is not offered.
+    #[must_use]
+    pub fn with_sub_agents(mut self, driver: Arc<dyn ChildDriver>) -> Self {
+        self.children = Some(driver);
+        self
+    }
+
+    /// Where signs of life go, instead of the run's store: beside the seams, since they are no step of the run.
+    #[must_use]
+    pub fn with_heartbeat(mut self, store: Arc<dyn Store>) -> Self {
+        self.heartbeat = Some(store);
+        self
+    }
+
+    /// Begins to say that this process is alive, if its clock passes by itself.
+    pub(crate) fn alive(&self) -> Option<JoinHandle<()>> {
+        let DeskPorts { store, lease, env, .. } = &self.ports;
+        let store = self.heartbeat.as_ref().unwrap_or(store).clone();
+        env.clock.passes_by_itself().then(|| tokio::spawn(heartbeat(store, lease.clone(), env.clone())))
+    }
+
+    /// Ends what an earlier process left behind, starts the tool servers, and opens the road to them.
+    pub(crate) async fn open(&self) -> Result<Opened, DeskError> {
+        let DeskPorts { store, run, workspace, tools, stop, .. } = &self.ports;
+        let transport: Arc<dyn ToolTransport> = Arc::new(Redacting::new(tools.clone(), self.redactor.clone()));
+        let transport = self.seams.transport(Arc::new(WithAskUser::new(transport, store.clone())));
+        if let Fence::Alive { detail } = transport.fence_earlier().await {
+            return Ok(Opened::Orphan(detail));
+        }
+        let listed = tokio::select! {
+            listed = transport.list() => listed,
+            () = stop.stopping() => return Ok(Opened::Interrupted),
+        };
+        let mut specs = match listed {
+            Ok(specs) => specs,
+            Err(error) => return Ok(Opened::Unreachable(error)),
+        };
+        (self.watcher)(Signal::ToolsListed { tools: specs.clone() });
+        if self.children.is_some() {
+            specs.push(task_tool());
+        }
+        let unusable = |why| GatewayError::Configuration { tool: "*".to_owned(), why };
+        let rules = Rules::of(&run.spec).map_err(unusable)?.with_secrets(self.grants.clone());
+        let catalog = Catalog::new(specs, &self.ports.classifier, &rules)?;
+        let files =
+            WorkspaceFiles::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
+        let ledger = self.ledger().await?;
+        let watcher = self.watcher.clone();
+        let notices = Box::new(move |notice| watcher(Signal::Call(notice)));
+        let classifier = self.ports.classifier.clone();
+        let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices)
+            .with_elicitations(self.elicitations);
+        Ok(Opened::Ready(Box::new(match &self.children {
+            Some(driver) => gateway.with_sub_agents(self.sub_agents(driver)),
+            None => gateway,
+        })))
+    }
+
+    /// What only a person may loosen (who may be written to, how often an effect may happen) is read from the job at the top of the tree,
+    /// never from what a model wrote into a task.
+    async fn ledger(&self) -> Result<Ledger, RunError> {
+        let DeskPorts { store, lease, run, env, trace, .. } = &self.ports;
+        let job = top_of_tree(store.as_ref(), run).await?.spec;
+        let budgets = self.budgets.as_ref().unwrap_or(&run.spec.budgets);
+        let config = LedgerConfig {
+            no_duplicate_external_actions: run.spec.constraints.no_duplicate_external_actions,
+            max_retries: budgets.max_retries_per_tool_call,
+            max_effects: effect_limits(&job),
+        };
+        let root = run.root_run_id.clone();
+        Ok(Ledger::new(store.clone(), lease.clone(), root, config, env.clone(), trace.clone())
+            .with_people(self.people.clone().unwrap_or_else(|| PeopleRules::of(&job)))
+            .with_prices(self.prices.clone()))
+    }
+
+    fn sub_agents(&self, driver: &Arc<dyn ChildDriver>) -> Arc<dyn ua_gateway::SubAgents> {
+        let DeskPorts { store, lease, workspace, env, .. } = &self.ports;
+        let agents = ChildRuns::new(store.clone(), lease.clone(), workspace.clone(), env.clone(), driver.clone());
+        self.seams.sub_agents(Arc::new(agents), store, lease, driver)
+    }
+}
+
+/// Why a desk could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DeskError {
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Tools(#[from] GatewayError),
+}

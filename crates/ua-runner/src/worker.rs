@@ -1,0 +1,119 @@
+//! One process's work on a run that was taken: a [`Desk`], a model, and [`drive()`]. The only composition there is: the command line, the
+//! library face, the simulation and every lane pass ports to it, so what they certify is what ships.
+
+use std::sync::Arc;
+
+use ua_core::{RunStatus, RunStop, Timestamp};
+use ua_gateway::GatewayError;
+use ua_llm::{LlmProvider, RedactingProvider};
+use ua_store::{RunEnd, RunRecord};
+
+use crate::desk::{Desk, DeskError, Opened};
+use crate::drive::{Ports, RunSettings, chain, drive, park_for_orphan, park_for_tool_server};
+use crate::error::RunError;
+use crate::machine::Conclusion;
+
+/// A run's desk, and the model that works at it.
+pub struct Worker {
+    desk: Desk,
+    llm: Arc<dyn LlmProvider>,
+    settings: RunSettings,
+    acquired_at: Timestamp,
+}
+
+/// How a process's work on a run ended.
+#[derive(Debug)]
+pub struct Worked {
+    /// What it came to.
+    pub conclusion: Conclusion,
+    /// The run, as it is stored now.
+    pub run: RunRecord,
+    /// Whether it was driven at all: its tool servers had started.
+    pub is_driven: bool,
+}
+
+/// Why a run could not be worked on.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// The drive failed; the run stays as it is stored.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The tools, the policies and the contract do not fit together. The run is parked: nothing was sent, and a resume may find them mended.
+    #[error(transparent)]
+    Tools(GatewayError),
+}
+
+impl Worker {
+    /// Work on the run of `desk` with the model `llm`. `acquired_at` is when the run was taken; from then on the time counts as held.
+    pub fn new(desk: Desk, llm: Arc<dyn LlmProvider>, settings: RunSettings, acquired_at: Timestamp) -> Self {
+        let desk = desk.with_prices(settings.prices.clone());
+        Self { desk, llm, settings, acquired_at }
+    }
+
+    /// Ends the tool servers that an earlier process left, starts the run's own, and drives the run to a conclusion of this process. A
+    /// run whose tools cannot be used is parked. The tool servers are running when this returns; whoever made them ends them.
+    ///
+    /// # Errors
+    /// See [`WorkError`]. Never how the run itself went.
+    pub async fn work(self) -> Result<Worked, WorkError> {
+        let alive = self.desk.alive();
+        let worked = Box::pin(self.work_alive()).await;
+        if let Some(alive) = alive {
+            alive.abort();
+            // Nothing of it may still hold the store.
+            let _cancelled = alive.await;
+        }
+        worked
+    }
+
+    async fn work_alive(self) -> Result<Worked, WorkError> {
+        let Self { desk, llm, settings, acquired_at } = self;
+        let (store, lease, env) = (desk.ports.store.as_ref(), &desk.ports.lease, &desk.ports.env);
+        let parked = match desk.open().await {
+            Ok(Opened::Ready(gateway)) => {
+                let llm = desk.seams.llm(Arc::new(RedactingProvider::new(llm, desk.redactor.clone())));
+                let ports = Ports {
+                    store: desk.ports.store.clone(),
+                    llm,
+                    gateway: *gateway,
+                    lease: lease.clone(),
+                    workspace: desk.ports.workspace.clone(),
+                    env: env.clone(),
+                    watcher: desk.watcher.clone(),
+                    stop: desk.ports.stop.clone(),
+                };
+                let driven = Box::pin(drive(&ports, &settings, acquired_at)).await;
+                ports.llm.close().await;
+                let (conclusion, run) = driven?;
+                return Ok(Worked { conclusion, run, is_driven: true });
+            }
+            Ok(Opened::Orphan(detail)) => park_for_orphan(store, lease, env, &detail).await,
+            Ok(Opened::Interrupted) => park_for_signal(&desk).await,
+            Ok(Opened::Unreachable(error)) => park_for_tool_server(store, lease, env, &chain(&error)).await,
+            Err(DeskError::Run(error)) => Err(error),
+            Err(DeskError::Tools(error)) => {
+                park_for_tool_server(store, lease, env, &chain(&error)).await?;
+                return Err(WorkError::Tools(error));
+            }
+        };
+        let (conclusion, run) = parked?;
+        Ok(Worked { conclusion, run, is_driven: false })
+    }
+}
+
+/// Parks a run that was interrupted before its tool servers had started: nothing was sent.
+async fn park_for_signal(desk: &Desk) -> Result<(Conclusion, RunRecord), RunError> {
+    let (reason, detail) = (RunStop::Interrupt, "a signal asked the process to stop".to_owned());
+    let end = RunEnd {
+        status: RunStatus::Stopped,
+        stop_reason: Some(reason),
+        detail: Some(detail.clone()),
+        final_output: None,
+        final_artifact_ref: None,
+        step_end: None,
+        held_millis: 0,
+        at: desk.ports.env.now(),
+    };
+    let run = desk.ports.store.end_run(&desk.ports.lease, end).await.map_err(RunError::at("park the run"))?;
+    Ok((Conclusion::Stopped { reason, detail }, run))
+}
