@@ -43,6 +43,16 @@ pub enum WorkError {
     Tools(GatewayError),
 }
 
+impl WorkError {
+    /// The error itself, whichever kind it is.
+    pub fn into_source(self) -> Box<dyn std::error::Error + Send + Sync> {
+        match self {
+            Self::Run(error) => Box::new(error),
+            Self::Tools(error) => Box::new(error),
+        }
+    }
+}
+
 impl Worker {
     /// Work on the run of `desk` with the model `llm`. `acquired_at` is when the run was taken; from then on the time counts as held.
     pub fn new(desk: Desk, llm: Arc<dyn LlmProvider>, settings: RunSettings, acquired_at: Timestamp) -> Self {

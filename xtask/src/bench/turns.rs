@@ -1,6 +1,6 @@
 //! A turn late in a long run costs what an early one did.
 //!
-//! The turns are taken by `ua-testkit`'s example `turn_bench`. Syncs are counted from outside with `strace`, by the path of the file
+//! The turns are taken by the shipped worker, in `ua-testkit`'s example `turn_bench`. Syncs are counted from outside with `strace`, by the path of the file
 //! that was synced; where that is not installed or not allowed, by the store's own count of synced transactions.
 
 use std::path::{Path, PathBuf};

@@ -10,14 +10,11 @@ use async_trait::async_trait;
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Clock, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, SeededEntropy, Trace};
-use ua_gateway::{
-    Catalog, Fence, Rules, StopSignal, SubAgentError, SubAgents, ToolGateway, ToolTransport, WorkspaceFiles, task_tool,
-};
-use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
+use ua_gateway::{StopSignal, SubAgentError, SubAgents, ToolTransport};
+use ua_ledger::PeopleRules;
 use ua_llm::LlmProvider;
 use ua_runner::{
-    ChildDriver, ChildRuns, Conclusion, PinSettings, Ports, RetryPolicy, RunSettings, Signal, Workspace, drive,
-    effect_limits, owner_stamp, park_for_orphan, top_of_tree,
+    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunSettings, Seams, WorkError, Worker, Workspace, owner_stamp,
 };
 use ua_store::{NewRun, RunLease, RunRecord, Store, StoreError};
 
@@ -59,6 +56,37 @@ type Driven = Pin<Box<dyn Future<Output = Result<(Conclusion, RunRecord), SubAge
 #[derive(Debug, thiserror::Error)]
 #[error("the database went back in time: effects.log knows attempts of run {0} that it does not")]
 pub(super) struct Forgotten(RunId);
+
+/// The seams of one process: each crossing waits at its gates, and a broken rule stands behind them.
+struct Crossings {
+    plan: Arc<LifePlan>,
+    broken: Option<BrokenRule>,
+}
+
+impl Seams for Crossings {
+    fn transport(&self, transport: Arc<dyn ToolTransport>) -> Arc<dyn ToolTransport> {
+        let transport = self.broken.map_or(transport.clone(), |rule| rule.transport(transport));
+        Arc::new(Seam::new(transport, self.plan.clone()))
+    }
+
+    fn llm(&self, llm: Arc<dyn LlmProvider>) -> Arc<dyn LlmProvider> {
+        let llm = self.broken.map_or(llm.clone(), |rule| rule.model(llm));
+        Arc::new(Seam::new(llm, self.plan.clone()))
+    }
+
+    fn sub_agents(
+        &self,
+        agents: Arc<dyn SubAgents>,
+        store: &Arc<dyn Store>,
+        lease: &RunLease,
+        driver: &Arc<dyn ChildDriver>,
+    ) -> Arc<dyn SubAgents> {
+        match self.broken {
+            Some(rule) => rule.sub_agents(agents, store.clone(), lease.clone(), driver.clone()),
+            None => agents,
+        }
+    }
+}
 
 #[async_trait]
 impl ChildDriver for Life {
@@ -132,42 +160,21 @@ impl Life {
         }
 
         let reach = Reach { life: self.number, run: run.clone(), servers: Arc::clone(&self.servers) };
-        let transport: Arc<dyn ToolTransport> = Arc::new(reach);
-        let transport = self.broken.map_or(transport.clone(), |rule| rule.transport(transport));
-        let transport: Arc<dyn ToolTransport> = Arc::new(Seam::new(transport, plan.clone()));
-        if let Fence::Alive { detail } = transport.fence_earlier().await {
-            return Ok(park_for_orphan(store.as_ref(), &lease, &env, &detail).await?);
-        }
-        let classifier = classifier(self.broken)?;
-        let rules = Rules::of(&record.spec)?;
-        let mut tools = transport.list().await?;
-        if record.spec.subagents.is_some() {
-            tools.push(task_tool());
-        }
-        let catalog = Catalog::new(tools, &classifier, &rules)?;
-        let config = LedgerConfig {
-            no_duplicate_external_actions: record.spec.constraints.no_duplicate_external_actions,
-            max_retries: record.spec.budgets.max_retries_per_tool_call,
-            max_effects: effect_limits(&top_of_tree(store.as_ref(), &record).await?.spec),
+        let ports = DeskPorts {
+            store,
+            lease,
+            run: record,
+            workspace,
+            tools: Arc::new(reach),
+            classifier: classifier(self.broken)?,
+            env,
+            trace,
+            stop: self.stop.clone(),
         };
-        let root = record.root_run_id.clone();
         let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };
-        let ledger = Ledger::new(store.clone(), lease.clone(), root, config, env.clone(), trace).with_people(people);
-        let files = WorkspaceFiles::open(workspace.root())?;
-        let driver: Arc<dyn ChildDriver> = Arc::new(self.clone());
-        let agents = ChildRuns::new(store.clone(), lease.clone(), workspace.clone(), env.clone(), driver.clone());
-        let agents: Arc<dyn SubAgents> = Arc::new(agents);
-        let agents = match self.broken {
-            Some(rule) => rule.sub_agents(agents, store.clone(), lease.clone(), driver),
-            None => agents,
-        };
-        let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, Box::new(|_| {}))
-            .with_sub_agents(agents);
-        let model: Arc<dyn LlmProvider> = self.model;
-        let model = self.broken.map_or(model.clone(), |rule| rule.model(model));
-        let llm: Arc<dyn LlmProvider> = Arc::new(Seam::new(model, plan));
-        let watcher = Arc::new(|_: Signal| {});
-        let ports = Ports { store, llm, gateway, lease, workspace, env, watcher, stop: self.stop };
+        let seams = Crossings { plan, broken: self.broken };
+        let desk = Desk::new(ports).with_people(people).with_seams(Arc::new(seams));
+        let model = Arc::clone(&self.model);
         let settings = RunSettings {
             model: "simulated".into(),
             system: "You do each thing once.".into(),
@@ -179,7 +186,9 @@ impl Life {
             retry: RetryPolicy::default(),
             pins: PinSettings::default(),
         };
-        Ok(Box::pin(drive(&ports, &settings, acquired_at)).await?)
+        let worker = Worker::new(desk.with_sub_agents(Arc::new(self)), model, settings, acquired_at);
+        let worked = worker.work().await.map_err(WorkError::into_source)?;
+        Ok((worked.conclusion, worked.run))
     }
 
     async fn submit(&self) -> Result<(), BoxError> {
