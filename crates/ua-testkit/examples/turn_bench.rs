@@ -95,10 +95,8 @@ async fn play(folder: &Path, turns: u32, window: u32) -> Outcome<()> {
     let trace = Trace::new(&env);
     let acquired_at = env.now();
     let (lease, run) = store.acquire_run(&run.run_id, &owner_stamp(trace.clone()), acquired_at).await?;
-    let world = World::new([
-        (foreign_tool("ext", "get_page"), Honours::Nothing),
-        (own_tool("send_email"), Honours::Keys),
-    ]);
+    let world =
+        World::new([(foreign_tool("ext", "get_page"), Honours::Nothing), (own_tool("send_email"), Honours::Keys)]);
     let ports = DeskPorts {
         store,
         lease,

@@ -17,12 +17,12 @@ use ua_store::{Choice, NewAnswer, NewRun, QuestionKind, QuestionRecord, Question
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam};
 
-use crate::crew::Crew;
 use crate::options::{Job, Options, Outcome};
 use crate::replaced::Successor;
 use crate::server::kill;
 use crate::state;
 use crate::transport::Servers;
+use crate::tree_driver::TreeDriver;
 
 /// The exit code of a life that ended with a question.
 const WAITING: u8 = 75;
@@ -254,8 +254,8 @@ async fn drive_run(
     let broken = options.get("broken").and_then(BrokenRule::parse);
     let policy = job.policy.clone();
     let database = Arc::clone(database);
-    let crew = Crew { store, database, transport, llm, policy, broken, env: env.clone(), trace };
-    let (_, record) = crew
+    let driver = TreeDriver { store, database, transport, llm, policy, broken, env: env.clone(), trace };
+    let (_, record) = driver
         .drive_run(run.clone(), None, StopSignal::default())
         .await
         .map_err(|error| -> Box<dyn std::error::Error> { error })?;

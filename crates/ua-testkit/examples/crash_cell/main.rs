@@ -11,7 +11,6 @@
 //! | `restore` | puts the copy of the database back that a life made with `--copy` |
 //! | `outcomes` | prints what of everything that can come of a crossing no cell plays, with the reason |
 
-mod crew;
 mod life;
 mod observer;
 mod options;
@@ -20,6 +19,7 @@ mod replaced;
 mod server;
 mod state;
 mod transport;
+mod tree_driver;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -14,7 +14,8 @@ use ua_gateway::{StopSignal, SubAgentError, SubAgents, ToolTransport};
 use ua_ledger::PeopleRules;
 use ua_llm::LlmProvider;
 use ua_runner::{
-    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunSettings, Seams, WorkError, Worker, Workspace, owner_stamp,
+    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunSettings, Seams, WorkError, Worker,
+    Workspace, owner_stamp,
 };
 use ua_store::{NewRun, RunLease, RunRecord, Store, StoreError};
 
