@@ -20,8 +20,8 @@ use ua_store::{CallRecord, QuestionRecord};
 use crate::catalog::Catalog;
 use crate::error::GatewayError;
 use crate::files::WorkspaceFiles;
-use crate::going_on::{Elicitations, WentOn};
 use crate::guardrail::Rules;
+use crate::long_running::{Elicitations, LongCallOutcome};
 use crate::plan::Planner;
 use crate::spans;
 use crate::stop::StopSignal;
@@ -268,12 +268,12 @@ impl ToolGateway {
                 }
             };
             let (permit, outcome) = match went_on {
-                WentOn::Ended(permit, outcome) => (*permit, outcome),
-                WentOn::Held(question) => {
+                LongCallOutcome::Ended(permit, outcome) => (*permit, outcome),
+                LongCallOutcome::Held(question) => {
                     self.tell(Notice::Held { question: Box::new(question.clone()) });
                     return Ok(Dispatched::Held(Box::new(question)));
                 }
-                WentOn::Stopped => return Ok(Dispatched::Stopped),
+                LongCallOutcome::Stopped => return Ok(Dispatched::Stopped),
             };
             spans::answered(&outcome);
             let call = self.ledger.settle(permit, outcome).await?;

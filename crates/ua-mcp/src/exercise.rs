@@ -7,7 +7,8 @@ use tokio::sync::mpsc;
 use ua_core::{CallId, ElicitAnswer, Env, Outcome, ToolSpec};
 use ua_gateway::ToolTransport as _;
 
-use crate::connection::{Connection, Sending};
+use crate::connection::Connection;
+use crate::exchange::Sending;
 use crate::host::{Ask, Listener};
 use crate::transport::{McpTransport, McpTransportConfig};
 

@@ -87,7 +87,7 @@ impl Launch<'_> {
 
 impl ToolProcess {
     /// Says how the process ended, or that it did not, with the last lines it wrote to its standard error.
-    pub(crate) async fn obituary(&mut self, env: &Env) -> String {
+    pub(crate) async fn exit_reason(&mut self, env: &Env) -> String {
         let end = match self.ended_within(REAP, env).await {
             Some(status) => match status.code() {
                 Some(code) => format!("`{}` ended with exit code {code}", self.command),

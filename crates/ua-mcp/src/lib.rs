@@ -32,13 +32,14 @@ mod connection;
 mod definitions;
 mod dialect;
 mod error;
+mod exchange;
 #[cfg(feature = "conformance")]
 mod exercise;
-mod going_on;
 mod host;
 mod http;
 mod launch;
 mod locks;
+mod long_running;
 mod pipe;
 mod process;
 mod resources;

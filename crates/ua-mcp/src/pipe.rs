@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use ua_core::{Env, Outcome, RawReply};
 
 use crate::client::Client;
-use crate::connection::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
 use crate::dialect::{Dialect, Protocol};
+use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
 use crate::host::Host;
 use crate::launch::Pipes;
 use crate::wire::{Wire, WireState};
@@ -46,7 +46,7 @@ impl Session {
         let client = Client { host: Arc::clone(&host), info: info.clone() };
         let service = serve_directly(client, wire, None);
         let connection = PipeConnection { peer: service.peer().clone(), wire: state, host, dialect: Arc::default() };
-        match connection::open(&connection, protocol, &info, env).await {
+        match exchange::open(&connection, protocol, &info, env).await {
             Ok(()) => Ok(Self { service, connection }),
             Err(why) => Err(connection.wire.ended().unwrap_or(why)),
         }

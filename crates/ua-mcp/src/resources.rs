@@ -6,7 +6,8 @@
 use serde_json::{Map, Value, json};
 use ua_core::{Outcome, RawReply, ToolAnnotations, ToolName, ToolSpec};
 
-use crate::connection::{Connection, Unanswered};
+use crate::connection::Connection;
+use crate::exchange::Unanswered;
 use crate::server::ResourceTool;
 
 /// The tool as a model sees it.

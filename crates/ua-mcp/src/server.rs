@@ -223,12 +223,12 @@ impl Server {
     }
 
     /// How the process of a generation ended, if it did, with its last words.
-    pub(crate) async fn obituary(&self, generation: &str, shared: &Shared) -> Option<String> {
+    pub(crate) async fn exit_reason(&self, generation: &str, shared: &Shared) -> Option<String> {
         let mut slot = self.running.lock().await;
         let running = slot.as_mut().filter(|running| running.generation == generation)?;
         running.connection().ended()?;
         match &mut running.link {
-            Link::Process(child) => Some(child.process.obituary(&shared.env).await),
+            Link::Process(child) => Some(child.process.exit_reason(&shared.env).await),
             Link::Remote(_) => None,
         }
     }
@@ -287,7 +287,7 @@ impl Server {
                 Ok(Running { generation, link: Link::Process(Box::new(Child { session, process })) })
             }
             Err(why) => {
-                let why = format!("{why}; {}", process.obituary(&shared.env).await);
+                let why = format!("{why}; {}", process.exit_reason(&shared.env).await);
                 // The shim first: once it is reaped, nothing can start below it any more, and the fence sees all there is.
                 process.kill_shim().await;
                 if let Fence::Alive { detail } = shared.locks.fence(server, &generation).await {
@@ -310,7 +310,7 @@ impl Server {
         let mut tools = match listed {
             Ok(tools) => tools,
             Err(why) => {
-                let why = match self.obituary(&generation, shared).await {
+                let why = match self.exit_reason(&generation, shared).await {
                     Some(end) => format!("{why}; {end}"),
                     None => why,
                 };

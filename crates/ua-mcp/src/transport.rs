@@ -15,13 +15,14 @@ use ua_core::{CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SecretFil
 use ua_gateway::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
-use crate::connection::{Connection, Sending, not_in_time, sleep_or_never};
+use crate::connection::Connection;
 use crate::definitions::{DefinitionLock, skeleton};
-use crate::going_on::LiveCalls;
+use crate::exchange::{Sending, not_in_time, sleep_or_never};
 use crate::host::{Progress, ProgressWatcher};
 use crate::http::Horizon;
 use crate::launch::ShimCommand;
 use crate::locks::LockDir;
+use crate::long_running::LiveCalls;
 use crate::resources;
 use crate::server::{Listed, Server, ServerAbout, Shared};
 use crate::shim::DEFAULT_GRACE;
@@ -251,7 +252,7 @@ impl McpTransport {
             Outcome::Lost { .. } | Outcome::Raw(_) => self.shared.horizon.given_up(permit.generation()),
         }
         match outcome {
-            Outcome::Lost { why } => match server.obituary(permit.generation(), &self.shared).await {
+            Outcome::Lost { why } => match server.exit_reason(permit.generation(), &self.shared).await {
                 Some(end) => Outcome::Lost { why: format!("{why}; {end}") },
                 None => Outcome::Lost { why },
             },

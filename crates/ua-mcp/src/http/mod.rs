@@ -37,8 +37,8 @@ pub(crate) use self::endpoint::check_header_name;
 use self::endpoint::{Endpoint, Failure, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
 pub(crate) use self::horizon::Horizon;
-use crate::connection::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
 use crate::dialect::{Dialect, Protocol};
+use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
 use crate::host::{Host, UnderWay};
 use crate::wire::bounded;
 
@@ -123,7 +123,7 @@ impl HttpConnection {
         env: &Env,
     ) -> Result<Self, String> {
         let connection = Self::to(host, server, info, address, Agreed::default(), env)?;
-        match connection::open(&connection, protocol, info, env).await {
+        match exchange::open(&connection, protocol, info, env).await {
             Ok(()) => {
                 connection.listen();
                 Ok(connection)

@@ -9,7 +9,7 @@ use ua_gateway::TransportError;
 
 use super::servers::{World, spec};
 use super::wait_for_async;
-use crate::connection::Sending;
+use crate::exchange::Sending;
 use crate::host::{Ask, Listener};
 use crate::{Progress, Protocol, ServerSpec};
 

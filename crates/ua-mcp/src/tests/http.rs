@@ -14,7 +14,8 @@ use super::hostile::Hostile;
 use super::servers::{World, command, config};
 use super::{example, wait_for_async};
 use crate::config::{Reach, ServerSpec};
-use crate::connection::{Connection, Sending};
+use crate::connection::Connection;
+use crate::exchange::Sending;
 use crate::{McpTransport, McpTransportConfig, Protocol};
 
 pub(super) fn http(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec {

@@ -11,7 +11,8 @@ use ua_gateway::{Fence, ToolTransport, TransportError};
 
 use super::{example, is_alive, wait_for_async};
 use crate::config::{Reach, ServerSpec};
-use crate::connection::{Connection, Sending};
+use crate::connection::Connection;
+use crate::exchange::Sending;
 use crate::http::Horizon;
 use crate::server::{Server, Shared};
 use crate::{LockDir, McpTransport, McpTransportConfig, ProgressWatcher, Protocol, ShimCommand};
@@ -162,7 +163,7 @@ async fn a_server_that_dies_before_it_answers_loses_the_call_and_is_replaced() {
     let (first, connection) = world.ready().await;
     let why = lost(call(&connection, "die_before_reply", json!({})).await);
     assert_eq!(why, "it closed its output");
-    let end = world.server.obituary(&first, &world.shared).await.unwrap();
+    let end = world.server.exit_reason(&first, &world.shared).await.unwrap();
     assert!(end.contains("ended with exit code 9; it wrote:\nabout to die"), "{end}");
 
     assert!(world.server.connection(&first).await.is_err(), "a dead generation takes no calls");

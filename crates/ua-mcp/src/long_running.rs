@@ -16,8 +16,9 @@ use tracing::Instrument as _;
 use ua_core::{CallId, Env, Handle, Input, Outcome, RawReply};
 use ua_gateway::{Permit, TransportError};
 
-use crate::connection::{Connection, Sending, Unanswered, asked_for, poll_place};
+use crate::connection::Connection;
 use crate::dialect::Dialect;
+use crate::exchange::{Sending, Unanswered, asked_for, poll_place};
 use crate::host::{Ask, Listener};
 use crate::server::Server;
 use crate::transport::McpTransport;

@@ -41,7 +41,7 @@ impl Default for Elicitations {
 }
 
 /// What going on came to.
-pub(crate) enum WentOn {
+pub(crate) enum LongCallOutcome {
     /// The attempt has its outcome.
     Ended(Box<Permit>, Outcome),
     /// A person has to answer first; the attempt keeps its handle.
@@ -59,7 +59,11 @@ impl ToolGateway {
     }
 
     /// Goes on with a call that an earlier process, or this one before it asked a person, left running.
-    pub(crate) async fn take_up(&self, continued: Continued, stop: &StopSignal) -> Result<WentOn, GatewayError> {
+    pub(crate) async fn take_up(
+        &self,
+        continued: Continued,
+        stop: &StopSignal,
+    ) -> Result<LongCallOutcome, GatewayError> {
         let (permit, handle, started_at) = self.ledger.permit_again(continued);
         self.tell(Notice::Resuming { call: Box::new(permit.call().clone()), task: handle.task.clone() });
         let generation = self.transport.ready(&permit.name().server).await?;
@@ -74,8 +78,8 @@ impl ToolGateway {
         permit: Permit,
         outcome: Outcome,
         stop: &StopSignal,
-    ) -> Result<WentOn, GatewayError> {
-        let Outcome::Continues(handle) = outcome else { return Ok(WentOn::Ended(Box::new(permit), outcome)) };
+    ) -> Result<LongCallOutcome, GatewayError> {
+        let Outcome::Continues(handle) = outcome else { return Ok(LongCallOutcome::Ended(Box::new(permit), outcome)) };
         let started_at = permit.call().updated_at;
         self.ledger.keep(&permit, (*handle).clone()).await?;
         self.go_on(permit, *handle, started_at, stop).await
@@ -115,28 +119,28 @@ impl ToolGateway {
         mut handle: Handle,
         started_at: Timestamp,
         stop: &StopSignal,
-    ) -> Result<WentOn, GatewayError> {
+    ) -> Result<LongCallOutcome, GatewayError> {
         let mut unreached = 0;
         loop {
             if handle.open_request().is_some() {
                 if handle.input.as_ref().is_some_and(|input| input.round > MAX_ROUNDS) {
                     self.transport.give_up(&permit, &handle).await;
                     let why = format!("the tool asked for something more than {MAX_ROUNDS} times");
-                    return Ok(WentOn::Ended(Box::new(permit), Outcome::Lost { why }));
+                    return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }));
                 }
                 handle = match self.elicit(permit.call(), handle, stop).await? {
                     Elicited::Answered(handle) => handle,
-                    Elicited::Open(question) => return Ok(WentOn::Held(question)),
+                    Elicited::Open(question) => return Ok(LongCallOutcome::Held(question)),
                 };
             }
             let is_live = handle.input.as_ref().is_some_and(|input| input.is_live);
             if !is_live && self.is_cancelled(permit.call()).await? {
-                return Ok(WentOn::Stopped); // whoever ends the run tells the other side
+                return Ok(LongCallOutcome::Stopped); // whoever ends the run tells the other side
             }
             if is_overdue(&permit, started_at, self.ledger.env().now()) {
                 self.transport.give_up(&permit, &handle).await;
                 let why = "its time is up; the other side was told that nobody wants the result any more".to_owned();
-                return Ok(WentOn::Ended(Box::new(permit), Outcome::Lost { why }));
+                return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }));
             }
             let before = handle.clone();
             let answers = handle.input.as_mut().is_some_and(|input| !std::mem::replace(&mut input.is_sent, true));
@@ -151,10 +155,10 @@ impl ToolGateway {
             let went = tokio::select! {
                 biased;
                 went = self.transport.go_on(&permit, &handle) => went,
-                () = given_up, if !answers => return Ok(WentOn::Stopped),
+                () = given_up, if !answers => return Ok(LongCallOutcome::Stopped),
                 () = stop.stopping_at_once() => {
                     let why = "the run was interrupted before the tool answered".to_owned();
-                    return Ok(WentOn::Ended(Box::new(permit), Outcome::Lost { why }));
+                    return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }));
                 }
             };
             match went {
@@ -166,7 +170,7 @@ impl ToolGateway {
                     }
                     handle = next;
                 }
-                Ok(outcome) => return Ok(WentOn::Ended(Box::new(permit), outcome)),
+                Ok(outcome) => return Ok(LongCallOutcome::Ended(Box::new(permit), outcome)),
                 Err(error) => {
                     if answers {
                         self.ledger.keep(&permit, before.clone()).await?; // nothing left us
@@ -179,7 +183,7 @@ impl ToolGateway {
                     let env = self.ledger.env();
                     tokio::select! {
                         () = env.clock.sleep(backoff(unreached, env.entropy.next_u64())) => {}
-                        () = stop.stopping() => return Ok(WentOn::Stopped),
+                        () = stop.stopping() => return Ok(LongCallOutcome::Stopped),
                     }
                 }
             }

@@ -1,0 +1,258 @@
+//! What both ways to a tool server have in common, a pipe and HTTP: one request and what became of it, and how a conversation begins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::Implementation;
+use serde_json::{Map, Value, json};
+use ua_core::{Env, Handle, Input, Outcome, RawReply};
+
+use crate::dialect::{DISCOVER_PATIENCE, Dialect, Protocol, handshake};
+use crate::host::Listener;
+
+/// What a server answers that does not speak the revision it was asked in.
+const UNSUPPORTED: i64 = -32022;
+
+/// One request of a permitted attempt, as it is sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Sending {
+    /// The method: `tools/call`, or one that goes on with such a call.
+    pub(crate) method: &'static str,
+    /// Its parameters, without `_meta`.
+    pub(crate) params: Map<String, Value>,
+    /// The request's `_meta`.
+    pub(crate) meta: Map<String, Value>,
+    /// Name and value of the HTTP header in which the tool expects its idempotency key.
+    pub(crate) key_header: Option<(String, String)>,
+    /// Arguments that the server wants to see in HTTP headers too, by header.
+    pub(crate) param_headers: Vec<(String, String)>,
+    /// How long the answer may take; `None` waits as long as it takes.
+    pub(crate) timeout: Option<Duration>,
+    /// Who is told when the server asks something or says how far it is.
+    pub(crate) listener: Option<Listener>,
+}
+
+impl Sending {
+    /// A call of a tool.
+    pub(crate) fn call(tool: &str, arguments: Map<String, Value>, meta: Map<String, Value>) -> Self {
+        let params = Map::from_iter([
+            ("name".to_owned(), Value::String(tool.to_owned())),
+            ("arguments".to_owned(), Value::Object(arguments)),
+        ]);
+        Self::request("tools/call", params, meta)
+    }
+
+    /// Any request.
+    pub(crate) fn request(method: &'static str, params: Map<String, Value>, meta: Map<String, Value>) -> Self {
+        let (key_header, timeout, listener) = (None, None, None);
+        Self { method, params, meta, key_header, param_headers: Vec::new(), timeout, listener }
+    }
+}
+
+/// Why a question that changes nothing has no answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Unanswered {
+    /// The server refused it: code and words.
+    Refused(i64, String),
+    /// The endpoint refused it, with an HTTP status.
+    Status(u16, String),
+    /// It did not arrive, or no answer came: asking again does no harm.
+    Broken(String),
+}
+
+impl Unanswered {
+    /// As a clause.
+    pub(crate) fn into_why(self) -> String {
+        match self {
+            Self::Refused(code, message) => format!("it answered with error {code}: {message}"),
+            Self::Status(_, why) | Self::Broken(why) => why,
+        }
+    }
+}
+
+/// How the two ways to a server begin: both ask and shake hands in the same order.
+pub(crate) trait Opening {
+    /// Asks in the given dialect.
+    async fn ask_in(
+        &self,
+        dialect: Arc<Dialect>,
+        method: &'static str,
+        params: Map<String, Value>,
+    ) -> Result<Value, Unanswered>;
+    /// From now on this is how it is spoken to.
+    fn agree(&self, dialect: Arc<Dialect>);
+    /// Says that the handshake is done.
+    async fn initialized(&self) -> Result<(), String>;
+    /// Why nothing more can be sent, if nothing can.
+    fn ended(&self) -> Option<String>;
+}
+
+/// Finds out which revision a server speaks: the new era first, then a handshake, as far as `protocol` allows either. The error says
+/// what came instead.
+pub(crate) async fn open(
+    opening: &impl Opening,
+    protocol: &Protocol,
+    client: &Implementation,
+    env: &Env,
+) -> Result<(), String> {
+    let mut why = None;
+    if protocol.may_discover() {
+        let asking = Arc::new(Dialect::of_asking(client));
+        let ask = async {
+            let asked = opening.ask_in(Arc::clone(&asking), "server/discover", Map::new()).await;
+            match asked {
+                // It names those that it does speak; ours is the only one of the new era that there is.
+                Err(Unanswered::Refused(UNSUPPORTED, _)) => opening.ask_in(asking, "server/discover", Map::new()).await,
+                asked => asked,
+            }
+        };
+        let asked = tokio::select! {
+            asked = ask => asked.map_err(Unanswered::into_why),
+            () = env.clock.sleep(DISCOVER_PATIENCE) => {
+                Err(format!("it did not say within {} s which revisions it speaks", DISCOVER_PATIENCE.as_secs()))
+            }
+        };
+        match asked.and_then(|result| Dialect::of_discovery(&result, protocol, client)) {
+            Ok(dialect) => {
+                opening.agree(Arc::new(dialect));
+                return Ok(());
+            }
+            Err(asked) => why = Some(asked),
+        }
+    }
+    let Some(version) = protocol.offered() else {
+        return Err(format!(
+            "it does not speak revision {protocol}, which `protocol` pins: {}",
+            why.unwrap_or_default()
+        ));
+    };
+    if let (Some(end), Some(why)) = (opening.ended(), &why) {
+        return Err(format!(
+            "{end}, when it was asked for revision 2026-07-28 ({why}); pin `protocol` to the one it speaks"
+        ));
+    }
+    let params = handshake(&version, client).as_object().cloned().unwrap_or_default();
+    let shaken = match opening.ask_in(Arc::default(), "initialize", params).await {
+        // It was only slow to say so: the new era is the one it speaks.
+        Err(Unanswered::Refused(UNSUPPORTED, _)) if protocol.may_discover() => {
+            let asking = Arc::new(Dialect::of_asking(client));
+            let asked = opening.ask_in(asking, "server/discover", Map::new()).await.map_err(Unanswered::into_why)?;
+            opening.agree(Arc::new(Dialect::of_discovery(&asked, protocol, client)?));
+            return Ok(());
+        }
+        shaken => shaken.map_err(Unanswered::into_why)?,
+    };
+    opening.agree(Arc::new(Dialect::of_handshake(&shaken, protocol)?));
+    opening.initialized().await.map_err(|why| format!("the handshake failed: {why}"))
+}
+
+pub(crate) async fn sleep_or_never(span: Option<Duration>, env: &Env) {
+    match span {
+        Some(span) => env.clock.sleep(span).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a call came to whose time was up.
+pub(crate) fn not_in_time(limit: Option<Duration>) -> Outcome {
+    Outcome::Lost { why: format!("no answer within {} s", limit.unwrap_or_default().as_secs_f64()) }
+}
+
+/// Reads the kind of a result: final, or a task or a question that has to be gone on with first.
+pub(crate) fn completed(result: Value) -> Outcome {
+    let task_id = |task: &Value| task.get("taskId").and_then(Value::as_str).map(str::to_owned);
+    match result.get("resultType").and_then(Value::as_str) {
+        Some("input_required") => asked_for(&result, None, 1),
+        Some("task") => match task_id(&result) {
+            Some(task) => {
+                let place = poll_place(&result, "pollIntervalMs");
+                Outcome::Continues(Box::new(Handle { task: Some(task), place, ..Handle::default() }))
+            }
+            None => Outcome::Lost { why: "the tool went on in a task without a name".to_owned() },
+        },
+        Some(_) | None => match result.get("task").filter(|_| result.get("content").is_none()) {
+            Some(task) if task_id(task).is_some() => {
+                let place = poll_place(task, "pollInterval");
+                Outcome::Continues(Box::new(Handle { task: task_id(task), place, ..Handle::default() }))
+            }
+            Some(_) | None => Outcome::Raw(RawReply::ToolResult { result }),
+        },
+    }
+}
+
+/// How often a task wants to be asked, as it says itself.
+pub(crate) fn poll_place(task: &Value, field: &str) -> Value {
+    match task.get(field).and_then(Value::as_u64) {
+        Some(millis) => json!({ "poll_ms": millis }),
+        None => json!({}),
+    }
+}
+
+/// What a server asks for before it goes on. It may ask for what we offer, and for the roots, of which there are none.
+pub(crate) fn asked_for(result: &Value, task: Option<String>, round: u32) -> Outcome {
+    let mut input = Input { round, ..Input::default() };
+    input.state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
+    let requests: BTreeMap<String, Value> =
+        result.get("inputRequests").and_then(Value::as_object).cloned().unwrap_or_default().into_iter().collect();
+    for (name, request) in &requests {
+        match request.get("method").and_then(Value::as_str) {
+            Some("elicitation/create") => {}
+            Some("roots/list") => {
+                input.answers.insert(name.clone(), json!({ "roots": [] }));
+            }
+            other => {
+                let what = other.unwrap_or("something without a name");
+                return Outcome::Lost { why: format!("the tool asked for {what}, which this client does not offer") };
+            }
+        }
+    }
+    input.requests = requests;
+    Outcome::Continues(Box::new(Handle { task, input: Some(input), ..Handle::default() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle(result: Value) -> Handle {
+        let outcome = completed(result);
+        let Outcome::Continues(handle) = outcome else { panic!("{outcome:?}") };
+        *handle
+    }
+
+    #[test]
+    fn only_a_final_result_is_a_reply() {
+        let last = json!({"resultType": "complete", "content": []});
+        assert_eq!(completed(last.clone()), Outcome::Raw(RawReply::ToolResult { result: last }));
+        let own = json!({"content": [], "task": {"taskId": "x"}});
+        assert_eq!(
+            completed(own.clone()),
+            Outcome::Raw(RawReply::ToolResult { result: own }),
+            "a field of the tool's own"
+        );
+        assert!(matches!(completed(json!({"resultType": "task"})), Outcome::Lost { .. }));
+    }
+
+    #[test]
+    fn a_task_of_either_era_is_something_to_go_on_with() {
+        let new = handle(json!({"resultType": "task", "taskId": "t", "status": "working", "pollIntervalMs": 7}));
+        let old = handle(json!({"task": {"taskId": "t", "status": "working", "pollInterval": 7}}));
+        assert_eq!(new, old);
+        assert_eq!((new.task.as_deref(), &new.place), (Some("t"), &json!({"poll_ms": 7})));
+    }
+
+    #[test]
+    fn a_question_is_kept_with_the_servers_state_and_what_is_not_offered_is_not_answered() {
+        let ask = json!({"method": "elicitation/create", "params": {"message": "?"}});
+        let asked = handle(json!({"resultType": "input_required", "requestState": "s", "inputRequests": {
+            "a": ask, "r": {"method": "roots/list"}}}));
+        let input = asked.input.clone().unwrap();
+        assert_eq!((input.state.as_deref(), input.round), (Some("s"), 1));
+        assert_eq!(asked.open_request().unwrap().0, "a");
+        assert_eq!(input.answers["r"], json!({"roots": []}));
+        let model =
+            json!({"resultType": "input_required", "inputRequests": {"m": {"method": "sampling/createMessage"}}});
+        assert!(matches!(completed(model), Outcome::Lost { why } if why.contains("sampling/createMessage")));
+    }
+}
