@@ -35,7 +35,7 @@ pub struct Composite {
 
 /// The arguments of a composite tool, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakenApart {
+pub struct ExpandedCall {
     /// The arguments with the list in the form that the tool wants: a list, not a text that holds one.
     pub arguments: Map<String, Value>,
     /// The actions, in order; at least one.
@@ -74,7 +74,7 @@ impl Composite {
     /// # Errors
     ///
     /// A sentence for the model: what is wrong and what to send instead. Nothing of such a tool use is run.
-    pub fn take_apart(&self, tool: &ToolName, arguments: &Map<String, Value>) -> Result<TakenApart, String> {
+    pub fn take_apart(&self, tool: &ToolName, arguments: &Map<String, Value>) -> Result<ExpandedCall, String> {
         let form = format!(
             "Send `{}` as a list of objects, each with `{}`, the name of a tool, and `{}`, an object",
             self.list, self.name, self.arguments
@@ -125,7 +125,7 @@ impl Composite {
         }
         let items = actions.iter().map(|action| action.via.item(&action.name, action.arguments.clone())).collect();
         put(&mut rest, &self.list, Value::Array(items));
-        Ok(TakenApart { arguments: rest, actions })
+        Ok(ExpandedCall { arguments: rest, actions })
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
         ToolName::qualified(ToolNamespace::Composio, "composio", "COMPOSIO_MULTI_EXECUTE_TOOL")
     }
 
-    fn apart(arguments: &Value) -> Result<TakenApart, String> {
+    fn apart(arguments: &Value) -> Result<ExpandedCall, String> {
         layout().take_apart(&tool(), arguments.as_object().unwrap())
     }
 

@@ -49,7 +49,7 @@ pub use budget_stop::BudgetStop;
 pub use call::{PlannedCall, Position, Refusal};
 pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Sha256, parse_strict, sha256};
 pub use charge::ToolCharge;
-pub use composite::{Action, Composite, TakenApart, Via};
+pub use composite::{Action, Composite, ExpandedCall, Via};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
 pub use failure::FailureClass;
 pub use fingerprint::{
@@ -78,9 +78,7 @@ pub use secret::{SecretFiller, SecretGrants, fill_secrets};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,
 };
-pub use status::{
-    CallEvent, CallStatus, FailureKind, IllegalTransition, Resolution, RunStatus, StepStatus, StopReason as RunStop,
-};
+pub use status::{CallEvent, CallStatus, FailureKind, IllegalTransition, Resolution, RunStatus, RunStop, StepStatus};
 pub use subagents::{Subagents, TASK_FOLDER, TASK_MODE, TaskOrder};
 pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{

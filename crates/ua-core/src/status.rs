@@ -70,7 +70,7 @@ impl RunStatus {
 
 text_enum! {
     /// Why a run is `stopped`.
-    StopReason {
+    RunStop {
         /// A budget was reached; resume with a larger one.
         Budget = "budget",
         /// A signal asked the process to stop.

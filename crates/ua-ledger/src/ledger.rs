@@ -81,12 +81,12 @@ impl Ledger {
     /// Says whether a call may run. Changes nothing but what follows from facts already stored: a receipt that was not
     /// interpreted, a twin's receipt, a person's answer, a RUNNING row of a dead process.
     pub async fn admit(&self, id: &CallId, facts: Facts) -> Result<Admission, LedgerError> {
-        let admission = self.look_at(id, facts).await?;
+        let admission = self.decide(id, facts).await?;
         events::admitted(&admission);
         Ok(admission)
     }
 
-    async fn look_at(&self, id: &CallId, facts: Facts) -> Result<Admission, LedgerError> {
+    async fn decide(&self, id: &CallId, facts: Facts) -> Result<Admission, LedgerError> {
         let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
         match call.status {
             CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Ok(Admission::Settled(call)),
@@ -94,7 +94,7 @@ impl Ledger {
                 if !self.may_retry(&call) && !self.asks_for_credentials(&call) {
                     return Ok(Admission::Settled(call));
                 }
-                let word = match self.word_before_retry(&call, &facts).await? {
+                let word = match self.approval_before_retry(&call, &facts).await? {
                     Ok(word) => word,
                     Err(admission) => return Ok(admission),
                 };
@@ -113,7 +113,7 @@ impl Ledger {
                 if !was_accepted && in_conflict(&call, rivals.as_deref()).is_some() {
                     return Ok(Admission::Settled(call)); // another run of the lineage may have had the effect meanwhile
                 }
-                let scope_seen = seen(rivals);
+                let scope_seen = rival_ids(rivals);
                 Ok(Admission::Ready(Prepared { key, facts, scope_seen, approved_by, replay_status: None, call }))
             }
             CallStatus::Running => self.admit_running(call).await,
@@ -234,7 +234,14 @@ impl Ledger {
         {
             return Ok(admission);
         }
-        Ok(Admission::Ready(Prepared { key, facts, scope_seen: seen(rivals), approved_by, replay_status: None, call }))
+        Ok(Admission::Ready(Prepared {
+            key,
+            facts,
+            scope_seen: rival_ids(rivals),
+            approved_by,
+            replay_status: None,
+            call,
+        }))
     }
 
     /// Other calls of the lineage with this scope that may already have had the effect: being sent, sent and not known, failed
@@ -535,7 +542,7 @@ fn in_conflict<'a>(call: &CallRecord, rivals: Option<&'a [CallRecord]>) -> Optio
 }
 
 /// What was looked at, for the start to compare.
-fn seen(rivals: Option<Vec<CallRecord>>) -> Option<Vec<CallId>> {
+fn rival_ids(rivals: Option<Vec<CallRecord>>) -> Option<Vec<CallId>> {
     rivals.map(|rivals| rivals.into_iter().map(|rival| rival.call_id).collect())
 }
 

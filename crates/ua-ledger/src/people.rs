@@ -111,7 +111,7 @@ impl Ledger {
 
     /// A call that definitely failed and may need a person's word before it is tried again: its credentials were refused, or what
     /// was approved is not what would be sent now. `Ok(Ok(approval))` lets it go on.
-    pub(crate) async fn word_before_retry(
+    pub(crate) async fn approval_before_retry(
         &self,
         call: &CallRecord,
         facts: &Facts,

@@ -39,27 +39,27 @@ fn lines(records: &RunRecords, line: impl Fn(&Entry) -> String) -> String {
 }
 
 fn entries(records: &RunRecords) -> Vec<Entry> {
-    let mut book = Book { run_id: records.run.run_id.to_string(), entries: Vec::new() };
-    book.processes(records);
-    book.requests(records);
-    book.turns(records);
+    let mut log = EventLogBuilder { run_id: records.run.run_id.to_string(), entries: Vec::new() };
+    log.processes(records);
+    log.requests(records);
+    log.turns(records);
     for call in &records.calls {
-        book.call(records, call);
+        log.call(records, call);
     }
-    book.questions(records);
-    book.guidance(records);
-    book.end(records);
+    log.questions(records);
+    log.guidance(records);
+    log.end(records);
     // Stable: what shares an instant stays in the order in which it is told above.
-    book.entries.sort_by_key(|entry| entry.at);
-    book.entries
+    log.entries.sort_by_key(|entry| entry.at);
+    log.entries
 }
 
-struct Book {
+struct EventLogBuilder {
     run_id: String,
     entries: Vec<Entry>,
 }
 
-impl Book {
+impl EventLogBuilder {
     fn note(&mut self, at: Timestamp, mut event: Value, text: String) {
         event["run_id"] = json!(self.run_id);
         event["at"] = json!(at);

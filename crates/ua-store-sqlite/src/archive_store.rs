@@ -14,7 +14,7 @@ use crate::error::DbError;
 use crate::ledger_rows::call_record;
 use crate::store::SqliteStore;
 
-type Found<T> = Result<T, DbError>;
+type DbResult<T> = Result<T, DbError>;
 
 /// Sorts behind every character of an id, so that `prefix..prefix + this` is the range of ids that begin with a prefix.
 const BEHIND: char = '\u{7f}';
@@ -35,7 +35,7 @@ fn range(prefix: &str) -> (String, String) {
     (prefix.to_owned(), format!("{prefix}{BEHIND}"))
 }
 
-fn run_head(row: &Row<'_>) -> Found<RunHead> {
+fn run_head(row: &Row<'_>) -> DbResult<RunHead> {
     let column = Columns::new(row, "runs", "run_id");
     Ok(RunHead {
         run_id: column.parsed("run_id")?,
@@ -57,7 +57,7 @@ fn run_head(row: &Row<'_>) -> Found<RunHead> {
 }
 
 impl Db<'_> {
-    fn find_runs(&self, query: &RunQuery) -> Found<Vec<RunHead>> {
+    fn find_runs(&self, query: &RunQuery) -> DbResult<Vec<RunHead>> {
         let (from, to) = range(&query.prefix);
         let all = [
             RunStatus::Queued,
@@ -82,25 +82,25 @@ impl Db<'_> {
     }
 
     /// Whether a run of this name was deleted.
-    pub(crate) fn is_deleted(&self, run: &RunId) -> Found<bool> {
+    pub(crate) fn is_deleted(&self, run: &RunId) -> DbResult<bool> {
         let found =
             self.row("SELECT 1 FROM deleted_runs WHERE run_id = ?1", [run.as_str()], |row| Ok(row.get::<_, i64>(0)?))?;
         Ok(found.is_some())
     }
 
-    fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) -> Found<()> {
+    fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) -> DbResult<()> {
         let sql = "INSERT INTO deleted_runs (run_id, root_run_id, deleted_at) VALUES (?1, ?2, ?3)";
         self.connection.prepare_cached(sql)?.execute(params![run.as_str(), root.as_str(), text(&at)])?;
         Ok(())
     }
 
-    fn ids(&self, sql: &str, parameters: impl rusqlite::Params) -> Found<Vec<RunId>> {
+    fn ids(&self, sql: &str, parameters: impl rusqlite::Params) -> DbResult<Vec<RunId>> {
         self.rows(sql, parameters, |row| Columns::new(row, "runs", "run_id").parsed("run_id"))
     }
 
     /// Removes every row of the lineage of `root`, and the blobs that no other run refers to. Tables are found by the column that says
     /// whose their rows are, so that a table that a later schema adds is not forgotten.
-    fn remove_lineage(&self, root: &RunId) -> Found<()> {
+    fn remove_lineage(&self, root: &RunId) -> DbResult<()> {
         // Runs and their steps refer to each other, so references are checked when the transaction ends.
         self.connection.pragma_update(None, "defer_foreign_keys", true)?;
         let runs = "SELECT run_id FROM runs WHERE root_run_id = ?1";
@@ -108,7 +108,7 @@ impl Db<'_> {
                    FROM sqlite_schema m WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' \
                    AND m.name NOT IN ('runs', 'deleted_runs', 'tool_calls', 'questions', 'blobs')";
         let tables = self.rows(sql, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
-        let delete = |sql: String| -> Found<()> {
+        let delete = |sql: String| -> DbResult<()> {
             self.connection.execute(&sql, [root.as_str()])?;
             Ok(())
         };

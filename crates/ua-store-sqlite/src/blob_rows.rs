@@ -9,11 +9,11 @@ use crate::db::Db;
 use crate::error::DbError;
 use crate::run_rows::not_found;
 
-type Found<T> = Result<T, DbError>;
+type DbResult<T> = Result<T, DbError>;
 
 impl Db<'_> {
     /// Stores blobs that `run` refers to. One that is there is left as it is; one that was pruned has its content back.
-    pub(crate) fn put_blobs(&self, run: &RunId, blobs: &[NewBlob], at: Timestamp) -> Found<()> {
+    pub(crate) fn put_blobs(&self, run: &RunId, blobs: &[NewBlob], at: Timestamp) -> DbResult<()> {
         for new in blobs {
             let sql = "INSERT INTO blobs (blob_id, size_bytes, created_at, content) VALUES (?1, ?2, ?3, ?4) \
                        ON CONFLICT (blob_id) DO UPDATE SET content = excluded.content, pruned_at = NULL \
@@ -26,13 +26,13 @@ impl Db<'_> {
     }
 
     /// Stores what the files of a new run hold, and notes that it refers to them: each is among `files`, or is stored already.
-    pub(crate) fn put_files(&self, run: &RunRecord, files: &[NewBlob]) -> Found<()> {
+    pub(crate) fn put_files(&self, run: &RunRecord, files: &[NewBlob]) -> DbResult<()> {
         self.put_blobs(&run.run_id, files, run.created_at)?;
         self.refer_to_blobs(&run.run_id, run.spec.taken_files().map(|file| &file.blob))
     }
 
     /// Notes that `run` refers to these blobs, which must be there.
-    pub(crate) fn refer_to_blobs<'b>(&self, run: &RunId, blobs: impl Iterator<Item = &'b BlobRef>) -> Found<()> {
+    pub(crate) fn refer_to_blobs<'b>(&self, run: &RunId, blobs: impl Iterator<Item = &'b BlobRef>) -> DbResult<()> {
         for blob in blobs {
             let sql = "SELECT count(*) FROM blobs WHERE blob_id = ?1 AND size_bytes = ?2 AND content IS NOT NULL";
             if self.number(sql, params![blob.blob_id.as_str(), int(blob.size)])? == 0 {
@@ -43,14 +43,14 @@ impl Db<'_> {
         Ok(())
     }
 
-    fn refer_to_blob(&self, run: &RunId, blob: &BlobRef) -> Found<()> {
+    fn refer_to_blob(&self, run: &RunId, blob: &BlobRef) -> DbResult<()> {
         let sql = "INSERT INTO blob_refs (run_id, blob_id) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
         self.connection.prepare_cached(sql)?.execute([run.as_str(), blob.blob_id.as_str()])?;
         Ok(())
     }
 
     /// What is found under a reference.
-    pub(crate) fn blob(&self, blob: &BlobRef) -> Found<Blob> {
+    pub(crate) fn blob(&self, blob: &BlobRef) -> DbResult<Blob> {
         let sql = "SELECT * FROM blobs WHERE blob_id = ?1";
         let found = self.row(sql, [blob.blob_id.as_str()], |row| {
             let column = Columns::new(row, "blobs", "blob_id");
@@ -67,7 +67,7 @@ impl Db<'_> {
     }
 
     /// Every blob that has its content, with who refers to it.
-    pub(crate) fn blob_uses(&self) -> Found<Vec<BlobUse>> {
+    pub(crate) fn blob_uses(&self) -> DbResult<Vec<BlobUse>> {
         let sql = "SELECT b.blob_id, b.size_bytes, \
                    coalesce((SELECT max(r.updated_at) FROM blob_refs f JOIN runs r ON r.run_id = f.run_id \
                              WHERE f.blob_id = b.blob_id), b.created_at) AS used_at, \
@@ -78,14 +78,14 @@ impl Db<'_> {
         self.rows(sql, [], blob_use)
     }
 
-    pub(crate) fn prune_blob(&self, blob: &BlobRef, at: Timestamp) -> Found<()> {
+    pub(crate) fn prune_blob(&self, blob: &BlobRef, at: Timestamp) -> DbResult<()> {
         let sql = "UPDATE blobs SET content = NULL, pruned_at = ?2 WHERE blob_id = ?1";
         self.connection.prepare_cached(sql)?.execute([blob.blob_id.as_str(), &text(&at)])?;
         Ok(())
     }
 }
 
-fn blob_use(row: &Row<'_>) -> Found<BlobUse> {
+fn blob_use(row: &Row<'_>) -> DbResult<BlobUse> {
     let column = Columns::new(row, "blobs", "blob_id");
     Ok(BlobUse {
         blob: BlobRef { blob_id: column.parsed("blob_id")?, size: column.int("size_bytes")? },

@@ -9,56 +9,56 @@ use crate::db::Db;
 use crate::error::DbError;
 use crate::run_rows::not_found;
 
-type Found<T> = Result<T, DbError>;
+type DbResult<T> = Result<T, DbError>;
 
 impl Db<'_> {
     // --- Calls.
 
-    pub(crate) fn call(&self, id: &CallId) -> Found<CallRecord> {
+    pub(crate) fn call(&self, id: &CallId) -> DbResult<CallRecord> {
         let found = self.row("SELECT * FROM tool_calls WHERE tool_call_id = ?1", [id.as_str()], call_record)?;
         found.ok_or_else(|| not_found("tool_calls", id))
     }
 
     /// A call of a run whose lease still is the newest.
-    pub(crate) fn leased_call(&self, lease: &RunLease, id: &CallId) -> Found<CallRecord> {
+    pub(crate) fn leased_call(&self, lease: &RunLease, id: &CallId) -> DbResult<CallRecord> {
         self.leased_run(lease)?;
         Ok(rules::owned_call(self.call(id)?, lease)?)
     }
 
     /// The calls of a run, or of one turn of it, by position.
-    pub(crate) fn calls_of(&self, run: &RunId, turn: Option<u32>) -> Found<Vec<CallRecord>> {
+    pub(crate) fn calls_of(&self, run: &RunId, turn: Option<u32>) -> DbResult<Vec<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY turn, ordinal";
         let (first, last) = turn.map_or((0, u32::MAX), |turn| (turn, turn));
         self.rows(sql, params![run.as_str(), first, last], call_record)
     }
 
-    pub(crate) fn running_calls(&self, run: &RunId) -> Found<Vec<CallRecord>> {
+    pub(crate) fn running_calls(&self, run: &RunId) -> DbResult<Vec<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE run_id = ?1 AND status = 'running' ORDER BY turn, ordinal";
         self.rows(sql, [run.as_str()], call_record)
     }
 
-    pub(crate) fn unknown_calls(&self) -> Found<Vec<CallRecord>> {
+    pub(crate) fn unknown_calls(&self) -> DbResult<Vec<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE status = 'unknown' AND resolution IS NOT 'skipped' \
                    ORDER BY created_at, run_id, turn, ordinal";
         self.rows(sql, [], call_record)
     }
 
     /// The calls of a lineage and of this tool that are unknown. The index over all unknown calls keeps this narrow.
-    pub(crate) fn doubts(&self, root: &RunId, tool: &ToolName) -> Found<Vec<CallRecord>> {
+    pub(crate) fn doubts(&self, root: &RunId, tool: &ToolName) -> DbResult<Vec<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE status = 'unknown' AND root_run_id = ?1 AND raw_tool_name = ?2 \
                    ORDER BY created_at, run_id, turn, ordinal";
         self.rows(sql, [root.as_str(), tool.raw.as_str()], call_record)
     }
 
     /// The call that holds `key`.
-    pub(crate) fn key_holder(&self, key: &IdempotencyKey) -> Found<Option<CallRecord>> {
+    pub(crate) fn key_holder(&self, key: &IdempotencyKey) -> DbResult<Option<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE idempotency_key = ?1 \
                    AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
         self.row(sql, [key.as_str()], call_record)
     }
 
     /// How many other calls of the lineage with the effect kind of `call` claim a key of their own.
-    pub(crate) fn other_effects(&self, call: &CallRecord) -> Found<u32> {
+    pub(crate) fn other_effects(&self, call: &CallRecord) -> DbResult<u32> {
         let Some(effect) = &call.policy.effect_kind else { return Ok(0) };
         let sql = "SELECT count(*) FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
                    AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
@@ -67,13 +67,13 @@ impl Db<'_> {
     }
 
     /// The calls of a lineage with this scope that were sent.
-    pub(crate) fn scope_calls(&self, root: &RunId, scope: &Scope) -> Found<Vec<CallRecord>> {
+    pub(crate) fn scope_calls(&self, root: &RunId, scope: &Scope) -> DbResult<Vec<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND side_effect_scope = ?2 AND attempt > 0 \
                    ORDER BY created_at, run_id, turn, ordinal";
         self.rows(sql, [root.as_str(), scope.as_str()], call_record)
     }
 
-    pub(crate) fn insert_call(&self, call: &CallRecord, epoch: u64) -> Found<()> {
+    pub(crate) fn insert_call(&self, call: &CallRecord, epoch: u64) -> DbResult<()> {
         let sql = "INSERT INTO tool_calls (tool_call_id, run_id, root_run_id, step_id, turn, ordinal, created_at, updated_at, \
                    tool_use_id, raw_tool_name, tool_name, tool_server, tool_namespace, tool_digest, side_effect_class, \
                    effect_kind, policy_rule_id, policy_json, replay_policy, normalized_args_hash, status, resolution, \
@@ -113,7 +113,7 @@ impl Db<'_> {
     }
 
     /// Stores what may change about a call; a trigger refuses illegal moves and notes legal ones as events.
-    pub(crate) fn update_call(&self, call: &CallRecord, epoch: u64) -> Found<()> {
+    pub(crate) fn update_call(&self, call: &CallRecord, epoch: u64) -> DbResult<()> {
         let sql = "UPDATE tool_calls SET updated_at = :updated, status = :status, failure_kind = :kind, attempt = :attempt, \
                    idempotency_key = :key, side_effect_scope = :scope, file_digests_json = :digests, \
                    possible_effect = :effect, resolution = :resolution, deduplicated_from = :from, \
@@ -142,7 +142,7 @@ impl Db<'_> {
 
     // --- Attempts.
 
-    pub(crate) fn attempts_of(&self, call: &CallId) -> Found<Vec<AttemptRecord>> {
+    pub(crate) fn attempts_of(&self, call: &CallId) -> DbResult<Vec<AttemptRecord>> {
         self.rows(
             "SELECT * FROM tool_attempts WHERE tool_call_id = ?1 ORDER BY attempt",
             [call.as_str()],
@@ -151,18 +151,18 @@ impl Db<'_> {
     }
 
     /// The attempts of a run, call by call.
-    pub(crate) fn attempts_of_run(&self, run: &RunId) -> Found<Vec<AttemptRecord>> {
+    pub(crate) fn attempts_of_run(&self, run: &RunId) -> DbResult<Vec<AttemptRecord>> {
         let sql = "SELECT a.* FROM tool_calls c JOIN tool_attempts a ON a.tool_call_id = c.tool_call_id \
                    WHERE c.run_id = ?1 ORDER BY c.turn, c.ordinal, a.attempt";
         self.rows(sql, [run.as_str()], attempt_record)
     }
 
-    pub(crate) fn current_attempt(&self, call: &CallRecord) -> Found<Option<AttemptRecord>> {
+    pub(crate) fn current_attempt(&self, call: &CallRecord) -> DbResult<Option<AttemptRecord>> {
         let sql = "SELECT * FROM tool_attempts WHERE tool_call_id = ?1 AND attempt = ?2";
         self.row(sql, params![call.call_id.as_str(), call.attempt], attempt_record)
     }
 
-    pub(crate) fn insert_attempt(&self, attempt: &AttemptRecord) -> Found<()> {
+    pub(crate) fn insert_attempt(&self, attempt: &AttemptRecord) -> DbResult<()> {
         let sql = "INSERT INTO tool_attempts (tool_call_id, attempt, lease_epoch, server_generation, started_at) \
                    VALUES (?1, ?2, ?3, ?4, ?5)";
         let started = text(&attempt.started_at);
@@ -176,14 +176,14 @@ impl Db<'_> {
         Ok(())
     }
 
-    pub(crate) fn keep_handle(&self, attempt: &AttemptRecord) -> Found<()> {
+    pub(crate) fn keep_handle(&self, attempt: &AttemptRecord) -> DbResult<()> {
         let sql = "UPDATE tool_attempts SET handle_json = ?3 WHERE tool_call_id = ?1 AND attempt = ?2";
         let handle = opt_json(attempt.handle.as_ref())?;
         self.connection.prepare_cached(sql)?.execute(params![attempt.call_id.as_str(), attempt.attempt, handle])?;
         Ok(())
     }
 
-    pub(crate) fn end_attempt(&self, attempt: &AttemptRecord) -> Found<()> {
+    pub(crate) fn end_attempt(&self, attempt: &AttemptRecord) -> DbResult<()> {
         let sql = "UPDATE tool_attempts SET ended_at = ?3, outcome = ?4, detail = ?5 WHERE tool_call_id = ?1 AND attempt = ?2";
         self.connection.prepare_cached(sql)?.execute(params![
             attempt.call_id.as_str(),
@@ -197,19 +197,19 @@ impl Db<'_> {
 
     // --- Receipts.
 
-    pub(crate) fn newest_receipt(&self, call: &CallId) -> Found<Option<ReceiptRecord>> {
+    pub(crate) fn newest_receipt(&self, call: &CallId) -> DbResult<Option<ReceiptRecord>> {
         let sql = "SELECT * FROM tool_receipts WHERE tool_call_id = ?1 ORDER BY receipt_seq DESC LIMIT 1";
         self.row(sql, [call.as_str()], receipt_record)
     }
 
     /// The receipts of a run, call by call.
-    pub(crate) fn receipts_of_run(&self, run: &RunId) -> Found<Vec<ReceiptRecord>> {
+    pub(crate) fn receipts_of_run(&self, run: &RunId) -> DbResult<Vec<ReceiptRecord>> {
         let sql = "SELECT r.* FROM tool_calls c JOIN tool_receipts r ON r.tool_call_id = c.tool_call_id \
                    WHERE c.run_id = ?1 ORDER BY c.turn, c.ordinal, r.receipt_seq";
         self.rows(sql, [run.as_str()], receipt_record)
     }
 
-    pub(crate) fn insert_receipt(&self, receipt: &ReceiptRecord) -> Found<()> {
+    pub(crate) fn insert_receipt(&self, receipt: &ReceiptRecord) -> DbResult<()> {
         let sql = "INSERT INTO tool_receipts (tool_call_id, attempt, received_at, raw_json, lifted_json, settlement_json, evidence) \
                    VALUES (:call, :attempt, :received, :raw, :lifted, :settlement, :evidence)";
         self.connection.prepare_cached(sql)?.execute(named_params! {
@@ -225,7 +225,7 @@ impl Db<'_> {
     }
 
     /// Stores the meaning of the call's newest receipt.
-    pub(crate) fn fill_newest_receipt(&self, receipt: &ReceiptRecord) -> Found<()> {
+    pub(crate) fn fill_newest_receipt(&self, receipt: &ReceiptRecord) -> DbResult<()> {
         let sql = "UPDATE tool_receipts SET settlement_json = ?2 \
                    WHERE receipt_seq = (SELECT max(receipt_seq) FROM tool_receipts WHERE tool_call_id = ?1)";
         let settlement = opt_json(receipt.settlement.as_ref())?;
@@ -235,13 +235,13 @@ impl Db<'_> {
 
     // --- Events.
 
-    pub(crate) fn events_of(&self, call: &CallId) -> Found<Vec<EventRecord>> {
+    pub(crate) fn events_of(&self, call: &CallId) -> DbResult<Vec<EventRecord>> {
         let sql = "SELECT * FROM tool_call_events WHERE tool_call_id = ?1 ORDER BY event_seq";
         self.rows(sql, [call.as_str()], event_record)
     }
 }
 
-pub(crate) fn call_record(row: &Row<'_>) -> Found<CallRecord> {
+pub(crate) fn call_record(row: &Row<'_>) -> DbResult<CallRecord> {
     let column = Columns::new(row, "tool_calls", "tool_call_id");
     let call_id: CallId = column.parsed("tool_call_id")?;
     let (status, kind): (String, Option<String>) = (column.get("status")?, column.get("failure_kind")?);
@@ -281,7 +281,7 @@ pub(crate) fn call_record(row: &Row<'_>) -> Found<CallRecord> {
     })
 }
 
-pub(crate) fn attempt_record(row: &Row<'_>) -> Found<AttemptRecord> {
+pub(crate) fn attempt_record(row: &Row<'_>) -> DbResult<AttemptRecord> {
     let column = Columns::new(row, "tool_attempts", "tool_call_id");
     Ok(AttemptRecord {
         call_id: column.parsed("tool_call_id")?,
@@ -296,7 +296,7 @@ pub(crate) fn attempt_record(row: &Row<'_>) -> Found<AttemptRecord> {
     })
 }
 
-pub(crate) fn receipt_record(row: &Row<'_>) -> Found<ReceiptRecord> {
+pub(crate) fn receipt_record(row: &Row<'_>) -> DbResult<ReceiptRecord> {
     let column = Columns::new(row, "tool_receipts", "receipt_seq");
     Ok(ReceiptRecord {
         call_id: column.parsed("tool_call_id")?,
@@ -309,7 +309,7 @@ pub(crate) fn receipt_record(row: &Row<'_>) -> Found<ReceiptRecord> {
     })
 }
 
-fn event_record(row: &Row<'_>) -> Found<EventRecord> {
+fn event_record(row: &Row<'_>) -> DbResult<EventRecord> {
     let column = Columns::new(row, "tool_call_events", "event_seq");
     Ok(EventRecord {
         seq: column.int("event_seq")?,

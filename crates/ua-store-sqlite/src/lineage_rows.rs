@@ -10,11 +10,11 @@ use crate::error::DbError;
 use crate::ledger_rows::{call_record, receipt_record};
 use crate::run_rows::{message_record, request_record, run_record, turn_record};
 
-type Found<T> = Result<T, DbError>;
+type DbResult<T> = Result<T, DbError>;
 
 impl Db<'_> {
     /// Refuses a job key that a run of another lineage has.
-    pub(crate) fn check_job_key(&self, run: &RunRecord) -> Found<()> {
+    pub(crate) fn check_job_key(&self, run: &RunRecord) -> DbResult<()> {
         if let Some(key) = &run.job_key
             && let Some(other) = self.run_of_job_key(key, Some(&run.root_run_id))?
         {
@@ -24,17 +24,17 @@ impl Db<'_> {
         Ok(())
     }
 
-    pub(crate) fn children_of(&self, run: &RunId) -> Found<Vec<RunRecord>> {
+    pub(crate) fn children_of(&self, run: &RunId) -> DbResult<Vec<RunRecord>> {
         self.rows("SELECT * FROM runs WHERE parent_run_id = ?1 ORDER BY seq", [run.as_str()], run_record)
     }
 
     /// All child runs below a run, parents before their children.
-    pub(crate) fn runs_below(&self, run: &RunId) -> Found<Vec<RunRecord>> {
+    pub(crate) fn runs_below(&self, run: &RunId) -> DbResult<Vec<RunRecord>> {
         rules::runs_below(run, |id| self.children_of(id))
     }
 
     /// The messages of a run of turns up to `last_turn`, in order: its prompt, what it shares, its own.
-    pub(crate) fn whole_history(&self, run: &RunRecord, last_turn: u32) -> Found<Vec<MessageRecord>> {
+    pub(crate) fn whole_history(&self, run: &RunRecord, last_turn: u32) -> DbResult<Vec<MessageRecord>> {
         let mut messages = self.messages_of(&run.run_id, last_turn)?;
         for part in rules::shared_parts(run, |id| self.run(id))? {
             let sql = "SELECT * FROM messages WHERE run_id = ?1 AND seq BETWEEN 2 AND ?2 AND turn <= ?3 ORDER BY seq";
@@ -49,7 +49,7 @@ impl Db<'_> {
     }
 
     /// Where turn `turn` of the run's history ends: the place of its last message, and the provider's conversation id of it.
-    pub(crate) fn end_of_turn(&self, run: &RunRecord, turn: u32) -> Found<(u64, Option<String>)> {
+    pub(crate) fn end_of_turn(&self, run: &RunRecord, turn: u32) -> DbResult<(u64, Option<String>)> {
         let mut parts: Vec<(RunId, u64, u32)> = vec![(run.run_id.clone(), u64::MAX >> 1, u32::MAX)];
         let shared = rules::shared_parts(run, |id| self.run(id))?;
         parts.extend(shared.into_iter().map(|part| (part.run_id, part.upto.seq, part.upto.turn)));
@@ -67,7 +67,7 @@ impl Db<'_> {
     }
 
     /// What other runs of the lineage may have done outside what the run shares with them.
-    pub(crate) fn effects_elsewhere(&self, run: &RunRecord) -> Found<Vec<CallRecord>> {
+    pub(crate) fn effects_elsewhere(&self, run: &RunRecord) -> DbResult<Vec<CallRecord>> {
         let members = "SELECT * FROM runs WHERE root_run_id = ?1 AND run_id <> ?2 ORDER BY seq";
         let mut members = self.rows(members, params![run.root_run_id.as_str(), run.run_id.as_str()], run_record)?;
         members.retain(|member| rules::is_beside(member, run));
@@ -84,7 +84,7 @@ impl Db<'_> {
         Ok(found)
     }
 
-    pub(crate) fn lineage_of(&self, run: &RunRecord) -> Found<LineageRecords> {
+    pub(crate) fn lineage_of(&self, run: &RunRecord) -> DbResult<LineageRecords> {
         let mut lineage = LineageRecords::default();
         let parts = rules::shared_parts(run, |id| self.run(id))?;
         for part in &parts {
@@ -123,7 +123,7 @@ impl Db<'_> {
         Ok(lineage)
     }
 
-    fn receipts_of_call(&self, call: &CallId) -> Found<Vec<ua_store::ReceiptRecord>> {
+    fn receipts_of_call(&self, call: &CallId) -> DbResult<Vec<ua_store::ReceiptRecord>> {
         let sql = "SELECT * FROM tool_receipts WHERE tool_call_id = ?1 ORDER BY receipt_seq";
         self.rows(sql, [call.as_str()], receipt_record)
     }

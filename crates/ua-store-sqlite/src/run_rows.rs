@@ -11,7 +11,7 @@ use crate::column::{Columns, int, json, opt_json, opt_text, text, word};
 use crate::db::Db;
 use crate::error::DbError;
 
-type Found<T> = Result<T, DbError>;
+type DbResult<T> = Result<T, DbError>;
 
 pub(crate) fn not_found(table: &'static str, key: impl std::fmt::Display) -> DbError {
     StoreError::NotFound { row: RowRef::new(table, key) }.into()
@@ -23,8 +23,8 @@ impl Db<'_> {
         &self,
         sql: &str,
         parameters: impl rusqlite::Params,
-        read: impl FnMut(&Row<'_>) -> Found<T>,
-    ) -> Found<Vec<T>> {
+        read: impl FnMut(&Row<'_>) -> DbResult<T>,
+    ) -> DbResult<Vec<T>> {
         self.connection.prepare_cached(sql)?.query_and_then(parameters, read)?.collect()
     }
 
@@ -33,33 +33,33 @@ impl Db<'_> {
         &self,
         sql: &str,
         parameters: impl rusqlite::Params,
-        read: impl FnMut(&Row<'_>) -> Found<T>,
-    ) -> Found<Option<T>> {
+        read: impl FnMut(&Row<'_>) -> DbResult<T>,
+    ) -> DbResult<Option<T>> {
         self.connection.prepare_cached(sql)?.query_and_then(parameters, read)?.next().transpose()
     }
 
     /// The one number of a query.
-    pub(crate) fn number(&self, sql: &str, parameters: impl rusqlite::Params) -> Found<u64> {
+    pub(crate) fn number(&self, sql: &str, parameters: impl rusqlite::Params) -> DbResult<u64> {
         let number: i64 = self.connection.prepare_cached(sql)?.query_row(parameters, |row| row.get(0))?;
         Ok(u64::try_from(number).unwrap_or(0))
     }
 
     // --- Runs.
 
-    pub(crate) fn run(&self, id: &RunId) -> Found<RunRecord> {
+    pub(crate) fn run(&self, id: &RunId) -> DbResult<RunRecord> {
         let found = self.row("SELECT * FROM runs WHERE run_id = ?1", [id.as_str()], run_record)?;
         found.ok_or_else(|| not_found("runs", id))
     }
 
     /// The run of a lease that still is the newest.
-    pub(crate) fn leased_run(&self, lease: &RunLease) -> Found<RunRecord> {
+    pub(crate) fn leased_run(&self, lease: &RunLease) -> DbResult<RunRecord> {
         let run = self.run(&lease.run_id)?;
         rules::check_lease(&run, lease)?;
         Ok(run)
     }
 
     /// Makes whoever writes `owner` the run's newest owner.
-    pub(crate) fn acquire(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Found<(RunLease, RunRecord)> {
+    pub(crate) fn acquire(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> DbResult<(RunLease, RunRecord)> {
         let (lease, run) = rules::run_acquired(self.run(run)?, owner, self.last_write(run)?, at)?;
         let current = run.current_step_id.as_ref().map(|step| self.step(step)).transpose()?.flatten();
         if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
@@ -70,17 +70,17 @@ impl Db<'_> {
     }
 
     /// The run that answers for `job_key` outside the lineage of `root`: the newest that is not finished, else the newest.
-    pub(crate) fn run_of_job_key(&self, job_key: &str, root: Option<&RunId>) -> Found<Option<RunRecord>> {
+    pub(crate) fn run_of_job_key(&self, job_key: &str, root: Option<&RunId>) -> DbResult<Option<RunRecord>> {
         let sql = "SELECT * FROM runs WHERE job_key = ?1 AND root_run_id IS NOT ?2 \
                    ORDER BY status IN ('succeeded', 'failed', 'cancelled'), created_at DESC, seq DESC LIMIT 1";
         self.row(sql, params![job_key, root.map(RunId::as_str)], run_record)
     }
 
-    pub(crate) fn newest_runs(&self, limit: u32) -> Found<Vec<RunRecord>> {
+    pub(crate) fn newest_runs(&self, limit: u32) -> DbResult<Vec<RunRecord>> {
         self.rows("SELECT * FROM runs ORDER BY created_at DESC, seq DESC LIMIT ?1", [limit], run_record)
     }
 
-    pub(crate) fn insert_run(&self, run: &RunRecord) -> Found<()> {
+    pub(crate) fn insert_run(&self, run: &RunRecord) -> DbResult<()> {
         if self.is_deleted(&run.run_id)? {
             return Err(StoreError::Exists { row: RowRef::new("deleted_runs", &run.run_id) }.into());
         }
@@ -114,7 +114,7 @@ impl Db<'_> {
         inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("runs", &run.run_id)))
     }
 
-    pub(crate) fn update_run(&self, run: &RunRecord) -> Found<()> {
+    pub(crate) fn update_run(&self, run: &RunRecord) -> DbResult<()> {
         let sql = "UPDATE runs SET updated_at = :updated, status = :status, stop_reason = :stop_reason, \
                    status_detail = :detail, provider_session_id = :session, current_step_id = :step, \
                    last_checkpoint_id = :checkpoint, final_artifact_ref = :artifact, final_output = :output, \
@@ -150,14 +150,14 @@ impl Db<'_> {
         Ok(())
     }
 
-    pub(crate) fn update_seen(&self, run: &RunRecord) -> Found<()> {
+    pub(crate) fn update_seen(&self, run: &RunRecord) -> DbResult<()> {
         let sql = "UPDATE runs SET seen_at = ?2 WHERE run_id = ?1";
         self.connection.prepare_cached(sql)?.execute(params![run.run_id.as_str(), opt_text(run.seen_at.as_ref())])?;
         Ok(())
     }
 
     /// When anything of the run was written last by an owner.
-    pub(crate) fn last_write(&self, run: &RunId) -> Found<Option<Timestamp>> {
+    pub(crate) fn last_write(&self, run: &RunId) -> DbResult<Option<Timestamp>> {
         let sql = "SELECT run_id, max(at) AS at FROM ( \
                    SELECT run_id, updated_at AS at FROM run_steps WHERE run_id = ?1 UNION ALL \
                    SELECT run_id, recorded_at FROM turns WHERE run_id = ?1 UNION ALL \
@@ -170,25 +170,25 @@ impl Db<'_> {
 
     // --- Steps.
 
-    pub(crate) fn step(&self, id: &StepId) -> Found<Option<StepRecord>> {
+    pub(crate) fn step(&self, id: &StepId) -> DbResult<Option<StepRecord>> {
         self.row("SELECT * FROM run_steps WHERE step_id = ?1", [id.as_str()], step_record)
     }
 
-    pub(crate) fn step_of(&self, run: &RunId, id: &StepId) -> Found<StepRecord> {
+    pub(crate) fn step_of(&self, run: &RunId, id: &StepId) -> DbResult<StepRecord> {
         self.step(id)?.filter(|step| step.run_id == *run).ok_or_else(|| not_found("run_steps", id))
     }
 
-    pub(crate) fn steps_of(&self, run: &RunId) -> Found<Vec<StepRecord>> {
+    pub(crate) fn steps_of(&self, run: &RunId) -> DbResult<Vec<StepRecord>> {
         self.rows("SELECT * FROM run_steps WHERE run_id = ?1 ORDER BY step_index", [run.as_str()], step_record)
     }
 
-    pub(crate) fn last_step_index(&self, run: &RunId) -> Found<u32> {
+    pub(crate) fn last_step_index(&self, run: &RunId) -> DbResult<u32> {
         let last =
             self.number("SELECT coalesce(max(step_index), 0) FROM run_steps WHERE run_id = ?1", [run.as_str()])?;
         Ok(u32::try_from(last).unwrap_or(u32::MAX))
     }
 
-    pub(crate) fn insert_step(&self, step: &StepRecord) -> Found<()> {
+    pub(crate) fn insert_step(&self, step: &StepRecord) -> DbResult<()> {
         let sql = "INSERT INTO run_steps (step_id, run_id, step_index, created_at, updated_at, status, phase, first_turn, \
                    fingerprint_json) \
                    VALUES (:id, :run, :index, :created, :updated, :status, :phase, :first, :fingerprint)";
@@ -206,7 +206,7 @@ impl Db<'_> {
         inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("run_steps", &step.step_id)))
     }
 
-    pub(crate) fn update_step(&self, step: &StepRecord) -> Found<()> {
+    pub(crate) fn update_step(&self, step: &StepRecord) -> DbResult<()> {
         let sql = "UPDATE run_steps SET updated_at = :updated, status = :status, error_code = :code, error_detail = :detail, \
                    last_turn = :last WHERE step_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
@@ -222,15 +222,15 @@ impl Db<'_> {
 
     // --- Turns and messages.
 
-    pub(crate) fn open_turn(&self, run: &RunId) -> Found<Option<TurnRecord>> {
+    pub(crate) fn open_turn(&self, run: &RunId) -> DbResult<Option<TurnRecord>> {
         self.row("SELECT * FROM turns WHERE run_id = ?1 AND committed_at IS NULL", [run.as_str()], turn_record)
     }
 
-    pub(crate) fn turns_of(&self, run: &RunId) -> Found<Vec<TurnRecord>> {
+    pub(crate) fn turns_of(&self, run: &RunId) -> DbResult<Vec<TurnRecord>> {
         self.rows("SELECT * FROM turns WHERE run_id = ?1 ORDER BY turn", [run.as_str()], turn_record)
     }
 
-    pub(crate) fn insert_turn(&self, turn: &TurnRecord) -> Found<()> {
+    pub(crate) fn insert_turn(&self, turn: &TurnRecord) -> DbResult<()> {
         let sql = "INSERT INTO turns (run_id, turn, step_id, request_sha256, stop_reason, model, response_id, usage_json, \
                    recorded_at, lease_epoch) \
                    VALUES (:run, :turn, :step, :request, :stop_reason, :model, :response, :usage, :recorded, :epoch)";
@@ -249,7 +249,7 @@ impl Db<'_> {
         Ok(())
     }
 
-    pub(crate) fn update_turn(&self, turn: &TurnRecord) -> Found<()> {
+    pub(crate) fn update_turn(&self, turn: &TurnRecord) -> DbResult<()> {
         let sql = "UPDATE turns SET committed_at = ?3 WHERE run_id = ?1 AND turn = ?2";
         let committed = opt_text(turn.committed_at.as_ref());
         self.connection.prepare_cached(sql)?.execute(params![turn.run_id.as_str(), turn.turn, committed])?;
@@ -257,24 +257,24 @@ impl Db<'_> {
     }
 
     /// The run's messages of turns up to `last_turn`.
-    pub(crate) fn messages_of(&self, run: &RunId, last_turn: u32) -> Found<Vec<MessageRecord>> {
+    pub(crate) fn messages_of(&self, run: &RunId, last_turn: u32) -> DbResult<Vec<MessageRecord>> {
         let sql = "SELECT * FROM messages WHERE run_id = ?1 AND turn <= ?2 ORDER BY seq";
         self.rows(sql, params![run.as_str(), last_turn], message_record)
     }
 
     /// The end of the run's history, oldest first.
-    pub(crate) fn last_messages(&self, run: &RunId, count: usize) -> Found<Vec<MessageRecord>> {
+    pub(crate) fn last_messages(&self, run: &RunId, count: usize) -> DbResult<Vec<MessageRecord>> {
         let sql = "SELECT * FROM messages WHERE run_id = ?1 ORDER BY seq DESC LIMIT ?2";
         let mut messages = self.rows(sql, params![run.as_str(), int(count as u64)], message_record)?;
         messages.reverse();
         Ok(messages)
     }
 
-    pub(crate) fn last_seq(&self, run: &RunId) -> Found<u64> {
+    pub(crate) fn last_seq(&self, run: &RunId) -> DbResult<u64> {
         self.number("SELECT coalesce(max(seq), 0) FROM messages WHERE run_id = ?1", [run.as_str()])
     }
 
-    pub(crate) fn insert_message(&self, run: &RunId, message: &MessageRecord) -> Found<()> {
+    pub(crate) fn insert_message(&self, run: &RunId, message: &MessageRecord) -> DbResult<()> {
         let sql = "INSERT INTO messages (run_id, seq, turn, created_at, role, origin, message_json) \
                    VALUES (:run, :seq, :turn, :created, :role, :origin, :message)";
         self.connection.prepare_cached(sql)?.execute(named_params! {
@@ -291,11 +291,11 @@ impl Db<'_> {
 
     // --- Checkpoints.
 
-    pub(crate) fn checkpoints_of(&self, run: &RunId) -> Found<Vec<CheckpointRecord>> {
+    pub(crate) fn checkpoints_of(&self, run: &RunId) -> DbResult<Vec<CheckpointRecord>> {
         self.rows("SELECT * FROM checkpoints WHERE run_id = ?1 ORDER BY seq", [run.as_str()], checkpoint_record)
     }
 
-    pub(crate) fn insert_checkpoint(&self, checkpoint: &CheckpointRecord) -> Found<()> {
+    pub(crate) fn insert_checkpoint(&self, checkpoint: &CheckpointRecord) -> DbResult<()> {
         let sql = "INSERT INTO checkpoints (checkpoint_id, run_id, step_id, created_at, checkpoint_type, \
                    state_snapshot_json, cursor_json) VALUES (:id, :run, :step, :created, :kind, :snapshot, :cursor)";
         let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
@@ -314,7 +314,7 @@ impl Db<'_> {
 
     // --- Requests to models.
 
-    pub(crate) fn request(&self, run: &RunId, id: RequestId) -> Found<Option<RequestRecord>> {
+    pub(crate) fn request(&self, run: &RunId, id: RequestId) -> DbResult<Option<RequestRecord>> {
         self.row(
             "SELECT * FROM usage WHERE run_id = ?1 AND request_id = ?2",
             params![run.as_str(), int(id)],
@@ -322,21 +322,21 @@ impl Db<'_> {
         )
     }
 
-    pub(crate) fn requests_of(&self, run: &RunId) -> Found<Vec<RequestRecord>> {
+    pub(crate) fn requests_of(&self, run: &RunId) -> DbResult<Vec<RequestRecord>> {
         self.rows("SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id", [run.as_str()], request_record)
     }
 
-    pub(crate) fn reserved_requests(&self, run: &RunId) -> Found<Vec<RequestRecord>> {
+    pub(crate) fn reserved_requests(&self, run: &RunId) -> DbResult<Vec<RequestRecord>> {
         let sql = "SELECT * FROM usage WHERE run_id = ?1 AND status = 'reserved' ORDER BY request_id";
         self.rows(sql, [run.as_str()], request_record)
     }
 
-    pub(crate) fn last_request(&self, run: &RunId) -> Found<Option<RequestRecord>> {
+    pub(crate) fn last_request(&self, run: &RunId) -> DbResult<Option<RequestRecord>> {
         let sql = "SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id DESC LIMIT 1";
         self.row(sql, [run.as_str()], request_record)
     }
 
-    pub(crate) fn insert_request(&self, run: &RunId, request: &RequestRecord) -> Found<()> {
+    pub(crate) fn insert_request(&self, run: &RunId, request: &RequestRecord) -> DbResult<()> {
         let sql = "INSERT INTO usage (run_id, request_id, turn, request_sha256, provider, model, estimator, estimated_tokens, \
                    reserved_output_tokens, price_json, status, reserved_at, continued_from) \
                    VALUES (:run, :id, :turn, :sha256, :provider, :model, :estimator, :estimate, :output, :price, :status, \
@@ -359,7 +359,7 @@ impl Db<'_> {
         Ok(())
     }
 
-    pub(crate) fn update_request(&self, run: &RunId, request: &RequestRecord) -> Found<()> {
+    pub(crate) fn update_request(&self, run: &RunId, request: &RequestRecord) -> DbResult<()> {
         let sql = "UPDATE usage SET status = :status, input_tokens = :input, output_tokens = :output, \
                    cache_read_tokens = :read, cache_write_tokens = :write, cost_nanos = :cost, currency = :currency, \
                    closed_at = :closed, network_attempted = :attempted, response_id = :response WHERE run_id = :run AND request_id = :id";
@@ -382,23 +382,23 @@ impl Db<'_> {
 
     // --- Questions.
 
-    pub(crate) fn question(&self, id: &QuestionId) -> Found<QuestionRecord> {
+    pub(crate) fn question(&self, id: &QuestionId) -> DbResult<QuestionRecord> {
         let found = self.row(&format!("{QUESTIONS} WHERE q.question_id = ?1"), [id.as_str()], question_record)?;
         found.ok_or_else(|| not_found("questions", id))
     }
 
     /// The question about `call` that is not closed.
-    pub(crate) fn waiting_question(&self, call: &CallId) -> Found<Option<QuestionRecord>> {
+    pub(crate) fn waiting_question(&self, call: &CallId) -> DbResult<Option<QuestionRecord>> {
         let sql = format!("{QUESTIONS} WHERE q.tool_call_id = ?1 AND q.status <> 'closed'");
         self.row(&sql, [call.as_str()], question_record)
     }
 
-    pub(crate) fn questions_of(&self, run: &RunId) -> Found<Vec<QuestionRecord>> {
+    pub(crate) fn questions_of(&self, run: &RunId) -> DbResult<Vec<QuestionRecord>> {
         self.rows(&format!("{QUESTIONS} WHERE q.run_id = ?1 ORDER BY q.seq"), [run.as_str()], question_record)
     }
 
     /// Questions that are not closed, of `run` or of all.
-    pub(crate) fn waiting_questions(&self, run: Option<&RunId>) -> Found<Vec<QuestionRecord>> {
+    pub(crate) fn waiting_questions(&self, run: Option<&RunId>) -> DbResult<Vec<QuestionRecord>> {
         match run {
             Some(run) => {
                 let sql = format!("{QUESTIONS} WHERE q.run_id = ?1 AND q.status <> 'closed' ORDER BY q.seq");
@@ -408,7 +408,7 @@ impl Db<'_> {
         }
     }
 
-    pub(crate) fn insert_question(&self, question: &QuestionRecord) -> Found<()> {
+    pub(crate) fn insert_question(&self, question: &QuestionRecord) -> DbResult<()> {
         let sql = "INSERT INTO questions (question_id, run_id, tool_call_id, kind, text, detail_json, choices_json, \
                    created_at, status) VALUES (:id, :run, :call, :kind, :text, :detail, :choices, :created, :status)";
         let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
@@ -428,7 +428,7 @@ impl Db<'_> {
     }
 
     /// Stores where a question stands, with its answer.
-    pub(crate) fn update_question(&self, question: &QuestionRecord) -> Found<()> {
+    pub(crate) fn update_question(&self, question: &QuestionRecord) -> DbResult<()> {
         let id = question.question_id.as_str();
         let sql = "UPDATE questions SET status = ?2 WHERE question_id = ?1";
         self.connection.prepare_cached(sql)?.execute(params![id, word(&question.status)?])?;
@@ -453,7 +453,7 @@ impl Db<'_> {
 const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at \
                          FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
 
-pub(crate) fn run_record(row: &Row<'_>) -> Found<RunRecord> {
+pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
     let column = Columns::new(row, "runs", "run_id");
     let forked_at = match (column.opt_int("forked_at_turn")?, column.opt_int("forked_at_seq")?) {
         (Some(turn), Some(seq)) => Some(ForkPoint { turn, seq }),
@@ -499,7 +499,7 @@ pub(crate) fn run_record(row: &Row<'_>) -> Found<RunRecord> {
     })
 }
 
-fn step_record(row: &Row<'_>) -> Found<StepRecord> {
+fn step_record(row: &Row<'_>) -> DbResult<StepRecord> {
     let column = Columns::new(row, "run_steps", "step_id");
     Ok(StepRecord {
         step_id: column.parsed("step_id")?,
@@ -517,7 +517,7 @@ fn step_record(row: &Row<'_>) -> Found<StepRecord> {
     })
 }
 
-pub(crate) fn turn_record(row: &Row<'_>) -> Found<TurnRecord> {
+pub(crate) fn turn_record(row: &Row<'_>) -> DbResult<TurnRecord> {
     let column = Columns::new(row, "turns", "turn");
     Ok(TurnRecord {
         run_id: column.parsed("run_id")?,
@@ -537,7 +537,7 @@ pub(crate) fn turn_record(row: &Row<'_>) -> Found<TurnRecord> {
     })
 }
 
-pub(crate) fn message_record(row: &Row<'_>) -> Found<MessageRecord> {
+pub(crate) fn message_record(row: &Row<'_>) -> DbResult<MessageRecord> {
     let column = Columns::new(row, "messages", "seq");
     Ok(MessageRecord {
         seq: column.int("seq")?,
@@ -547,7 +547,7 @@ pub(crate) fn message_record(row: &Row<'_>) -> Found<MessageRecord> {
     })
 }
 
-fn checkpoint_record(row: &Row<'_>) -> Found<CheckpointRecord> {
+fn checkpoint_record(row: &Row<'_>) -> DbResult<CheckpointRecord> {
     let column = Columns::new(row, "checkpoints", "checkpoint_id");
     Ok(CheckpointRecord {
         checkpoint_id: column.parsed("checkpoint_id")?,
@@ -560,7 +560,7 @@ fn checkpoint_record(row: &Row<'_>) -> Found<CheckpointRecord> {
     })
 }
 
-pub(crate) fn request_record(row: &Row<'_>) -> Found<RequestRecord> {
+pub(crate) fn request_record(row: &Row<'_>) -> DbResult<RequestRecord> {
     let column = Columns::new(row, "usage", "request_id");
     let cost = match (column.opt_int("cost_nanos")?, column.opt_word("currency")?) {
         (Some(nanos), Some(currency)) => Some(Money::from_nanos(nanos, currency)),
@@ -592,7 +592,7 @@ pub(crate) fn request_record(row: &Row<'_>) -> Found<RequestRecord> {
     })
 }
 
-fn question_record(row: &Row<'_>) -> Found<QuestionRecord> {
+fn question_record(row: &Row<'_>) -> DbResult<QuestionRecord> {
     let column = Columns::new(row, "questions", "question_id");
     let answer = match column.opt_word("choice")? {
         None => None,

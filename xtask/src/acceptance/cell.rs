@@ -8,7 +8,7 @@ use super::BrokenRule;
 use super::kill::{Doubt, Kill, Point};
 use super::lives::{End, Lives};
 use super::route::{Effect, Route};
-use super::world::{World, count_pages};
+use super::world::{Receivers, count_pages};
 use crate::serve::Kind;
 
 /// How often one cell may be resumed before the harness gives up.
@@ -48,7 +48,7 @@ impl Cell {
         route: Route,
         point: &Point,
     ) -> anyhow::Result<Self> {
-        let world = World::new(route, &point.kill, broken_rule)?;
+        let world = Receivers::new(route, &point.kill, broken_rule)?;
         let lives = Lives { program, world: &world };
         let started = Instant::now();
         let (mut kills, mut asked) = (0, Vec::new());

@@ -35,7 +35,7 @@ pub(super) enum End<'a> {
 
 pub(super) struct Lives<'a> {
     pub(super) program: &'a Path,
-    pub(super) world: &'a World,
+    pub(super) world: &'a Receivers,
 }
 
 impl Lives<'_> {

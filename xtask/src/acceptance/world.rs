@@ -19,14 +19,14 @@ use crate::serve::{ACCESS_KEY_ID, BUCKET, Kind, MAIL_API_KEY};
 /// How long the tool server waits before it believes the mail server's "not there".
 const SETTLE_SECONDS: &str = "1";
 
-pub(super) struct World {
+pub(super) struct Receivers {
     pub(super) route: Route,
     broken_rule: Option<BrokenRule>,
     folder: TempDir,
     servers: Vec<Server>,
 }
 
-impl World {
+impl Receivers {
     pub(super) fn new(route: Route, kill: &Kill, broken_rule: Option<BrokenRule>) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("ua-acceptance-").tempdir()?;
         let path = folder.path();

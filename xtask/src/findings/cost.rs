@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use ua_testkit::{Fault, FaultKind, ModelServer, ModelServerConfig};
 
 use super::server::{Step, Then};
-use super::world::{Stage, World};
+use super::world::{Outside, Stage};
 use super::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -79,8 +79,8 @@ impl Provider {
         Ok(Self { server, _runtime: runtime })
     }
 
-    fn world(&self, stage: &Stage, fields: &Value) -> anyhow::Result<World> {
-        let mut world = World::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
+    fn world(&self, stage: &Stage, fields: &Value) -> anyhow::Result<Outside> {
+        let mut world = Outside::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
         world.set("ANTHROPIC_BASE_URL", &self.server.base_url);
         world.set("ANTHROPIC_API_KEY", "a-key");
         world.tools(&["post"], &[])?;
@@ -94,7 +94,7 @@ impl Provider {
 }
 
 /// Tokens that the run was charged.
-fn charge(world: &World) -> anyhow::Result<u64> {
+fn charge(world: &Outside) -> anyhow::Result<u64> {
     Ok(world.json(&["runs", "show", "r"])?["usage"]["total_tokens"].as_u64().unwrap_or(0))
 }
 
@@ -178,7 +178,7 @@ const SLEEP: Duration = Duration::from_secs(30);
 
 /// A stopped process is as a suspended machine to it: time goes on, and it does not.
 fn suspended(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(stage, Box::new(|_| Step::done(Then::AnswerAfter("the sleep"))))?;
+    let world = Outside::new(stage, Box::new(|_| Step::done(Then::AnswerAfter("the sleep"))))?;
     world.tools(&["post"], &[])?;
     let post = json!({"tools": [{"name": "mcp__shop__post", "input": {"text": "hello"}}]});
     world.job(&json!({}), "", &json!({"turns": [post, {"text": "Done."}]}))?;

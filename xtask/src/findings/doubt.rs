@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::json;
 
 use super::server::{KEY_ARGUMENT, KEY_HEADER, Step, Then};
-use super::world::{Stage, World};
+use super::world::{Outside, Stage};
 use super::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -81,7 +81,7 @@ fn payment_policy(more: &str) -> String {
 /// An order is killed on its way back; on resume it is met by `second`. A model that is told that nothing happened asks for it again; this
 /// one, told anything else, falls silent, and the run ends with the provider's error.
 fn lost_then(stage: &Stage, second: Then) -> anyhow::Result<Verdict> {
-    let world = World::new(
+    let world = Outside::new(
         stage,
         Box::new(move |call| match call.nth {
             1 => Step::done(Then::Hang),
@@ -113,7 +113,7 @@ fn lost_then(stage: &Stage, second: Then) -> anyhow::Result<Verdict> {
 }
 
 fn refused_with_400(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(
+    let world = Outside::new(
         stage,
         Box::new(|call| match call.nth {
             1 => Step::done(Then::Cut),
@@ -134,7 +134,7 @@ fn refused_with_400(stage: &Stage) -> anyhow::Result<Verdict> {
 const KEY_TTL: Duration = Duration::from_secs(45);
 
 fn refused_beyond_key_ttl(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(
+    let world = Outside::new(
         stage,
         Box::new(|call| match call.nth {
             1 => Step::done(Then::CutAndLeave),
@@ -162,7 +162,7 @@ fn refused_beyond_key_ttl(stage: &Stage) -> anyhow::Result<Verdict> {
 }
 
 fn refused_with_401(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(
+    let world = Outside::new(
         stage,
         Box::new(|call| match call.nth {
             1 => Step::done(Then::Cut),
@@ -190,7 +190,7 @@ fn refused_with_401(stage: &Stage) -> anyhow::Result<Verdict> {
 }
 
 fn retried_with_another_file(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(
+    let world = Outside::new(
         stage,
         Box::new(|call| match call.tool.as_str() {
             "look" => Step::not_done(Then::AnswerAndLeave),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::server::{Step, Then};
-use super::world::{Stage, World};
+use super::world::{Outside, Stage};
 use super::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -110,8 +110,8 @@ fn script(main: &Value, fork: &Value) -> Value {
     })
 }
 
-fn world(stage: &Stage, main: &Value, fork: &Value) -> anyhow::Result<World> {
-    let world = World::new(
+fn world(stage: &Stage, main: &Value, fork: &Value) -> anyhow::Result<Outside> {
+    let world = Outside::new(
         stage,
         Box::new(|call| match call.tool.as_str() {
             "look" => Step::not_done(Then::Answer),
@@ -122,19 +122,19 @@ fn world(stage: &Stage, main: &Value, fork: &Value) -> anyhow::Result<World> {
     Ok(world)
 }
 
-fn prepare(world: &World, main: &Value, fork: &Value) -> anyhow::Result<()> {
+fn prepare(world: &Outside, main: &Value, fork: &Value) -> anyhow::Result<()> {
     world.tools(&["look", "deploy"], &[])?;
     world.write("fork.json", &json!({"prompt": "FORK"}).to_string())?;
     world.job(&json!({"subagents": {}}), POLICY, &script(main, fork))
 }
 
 /// The same for a run that stops after its first turn.
-fn prepare_short(world: &World, main: &Value, fork: &Value) -> anyhow::Result<()> {
+fn prepare_short(world: &Outside, main: &Value, fork: &Value) -> anyhow::Result<()> {
     prepare(world, main, fork)?;
     world.job(&json!({"subagents": {}, "budgets": {"max_turns": 1}}), POLICY, &script(main, fork))
 }
 
-fn told(world: &World, end: &super::world::End) -> anyhow::Result<Verdict> {
+fn told(world: &Outside, end: &super::world::End) -> anyhow::Result<Verdict> {
     let deployed = world.effects("deploy");
     Ok(Verdict::of(
         deployed == 1,
@@ -162,7 +162,7 @@ fn resumed_after_fork(stage: &Stage) -> anyhow::Result<Verdict> {
     told(&world, &end)
 }
 
-fn stop_after_first_turn(world: &World) -> anyhow::Result<()> {
+fn stop_after_first_turn(world: &Outside) -> anyhow::Result<()> {
     world.run_job(&[])?.must(75)?;
     anyhow::ensure!(world.effects("deploy") == 0, "the run did not stop after its first turn");
     Ok(())
@@ -170,7 +170,7 @@ fn stop_after_first_turn(world: &World) -> anyhow::Result<()> {
 
 /// While the call of the run's sub-agent is held on its way back, a fork does the same itself.
 fn forked_meanwhile(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(
+    let world = Outside::new(
         stage,
         Box::new(|call| match (call.tool.as_str(), call.nth) {
             ("look", _) => Step::not_done(Then::Answer),
@@ -213,7 +213,7 @@ fn restored(stage: &Stage, by: &Value, doer: Doer) -> anyhow::Result<Verdict> {
 
 /// A payment is refused at the connection and the run stops; a fork makes it; then the run is resumed.
 fn refused_then_forked(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(
+    let world = Outside::new(
         stage,
         Box::new(|call| match call.tool.as_str() {
             "look" => Step::not_done(Then::AnswerAndLeave),
@@ -238,7 +238,7 @@ fn refused_then_forked(stage: &Stage) -> anyhow::Result<Verdict> {
 }
 
 fn condition_met_by_sub_agent(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
+    let world = Outside::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
     world.tools(&["post"], &[])?;
     let policy = "[[rule]]\nid = \"post\"\nname = \"post\"\nside_effect_class = \"external\"\non_unknown = \"hold\"\neffect_kind = \"comment.post\"\n";
     let post = json!({"tools": [{"name": "mcp__shop__post", "input": {"text": "It is done."}}]});

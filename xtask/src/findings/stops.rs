@@ -6,7 +6,7 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::server::{KEY_ARGUMENT, Step, Then};
-use super::world::{End, Stage, World};
+use super::world::{End, Outside, Stage};
 use super::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -40,7 +40,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 const LOOK: Duration = Duration::from_secs(4);
 
 fn twins(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(
+    let world = Outside::new(
         stage,
         Box::new(|call| match call.nth {
             1 => Step::done(Then::AnswerAfter("the twin")),
@@ -84,8 +84,8 @@ fn twins(stage: &Stage) -> anyhow::Result<Verdict> {
 const SHORT: Duration = Duration::from_secs(15);
 
 /// A payment to a remote server is on its way when the run is killed.
-fn killed(stage: &Stage) -> anyhow::Result<World> {
-    let world = World::new(
+fn killed(stage: &Stage) -> anyhow::Result<Outside> {
+    let world = Outside::new(
         stage,
         Box::new(|call| match call.nth {
             1 => Step::done(Then::Hang),
@@ -102,7 +102,7 @@ fn killed(stage: &Stage) -> anyhow::Result<World> {
     Ok(world)
 }
 
-fn timed_resume(world: &World) -> anyhow::Result<(End, Duration)> {
+fn timed_resume(world: &Outside) -> anyhow::Result<(End, Duration)> {
     let started = Instant::now();
     let end = world.resume()?;
     Ok((end, started.elapsed()))

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::server::{Step, Then};
 use super::terminal::Terminal;
-use super::world::{Stage, World};
+use super::world::{Outside, Stage};
 use super::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -59,7 +59,7 @@ fn use_of(tool: &str) -> Value {
 const LOCKED: Duration = Duration::from_secs(20);
 
 fn locked_while_answered(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(stage, Box::new(|_| Step::done(Then::AnswerAfter("the lock"))))?;
+    let world = Outside::new(stage, Box::new(|_| Step::done(Then::AnswerAfter("the lock"))))?;
     world.tools(&["post"], &[])?;
     world.job(&json!({}), POLICY, &json!({"turns": [use_of("post"), {"text": "Done."}]}))?;
     let mut live = world.start_job(&[])?;
@@ -126,8 +126,8 @@ impl Drop for Lock {
 }
 
 /// A world with a job that stops before its message, which is met by `first`; and where a copy of the database is to be.
-fn stopped(stage: &Stage, first: Then) -> anyhow::Result<(World, String)> {
-    let world = World::new(
+fn stopped(stage: &Stage, first: Then) -> anyhow::Result<(Outside, String)> {
+    let world = Outside::new(
         stage,
         Box::new(move |call| match (call.tool.as_str(), call.nth) {
             ("look", _) => Step::not_done(Then::Answer),

@@ -22,7 +22,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn start(world: &World, args: &[&str]) -> anyhow::Result<Self> {
+    pub(super) fn start(world: &Outside, args: &[&str]) -> anyhow::Result<Self> {
         let size = PtySize { rows: 40, cols: 160, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size)?;
         let mut command = CommandBuilder::new(world.program());

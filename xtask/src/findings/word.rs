@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::server::{Step, Then};
-use super::world::{End, Stage, World};
+use super::world::{End, Outside, Stage};
 use super::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -102,8 +102,8 @@ fn use_of(tool: &str, text: &str) -> Value {
 }
 
 /// A run that waits with a question about each of two calls of one turn, and goes on with `post` behind them.
-fn waiting_with_two(stage: &Stage, calls: usize) -> anyhow::Result<World> {
-    let world = World::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
+fn waiting_with_two(stage: &Stage, calls: usize) -> anyhow::Result<Outside> {
+    let world = Outside::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
     world.tools(&["ask", "pay", "post"], &[])?;
     let both = [use_of("ask", "ONE"), use_of("pay", "TWO")];
     let turns = json!([{"tools": both[..calls]}, {"tools": [use_of("post", "behind them")]}, {"text": "Done."}]);
@@ -148,7 +148,7 @@ fn aborted_and_killed(stage: &Stage) -> anyhow::Result<Verdict> {
     if !traced.is_ok_and(|status| status.success()) {
         return Ok(Verdict::Skipped("strace is not installed, or tracing is not allowed here".to_owned()));
     }
-    let world = World::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
+    let world = Outside::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
     world.tools(&["post"], &[])?;
     let fields = json!({"stop_conditions": [{"effect": "comment.post", "count": 1}]});
     world.job(&fields, "", &json!({"turns": [{"text": "Done."}], "after_end": {"text": "Done, as I said."}}))?;
@@ -183,14 +183,14 @@ fn list(numbers: &[u32]) -> String {
     numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn copy(world: &World, from: &str, to: &str) -> anyhow::Result<()> {
+fn copy(world: &Outside, from: &str, to: &str) -> anyhow::Result<()> {
     let status = Command::new("cp").arg("-a").arg(world.path(from)).arg(world.path(to)).status().context("run cp")?;
     ensure!(status.success(), "cp failed");
     Ok(())
 }
 
 fn answered_meanwhile(stage: &Stage) -> anyhow::Result<Verdict> {
-    let world = World::new(
+    let world = Outside::new(
         stage,
         Box::new(|call| match call.tool.as_str() {
             "post" => Step::done(Then::AnswerAfter("the answer")),
@@ -223,7 +223,7 @@ fn answered_meanwhile(stage: &Stage) -> anyhow::Result<Verdict> {
 }
 
 /// A run that was killed beside a process of its tool server which nothing ends.
-fn killed_beside_orphan(stage: &Stage) -> anyhow::Result<World> {
+fn killed_beside_orphan(stage: &Stage) -> anyhow::Result<Outside> {
     let world = with_orphan(stage)?;
     let turns = json!([{"tools": [use_of("post", "first")]}, {"tools": [use_of("post", "second")]}, {"text": "Done."}]);
     world.job(&json!({}), POLICY, &json!({ "turns": turns }))?;
@@ -241,11 +241,11 @@ fn no_orphans() -> Option<Verdict> {
 }
 
 /// A world whose first call of `post` leaves a process behind, and whose second one is never answered.
-fn with_orphan(stage: &Stage) -> anyhow::Result<World> {
+fn with_orphan(stage: &Stage) -> anyhow::Result<Outside> {
     // The plan is made before the world has a folder, so the name goes by a lock that is filled at once.
     let file = std::sync::Arc::new(std::sync::OnceLock::new());
     let orphan = std::sync::Arc::clone(&file);
-    let world = World::new(
+    let world = Outside::new(
         stage,
         Box::new(move |call| match (call.tool.as_str(), call.nth) {
             ("post", 1) => Step::done(Then::Orphan(orphan.get().cloned().unwrap_or_default())),
@@ -310,7 +310,7 @@ fn aborted_beside_another_question(stage: &Stage) -> anyhow::Result<Verdict> {
 }
 
 /// Resumes the run until it has failed: the process that was left behind takes a moment to go, and a resume that finds it waits for it.
-fn until_it_fails(world: &World) -> anyhow::Result<End> {
+fn until_it_fails(world: &Outside) -> anyhow::Result<End> {
     let started = Instant::now();
     loop {
         let end = world.resume()?;

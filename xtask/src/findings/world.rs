@@ -37,7 +37,7 @@ pub(super) struct Stage {
     pub(super) name: String,
 }
 
-pub(super) struct World {
+pub(super) struct Outside {
     pub(super) servers: Servers,
     program: PathBuf,
     folder: PathBuf,
@@ -47,7 +47,7 @@ pub(super) struct World {
     started: AtomicU32,
 }
 
-impl World {
+impl Outside {
     /// A world whose tools do what `plan` says.
     pub(super) fn new(stage: &Stage, plan: Plan) -> anyhow::Result<Self> {
         let (temporary, folder) = if let Some(keep) = &stage.keep {
@@ -256,7 +256,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Outside {
     fn drop(&mut self) {
         // What a scenario left alive on purpose ends with it.
         fs::remove_file(self.path("orphan")).ok();

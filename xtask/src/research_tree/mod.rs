@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         println!("The fixture site is used instead.");
     }
     println!("tree: {} ({} pages)", tree.folder.display(), tree.pages.len());
-    let world = World::new(&tree)?;
+    let world = SiteAndModel::new(&tree)?;
     let started = Instant::now();
     let mut stored_before = Stored::new();
     for at in moments(options, tree.pages.len()) {
@@ -115,14 +115,14 @@ fn counts(asked: &[String]) -> BTreeMap<&str, usize> {
 }
 
 /// A folder for the program, and the site.
-struct World {
+struct SiteAndModel {
     folder: TempDir,
     site: String,
     program: &'static Path,
     _runtime: Runtime,
 }
 
-impl World {
+impl SiteAndModel {
     fn new(tree: &Tree) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("ua-research-tree-").tempdir()?;
         for name in ["work", "home"] {

@@ -17,11 +17,11 @@ const RUN: &str = "comments";
 const MAX_LIVES: u32 = 8;
 
 /// The folder of one run: `root/` is on the disk that fails, the rest is not.
-pub(crate) struct World {
+pub(crate) struct Forum {
     folder: tempfile::TempDir,
 }
 
-impl World {
+impl Forum {
     pub(crate) fn new() -> anyhow::Result<Self> {
         let world = Self { folder: tempfile::Builder::new().prefix("ua-storage-").tempdir()? };
         let server = json!({"command": std::env::current_exe()?, "args": ["opaque-server", "--log", world.comments()]});
@@ -140,7 +140,7 @@ impl Bench {
     /// One life of the run: started, or resumed if it is stored. `below` runs the program, if it is to be traced.
     pub(crate) fn live(
         &self,
-        world: &World,
+        world: &Forum,
         model: &ModelServer,
         below: Option<Command>,
     ) -> anyhow::Result<ExitStatus> {
@@ -175,7 +175,7 @@ impl Bench {
     /// Goes on until the run ends or `gives_up` says so of an exit code; doubts are answered with what the world has seen.
     pub(crate) fn finish(
         &self,
-        world: &World,
+        world: &Forum,
         model: &ModelServer,
         gives_up: impl Fn(i32) -> bool,
     ) -> anyhow::Result<Ended> {
@@ -196,7 +196,7 @@ impl Bench {
     }
 
     /// Answers every doubt truthfully.
-    fn answer(&self, world: &World) -> anyhow::Result<()> {
+    fn answer(&self, world: &Forum) -> anyhow::Result<()> {
         let mut list = self.ua(None, world, &["calls", "list", "--run", RUN, "--unknown", "--json"])?;
         let listed = list.stdout(Stdio::piped()).output()?;
         let calls: Vec<Value> = serde_json::from_slice(&listed.stdout).context("read the unknown calls")?;
@@ -213,7 +213,7 @@ impl Bench {
     }
 
     /// The program, below `below` if there is one. Files, never pipes: an orphan must not keep the harness waiting.
-    fn ua(&self, below: Option<Command>, world: &World, arguments: &[&str]) -> anyhow::Result<Command> {
+    fn ua(&self, below: Option<Command>, world: &Forum, arguments: &[&str]) -> anyhow::Result<Command> {
         let log = File::options().create(true).append(true).open(world.path("ua.log"))?;
         let mut command = if let Some(mut below) = below {
             below.arg(&self.program);

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::ensure;
 
-use super::comments::{Bench, World};
+use super::comments::{Bench, Forum};
 use super::{can_trace, progress};
 
 /// How to run it.
@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     for (calls, error) in FAULTS {
         for n in (1..MOST).step_by(options.stride.max(1) as usize) {
             progress(&format!("{calls} fails with {error}, position {n}"));
-            let (world, model) = (World::new()?, bench.model()?);
+            let (world, model) = (Forum::new()?, bench.model()?);
             let trace = world.path("trace.txt");
             let mut strace = Command::new("strace");
             strace.args(["-f", "-o"]).arg(&trace);

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure};
 
-use super::comments::{Bench, COMMENTS, World};
+use super::comments::{Bench, COMMENTS, Forum};
 use super::disk::{self, Disk, Event, Unsynced};
 use super::{can_trace, progress};
 
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let started = Instant::now();
     let bench = Bench::new()?;
-    let world = World::new()?;
+    let world = Forum::new()?;
     let events = trace(&bench, &world)?;
     let cuts = cuts(&events, &world, breaks);
     ensure!(cuts.len() > 3 * COMMENTS.len(), "only {} cuts were found: nothing was synced", cuts.len());
@@ -89,7 +89,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// Runs the job once under the eyes of strace, and keeps its root as `traced`.
-fn trace(bench: &Bench, world: &World) -> anyhow::Result<Vec<Event>> {
+fn trace(bench: &Bench, world: &Forum) -> anyhow::Result<Vec<Event>> {
     let file = world.path("trace.txt");
     let mut strace = Command::new("strace");
     strace.args(["-f", "-xx", "-y", "-s", "10000000", "-o"]).arg(&file);
@@ -111,7 +111,7 @@ struct Cut {
 }
 
 /// The disks after each sync and each effect. With `breaks`, the syncs that an effect directly follows are ignored.
-fn cuts(events: &[Event], world: &World, breaks: bool) -> Vec<Cut> {
+fn cuts(events: &[Event], world: &Forum, breaks: bool) -> Vec<Cut> {
     let (root, comments) = (world.root(), world.comments());
     let is_effect = |event: &Event| matches!(event, Event::Write { path, .. } if *path == comments);
     let is_sync = |event: &Event| matches!(event, Event::Sync { path } if is_of_the_database(path, &root));

@@ -7,14 +7,14 @@ use tokio::sync::mpsc;
 use ua_core::{CallId, Outcome, RawReply};
 use ua_gateway::TransportError;
 
-use super::servers::{World, spec};
+use super::servers::{ServerBed, spec};
 use super::wait_for_async;
 use crate::exchange::Sending;
 use crate::host::{Ask, Listener};
 use crate::{Progress, Protocol, ServerSpec};
 
-fn in_revision(protocol: &str, args: &[&str]) -> World {
-    World::new(ServerSpec { protocol: protocol.parse().unwrap(), ..spec("fake", args) })
+fn in_revision(protocol: &str, args: &[&str]) -> ServerBed {
+    ServerBed::new(ServerSpec { protocol: protocol.parse().unwrap(), ..spec("fake", args) })
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn a_request_of_the_newest_revision_says_who_asks_and_in_which_revision() 
 
 #[tokio::test]
 async fn what_a_server_asks_in_a_call_is_answered_on_its_connection() {
-    let world = World::new(spec("fake", &[]));
+    let world = ServerBed::new(spec("fake", &[]));
     let (_, connection) = world.ready().await;
     let (asks, mut asked) = mpsc::unbounded_channel();
     let listener = Some(Listener { call_id: CallId::parse("call_1").unwrap(), asks });
@@ -76,7 +76,7 @@ async fn what_a_server_asks_in_a_call_is_answered_on_its_connection() {
 
 #[tokio::test]
 async fn a_question_over_a_shared_pipe_reaches_its_call_when_the_others_are_done() {
-    let world = World::new(spec("fake", &[]));
+    let world = ServerBed::new(spec("fake", &[]));
     let (_, connection) = world.ready().await;
     let sending = |call: &str, tool: &str, arguments: Value| {
         let (asks, asked) = mpsc::unbounded_channel();
@@ -110,7 +110,7 @@ async fn progress_is_told_and_changed_tools_are_looked_at_before_the_next_call()
     let told = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&told);
     let watcher = Arc::new(move |progress: Progress| seen.lock().unwrap().push(progress.to_string()));
-    let world = World::with(ServerSpec { protocol: Protocol::Auto, ..spec("fake", &[]) }, Some(watcher));
+    let world = ServerBed::with(ServerSpec { protocol: Protocol::Auto, ..spec("fake", &[]) }, Some(watcher));
     world.server.list(&world.shared).await.unwrap();
     let (_, connection) = world.ready().await;
     let (asks, _asked) = mpsc::unbounded_channel();

@@ -11,7 +11,7 @@ use ua_gateway::ToolTransport;
 use ua_toolserver::{HttpServer, Settings};
 
 use super::hostile::Hostile;
-use super::servers::{World, command, config};
+use super::servers::{ServerBed, command, config};
 use super::{example, wait_for_async};
 use crate::config::{Reach, ServerSpec};
 use crate::connection::Connection;
@@ -27,13 +27,13 @@ pub(super) fn http(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpe
 /// A misbehaving server and a session with it.
 struct Peer {
     hostile: Hostile,
-    world: World,
+    world: ServerBed,
 }
 
 impl Peer {
     async fn new() -> Self {
         let hostile = Hostile::start().await;
-        let world = World::new(http("web", &hostile.url, &[("Authorization", "Bearer hush")]));
+        let world = ServerBed::new(http("web", &hostile.url, &[("Authorization", "Bearer hush")]));
         Self { hostile, world }
     }
 
@@ -238,7 +238,7 @@ async fn a_server_that_cannot_be_reached_saw_nothing() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // dropped at once, so nobody listens
     let plain = &peer.hostile.url; // does not speak TLS
     for url in [format!("http://{free}/mcp"), plain.replace("http:", "https:")] {
-        let why = World::new(http("web", &url, &[])).refusal().await;
+        let why = ServerBed::new(http("web", &url, &[])).refusal().await;
         assert!(why.starts_with("start the tool server `web`: http") && why.contains("cannot be reached"), "{why}");
     }
     let posts = peer.hostile.seen().into_iter().filter(|seen| seen.verb == "POST").count();
@@ -253,7 +253,7 @@ async fn a_server_that_cannot_be_reached_saw_nothing() {
 async fn a_connection_refused_in_the_middle_of_a_session_is_not_sent() {
     let dir = tempfile::tempdir().unwrap();
     let (url, serving) = toolserver(&dir, None).await;
-    let world = World::new(http("own", &url, &[]));
+    let world = ServerBed::new(http("own", &url, &[]));
     let (_, connection) = world.ready().await;
     serving.abort();
     assert!(serving.await.unwrap_err().is_cancelled());
@@ -292,7 +292,7 @@ async fn the_same_tool_answers_the_same_over_pipes_and_over_http() {
     ];
     let mut came = Vec::new();
     for spec in servers {
-        let world = World::new(spec);
+        let world = ServerBed::new(spec);
         let listed = world.server.list(&world.shared).await.unwrap();
         let (_, connection) = world.ready().await;
         let mut outcomes = Vec::new();
@@ -314,7 +314,7 @@ async fn the_same_tool_answers_the_same_over_pipes_and_over_http() {
 async fn a_wrong_token_is_named_and_its_value_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let (url, serving) = toolserver(&dir, Some("sesame")).await;
-    let why = World::new(http("own", &url, &[("Authorization", "Bearer hush")])).refusal().await;
+    let why = ServerBed::new(http("own", &url, &[("Authorization", "Bearer hush")])).refusal().await;
     let hint = "HTTP status 401 Unauthorized; give it its token in `headers` of the MCP configuration";
     assert!(why.contains(hint) && !why.contains("hush"), "{why}");
     serving.abort();

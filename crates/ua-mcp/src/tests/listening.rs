@@ -99,7 +99,7 @@ async fn serve(
 #[tokio::test]
 async fn changed_tools_are_heard_of_before_anything_is_called_and_after_the_stream_broke() {
     let mut teller = Teller::start().await;
-    let world = World::new(http("teller", &teller.url, &[]));
+    let world = ServerBed::new(http("teller", &teller.url, &[]));
     let (_, connection) = world.ready().await;
     let changed = || connection.host().take_change().then_some(());
     let (mut stream, after) = teller.stream().await;
@@ -124,7 +124,7 @@ async fn changed_tools_are_heard_of_before_anything_is_called_and_after_the_stre
 #[tokio::test]
 async fn a_stream_that_brings_nothing_is_given_up_and_calls_go_on() {
     let mut teller = Teller::start().await;
-    let world = World::new(http("teller", &teller.url, &[]));
+    let world = ServerBed::new(http("teller", &teller.url, &[]));
     let (_, connection) = world.ready().await;
     for _ in 0..6 {
         let (mut stream, _) = teller.stream().await;
@@ -140,7 +140,7 @@ async fn a_stream_that_brings_nothing_is_given_up_and_calls_go_on() {
 #[tokio::test]
 async fn a_server_without_such_a_stream_is_asked_for_it_once() {
     let hostile = Hostile::start().await;
-    let world = World::new(http("web", &hostile.url, &[]));
+    let world = ServerBed::new(http("web", &hostile.url, &[]));
     let (_, connection) = world.ready().await;
     let asked = || hostile.seen().iter().filter(|seen| seen.verb == "GET").count();
     wait_for_async("the question", || (asked() == 1).then_some(())).await;

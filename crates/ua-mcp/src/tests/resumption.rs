@@ -40,7 +40,7 @@ struct Seen {
 /// Our own tool server behind a proxy.
 struct Cutting {
     directory: TempDir,
-    world: World,
+    world: ServerBed,
     seen: Arc<Seen>,
     serving: Vec<JoinHandle<()>>,
 }
@@ -54,7 +54,7 @@ impl Cutting {
         let server = HttpServer::bind(&settings, address, ua_core::system::env()).await.unwrap();
         let target = server.url().trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let world = World::new(http("own", &format!("http://{}/mcp", listener.local_addr().unwrap()), &[]));
+        let world = ServerBed::new(http("own", &format!("http://{}/mcp", listener.local_addr().unwrap()), &[]));
         let seen = Arc::<Seen>::default();
         let shared = Arc::clone(&seen);
         let proxy = tokio::spawn(async move {
@@ -175,7 +175,7 @@ async fn an_answer_that_was_cut_before_it_had_a_name_is_lost_and_its_call_is_not
 #[tokio::test]
 async fn a_session_that_ends_while_a_call_is_under_way_leaves_it_lost() {
     let hostile = Hostile::start().await;
-    let world = World::new(http("web", &hostile.url, &[("Authorization", "Bearer hush")]));
+    let world = ServerBed::new(http("web", &hostile.url, &[("Authorization", "Bearer hush")]));
     let (first, connection) = world.ready().await;
     let outcome = call(&connection, "stream_expired", json!({})).await;
     let expected = "it does not let it be taken up again (HTTP status 404 Not Found)";
@@ -195,7 +195,7 @@ async fn a_session_that_ends_while_a_call_is_under_way_leaves_it_lost() {
 #[tokio::test]
 async fn a_server_that_only_repeats_itself_brings_nothing_new() {
     let hostile = Hostile::start().await;
-    let world = World::new(http("web", &hostile.url, &[]));
+    let world = ServerBed::new(http("web", &hostile.url, &[]));
     let (_, connection) = world.ready().await;
     let outcome = call(&connection, "stream_repeats", json!({})).await;
     let expected = "5 attempts to take it up again brought nothing new";

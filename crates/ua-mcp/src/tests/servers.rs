@@ -37,13 +37,13 @@ pub(super) fn config(dir: &Path, servers: Vec<ServerSpec>) -> McpTransportConfig
 }
 
 /// One server, without a transport around it.
-pub(super) struct World {
+pub(super) struct ServerBed {
     dir: TempDir,
     pub(super) shared: Shared,
     pub(super) server: Server,
 }
 
-impl World {
+impl ServerBed {
     pub(super) fn new(spec: ServerSpec) -> Self {
         Self::with(spec, None)
     }
@@ -107,7 +107,7 @@ fn lost(outcome: Outcome) -> String {
 
 #[tokio::test]
 async fn a_call_carries_arguments_and_meta_and_its_result_comes_back_as_it_was() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (_, connection) = world.ready().await;
     let outcome = call(&connection, "echo", json!({"n": 18_446_744_073_709_551_615_u64, "s": "ä"})).await;
     let Outcome::Raw(RawReply::ToolResult { mut result }) = outcome else { panic!("{outcome:?}") };
@@ -121,7 +121,7 @@ async fn a_call_carries_arguments_and_meta_and_its_result_comes_back_as_it_was()
 
 #[tokio::test]
 async fn a_server_sees_its_own_environment_and_session_only() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (_, connection) = world.ready().await;
     let who: Value = serde_json::from_str(&text(call(&connection, "whoami", json!({})).await)).unwrap();
     assert_eq!(who["variables"], json!(["ONLY_THIS", "PATH", crate::process::MARK]));
@@ -133,7 +133,7 @@ async fn a_server_sees_its_own_environment_and_session_only() {
 
 #[tokio::test]
 async fn an_error_of_the_protocol_is_an_answer() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (_, connection) = world.ready().await;
     let outcome = call(&connection, "rpc_error", json!({"code": -32603})).await;
     assert_eq!(outcome, Outcome::Raw(RawReply::RpcError { code: -32603, message: "as asked".into() }));
@@ -142,7 +142,7 @@ async fn an_error_of_the_protocol_is_an_answer() {
 
 #[tokio::test]
 async fn lines_that_are_no_messages_do_no_harm() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (_, connection) = world.ready().await;
     assert_eq!(text(call(&connection, "noise", json!({})).await), "done");
     world.server.shut_down(&world.shared).await;
@@ -150,7 +150,7 @@ async fn lines_that_are_no_messages_do_no_harm() {
 
 #[tokio::test]
 async fn a_result_that_is_too_large_still_says_that_the_call_succeeded() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (_, connection) = world.ready().await;
     let text = text(call(&connection, "huge", json!({})).await);
     assert!(text.starts_with("[the result of 94") && text.contains("too large"), "{text}");
@@ -159,7 +159,7 @@ async fn a_result_that_is_too_large_still_says_that_the_call_succeeded() {
 
 #[tokio::test]
 async fn a_server_that_dies_before_it_answers_loses_the_call_and_is_replaced() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (first, connection) = world.ready().await;
     let why = lost(call(&connection, "die_before_reply", json!({})).await);
     assert_eq!(why, "it closed its output");
@@ -178,7 +178,7 @@ async fn a_server_that_dies_before_it_answers_loses_the_call_and_is_replaced() {
 
 #[tokio::test]
 async fn an_answer_that_came_before_the_end_counts() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (first, connection) = world.ready().await;
     assert_eq!(text(call(&connection, "die_after_reply", json!({})).await), "done");
     wait_for_async("the end of the output", || connection.ended()).await;
@@ -188,7 +188,7 @@ async fn an_answer_that_came_before_the_end_counts() {
 
 #[tokio::test]
 async fn a_broken_frame_loses_the_call_instead_of_waiting_for_ever() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (_, connection) = world.ready().await;
     let why = lost(call(&connection, "broken_frame", json!({})).await);
     assert!(why.starts_with("it broke the protocol: a message is not JSON"), "{why}");
@@ -197,7 +197,7 @@ async fn a_broken_frame_loses_the_call_instead_of_waiting_for_ever() {
 
 #[tokio::test]
 async fn a_call_on_a_closed_connection_was_not_sent() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (generation, connection) = world.ready().await;
     assert_eq!(world.server.fence(&generation, &world.shared).await, Fence::Gone);
     wait_for_async("the connection's end", || connection.ended()).await;
@@ -214,7 +214,7 @@ async fn a_call_on_a_closed_connection_was_not_sent() {
 
 #[tokio::test]
 async fn fencing_a_live_generation_loses_its_call_and_ends_its_process() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (generation, connection) = world.ready().await;
     let who: Value = serde_json::from_str(&text(call(&connection, "whoami", json!({})).await)).unwrap();
     let pid = i32::try_from(who["pid"].as_i64().unwrap()).unwrap();
@@ -234,7 +234,7 @@ async fn fencing_a_live_generation_loses_its_call_and_ends_its_process() {
 
 #[tokio::test]
 async fn a_call_with_a_timeout_is_lost_when_it_is_up() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (generation, connection) = world.ready().await;
     let Value::Object(arguments) = json!({"began": world.path("began"), "until": world.path("never")}) else {
         panic!()
@@ -248,7 +248,7 @@ async fn a_call_with_a_timeout_is_lost_when_it_is_up() {
 
 #[tokio::test]
 async fn a_server_that_ends_at_once_is_quoted() {
-    let world = World::new(spec("fake", &["--exit", "ERROR: set NOTES_DIR"]));
+    let world = ServerBed::new(spec("fake", &["--exit", "ERROR: set NOTES_DIR"]));
     let why = world.refusal().await;
     assert!(why.starts_with("start the tool server `fake`: it closed its output; "), "{why}");
     assert!(why.ends_with("ended with exit code 3; it wrote:\nERROR: set NOTES_DIR"), "{why}");
@@ -258,7 +258,7 @@ async fn a_server_that_ends_at_once_is_quoted() {
 
 #[tokio::test]
 async fn an_unknown_command_is_named_in_the_error() {
-    let world = World::new(command("fake", "no-such-tool-server", &[]));
+    let world = ServerBed::new(command("fake", "no-such-tool-server", &[]));
     let why = world.refusal().await;
     assert!(why.contains("start `no-such-tool-server`: No such file or directory"), "{why}");
     assert_eq!(world.locks(), 0);
@@ -269,13 +269,13 @@ async fn a_missing_working_directory_is_named_in_the_error() {
     let mut spec = spec("fake", &[]);
     let Reach::Stdio { cwd, .. } = &mut spec.reach else { panic!("stdio") };
     *cwd = Some("/no/such/folder".into());
-    let why = World::new(spec).refusal().await;
+    let why = ServerBed::new(spec).refusal().await;
     assert_eq!(why, "start the tool server `fake`: its working directory /no/such/folder is not there");
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_is_given_up_and_killed() {
-    let mut world = World::new(spec("fake", &["--silent", "--outlive-input"]));
+    let mut world = ServerBed::new(spec("fake", &["--silent", "--outlive-input"]));
     world.shared.start_timeout = Duration::from_millis(50);
     let why = world.refusal().await;
     assert!(why.contains("it did not answer the handshake within 0.05 s"), "{why}");
@@ -284,7 +284,7 @@ async fn a_server_that_does_not_answer_is_given_up_and_killed() {
 
 #[tokio::test]
 async fn a_key_that_needs_a_header_is_not_sent_without_one() {
-    let world = World::fake();
+    let world = ServerBed::fake();
     let (_, connection) = world.ready().await;
     let key_header = Some(("Idempotency-Key".to_owned(), "k".to_owned()));
     let sending = Sending { key_header, ..Sending::call("echo", Map::new(), Map::new()) };

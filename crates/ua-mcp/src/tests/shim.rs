@@ -16,12 +16,12 @@ use crate::{LockDir, LockRecord, ShimArgs};
 
 const GENERATION: &str = "00000000001deadbeef";
 
-struct World {
+struct ServerBed {
     dir: TempDir,
     lock: PathBuf,
 }
 
-impl World {
+impl ServerBed {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let lock = dir.path().join(format!("run.srv.{GENERATION}"));
@@ -69,7 +69,7 @@ fn kill(process: &mut Child) {
 
 #[test]
 fn a_killed_runner_takes_a_stubborn_server_and_its_descendants_with_it() {
-    let world = World::new();
+    let world = ServerBed::new();
     let (near, far) = (world.path("near.pid"), world.path("far.pid"));
     let fake = example("fake_server");
     let (mut runner, pipe) = runner();
@@ -89,7 +89,7 @@ fn a_killed_runner_takes_a_stubborn_server_and_its_descendants_with_it() {
 
 #[test]
 fn a_server_that_ends_when_its_input_closes_is_not_hurried() {
-    let world = World::new();
+    let world = ServerBed::new();
     let mut shim = world.shim(60_000, "cat", &[]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = shim.stdin.take().unwrap();
     input.write_all(b"through the shim\n").unwrap();
@@ -103,7 +103,7 @@ fn a_server_that_ends_when_its_input_closes_is_not_hurried() {
 
 #[test]
 fn a_server_that_ends_first_gives_its_code_and_leaves_nobody_behind() {
-    let world = World::new();
+    let world = ServerBed::new();
     let left = world.path("left.pid");
     let script = format!("sleep 1000 & echo $! > {left}; exit 7");
     let mut shim =
@@ -117,7 +117,7 @@ fn a_server_that_ends_first_gives_its_code_and_leaves_nobody_behind() {
 
 #[test]
 fn a_server_runs_in_the_shims_own_session() {
-    let world = World::new();
+    let world = ServerBed::new();
     let near = world.path("near.pid");
     let fake = example("fake_server");
     let mut shim = world.shim(200, fake.to_str().unwrap(), &["--spawn", &near]).stdin(Stdio::piped()).spawn().unwrap();
@@ -133,7 +133,7 @@ fn a_server_runs_in_the_shims_own_session() {
 
 #[test]
 fn an_unknown_command_is_named() {
-    let world = World::new();
+    let world = ServerBed::new();
     let shim = world.shim(200, "no-such-tool-server", &[]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(shim.status.code(), Some(127));
     let said = String::from_utf8(shim.stderr).unwrap();
@@ -143,7 +143,7 @@ fn an_unknown_command_is_named() {
 
 #[test]
 fn a_generation_is_started_once() {
-    let world = World::new();
+    let world = ServerBed::new();
     std::fs::write(&world.lock, "").unwrap();
     let shim = world.shim(200, "touch", &[&world.path("started")]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(shim.status.code(), Some(70));
@@ -152,7 +152,7 @@ fn a_generation_is_started_once() {
 
 #[tokio::test]
 async fn a_server_whose_shim_was_killed_keeps_the_lock_until_it_is_fenced() {
-    let world = World::new();
+    let world = ServerBed::new();
     let near = world.path("near.pid");
     let fake = example("fake_server");
     let server = ["-c", DEAF, fake.to_str().unwrap(), "--outlive-input", "--spawn", &near];
@@ -172,7 +172,7 @@ async fn a_server_whose_shim_was_killed_keeps_the_lock_until_it_is_fenced() {
 
 #[tokio::test]
 async fn fencing_ends_a_shim_that_still_lives_with_all_below_it() {
-    let world = World::new();
+    let world = ServerBed::new();
     let (near, far) = (world.path("near.pid"), world.path("far.pid"));
     let fake = example("fake_server");
     let server = ["-c", DEAF, fake.to_str().unwrap(), "--outlive-input", "--spawn", &near, "--spawn-detached", &far];

@@ -16,14 +16,14 @@ const LAG: Duration = Duration::from_millis(150);
 
 /// What is remembered of one cell: by its log.
 #[derive(Default)]
-struct World {
+struct Effects {
     by_key: HashMap<String, Value>,
     counts: BTreeMap<String, u64>,
     /// What was done, as a listing shows it.
     done: Vec<(Timestamp, Value)>,
 }
 
-impl World {
+impl Effects {
     /// What shows by now.
     fn listing(&self, now: Timestamp) -> Value {
         let shown = self.done.iter().filter(|(at, _)| at.plus(LAG) <= now);
@@ -34,7 +34,7 @@ impl World {
 /// Serves every cell of one harness thread until it is killed.
 pub(crate) fn serve(options: &Options) -> Outcome<()> {
     let listener = UnixListener::bind(options.need("socket")?)?;
-    let worlds: Arc<Mutex<HashMap<String, World>>> = Arc::default();
+    let worlds: Arc<Mutex<HashMap<String, Effects>>> = Arc::default();
     for connection in listener.incoming() {
         let (connection, worlds) = (connection?, Arc::clone(&worlds));
         std::thread::spawn(move || {
@@ -47,7 +47,7 @@ pub(crate) fn serve(options: &Options) -> Outcome<()> {
 }
 
 /// One request on one connection: `{"log", "tool", "effect", "key", "arguments"}` → what the tool says.
-fn answer(connection: UnixStream, worlds: &Mutex<HashMap<String, World>>) -> Outcome<()> {
+fn answer(connection: UnixStream, worlds: &Mutex<HashMap<String, Effects>>) -> Outcome<()> {
     let mut line = String::new();
     BufReader::new(connection.try_clone()?).read_line(&mut line)?;
     let request: Value = serde_json::from_str(&line)?;
