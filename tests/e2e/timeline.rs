@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use ua_core::Timestamp;
 use ua_e2e::{Browser, TestEnv};
-use ua_resume::RunExport;
+use ua_report::RunExport;
 use ua_store::RunRecords;
 use ua_testkit::workspace_root;
 
@@ -107,7 +107,7 @@ fn a_run_of_ten_thousand_calls_opens() {
         document["records"][name] = json!(repeated);
     }
     let records: RunRecords = serde_json::from_value(document["records"].clone()).unwrap();
-    let html = ua_resume::timeline_html(&RunExport {
+    let html = ua_report::timeline_html(&RunExport {
         records: &records,
         events: &[],
         lineage: &[],

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use ua_resume::{RestartPlace, restart_page};
+use ua_report::{RestartPlace, restart_page};
 use ua_runner::{RunLock, Workspace};
 use ua_store::{RunRecord, Store};
 

@@ -4,8 +4,8 @@ use serde::Serialize;
 use ua_core::{BudgetStop, Currency, Money, RunStop};
 use ua_store::{RunRecord, RunRecords};
 
-use crate::quote::span;
 use crate::usage::UsageSummary;
+use ua_evidence::quote::span;
 
 /// One budget: what was used, and the limit when there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,7 +30,7 @@ impl BudgetLine {
     }
 
     /// The budget in words: `3 of 250 calls`.
-    pub(crate) fn in_words(&self) -> String {
+    pub fn in_words(&self) -> String {
         let reached = if self.is_reached() { " (reached)" } else { "" };
         if let Some(currency) = self.currency {
             let money = |nanos| Money::from_nanos(nanos, currency);
@@ -47,7 +47,7 @@ impl BudgetLine {
 }
 
 /// All budgets, in the order of the job file.
-pub(crate) fn lines(records: &RunRecords) -> Vec<BudgetLine> {
+pub fn lines(records: &RunRecords) -> Vec<BudgetLine> {
     let budgets = &records.budgets();
     let usage = UsageSummary::of(records);
     let mut lines = vec![

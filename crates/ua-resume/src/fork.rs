@@ -5,11 +5,11 @@
 use ua_core::{CallStatus, SideEffectClass};
 use ua_store::{CallRecord, RunRecords};
 
-use crate::call_line::{external_id, shown_arguments};
 use crate::job_diff::JobChange;
 use crate::page::Page;
-use crate::quote::{clean, code, cut};
-use crate::verdict::Verdict;
+use ua_evidence::call_line::{external_id, shown_arguments};
+use ua_evidence::quote::{clean, code, cut};
+use ua_evidence::verdict::Verdict;
 
 /// How many effects the note lists; the newest ones.
 const NOTE_EFFECTS: usize = 40;
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::job_diff::job_changes;
-    use crate::testing::{Story, assert_inert, hostile_story, mail_policy, read_policy, write_policy};
+    use ua_evidence::testing::{Story, assert_inert, hostile_story, mail_policy, read_policy, write_policy};
 
     /// A turn that read, then a turn with a mail that was sent, one whose fate is unknown, a file and one that never left.
     fn parent() -> Story {

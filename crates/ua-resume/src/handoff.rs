@@ -9,14 +9,14 @@ use serde_json::Value;
 use ua_core::RunId;
 use ua_store::RunRecords;
 
-use crate::Verdict;
-use crate::artifact::Artifact;
-use crate::corpus::CorpusLine;
-use crate::evidence::{ConditionResult, EvidenceReport};
 use crate::iterations::{IterationLine, iterations};
 use crate::packet::{PastEffect, ResumePacket};
 use crate::question::QuestionLine;
-use crate::quote::clean;
+use ua_evidence::Verdict;
+use ua_evidence::artifact::Artifact;
+use ua_evidence::corpus::CorpusLine;
+use ua_evidence::quote::clean;
+use ua_evidence::{ConditionResult, EvidenceReport};
 
 /// The file's name, at the root of the workspace.
 const FILE: &str = "handoff.json";

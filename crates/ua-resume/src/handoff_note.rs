@@ -9,8 +9,8 @@ use ua_core::{HarnessSpec, SideEffectClass, iteration_heading};
 use crate::handoff::Handoff;
 use crate::packet::{PastEffect, ResumePacket};
 use crate::page::Page;
-use crate::quote::{code, quoted};
 use crate::render::{effect_line, write_call, write_question};
+use ua_evidence::quote::{code, quoted};
 
 /// The most effects outside the workspace that are listed.
 const OUTSIDE: usize = 40;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use ua_core::{Origin, Role, Timestamp};
 use ua_store::{MessageRecord, RunRecords};
 
-use crate::quote::{clean, cut};
+use ua_evidence::quote::{clean, cut};
 
 /// The most characters of an iteration's last words that are kept.
 const WORDS_LIMIT: usize = 1_500;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use ua_core::RunSpec;
 
-use crate::quote::line;
+use ua_evidence::quote::line;
 
 /// A field that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

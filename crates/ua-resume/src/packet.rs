@@ -10,13 +10,13 @@ use ua_core::{
 };
 use ua_store::{CallRecord, CheckpointKind, QuestionStatus, ReplayStatus, RunRecords};
 
-use crate::artifact::{Artifact, ReadFirst, read_first};
 use crate::budget::{self, BudgetLine};
-use crate::call_line::{CallLine, external_id, shown_arguments};
-use crate::corpus::{CorpusLine, corpus_lines};
 use crate::question::QuestionLine;
-use crate::quote::{clean, cut};
-use crate::verdict::{Verdict, is_in_flight};
+use ua_evidence::artifact::{Artifact, ReadFirst, read_first};
+use ua_evidence::call_line::{CallLine, external_id, shown_arguments};
+use ua_evidence::corpus::{CorpusLine, corpus_lines};
+use ua_evidence::quote::{clean, cut};
+use ua_evidence::verdict::{Verdict, is_in_flight};
 
 /// How many of the newest calls are told.
 const RECENT_CALLS: usize = 12;
@@ -250,7 +250,7 @@ mod tests {
     use ua_core::{PossibleEffect, Resolution};
 
     use super::*;
-    use crate::testing::{Story, artifact, assert_inert, hostile_story, mail_policy, read_policy, write_policy};
+    use ua_evidence::testing::{Story, artifact, assert_inert, hostile_story, mail_policy, read_policy, write_policy};
 
     const JOB: &str = r#"{
         "objective": "Write the report and mail it to ana@example.test.",

@@ -2,26 +2,26 @@
 
 /// A page under construction. Callers hand in text of their own; foreign text goes through `quote` first.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub struct Page {
     text: String,
     in_list: bool,
 }
 
 impl Page {
     /// Starts a page with its title.
-    pub(crate) fn titled(title: &str) -> Self {
+    pub fn titled(title: &str) -> Self {
         let mut page = Self::default();
         page.heading(1, title);
         page
     }
 
     /// Adds a heading.
-    pub(crate) fn heading(&mut self, level: usize, title: &str) {
+    pub fn heading(&mut self, level: usize, title: &str) {
         self.block(&format!("{} {title}", "#".repeat(level)));
     }
 
     /// Adds a block of its own: a paragraph or a fence.
-    pub(crate) fn block(&mut self, text: &str) {
+    pub fn block(&mut self, text: &str) {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
@@ -31,7 +31,7 @@ impl Page {
     }
 
     /// Adds a list item of one line.
-    pub(crate) fn item(&mut self, text: &str) {
+    pub fn item(&mut self, text: &str) {
         if self.in_list {
             self.text.push_str("- ");
             self.text.push_str(text);
@@ -43,7 +43,7 @@ impl Page {
     }
 
     /// The page's text.
-    pub(crate) fn finish(self) -> String {
+    pub fn finish(self) -> String {
         self.text
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use ua_core::{CallId, QuestionId, Timestamp};
 use ua_store::{AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus};
 
-use crate::quote::{clean, cut, word};
+use ua_evidence::quote::{clean, cut, word};
 
 /// A question and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -48,7 +48,7 @@ pub struct AnswerLine {
 const TEXT_LIMIT: usize = 1200;
 
 impl QuestionLine {
-    pub(crate) fn of(record: &QuestionRecord) -> Self {
+    pub fn of(record: &QuestionRecord) -> Self {
         Self {
             question_id: record.question_id.clone(),
             call_id: record.call_id.clone(),

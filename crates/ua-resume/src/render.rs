@@ -6,11 +6,11 @@
 use ua_core::{CallStatus, SideEffectClass};
 use ua_store::ReplayStatus;
 
-use crate::call_line::CallLine;
 use crate::packet::{InFlight, PastEffect, ResumePacket};
 use crate::page::Page;
 use crate::question::{AnswerLine, QuestionLine};
-use crate::quote::{code, quoted, word};
+use ua_evidence::call_line::CallLine;
+use ua_evidence::quote::{code, quoted, word};
 
 /// The most effects that the note lists one by one; the packet lists all.
 const NOTE_EFFECTS: usize = 12;
@@ -180,7 +180,7 @@ impl ResumePacket {
 }
 
 /// A question with its text quoted, its answer or the commands that answer it.
-pub(crate) fn write_question(page: &mut Page, question: &QuestionLine) {
+pub fn write_question(page: &mut Page, question: &QuestionLine) {
     let about = question.call_id.as_ref().map_or_else(String::new, |call| format!(" about {call}"));
     page.heading(3, &format!("{} — {}{about}", question.question_id, word(&question.kind)));
     page.block(&quoted(&question.text, 1300));
@@ -224,7 +224,7 @@ fn in_flight_line(in_flight: &InFlight) -> String {
 }
 
 /// What a resume did, in words. `status` is where the call stands now: a decision that is not carried out yet says so.
-pub(crate) const fn action_in_words(action: ReplayStatus, status: Option<CallStatus>) -> &'static str {
+pub const fn action_in_words(action: ReplayStatus, status: Option<CallStatus>) -> &'static str {
     match (action, status) {
         (ReplayStatus::Interpreted, _) => "its stored reply was read; it was not run again",
         (ReplayStatus::Reused, _) => "its stored output was reused; it was not run again",
@@ -243,7 +243,7 @@ pub(crate) const fn action_in_words(action: ReplayStatus, status: Option<CallSta
     }
 }
 
-pub(crate) fn effect_line(effect: &PastEffect) -> String {
+pub fn effect_line(effect: &PastEffect) -> String {
     let id = effect.external_id.as_deref().map_or_else(String::new, |id| format!(", external id {}", code(id, 200)));
     format!(
         "{} ({}, turn {}, {}) — {}{id}: {}",
@@ -256,7 +256,7 @@ pub(crate) fn effect_line(effect: &PastEffect) -> String {
     )
 }
 
-pub(crate) fn write_call(page: &mut Page, call: &CallLine) {
+pub fn write_call(page: &mut Page, call: &CallLine) {
     page.heading(3, &format!("Turn {}.{}: {}", call.position.turn, call.position.ordinal, code(&call.tool, 120)));
     page.item(&format!("{} — {}, attempts: {}", call.call_id, call.status, call.attempts));
     page.item(&format!("{} ({})", call.verdict.in_words(), call.class));

@@ -6,7 +6,7 @@ use serde::Serialize;
 use ua_core::{Costs, Money, ToolCharge, Usage};
 use ua_store::{RequestRecord, RequestStatus, RunRecords};
 
-use crate::quote::{clean, word};
+use ua_evidence::quote::{clean, word};
 
 /// How a request of a tool is called: what it took stands in the receipt of its call.
 const BY_TOOL: &str = "by_tool";
@@ -121,7 +121,7 @@ impl UsageSummary {
 
 impl ModelUsage {
     /// The line of a model: requests, tokens, cost.
-    pub(crate) fn in_words(&self) -> String {
+    pub fn in_words(&self) -> String {
         format!(
             "{}; {} tokens; cost {}",
             requests_in_words(&self.requests),
@@ -152,7 +152,7 @@ mod tests {
     use ua_core::{Money, PriceTable};
 
     use super::*;
-    use crate::testing::Story;
+    use ua_evidence::testing::Story;
 
     #[test]
     fn requests_are_added_up_by_model_and_unknown_prices_are_not_zero() {

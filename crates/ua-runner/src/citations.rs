@@ -1,13 +1,13 @@
 //! `must_cite_sources`: what the pure rule is given, the report's text and what reading calls brought back.
 //!
-//! Durable Jobs v1 spec §6. The rule itself is [`ua_resume::judge_citations`].
+//! Durable Jobs v1 spec §6. The rule itself is [`ua_evidence::judge_citations`].
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 
 use ua_core::{CallId, CallStatus, RawReply, Role, SideEffectClass};
-use ua_resume::{Artifact, ConditionResult};
+use ua_evidence::{Artifact, ConditionResult};
 use ua_store::{RunRecords, Store, StoreError, whole_reply};
 
 use crate::error::RunError;
@@ -54,12 +54,12 @@ pub(crate) fn judge(
         return Ok(None);
     }
     let artifacts = workspace.artifacts()?;
-    let files = ua_resume::report_files(&records.run.spec, &artifacts);
+    let files = ua_evidence::report_files(&records.run.spec, &artifacts);
     let texts: Vec<(&Artifact, String)> = files.into_iter().map(|file| (file, read(workspace, &file.path))).collect();
     let words = records.messages.iter().rev().find(|record| record.message.role == Role::Assistant);
     let words = words.map(|record| record.message.text()).unwrap_or_default();
-    let sources = ua_resume::fetched_sources(records, &|call| replies.get(&call.call_id));
-    Ok(Some(ua_resume::judge_citations(&texts, &words, &sources)))
+    let sources = ua_evidence::fetched_sources(records, &|call| replies.get(&call.call_id));
+    Ok(Some(ua_evidence::judge_citations(&texts, &words, &sources)))
 }
 
 /// The text of a file; one that is gone or unreadable cites nothing.

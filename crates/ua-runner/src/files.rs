@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use ua_core::{CallId, RawReply, RunId};
-use ua_resume::{Artifact, CompletionSummary, EvidenceReport, EvidenceScope, ResumePacket};
+use ua_evidence::{Artifact, EvidenceReport, EvidenceScope};
+use ua_report::CompletionSummary;
+use ua_resume::ResumePacket;
 use ua_store::RunRecords;
 
 use crate::workspace::{Workspace, WorkspaceError};
@@ -32,15 +34,15 @@ pub(crate) fn write_packet(workspace: &Workspace, run: &RunId, packet: &ResumePa
 
 /// Writes what tells how far a run has come: transcript, session summary, trace.
 pub(crate) fn write_progress(workspace: &Workspace, records: &RunRecords) -> Result<(), WorkspaceError> {
-    workspace.replace("transcript.md", ua_resume::transcript(records))?;
-    workspace.replace("session_summary.txt", ua_resume::session_summary(records))?;
-    workspace.replace("trace.json", pretty(&ua_resume::trace_json(records)))
+    workspace.replace("transcript.md", ua_report::transcript(records))?;
+    workspace.replace("session_summary.txt", ua_report::session_summary(records))?;
+    workspace.replace("trace.json", pretty(&ua_report::trace_json(records)))
 }
 
 /// Writes `trace.jsonl` and `run.log` anew. While a run is driven its process appends to them; a kill may leave lines out.
 pub fn write_logs(workspace: &Workspace, records: &RunRecords) -> Result<(), WorkspaceError> {
-    workspace.replace("trace.jsonl", ua_resume::trace_lines(records))?;
-    workspace.replace("run.log", ua_resume::run_log(records))
+    workspace.replace("trace.jsonl", ua_report::trace_lines(records))?;
+    workspace.replace("run.log", ua_report::run_log(records))
 }
 
 /// Writes completion summary, transcript, session summary and trace, and the logs when nobody kept any. Called at the end of
@@ -86,7 +88,7 @@ fn judge(
     replies: &BTreeMap<CallId, RawReply>,
 ) -> Result<EvidenceReport, WorkspaceError> {
     let media = |path: &str| workspace.media_type(path);
-    let evidence = ua_resume::evaluate_run(records, EvidenceScope::of(records), artifacts, &media);
+    let evidence = ua_evidence::evaluate_run(records, EvidenceScope::of(records), artifacts, &media);
     Ok(match crate::citations::judge(workspace, records, replies)? {
         Some(citations) => evidence.with(citations),
         None => evidence,

@@ -73,10 +73,9 @@ pub use retry::RetryPolicy;
 pub use seams::{Open, Seams};
 pub use spans::run_span;
 pub use tasks::{ChildDriver, ChildRuns, task_output, top_of_tree};
-pub use ua_resume::{
-    Artifact, CallSide, FileDiff, IterationLine, JobChange, ModelUsage, RunDiff, RunSide, StepSummary, TurnDiff,
-    TurnSide, UsageSummary, iterations, job_changes, raise_flags,
-};
+pub use ua_evidence::Artifact;
+pub use ua_report::{CallSide, FileDiff, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide};
+pub use ua_resume::{IterationLine, JobChange, ModelUsage, UsageSummary, iterations, job_changes, raise_flags};
 pub use watch::{Signal, Watcher};
 pub use worker::{WorkError, Worked, Worker};
 pub use workspace::{Workspace, WorkspaceError};

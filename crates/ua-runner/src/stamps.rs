@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use ua_resume::Artifact;
+use ua_evidence::Artifact;
 
 use crate::workspace::{Workspace, digest_file, is_own};
 

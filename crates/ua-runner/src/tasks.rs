@@ -20,8 +20,9 @@ use ua_core::{
     CallId, CallStatus, Env, Message, Origin, RawReply, RunId, RunSpec, RunStatus, RunStop, Subagents, TASK_FOLDER,
     TASK_MODE, TaskOrder,
 };
+use ua_evidence::Artifact;
 use ua_gateway::{Carried, StopSignal, SubAgentError, SubAgents};
-use ua_resume::{Artifact, SubAgentOutput};
+use ua_report::SubAgentOutput;
 use ua_store::{CallRecord, NewRun, RunLease, RunRecord, RunRecords, Store};
 
 use crate::error::RunError;

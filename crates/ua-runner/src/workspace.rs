@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
 use ua_core::{INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
-use ua_resume::Artifact;
+use ua_evidence::Artifact;
 
 /// A file of the workspace that could not be read or written.
 #[derive(Debug, thiserror::Error)]

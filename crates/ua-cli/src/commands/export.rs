@@ -8,7 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ua_core::{BlobId, BlobRef, Block, RunStatus, Timestamp};
-use ua_resume::{Artifact, CompletionSummary, EvidenceReport, Handoff, ResumePacket, RunExport};
+use ua_evidence::{Artifact, EvidenceReport};
+use ua_report::{CompletionSummary, RunExport};
+use ua_resume::{Handoff, ResumePacket};
 use ua_runner::{RunLock, Workspace};
 use ua_store::{Blob, EventRecord, RunRecord, RunRecords, Store, blobs_of};
 
@@ -34,7 +36,7 @@ pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, CliError> {
     } else if args.json {
         json(&gathered, args.out.as_deref())?;
     } else if args.transcript {
-        let text = ua_resume::transcript(&gathered.records);
+        let text = ua_report::transcript(&gathered.records);
         match args.out.as_deref().filter(|out| !is_standard_output(out)) {
             None => print(&text)?,
             Some(out) => written(&write_file(&file_in(out, "transcript.md"), &text)?)?,
@@ -184,7 +186,7 @@ fn blobs(records: &RunRecords) -> Vec<BlobRef> {
 }
 
 fn html(gathered: &Gathered, file: Option<&Path>, out: Option<&Path>) -> Result<(), CliError> {
-    let page = ua_resume::timeline_html(&gathered.export());
+    let page = ua_report::timeline_html(&gathered.export());
     let path = match (file, out) {
         (Some(_), Some(_)) => {
             return Err(CliError::usage("--html names a file, and so does --out").hint("leave one of them out"));
@@ -228,9 +230,9 @@ fn all(gathered: &mut Gathered, args: &ExportArgs) -> Result<(), CliError> {
         can_be_copied(gathered, &folder)?;
     }
     let transcript = if gathered.blobs.is_empty() {
-        ua_resume::transcript(&gathered.records)
+        ua_report::transcript(&gathered.records)
     } else {
-        ua_resume::transcript_beside_blobs(&gathered.records, Workspace::BLOBS)
+        ua_report::transcript_beside_blobs(&gathered.records, Workspace::BLOBS)
     };
     written(&write_file(&folder.join("transcript.md"), &transcript)?)?;
     if args.out.is_none() {
@@ -239,11 +241,11 @@ fn all(gathered: &mut Gathered, args: &ExportArgs) -> Result<(), CliError> {
     }
     let records = &gathered.records;
     let mut files: Vec<(String, String)> = vec![
-        ("trace.jsonl".to_owned(), ua_resume::trace_lines(records)),
-        ("trace.json".to_owned(), pretty(&ua_resume::trace_json(records))?),
-        ("run.log".to_owned(), ua_resume::run_log(records)),
-        ("session_summary.txt".to_owned(), ua_resume::session_summary(records)),
-        ("timeline.html".to_owned(), ua_resume::timeline_html(&gathered.export())),
+        ("trace.jsonl".to_owned(), ua_report::trace_lines(records)),
+        ("trace.json".to_owned(), pretty(&ua_report::trace_json(records))?),
+        ("run.log".to_owned(), ua_report::run_log(records)),
+        ("session_summary.txt".to_owned(), ua_report::session_summary(records)),
+        ("timeline.html".to_owned(), ua_report::timeline_html(&gathered.export())),
     ];
     for (blob, text) in &gathered.blobs {
         files.push((format!("{}/{blob}.txt", Workspace::BLOBS), text.clone()));

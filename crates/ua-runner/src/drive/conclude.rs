@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
 use ua_core::{CallStatus, CheckpointId, Message, Origin, Resolution, RunStatus, RunStop, StepStatus};
-use ua_resume::{Decision, EvidenceReport, ResumePacket};
+use ua_evidence::EvidenceReport;
+use ua_resume::{Decision, ResumePacket};
 use ua_store::{CallCancel, CheckpointKind, CorpusRef, NewCheckpoint, ReplayStatus, RunRecord, RunRecords, StepEnd};
 
 use super::{Driver, held_for, run_end};
@@ -111,7 +112,7 @@ impl Driver<'_> {
     /// Checks stop conditions over receipts and files. The transcript is written first: it may be one of them.
     pub(super) async fn check_evidence(&self) -> Result<Result<(), String>, RunError> {
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
-        self.ports.workspace.replace("transcript.md", ua_resume::transcript(&records))?;
+        self.ports.workspace.replace("transcript.md", ua_report::transcript(&records))?;
         let report = self.evidence_with_citations(&records).await?;
         Ok(if report.all_met { Ok(()) } else { Err(report.missing_for_model()) })
     }
@@ -131,7 +132,7 @@ impl Driver<'_> {
     pub(super) fn evidence(&self, records: &RunRecords) -> Result<EvidenceReport, RunError> {
         let artifacts = self.ports.workspace.artifacts()?;
         let media = |path: &str| self.ports.workspace.media_type(path);
-        Ok(ua_resume::evaluate_run(records, self.evidence_scope(), &artifacts, &media))
+        Ok(ua_evidence::evaluate_run(records, self.evidence_scope(), &artifacts, &media))
     }
 
     /// Ends this process's work: one write for the run and its step, then the files a person reads.

@@ -1,7 +1,7 @@
 //! The boundary between two phases: the one ends and the next begins in one write.
 
 use ua_core::{Message, Origin, StepStatus};
-use ua_resume::EvidenceScope;
+use ua_evidence::EvidenceScope;
 use ua_store::{CheckpointKind, RunRecords, StepEnd, StepEntry};
 
 use super::Driver;

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use ua_core::{BlobId, RunId, Timestamp};
 use ua_store::{EventRecord, RunRecord, RunRecords};
 
-use crate::artifact::Artifact;
-use crate::evidence::EvidenceReport;
 use crate::lives::lives;
-use crate::usage::UsageSummary;
+use ua_evidence::EvidenceReport;
+use ua_evidence::artifact::Artifact;
+use ua_resume::usage::UsageSummary;
 
 /// The version of the document; raised when a field goes or changes its meaning, not when one is added.
 const VERSION: u32 = 1;
@@ -82,7 +82,7 @@ mod tests {
     use ua_core::RunStatus;
 
     use super::*;
-    use crate::testing::{Story, read_policy};
+    use ua_evidence::testing::{Story, read_policy};
 
     #[test]
     fn an_export_holds_every_row_and_can_be_read_back() {

@@ -1,10 +1,10 @@
 //! The completion summary as Markdown (`job_completion_<run_id>.md`).
 
-use crate::evidence::{ConditionResult, EvidenceRef};
-use crate::page::Page;
-use crate::quote::{code, line, quoted, word};
-use crate::render::{action_in_words, write_question};
 use crate::summary::{CompletionSummary, SideEffect};
+use ua_evidence::quote::{code, line, quoted, word};
+use ua_evidence::{ConditionResult, EvidenceRef};
+use ua_resume::page::Page;
+use ua_resume::render::{action_in_words, write_question};
 
 impl CompletionSummary {
     /// The summary as Markdown. The verdict of each side effect stands in its heading.

@@ -4,9 +4,9 @@ use serde::Serialize;
 use ua_core::{CallId, Sha256};
 use ua_store::CallRecord;
 
-use crate::artifact::Artifact;
-use crate::quote::clean;
-use crate::verdict::Verdict;
+use ua_evidence::artifact::Artifact;
+use ua_evidence::quote::clean;
+use ua_evidence::verdict::Verdict;
 
 /// A file that changed after a call had sent it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -56,7 +56,7 @@ mod tests {
     use ua_core::sha256;
 
     use super::*;
-    use crate::testing::{Story, artifact, mail_policy};
+    use ua_evidence::testing::{Story, artifact, mail_policy};
 
     #[test]
     fn a_file_that_changed_after_it_was_sent_is_named_with_the_call_that_sent_it() {

@@ -11,16 +11,16 @@ use ua_core::{
 };
 use ua_store::{CallRecord, ReplayStatus, RunRecords};
 
-use crate::artifact::Artifact;
-use crate::budget::{self, BudgetLine};
-use crate::call_line::{external_id, own_success, shown_error};
 use crate::changed::{ChangedFile, changed_files};
-use crate::evidence::{ConditionResult, EvidenceReport};
-use crate::question::QuestionLine;
-use crate::quote::{clean, cut};
 use crate::sub_agents::SubAgentLine;
-use crate::usage::UsageSummary;
-use crate::verdict::Verdict;
+use ua_evidence::artifact::Artifact;
+use ua_evidence::call_line::{external_id, own_success, shown_error};
+use ua_evidence::quote::{clean, cut};
+use ua_evidence::verdict::Verdict;
+use ua_evidence::{ConditionResult, EvidenceReport};
+use ua_resume::budget::{self, BudgetLine};
+use ua_resume::question::QuestionLine;
+use ua_resume::usage::UsageSummary;
 
 /// The most characters of the final output that the summary shows; the transcript has all of it.
 const OUTPUT_LIMIT: usize = 8000;
@@ -159,7 +159,7 @@ pub struct CompletionSummary {
 }
 
 impl CompletionSummary {
-    /// Puts the summary together. `evidence` is what [`evaluate`](crate::evaluate) found over the same records and files.
+    /// Puts the summary together. `evidence` is what [`evaluate`](ua_evidence::evaluate) found over the same records and files.
     pub fn new(records: &RunRecords, evidence: &EvidenceReport, artifacts: &[Artifact]) -> Self {
         let run = &records.run;
         Self {
@@ -273,8 +273,8 @@ mod tests {
     use ua_core::PossibleEffect;
 
     use super::*;
-    use crate::evidence::evaluate;
-    use crate::testing::{Story, artifact, assert_inert, hostile_story, mail_policy, read_policy, write_policy};
+    use ua_evidence::evaluate;
+    use ua_evidence::testing::{Story, artifact, assert_inert, hostile_story, mail_policy, read_policy, write_policy};
 
     const JOB: &str = r#"{
         "objective": "Write the report and mail it to ana@example.test.",

@@ -10,7 +10,7 @@ use ua_core::{Origin, Timestamp};
 use ua_store::{AttemptRecord, CallRecord, RequestStatus, RunRecords};
 
 use crate::lives::{LifeEnd, lives};
-use crate::quote::{line, word};
+use ua_evidence::quote::{line, word};
 
 /// One thing that happened.
 struct Entry {
@@ -162,7 +162,7 @@ impl EventLogBuilder {
             let event = json!({"event": "guided", "turn": told.turn, "text": text});
             self.note(told.created_at, event, format!("told the model to go on: {}", line(&text, 120)));
         }
-        for iteration in crate::iterations(records).into_iter().filter(|iteration| iteration.number > 1) {
+        for iteration in ua_resume::iterations(records).into_iter().filter(|iteration| iteration.number > 1) {
             let Some(begun_at) = iteration.begun_at else { continue };
             let (number, of) = (iteration.number, records.run.max_iterations);
             let event =
@@ -216,7 +216,7 @@ mod tests {
     use ua_core::RunStatus;
 
     use super::*;
-    use crate::testing::{Story, hostile_story, mail_policy, read_policy};
+    use ua_evidence::testing::{Story, hostile_story, mail_policy, read_policy};
 
     fn told() -> Story {
         let mut story = Story::new(r#"{"objective": "Read the page and mail Ana."}"#);

@@ -124,7 +124,7 @@ mod tests {
     use ua_core::RunStop;
 
     use super::*;
-    use crate::testing::{Story, mail_policy, read_policy};
+    use ua_evidence::testing::{Story, mail_policy, read_policy};
 
     fn ends(story: &Story) -> Vec<LifeEnd> {
         lives(&story.records).into_iter().map(|life| life.end).collect()

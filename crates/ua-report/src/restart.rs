@@ -6,8 +6,8 @@
 use ua_core::{RunId, RunStatus};
 use ua_store::RunRecord;
 
-use crate::page::Page;
-use crate::quote::{code, line};
+use ua_evidence::quote::{code, line};
+use ua_resume::page::Page;
 
 /// How many unfinished runs the page names.
 const UNFINISHED: usize = 20;
@@ -111,7 +111,7 @@ mod tests {
     use ua_core::RunStop;
 
     use super::*;
-    use crate::testing::Story;
+    use ua_evidence::testing::Story;
 
     fn page(runs: &[RunRecord], driven: &str, has_more: bool) -> String {
         let files = |run: &RunRecord| {

@@ -139,7 +139,7 @@ fn attempt_json(attempt: &AttemptRecord) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Story, mail_policy};
+    use ua_evidence::testing::{Story, mail_policy};
 
     #[test]
     fn a_trace_says_what_happened_when_and_not_what_was_said() {

@@ -53,7 +53,7 @@ impl Verdict {
 }
 
 /// Whether a call still waits for something: for its first send, for its answer, or for a person.
-pub(crate) fn is_in_flight(call: &CallRecord) -> bool {
+pub fn is_in_flight(call: &CallRecord) -> bool {
     !call.status.is_settled() && call.resolution != Some(Resolution::Skipped)
 }
 

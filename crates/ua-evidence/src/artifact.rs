@@ -18,7 +18,7 @@ pub struct Artifact {
 
 impl Artifact {
     /// The last part of its path.
-    pub(crate) fn file_name(&self) -> &str {
+    pub fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 }
@@ -35,7 +35,7 @@ pub struct ReadFirst {
 /// The files that hand a run's context on (Context Storage & Durability §5): the hand-off, refined corpora, then the
 /// texts among the work products. Each group in the order of its paths.
 /// A corpus that is not any more what its checkpoint holds is left out: nobody vouches for it.
-pub(crate) fn read_first(artifacts: &[Artifact], corpora: &[CorpusLine]) -> Vec<ReadFirst> {
+pub fn read_first(artifacts: &[Artifact], corpora: &[CorpusLine]) -> Vec<ReadFirst> {
     const TEXTS: [&str; 6] = [".md", ".html", ".txt", ".csv", ".json", ".typ"];
     let rank = |artifact: &Artifact| match artifact.file_name() {
         "handoff.json" => Some((0, "the hand-off of an earlier iteration")),

@@ -7,9 +7,9 @@ use serde::Serialize;
 use ua_core::{CallId, CallStatus, EvidenceLevel, RunId, RunStatus, SideEffectClass};
 use ua_store::{CallRecord, ReceiptRecord, RunRecords, SubAgentRecord};
 
-use crate::artifact::Artifact;
-use crate::call_line::{external_id, own_success};
-use crate::quote::{code, line};
+use ua_evidence::artifact::Artifact;
+use ua_evidence::call_line::{external_id, own_success};
+use ua_evidence::quote::{code, line};
 
 /// What a task came to (`subagent_output.json`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -48,7 +48,7 @@ pub struct CallLine {
 }
 
 impl CallLine {
-    pub(crate) fn of(records: &RunRecords, call: &CallRecord) -> Self {
+    pub fn of(records: &RunRecords, call: &CallRecord) -> Self {
         let receipt = last_receipt(records, call);
         Self {
             call_id: call.call_id.clone(),
@@ -71,12 +71,12 @@ impl CallLine {
 }
 
 /// The receipt of the call's last attempt; one of an earlier attempt says nothing about where the call stands now.
-pub(crate) fn last_receipt<'a>(records: &'a RunRecords, call: &CallRecord) -> Option<&'a ReceiptRecord> {
+pub fn last_receipt<'a>(records: &'a RunRecords, call: &CallRecord) -> Option<&'a ReceiptRecord> {
     records.receipt(&call.call_id).filter(|receipt| receipt.attempt >= call.attempt)
 }
 
 /// The receipt by which a call succeeded: its own, settled as a success. A deduplicated call has none.
-pub(crate) fn own_success<'a>(receipts: &'a [ReceiptRecord], call: &CallRecord) -> Option<&'a ReceiptRecord> {
+pub fn own_success<'a>(receipts: &'a [ReceiptRecord], call: &CallRecord) -> Option<&'a ReceiptRecord> {
     if call.status != CallStatus::Succeeded || call.deduplicated_from.is_some() {
         return None;
     }
@@ -88,18 +88,18 @@ pub(crate) fn own_success<'a>(receipts: &'a [ReceiptRecord], call: &CallRecord) 
 }
 
 /// The other side's name for what happened, from the row or from the receipt by which it succeeded.
-pub(crate) fn external_id(receipts: &[ReceiptRecord], call: &CallRecord) -> Option<String> {
+pub fn external_id(receipts: &[ReceiptRecord], call: &CallRecord) -> Option<String> {
     let stored = || own_success(receipts, call)?.settlement.as_ref()?.external_correlation_id.clone();
     call.external_correlation_id.clone().or_else(stored).map(|id| cut(&clean(&id), 200))
 }
 
 /// The arguments as JSON on one line, cut. Object keys are sorted, as the stored form has them.
-pub(crate) fn shown_arguments(call: &CallRecord, limit: usize) -> String {
+pub fn shown_arguments(call: &CallRecord, limit: usize) -> String {
     cut(&clean(&call.arguments.to_string()), limit)
 }
 
 /// The failure or refusal in a line: code and words.
-pub(crate) fn shown_error(call: &CallRecord) -> Option<String> {
+pub fn shown_error(call: &CallRecord) -> Option<String> {
     let detail = call.error_detail.as_deref().map(|detail| cut(&clean(detail), RESULT_LIMIT));
     match (&call.error_code, detail) {
         (Some(code), Some(detail)) => Some(format!("{}: {detail}", clean(code))),
@@ -109,7 +109,7 @@ pub(crate) fn shown_error(call: &CallRecord) -> Option<String> {
 }
 
 /// What a receipt says: the text the model is given, or the raw reply while nobody has interpreted it.
-pub(crate) fn reply_text(receipt: &ReceiptRecord) -> String {
+pub fn reply_text(receipt: &ReceiptRecord) -> String {
     if let Some(content) = receipt.settlement.as_ref().and_then(|settlement| settlement.content.as_ref()) {
         return content.text.as_str().to_owned();
     }

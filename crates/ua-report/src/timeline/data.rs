@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use ua_core::{CallStatus, EffectKind, IdempotencyKey, Origin, Timestamp, sha256};
 use ua_store::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RequestRecord, RunRecords, TurnRecord};
 
-use crate::budget;
-use crate::call_line::{external_id, own_success, reply_text};
 use crate::export::{RunExport, lineage_line};
 use crate::lives::lives;
-use crate::question::QuestionLine;
-use crate::quote::{clean, word};
-use crate::usage::UsageSummary;
-use crate::verdict::Verdict;
+use ua_evidence::call_line::{external_id, own_success, reply_text};
+use ua_evidence::quote::{clean, word};
+use ua_evidence::verdict::Verdict;
+use ua_resume::budget;
+use ua_resume::question::QuestionLine;
+use ua_resume::usage::UsageSummary;
 
 /// The most calls that the page shows.
 const CALLS: usize = 20_000;

@@ -4,7 +4,7 @@ use ua_core::Sha256;
 
 use super::data::data;
 use crate::export::RunExport;
-use crate::quote::clean;
+use ua_evidence::quote::clean;
 
 /// The page without its data. It has one `<style>`, one `<script>` and these places to fill.
 const TEMPLATE: &str = include_str!("template.html");

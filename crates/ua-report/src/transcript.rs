@@ -6,11 +6,11 @@
 use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolName, ToolText, ToolUse};
 use ua_store::{CallRecord, MessageRecord, QuestionStatus, RunRecords};
 
-use crate::call_line::{external_id, last_receipt, own_success, reply_text};
-use crate::page::Page;
-use crate::quote::{code, cut, fenced, line, span, word};
-use crate::usage::UsageSummary;
-use crate::verdict::Verdict;
+use ua_evidence::call_line::{external_id, last_receipt, own_success, reply_text};
+use ua_evidence::quote::{code, cut, fenced, line, span, word};
+use ua_evidence::verdict::Verdict;
+use ua_resume::page::Page;
+use ua_resume::usage::UsageSummary;
 
 /// The most characters of a call's arguments and of its result that a transcript shows.
 const SHOWN: usize = 4_000;
@@ -246,7 +246,7 @@ mod tests {
     use ua_core::RunStatus;
 
     use super::*;
-    use crate::testing::{Story, assert_inert, hostile_story, mail_policy, read_policy};
+    use ua_evidence::testing::{Story, assert_inert, hostile_story, mail_policy, read_policy};
 
     fn told() -> Story {
         let mut story = Story::new(r#"{"objective": "Read the page and mail Ana."}"#);

@@ -6,12 +6,12 @@ use serde::Serialize;
 use ua_core::{ArgsHash, CallId, CallStatus, Role, RunId, RunStatus, RunStop, Sha256};
 use ua_store::{CallRecord, RunRecords};
 
-use crate::artifact::Artifact;
-use crate::call_line::shown_arguments;
-use crate::job_diff::{JobChange, job_changes};
-use crate::quote::{clean, cut};
-use crate::usage::UsageSummary;
-use crate::verdict::Verdict;
+use ua_evidence::artifact::Artifact;
+use ua_evidence::call_line::shown_arguments;
+use ua_evidence::quote::{clean, cut};
+use ua_evidence::verdict::Verdict;
+use ua_resume::job_diff::{JobChange, job_changes};
+use ua_resume::usage::UsageSummary;
 
 /// How much of arguments and text is shown.
 const SHOWN: usize = 300;
@@ -214,7 +214,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{Story, artifact, read_policy};
+    use ua_evidence::testing::{Story, artifact, read_policy};
 
     /// A run of two turns, and what a fork of it behind the first would share.
     fn parent_and_fork() -> (RunRecords, RunRecords) {

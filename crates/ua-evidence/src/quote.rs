@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 /// Makes control characters, direction overrides and invisible tags visible. Line breaks and tabs stay.
-pub(crate) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for character in text.replace("\r\n", "\n").chars() {
         if is_deceptive(character) {
@@ -31,7 +31,7 @@ fn is_deceptive(character: char) -> bool {
 }
 
 /// The first `limit` characters; when something is cut off, says how much there was.
-pub(crate) fn cut(text: &str, limit: usize) -> String {
+pub fn cut(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}… [cut: {limit} of {} characters]", &text[..end], text.chars().count()),
@@ -39,12 +39,12 @@ pub(crate) fn cut(text: &str, limit: usize) -> String {
 }
 
 /// One line of plain text: cleaned, cut, breaks written as `\n`.
-pub(crate) fn line(text: &str, limit: usize) -> String {
+pub fn line(text: &str, limit: usize) -> String {
     cut(&clean(text.trim()), limit).replace('\n', "\\n").replace('\t', " ")
 }
 
 /// A code span on one line: for names, ids, paths and short foreign sentences.
-pub(crate) fn code(text: &str, limit: usize) -> String {
+pub fn code(text: &str, limit: usize) -> String {
     let text = line(text, limit);
     let ticks = "`".repeat(longest_run(&text) + 1);
     if text.starts_with('`') || text.ends_with('`') || text.is_empty() {
@@ -55,7 +55,7 @@ pub(crate) fn code(text: &str, limit: usize) -> String {
 }
 
 /// The whole text in a fence that nothing inside can close.
-pub(crate) fn fenced(text: &str, info: &str) -> String {
+pub fn fenced(text: &str, info: &str) -> String {
     let text = clean(text);
     let fence = "`".repeat(longest_run(&text).max(2) + 1);
     let text = text.trim_end_matches('\n');
@@ -63,7 +63,7 @@ pub(crate) fn fenced(text: &str, info: &str) -> String {
 }
 
 /// Text for a model to read as data: cut, fenced, each line marked.
-pub(crate) fn quoted(text: &str, limit: usize) -> String {
+pub fn quoted(text: &str, limit: usize) -> String {
     let text = cut(&clean(text.trim_end()), limit);
     let fence = "`".repeat(longest_run(&text).max(2) + 1);
     let mut block = format!("{fence}text\n");
@@ -87,12 +87,12 @@ fn longest_run(text: &str) -> usize {
 }
 
 /// The stored word of a value that is stored as one.
-pub(crate) fn word(value: &impl Serialize) -> String {
+pub fn word(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// A span of time in words: `1 h 2 min 3 s`, to the second.
-pub(crate) fn span(millis: u64) -> String {
+pub fn span(millis: u64) -> String {
     let seconds = millis / 1000;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s} s"),

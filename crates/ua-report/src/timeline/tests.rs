@@ -7,9 +7,9 @@ use ua_core::{BlobId, RunStatus, Timestamp};
 
 use super::data::data;
 use super::page::timeline_html;
-use crate::evidence::evaluate;
 use crate::export::RunExport;
-use crate::testing::{Story, artifact, hostile_story, mail_policy, read_policy};
+use ua_evidence::evaluate;
+use ua_evidence::testing::{Story, artifact, hostile_story, mail_policy, read_policy};
 
 fn with_export<T>(story: &Story, blobs: &BTreeMap<BlobId, String>, look: impl FnOnce(&RunExport<'_>) -> T) -> T {
     let records = &story.records;

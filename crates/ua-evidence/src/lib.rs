@@ -1,0 +1,42 @@
+//! What decides whether a run reached its goal: receipts and files, held against the stop conditions of its job.
+//!
+//! Everything here is a pure function of stored records. What is said about a run is what its rows say, and never what a model said
+//! (Durability Architecture, "Evidence Summary"). Beside the verdicts are the words that every page about a run needs: [`call_line`], one call
+//! as a line, and [`quote`], which shows foreign text as data.
+//!
+//! ```
+//! use ua_core::{RunSpec, sha256};
+//! use ua_evidence::{Artifact, evaluate};
+//!
+//! let spec = RunSpec::parse(r#"{"objective": "Write the report.", "stop_conditions": ["report_pdf_created"]}"#).unwrap();
+//! let report = Artifact { path: "work_products/report.pdf".to_owned(), bytes: 9, sha256: sha256("%PDF-1.7\n") };
+//!
+//! // The caller looks at the first bytes of a file; here they are those of a PDF.
+//! let first_bytes = |_: &str| Some("application/pdf".to_owned());
+//! assert!(evaluate(&spec, &[], &[], &[report], &first_bytes).all_met);
+//!
+//! let nothing = evaluate(&spec, &[], &[], &[], &first_bytes);
+//! assert!(!nothing.all_met);
+//! assert!(nothing.missing_for_model().contains("work_products/report.pdf"));
+//! ```
+
+pub mod artifact;
+pub mod call_line;
+mod citations;
+pub mod corpus;
+mod evidence;
+mod lineage;
+pub mod quote;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod verdict;
+
+pub use artifact::{Artifact, ReadFirst};
+pub use call_line::CallLine;
+pub use citations::{fetched_sources, judge_citations, report_files};
+pub use corpus::{CorpusLine, CorpusState};
+pub use evidence::{
+    ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_scope,
+};
+pub use lineage::evaluate_run;
+pub use verdict::Verdict;

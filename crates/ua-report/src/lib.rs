@@ -1,0 +1,29 @@
+//! What people read of a run: completion summary, transcript, trace, log, timeline, comparison, and the page that says how to go on.
+//!
+//! Everything here is a pure function. Nothing reads a clock, a file or a database. Text that came from a tool, a model or a file is foreign: it
+//! is shown as quoted data, with control characters made visible, and cannot open a heading or close a fence of ours.
+
+mod changed;
+mod chronicle;
+mod export;
+mod lives;
+mod restart;
+mod run_diff;
+mod sub_agents;
+mod summary;
+mod summary_render;
+mod timeline;
+mod trace;
+mod transcript;
+
+pub use changed::ChangedFile;
+pub use chronicle::{run_log, trace_lines};
+pub use export::RunExport;
+pub use lives::{Life, LifeEnd, lives};
+pub use restart::{RestartPlace, restart_page};
+pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};
+pub use sub_agents::{SubAgentEffect, SubAgentLine, SubAgentOutput};
+pub use summary::{CompletionSummary, Replayed, SideEffect, StepSummary};
+pub use timeline::timeline_html;
+pub use trace::trace_json;
+pub use transcript::{session_summary, transcript, transcript_beside_blobs};
