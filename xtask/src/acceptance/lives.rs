@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::kill::Doubt;
 use super::route::Effect;
 use super::server::Server;
-use super::world::World;
+use super::world::Receivers;
 
 /// The run's name.
 const RUN: &str = "acceptance";

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
-use super::world::World;
+use super::world::Outside;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::hostile::Hostile;
 use super::http::{call, http, text};
-use super::servers::World;
+use super::servers::ServerBed;
 use super::wait_for_async;
 
 /// What a server tells by itself.

@@ -15,7 +15,7 @@ use ua_toolserver::{HttpServer, Settings};
 
 use super::hostile::Hostile;
 use super::http::{call, http, text};
-use super::servers::World;
+use super::servers::ServerBed;
 use super::wait_for_async;
 
 /// Where the answer to the first call is cut.
