@@ -19,6 +19,7 @@ mod enforcement;
 mod export;
 mod fingerprint;
 mod fork;
+mod front_door;
 mod guardrails;
 mod guide;
 mod harness;

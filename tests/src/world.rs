@@ -257,6 +257,16 @@ impl TestEnv {
         self.spawn(&(self.program.clone(), args), variables)
     }
 
+    /// Runs another program than `ua` with these arguments, and with more variables in its environment.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started or does not end.
+    pub fn run_program(&self, program: &Path, variables: &[(&str, &str)], args: &[&str]) -> Output {
+        let args = args.iter().map(OsString::from).collect();
+        self.spawn(&(program.to_path_buf(), args), variables).wait()
+    }
+
     /// Runs a bash script in which `"$@"` is `ua` with the workspace root of this world.
     ///
     /// # Panics

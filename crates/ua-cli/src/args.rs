@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
+use ua_host::HostError;
+use ua_host::budgets::BudgetChange;
+use ua_host::launch::LaunchOptions;
 
 use crate::complete;
 use crate::terminal::Color;
@@ -205,6 +208,22 @@ pub struct LaunchArgs {
     pub no_input: bool,
 }
 
+impl LaunchArgs {
+    /// The same without what concerns this terminal.
+    pub(crate) fn options(&self) -> LaunchOptions {
+        LaunchOptions {
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            mcp_config: self.mcp_config.clone(),
+            policy: self.policy.clone(),
+            pricing: self.pricing.clone(),
+            cassette: self.cassette.clone(),
+            record: self.record.clone(),
+            allow_private_addresses: self.allow_private_addresses,
+        }
+    }
+}
+
 /// `ua resume`.
 #[derive(Debug, Args)]
 #[command(
@@ -280,6 +299,25 @@ pub struct BudgetArgs {
     /// Change the budgets of this phase instead of the run's: tool calls, turns, tokens, money
     #[arg(long, value_name = "NAME")]
     pub phase: Option<String>,
+}
+
+impl BudgetArgs {
+    /// The changes that are asked for.
+    pub(crate) fn changes(&self) -> Result<Vec<BudgetChange>, HostError> {
+        let named = [
+            ("max_tool_calls", &self.max_tool_calls),
+            ("max_turns", &self.max_turns),
+            ("max_tokens", &self.max_tokens),
+            ("max_cost", &self.max_cost),
+            ("max_wallclock_minutes", &self.max_wallclock_minutes),
+            ("max_steps", &self.max_steps),
+            ("max_iterations", &self.max_iterations),
+            ("max_retries_per_tool_call", &self.max_retries_per_tool_call),
+            ("max_same_error_repeats", &self.max_same_error_repeats),
+        ];
+        let given: Vec<_> = named.into_iter().filter_map(|(budget, text)| Some((budget, text.clone()?))).collect();
+        BudgetChange::of(&given, self.phase.as_deref())
+    }
 }
 
 /// `ua runs …`.

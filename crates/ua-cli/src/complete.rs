@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use clap::CommandFactory as _;
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::CompleteEnv;
+use ua_host::Settings;
+use ua_host::home::Home;
 use ua_store::{ArchiveStore as _, CallQuery, LedgerStore as _, RunQuery, RunStore as _};
 use ua_store_sqlite::SqliteStore;
 
-use crate::home::Home;
 use crate::output::line;
 
 /// What the completion script sets for `ua` to complete instead of working.
@@ -77,7 +78,7 @@ fn from_database(
 ) -> Vec<CompletionCandidate> {
     let found = (|| {
         let prefix = current.to_str()?;
-        let home = Home::new(root_on_the_line().as_deref()).ok()?;
+        let home = Home::new(&Settings::of_process(), root_on_the_line().as_deref()).ok()?;
         let runtime = tokio::runtime::Builder::new_current_thread().build().ok()?;
         runtime.block_on(async {
             let store = home.open_read_only().ok()?;

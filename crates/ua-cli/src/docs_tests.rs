@@ -6,17 +6,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use serde_json::{Value, json};
 use ua_core::{PriceTable, RunSpec, SpecError};
+use ua_host::settings::{Layer, SETTINGS};
 use ua_testkit::docs::{Page, Script, SimpleCommand, mentions, pages};
 use ua_testkit::workspace_root;
 
 use crate::Cli;
-use crate::config::{Layer, SETTINGS};
 
 /// How a command stands in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,7 +215,8 @@ fn hinted(source: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn every_command_in_a_hint_is_one_of_this_program() {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let crates = workspace_root().join("crates");
+    let mut folders = vec![crates.join("ua-cli/src"), crates.join("ua-host/src")];
     let (mut wrong, mut count) = (Vec::new(), 0);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
@@ -282,7 +282,7 @@ fn toml_problem(text: &str) -> Option<String> {
     if table.contains_key("rule") {
         ua_classify::PolicyRules::parse(text, "it").err().map(|error| error.to_string())
     } else if table.contains_key("secrets") {
-        crate::secrets::parse(text).err()
+        ua_host::secrets::parse(text).err()
     } else if table.contains_key("currency") && is_prices {
         PriceTable::parse("it", text).err().map(|error| error.to_string())
     } else if table.keys().all(|key| MODEL_PROVIDERS.contains(&key.as_str())) {
@@ -290,7 +290,7 @@ fn toml_problem(text: &str) -> Option<String> {
     } else {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        Layer::User.read(file.path()).err().map(|error| error.to_string())
+        Layer::User.read(file.path(), None).err().map(|error| error.to_string())
     }
 }
 

@@ -3,32 +3,32 @@
 use ua_core::{CallId, QuestionId, RunId};
 use ua_store::{CallQuery, CallRecord, QuestionRecord, RunQuery, RunRecord, Store, StoreError};
 
-use crate::error::CliError;
+use crate::error::HostError;
 
 /// How many candidates are read for a prefix; as many as an error names, and one that says that there are more.
 const FEW: u32 = 6;
 
 /// The run that `text` names.
-pub(crate) async fn run(store: &dyn Store, text: &str) -> Result<RunRecord, CliError> {
+pub(crate) async fn run(store: &dyn Store, text: &str) -> Result<RunRecord, HostError> {
     let id = run_id(store, text).await?;
-    store.run(&id).await.map_err(|e| CliError::store("look for the run", &e))
+    store.run(&id).await.map_err(|e| HostError::store("look for the run", &e))
 }
 
 /// The id of the run that `text` names. Deleted runs are not found.
-async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, CliError> {
-    let fail = |error: &StoreError| CliError::store("look for the run", error);
+async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, HostError> {
+    let fail = |error: &StoreError| HostError::store("look for the run", error);
     let find = async |prefix: &str, limit| {
         let query = RunQuery { prefix: prefix.to_owned(), limit, ..RunQuery::default() };
         let found = store.find_runs(&query).await.map_err(|e| fail(&e))?;
-        Ok::<_, CliError>(found.into_iter().map(|run| run.run_id).collect::<Vec<_>>())
+        Ok::<_, HostError>(found.into_iter().map(|run| run.run_id).collect::<Vec<_>>())
     };
     if text == "last" {
         let query = RunQuery { limit: 1, without_tasks: true, ..RunQuery::default() };
         let found = store.find_runs(&query).await.map_err(|e| fail(&e))?;
         let newest = found.into_iter().map(|run| run.run_id).next();
-        return newest.ok_or_else(|| CliError::usage("there is no run yet").hint("start one with `ua job FILE`"));
+        return newest.ok_or_else(|| HostError::usage("there is no run yet").hint("start one with `ua job FILE`"));
     }
-    let no_run = |error: CliError| error.hint("`ua runs list` shows them; `last` is the newest");
+    let no_run = |error: HostError| error.hint("`ua runs list` shows them; `last` is the newest");
     // No id begins with nothing, and one that is whole wins over those that only begin with it.
     let found = if RunId::parse(text).is_ok() { find(text, u32::MAX).await? } else { Vec::new() };
     if let Some(whole) = found.iter().find(|id| id.as_str() == text) {
@@ -38,8 +38,8 @@ async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, CliError> {
 }
 
 /// The call that `text` names.
-pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, CliError> {
-    let fail = |error: &StoreError| CliError::store("look for the call", error);
+pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, HostError> {
+    let fail = |error: &StoreError| HostError::store("look for the call", error);
     if let Ok(id) = CallId::parse(text) {
         match store.call(&id).await {
             Ok(call) => return Ok(call),
@@ -56,28 +56,28 @@ pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, Cl
 }
 
 /// The question that `text` names, among those that are not closed.
-pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRecord, CliError> {
+pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRecord, HostError> {
     if let Ok(id) = QuestionId::parse(text)
         && let Ok(question) = store.question(&id).await
     {
         return Ok(question);
     }
-    let open = store.open_questions(None).await.map_err(|e| CliError::store("look for the question", &e))?;
+    let open = store.open_questions(None).await.map_err(|e| HostError::store("look for the question", &e))?;
     one("question", text, open.into_iter().filter(|q| q.question_id.as_str().starts_with(text)).collect(), |q| {
         q.question_id.to_string()
     })
     .map_err(|error| error.hint("`ua questions` shows what waits for an answer"))
 }
 
-fn one<T>(what: &str, text: &str, mut found: Vec<T>, id: impl Fn(&T) -> String) -> Result<T, CliError> {
+fn one<T>(what: &str, text: &str, mut found: Vec<T>, id: impl Fn(&T) -> String) -> Result<T, HostError> {
     if found.len() == 1 {
         return Ok(found.remove(0));
     }
     if found.is_empty() {
-        return Err(CliError::usage(format!("there is no {what} `{text}`")));
+        return Err(HostError::usage(format!("there is no {what} `{text}`")));
     }
     let ids: Vec<String> = found.iter().take(5).map(id).collect();
     let more = if found.len() > ids.len() { ", …" } else { "" };
     let many = if found.len() >= FEW as usize { "several".to_owned() } else { found.len().to_string() };
-    Err(CliError::usage(format!("`{text}` is the beginning of {many} {what}s: {}{more}", ids.join(", "))))
+    Err(HostError::usage(format!("`{text}` is the beginning of {many} {what}s: {}{more}", ids.join(", "))))
 }

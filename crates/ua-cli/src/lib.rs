@@ -1,7 +1,6 @@
-//! The composition root of `ua`: arguments, configuration, wiring, exit codes.
+//! The front door at the terminal: arguments, views, prompts, exporters, exit codes.
 //!
-//! The only crate that names a provider, reads the environment or chooses an exit code. Everything it wires together is
-//! usable without it.
+//! The only crate that chooses an exit code or knows who listens to spans. What a run needs, it has from `ua-host`.
 //!
 //! ```
 //! use clap::Parser as _;
@@ -10,43 +9,29 @@
 //! assert!(matches!(cli.command, ua_cli::Command::Runs(_)));
 //! ```
 
-mod alert;
 mod args;
-mod base_url;
-mod budgets;
-mod claude_code;
-mod clean;
 mod commands;
 mod complete;
-mod compose;
-mod config;
-mod env;
 mod error;
-mod escape;
 mod find;
-mod home;
-mod input_files;
 mod live;
-mod models;
 mod output;
 mod parts;
+mod people;
 mod person;
-mod pricing;
-mod progress;
-mod providers;
-mod restart;
+#[cfg(feature = "toolserver")]
 mod sandbox;
 mod schema;
-mod secrets;
 mod telemetry;
 mod terminal;
-mod tool_lock;
-mod trust;
 mod view;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser as _;
+use ua_core::Redactor;
+use ua_host::{Host, HostError, Settings};
 
 pub use args::{Cli, Command};
 pub use parts::{Parts, Seams};
@@ -63,12 +48,10 @@ fn needs_config(command: &Command) -> bool {
 
 /// Runs the command line of a program with these parts and returns its exit code.
 pub fn main(parts: Parts) -> ExitCode {
-    parts::init(parts);
     #[cfg(feature = "toolserver")]
     if let Some(code) = sandbox::run() {
         return code;
     }
-    let configured = config::init();
     // A shell that completes wants candidates, and no word about anything else.
     if complete::answered() {
         return ExitCode::SUCCESS;
@@ -79,7 +62,7 @@ pub fn main(parts: Parts) -> ExitCode {
             let text = error.render().to_string();
             let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
             let (message, hint) = text.split_once("\n\n").unwrap_or((text, ""));
-            error::CliError::usage(message).hint(hint.trim()).print_as(true);
+            error::print_as(&HostError::usage(message).hint(hint.trim()), true);
             return ExitCode::from(error::USAGE);
         }
         // clap's own code for a usage error is 2, and 0 for help and version.
@@ -101,14 +84,15 @@ pub fn main(parts: Parts) -> ExitCode {
     if let Command::GatewayBridge(args) = cli.command {
         return commands::gateway_bridge(args);
     }
-    terminal::init(cli.json, cli.color);
-    clean::guard_panics();
-    compose::learn_own_secrets();
-    if let Err(error) = configured
+    let (settings, redactor) = (Arc::new(Settings::of_process()), Redactor::default());
+    terminal::init(&settings, redactor.clone(), cli.json, cli.color);
+    terminal::guard_panics(redactor.clone());
+    ua_host::credentials::learn_own(&settings, &redactor);
+    if let Err(error) = settings.check()
         && needs_config(&cli.command)
     {
-        error.print();
-        return ExitCode::from(error.code());
+        error::print(&error);
+        return ExitCode::from(error::code(&error));
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // What this process knows is not written to a file when it crashes; its children inherit that.
@@ -116,31 +100,42 @@ pub fn main(parts: Parts) -> ExitCode {
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Core, no_core) {
         tracing::debug!(%error, "core dumps stay as they are");
     }
-    let telemetry = telemetry::init(&cli);
+    let telemetry = telemetry::init(&cli, &settings);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let result = match runtime {
         Ok(runtime) => {
-            let result = runtime.block_on(commands::run(cli));
+            let result = match host(settings, &cli, &parts, redactor) {
+                Ok(host) => runtime.block_on(commands::run(cli, &host, &parts)),
+                Err(error) => Err(error),
+            };
             // A reader thread may still sit in a blocking call; nothing of the run depends on it any more.
             runtime.shutdown_background();
             result
         }
-        Err(error) => Err(error::CliError::new(1, format!("cannot start the runtime: {error}"))),
+        Err(error) => Err(HostError::failed(format!("cannot start the runtime: {error}"))),
     };
     let code = match result {
         Ok(code) => code,
         Err(error) => {
-            error.print();
-            error.code()
+            error::print(&error);
+            error::code(&error)
         }
     };
     telemetry.finish();
     ExitCode::from(code)
 }
 
+/// What this command works with.
+fn host(settings: Arc<Settings>, cli: &Cli, parts: &Parts, redactor: Redactor) -> Result<Host, HostError> {
+    let spans = Arc::new(telemetry::SpansOfRuns::new(&settings));
+    let host = Host::new(settings, cli.root.as_deref(), redactor)?.with_spans(spans);
+    Ok(match &parts.seams {
+        Some(seams) => host.with_seams(seams.clone()),
+        None => host,
+    })
+}
+
 #[cfg(test)]
 mod docs_tests;
-#[cfg(test)]
-mod escape_corpus;
 #[cfg(test)]
 mod help_tests;

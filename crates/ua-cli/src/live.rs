@@ -8,10 +8,10 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use ua_core::{Budgets, Costs, Money};
 use ua_gateway::Notice;
+use ua_host::progress::clock;
 use ua_runner::Signal;
 
 use crate::output::line;
-use crate::progress::clock;
 
 /// How often the spinner moves.
 const TICK: Duration = Duration::from_millis(120);
@@ -178,6 +178,7 @@ impl State {
             }
             Signal::Call(Notice::Progress { .. })
             | Signal::Committed { .. }
+            | Signal::ToolsListed { .. }
             | Signal::Guided { .. }
             | Signal::Text { .. }
             | Signal::Accepted { .. }

@@ -5,11 +5,11 @@ use std::io::{self, Write as _};
 use clap::builder::styling::AnsiColor;
 use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Table, presets};
 use serde::Serialize;
+use ua_host::escape::{is_hidden, plain_json};
 
-use crate::error::{CliError, FAILED};
-use crate::escape::{is_hidden, plain_json};
+use crate::error::HostError;
 
-pub(crate) use crate::escape::plain;
+pub(crate) use ua_host::text::{line, plain};
 
 /// Text as a TOML string: quoted, and without a character that drives a terminal.
 pub(crate) fn toml_text(text: &str) -> String {
@@ -25,28 +25,17 @@ pub(crate) fn toml_text(text: &str) -> String {
     out
 }
 
-/// The same on one line, cut to `width` characters.
-pub(crate) fn line(text: &str, width: usize) -> String {
-    let flat = plain(text).replace(['\n', '\t'], " ");
-    if flat.chars().count() <= width {
-        return flat;
-    }
-    let mut cut: String = flat.chars().take(width.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
-}
-
 /// Writes to standard output. A reader that went away (`| head`) is no failure.
-pub(crate) fn print(text: &str) -> Result<(), CliError> {
+pub(crate) fn print(text: &str) -> Result<(), HostError> {
     print_on(text).map(drop)
 }
 
 /// The same for what goes on and on; `false` when the reader went away, and nobody reads any more.
-pub(crate) fn print_on(text: &str) -> Result<bool, CliError> {
+pub(crate) fn print_on(text: &str) -> Result<bool, HostError> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(CliError::new(FAILED, format!("cannot write to standard output: {error}")))
+            Err(HostError::failed(format!("cannot write to standard output: {error}")))
         }
         Err(_) => Ok(false),
         Ok(()) => Ok(true),
@@ -54,15 +43,14 @@ pub(crate) fn print_on(text: &str) -> Result<bool, CliError> {
 }
 
 /// Writes pretty JSON.
-pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|e| CliError::new(FAILED, format!("cannot write JSON: {e}")))?;
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), HostError> {
+    let text = serde_json::to_string_pretty(value).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))?;
     print(&format!("{}\n", plain_json(&text)))
 }
 
 /// The same on one line.
-pub(crate) fn json_line(value: &impl Serialize) -> Result<String, CliError> {
-    let text = serde_json::to_string(value).map_err(|e| CliError::new(FAILED, format!("cannot write JSON: {e}")))?;
+pub(crate) fn json_line(value: &impl Serialize) -> Result<String, HostError> {
+    let text = serde_json::to_string(value).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))?;
     Ok(plain_json(&text))
 }
 
@@ -74,7 +62,7 @@ pub(crate) fn tell(text: &str) {
 
 /// Writes a table that fits the terminal; every cell is foreign text. The first column, by which a row is named, is never broken; a
 /// column called STATUS or LEVEL has the colour of its word.
-pub(crate) fn print_table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(), CliError> {
+pub(crate) fn print_table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(), HostError> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header.to_vec());
     let has_color = crate::terminal::out_has_color();
@@ -111,16 +99,4 @@ fn table_color(color: AnsiColor) -> Color {
         (AnsiColor::Cyan, Color::Cyan),
     ];
     known.into_iter().find(|(name, _)| *name == color).map_or(Color::Reset, |(_, color)| color)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn foreign_text_cannot_drive_the_terminal() {
-        assert_eq!(plain("a\u{1b}[2Jb\u{202e}c\nd"), "a\\u{1b}[2Jb\\u{202e}c\nd");
-        assert_eq!(line("one\ntwo three", 7), "one tw…");
-        assert_eq!(plain_json("{\"a\": \"b\u{202e}\u{9b}c\"}"), r#"{"a": "b\u202e\u009bc"}"#);
-    }
 }

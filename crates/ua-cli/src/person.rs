@@ -4,15 +4,15 @@
 //! a command that finds the shim among its ancestors was started by one. This is no wall against code that runs with the user's
 //! rights (it could write the database file itself); it keeps a model from approving itself by the front door.
 
-use crate::error::CliError;
+use crate::error::HostError;
 
 /// More ancestors than a process has.
 const MAX_ANCESTORS: usize = 64;
 
 /// Refuses a command that was started by a tool server. `doing` says what it would do.
-pub(crate) fn required(doing: &str) -> Result<(), CliError> {
+pub(crate) fn required(doing: &str) -> Result<(), HostError> {
     if is_below_a_shim() {
-        return Err(CliError::usage(format!("cannot {doing} from inside a tool server"))
+        return Err(HostError::usage(format!("cannot {doing} from inside a tool server"))
             .hint("a person does this, in a terminal of their own"));
     }
     Ok(())

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn the_page_of_the_guide_is_what_the_program_writes() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/json.md");
-        if crate::env::var("UPDATE_PAGES").is_some() {
+        if ua_host::Settings::of_process().var("UPDATE_PAGES").is_some() {
             std::fs::write(&path, page()).unwrap();
         }
         let found = std::fs::read_to_string(&path).unwrap_or_default();

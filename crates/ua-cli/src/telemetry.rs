@@ -12,20 +12,22 @@ mod metrics;
 mod parents;
 mod settings;
 
+use std::collections::BTreeMap;
+
 use tracing_subscriber::filter::{FilterExt as _, FilterFn, LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
+use ua_core::{CurrentSpan, Trace};
+use ua_host::{Settings, Spans};
+use ua_store::RunRecord;
 
-pub(crate) use self::ids::{begin_run, link_earlier};
 #[cfg(feature = "toolserver")]
 pub(crate) use self::parents::adopt_parent;
-pub(crate) use self::parents::current_span;
-pub(crate) use self::settings::for_own_tool_server;
 
 use self::exporter::Exporter;
 use self::leaving::MayLeave;
-use self::settings::Settings;
+use self::settings::Exported;
 use crate::args::{Cli, Command, LogFormat};
 
 /// Without `UA_LOG`: warnings, but not those of the model client, whose retries are lines of progress already, nor those of the
@@ -45,9 +47,9 @@ pub(crate) struct Telemetry {
 }
 
 /// Installs the subscriber.
-pub(crate) fn init(cli: &Cli) -> Telemetry {
-    let mut layers = vec![log(cli.log_format)];
-    let (exporter, problem) = match exported(&cli.command).map(Exporter::start).transpose() {
+pub(crate) fn init(cli: &Cli, settings: &Settings) -> Telemetry {
+    let mut layers = vec![log(cli.log_format, settings)];
+    let (exporter, problem) = match exported(&cli.command, settings).map(Exporter::start).transpose() {
         Ok(exporter) => (exporter, None),
         Err(problem) => (None, Some(problem)),
     };
@@ -71,8 +73,38 @@ impl Telemetry {
     }
 }
 
+/// What runs say about their spans, as this program sends them.
+#[derive(Debug)]
+pub(crate) struct SpansOfRuns {
+    for_own_tool_server: BTreeMap<String, String>,
+}
+
+impl SpansOfRuns {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self { for_own_tool_server: settings::for_own_tool_server(settings) }
+    }
+}
+
+impl Spans for SpansOfRuns {
+    fn begin_run(&self, run: &RunRecord, trace: &Trace) -> tracing::Span {
+        ids::begin_run(run, trace)
+    }
+
+    fn link_earlier(&self, run: &RunRecord, own: &Trace) {
+        ids::link_earlier(run, own);
+    }
+
+    fn current(&self) -> CurrentSpan {
+        parents::current_span()
+    }
+
+    fn for_own_tool_server(&self) -> BTreeMap<String, String> {
+        self.for_own_tool_server.clone()
+    }
+}
+
 /// What to send, if this command works on something that is worth it and a collector is configured.
-fn exported(command: &Command) -> Option<Settings> {
+fn exported(command: &Command, settings: &Settings) -> Option<Exported> {
     match command {
         Command::Runs(_)
         | Command::Calls(_)
@@ -87,15 +119,15 @@ fn exported(command: &Command) -> Option<Settings> {
         | Command::Db(_)
         | Command::Shim(_) => None,
         #[cfg(feature = "toolserver")]
-        Command::Toolserver(_) => Settings::from_env("ua-toolserver"),
+        Command::Toolserver(_) => Exported::of("ua-toolserver", settings),
         // Whatever else there is may drive a run.
-        _ => Settings::from_env("ua"),
+        _ => Exported::of("ua", settings),
     }
 }
 
 /// Lines on standard error.
-fn log(format: LogFormat) -> BoxedLayer {
-    let wanted = crate::env::var("UA_LOG").unwrap_or_else(|| DEFAULT.to_owned());
+fn log(format: LogFormat, settings: &Settings) -> BoxedLayer {
+    let wanted = settings.var("UA_LOG").unwrap_or_else(|| DEFAULT.to_owned());
     let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|_| EnvFilter::new("warn"));
     let never = ["ua::content=off", "opentelemetry=off", "opentelemetry_sdk=off", "opentelemetry_otlp=off"];
     let filter = never.iter().filter_map(|off| off.parse().ok()).fold(filter, EnvFilter::add_directive);

@@ -3,12 +3,16 @@
 //! Decided once, before anything is written. Colour is a matter of each stream: it is on for a terminal, unless `NO_COLOR` is set or
 //! the terminal is `dumb`; `CLICOLOR_FORCE` turns it on anywhere, and `--color` has the last word.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
+use std::panic;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use clap::ValueEnum;
 use clap::builder::styling::{AnsiColor, Style};
 use indicatif::MultiProgress;
+use ua_core::Redactor;
+use ua_host::{Settings, redaction};
 
 /// When there is colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -30,11 +34,15 @@ pub(crate) enum ProgressStyle {
     Lines,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 struct Terminal {
     json: bool,
     out: bool,
     err: bool,
+    /// Whether a live display can be drawn on standard error.
+    draws: bool,
+    /// What takes secrets out of everything that is written there.
+    redactor: Redactor,
 }
 
 static TERMINAL: OnceLock<Terminal> = OnceLock::new();
@@ -43,17 +51,25 @@ static TERMINAL: OnceLock<Terminal> = OnceLock::new();
 static LIVE: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
 /// Settles how this process writes. Later calls change nothing.
-pub(crate) fn init(json: bool, color: Option<Color>) {
-    let named = color.or_else(|| crate::env::var("UA_COLOR").and_then(|text| Color::from_str(&text, true).ok()));
+pub(crate) fn init(settings: &Settings, redactor: Redactor, json: bool, color: Option<Color>) {
+    let named = color.or_else(|| settings.var("UA_COLOR").and_then(|text| Color::from_str(&text, true).ok()));
+    let is_able = settings.var("TERM").is_none_or(|term| term != "dumb");
     let wanted = |is_terminal: bool| {
         wants_color(
             named.unwrap_or(Color::Auto),
-            crate::env::var("NO_COLOR").is_some(),
-            crate::env::var("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
-            is_terminal && crate::env::var("TERM").is_none_or(|term| term != "dumb"),
+            settings.var("NO_COLOR").is_some(),
+            settings.var("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
+            is_terminal && is_able,
         )
     };
-    let terminal = Terminal { json, out: wanted(io::stdout().is_terminal()), err: wanted(io::stderr().is_terminal()) };
+    let is_plain = matches!(progress_style(settings), ProgressStyle::Lines);
+    let terminal = Terminal {
+        json,
+        out: wanted(io::stdout().is_terminal()),
+        err: wanted(io::stderr().is_terminal()),
+        draws: !is_plain && io::stderr().is_terminal() && is_able,
+        redactor,
+    };
     // A test that calls `main` twice keeps the first.
     TERMINAL.set(terminal).ok();
 }
@@ -66,33 +82,32 @@ fn wants_color(named: Color, no_color: bool, force: bool, is_terminal: bool) -> 
     }
 }
 
-fn terminal() -> Terminal {
-    TERMINAL.get().copied().unwrap_or(Terminal { json: false, out: false, err: false })
+fn is_so(ask: impl FnOnce(&Terminal) -> bool) -> bool {
+    TERMINAL.get().is_some_and(ask)
 }
 
 /// Whether a machine reads: standard output is JSON, and so are errors.
 pub(crate) fn is_json() -> bool {
-    terminal().json
+    is_so(|terminal| terminal.json)
 }
 
 /// Whether standard output takes colour.
 pub(crate) fn out_has_color() -> bool {
-    terminal().out
+    is_so(|terminal| terminal.out)
 }
 
 /// Whether standard error takes colour.
 pub(crate) fn err_has_color() -> bool {
-    terminal().err
+    is_so(|terminal| terminal.err)
 }
 
 /// Whether a live display can be drawn on standard error.
 pub(crate) fn can_draw() -> bool {
-    let is_plain = matches!(progress_style(), ProgressStyle::Lines);
-    !is_plain && io::stderr().is_terminal() && crate::env::var("TERM").is_none_or(|term| term != "dumb")
+    is_so(|terminal| terminal.draws)
 }
 
-fn progress_style() -> ProgressStyle {
-    match crate::env::var("UA_PROGRESS").as_deref() {
+fn progress_style(settings: &Settings) -> ProgressStyle {
+    match settings.var("UA_PROGRESS").as_deref() {
         Some("lines") => ProgressStyle::Lines,
         _ => ProgressStyle::Auto,
     }
@@ -132,12 +147,28 @@ pub(crate) fn clear_live() {
 /// Writes to standard error, around a live display if there is one.
 pub(crate) fn write_err(bytes: &[u8]) -> io::Result<()> {
     let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let bytes = crate::clean::bytes(bytes);
+    let bytes = match TERMINAL.get() {
+        Some(terminal) => redaction::bytes(&terminal.redactor, bytes),
+        None => Cow::Borrowed(bytes),
+    };
     let write = || io::stderr().lock().write_all(&bytes);
     match live {
         Some(live) => live.suspend(write),
         None => write(),
     }
+}
+
+/// Lets a panic say nothing secret. What it says otherwise stays as it is.
+pub(crate) fn guard_panics(redactor: Redactor) {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let words = info.to_string();
+        match redactor.text(&words) {
+            Cow::Borrowed(_) => usual(info),
+            // Nobody is left who could be told that this failed.
+            Cow::Owned(clean) => drop(write_err(format!("{clean}\n").as_bytes())),
+        }
+    }));
 }
 
 /// Does something that writes to standard output around a live display: both may be one terminal.

@@ -3,18 +3,18 @@
 use ua_core::Component;
 use ua_runner::ANOTHER_RUN_HINT;
 
-use crate::error::CliError;
+use crate::error::HostError;
 
 /// Reads the components that are accepted. What makes it another run is refused.
-pub(crate) fn components(words: &[String]) -> Result<Vec<Component>, CliError> {
+pub(crate) fn components(words: &[String]) -> Result<Vec<Component>, HostError> {
     let mut accepted = Vec::new();
     for word in words {
         let component = word.parse::<Component>().map_err(|_| {
-            CliError::usage(format!("there is no component `{word}` to accept"))
+            HostError::usage(format!("there is no component `{word}` to accept"))
                 .hint(format!("it is one of {}", choices()))
         })?;
         if !component.may_be_accepted() {
-            return Err(CliError::usage(format!("a changed `{component}` cannot be accepted")).hint(ANOTHER_RUN_HINT));
+            return Err(HostError::usage(format!("a changed `{component}` cannot be accepted")).hint(ANOTHER_RUN_HINT));
         }
         if !accepted.contains(&component) {
             accepted.push(component);

@@ -4,46 +4,33 @@
 //! chosen by pressing Enter is *later*; letting something run, or ending the run, is confirmed; an answer goes the same way as one
 //! given with `ua answer`.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 
 use dialoguer::{Confirm, Input, Select};
 use serde_json::Value;
 use ua_core::RunId;
-use ua_store::{Choice, QuestionKind, QuestionRecord, QuestionStatus, RunStore};
-use ua_store_sqlite::SqliteStore;
+use ua_host::people::Answer;
+use ua_host::{Host, questions, tree};
+use ua_store::{Choice, QuestionKind, QuestionRecord};
 
-use crate::error::{CliError, FAILED, OK, WAITING};
-use crate::home::Home;
+use crate::error::{HostError, OK, WAITING};
 use crate::output::{line, plain, tell};
+use crate::people::{AtTerminal, is_attended};
 
-use super::answer::{arguments_in_full, insert};
+use super::answer::arguments_in_full;
 use super::summary::word;
 
-/// Whether somebody can be asked here: standard input and standard error are a terminal.
-pub(crate) fn is_attended() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
-}
-
-/// What came of asking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answered {
-    /// There is an answer.
-    Yes,
-    /// The person left it open.
-    Later,
-}
-
 /// `ua answer` without a question: lists what is open, and asks about the one that is chosen.
-pub(crate) async fn choose_and_answer(home: &Home) -> Result<u8, CliError> {
-    let store = home.open_read_only()?;
-    let open = open_questions(&store, None).await?;
+pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
+    let store = host.home().open_read_only()?;
+    let open = questions::open(&store, None).await?;
     if open.is_empty() {
         tell("nothing waits for an answer");
         return Ok(OK);
     }
     if !is_attended() {
         let list: Vec<String> = open.iter().map(|q| format!("  {} {}", q.question_id, line(&q.text, 100))).collect();
-        return Err(CliError::usage(format!("which question is answered? Open are\n{}", list.join("\n")))
+        return Err(HostError::usage(format!("which question is answered? Open are\n{}", list.join("\n")))
             .hint("`ua answer QUESTION CHOICE`; `ua questions` shows what each of them takes"));
     }
     let chosen = if open.len() == 1 {
@@ -55,49 +42,22 @@ pub(crate) async fn choose_and_answer(home: &Home) -> Result<u8, CliError> {
     };
     let Some(question) = chosen.and_then(|index| open.into_iter().nth(index)) else { return Ok(WAITING) };
     drop(store);
-    let store = home.open()?;
-    let answered = one(&store, &question).await?;
-    let top = super::tree::top(&store, &question.run_id).await?;
-    crate::home::close(store);
+    let store = host.home().open()?;
+    let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
+    let top = tree::top(&store, &question.run_id).await?;
+    ua_host::home::close(store);
     Ok(told(answered, &top))
 }
 
 /// Says how to go on and returns the exit code.
-pub(crate) fn told(answered: Answered, top: &RunId) -> u8 {
-    match answered {
-        Answered::Yes => {
-            tell(&format!("answered; go on with `ua resume {top}`"));
-            OK
-        }
-        Answered::Later => {
-            tell("left open");
-            WAITING
-        }
+pub(crate) fn told(is_answered: bool, top: &RunId) -> u8 {
+    if is_answered {
+        tell(&format!("answered; go on with `ua resume {top}`"));
+        OK
+    } else {
+        tell("left open");
+        WAITING
     }
-}
-
-/// Asks about every open question of a run and its sub-agents. [`Answered::Later`] when one was left open, and when there is none: then the run waits
-/// for the time from which an answer counts, and asking would not hasten it.
-pub(crate) async fn all_of_run(store: &SqliteStore, run: &RunId) -> Result<Answered, CliError> {
-    let mut open = open_questions(store, Some(run)).await?;
-    for child in super::tree::runs_below(store, run).await? {
-        open.extend(open_questions(store, Some(&child.run_id)).await?);
-    }
-    if open.is_empty() {
-        return Ok(Answered::Later);
-    }
-    for question in open {
-        if one(store, &question).await? == Answered::Later {
-            return Ok(Answered::Later);
-        }
-    }
-    Ok(Answered::Yes)
-}
-
-async fn open_questions(store: &SqliteStore, run: Option<&RunId>) -> Result<Vec<QuestionRecord>, CliError> {
-    let mut open = store.open_questions(run).await.map_err(|e| CliError::store("read the questions", &e))?;
-    open.retain(|question| question.status == QuestionStatus::Open);
-    Ok(open)
 }
 
 /// One line of the menu, and what it means.
@@ -109,8 +69,8 @@ enum Item {
     Later,
 }
 
-/// Shows a question and takes its answer.
-pub(crate) async fn one(store: &SqliteStore, question: &QuestionRecord) -> Result<Answered, CliError> {
+/// Shows a question and takes its answer; `None` leaves it open.
+pub(crate) async fn put(question: &QuestionRecord) -> Result<Option<Answer>, HostError> {
     tell(&format!("\nQuestion {} · run {}", question.question_id, question.run_id));
     tell(&indented(&question.text));
     if question.kind != QuestionKind::AskUser {
@@ -123,7 +83,7 @@ pub(crate) async fn one(store: &SqliteStore, question: &QuestionRecord) -> Resul
         let chosen =
             prompt(move || Select::new().with_prompt("Answer").items(&labels).default(last).interact_opt()).await?;
         let (choice, mut text) = match chosen.map(|index| menu[index].clone()) {
-            None | Some(Item::Later) => return Ok(Answered::Later),
+            None | Some(Item::Later) => return Ok(None),
             Some(Item::Say(option)) => (Choice::Continue, Some(option)),
             Some(Item::Choose(choice)) => (choice, None),
         };
@@ -151,15 +111,7 @@ pub(crate) async fn one(store: &SqliteStore, question: &QuestionRecord) -> Resul
                 continue;
             }
         }
-        // It may have been answered elsewhere meanwhile.
-        let current =
-            store.question(&question.question_id).await.map_err(|e| CliError::store("read the question", &e))?;
-        if current.status == QuestionStatus::Open {
-            insert(store, &current, choice, proof, text).await?;
-        } else {
-            tell("it was answered elsewhere meanwhile; that answer stands");
-        }
-        return Ok(Answered::Yes);
+        return Ok(Some(Answer { choice, proof, text }));
     }
 }
 
@@ -195,7 +147,7 @@ fn indented(text: &str) -> String {
     plain(text.trim()).lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-async fn words(prompt_text: &'static str, may_be_empty: bool) -> Result<Option<String>, CliError> {
+async fn words(prompt_text: &'static str, may_be_empty: bool) -> Result<Option<String>, HostError> {
     let asked = move || Input::<String>::new().with_prompt(prompt_text).allow_empty(may_be_empty).interact_text();
     let text = prompt(asked).await?;
     Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
@@ -204,13 +156,13 @@ async fn words(prompt_text: &'static str, may_be_empty: bool) -> Result<Option<S
 /// Runs a prompt where it may block.
 pub(super) async fn prompt<T: Send + 'static>(
     ask: impl FnOnce() -> dialoguer::Result<T> + Send + 'static,
-) -> Result<T, CliError> {
+) -> Result<T, HostError> {
     let asked = tokio::task::spawn_blocking(ask).await;
-    let failed = |why: String| CliError::new(FAILED, format!("cannot ask on this terminal: {why}"));
+    let failed = |why: String| HostError::failed(format!("cannot ask on this terminal: {why}"));
     match asked {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(dialoguer::Error::IO(error))) if error.kind() == io::ErrorKind::Interrupted => {
-            Err(CliError::new(WAITING, "nothing was answered").hint("`ua answer` asks again; the question stays open"))
+            Err(HostError::waiting("nothing was answered").hint("`ua answer` asks again; the question stays open"))
         }
         Ok(Err(error)) => Err(failed(error.to_string()).hint("use `ua answer QUESTION CHOICE`, or `--no-input`")),
         Err(error) => Err(failed(error.to_string())),
@@ -227,6 +179,7 @@ fn run_tail(run: &RunId) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use ua_store::QuestionStatus;
 
     use super::*;
 

@@ -2,25 +2,28 @@
 
 use serde_json::json;
 use ua_core::{CallStatus, Resolution};
+use ua_host::home::Home;
+use ua_host::people::Answer;
+use ua_host::{Host, questions};
 use ua_store::{
     ArchiveStore as _, CallQuery, CallRecord, Choice, LedgerStore, QuestionRecord, Store, blobs_of, whole_reply,
     whole_text,
 };
 
 use crate::args::{CallsCommand, ResolveArgs};
-use crate::error::{CliError, OK};
+use crate::error::{HostError, OK};
 use crate::find;
-use crate::home::Home;
 use crate::output::{line, print, print_json, print_table};
 use crate::view::{CallRow, CallShown};
 
-pub(crate) async fn run(home: &Home, command: CallsCommand) -> Result<u8, CliError> {
+pub(crate) async fn run(host: &Host, command: CallsCommand) -> Result<u8, HostError> {
+    let home = host.home();
     match command {
         CallsCommand::List { run, unknown, json } => list(home, run.as_deref(), unknown, json).await,
         CallsCommand::Show { call, full: true, json } => whole(home, &call, json).await,
         CallsCommand::Show { call, full: false, json } => show(home, &call, json).await,
-        CallsCommand::Probe(args) => super::probe::run(home, &args).await,
-        CallsCommand::Resolve(args) => resolve(home, &args).await,
+        CallsCommand::Probe(args) => super::probe::run(host, &args).await,
+        CallsCommand::Resolve(args) => resolve(host, &args).await,
     }
 }
 
@@ -38,9 +41,9 @@ fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     }
 }
 
-async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Result<u8, CliError> {
+async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
-    let fail = |error: &ua_store::StoreError| CliError::store("list the calls", error);
+    let fail = |error: &ua_store::StoreError| HostError::store("list the calls", error);
     let mut calls = if let Some(name) = run {
         let run = find::run(&store, name).await?;
         store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?
@@ -70,10 +73,10 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
     Ok(OK)
 }
 
-async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
+async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let call = find::call(&store, name).await?;
-    let fail = |error: &ua_store::StoreError| CliError::store("read the call", error);
+    let fail = |error: &ua_store::StoreError| HostError::store("read the call", error);
     let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
     let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;
     let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
@@ -129,13 +132,13 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
 }
 
 /// Prints the whole answer of a call, large parts included: what the model is given, or the reply as it came.
-async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
+async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let call = find::call(&store, name).await?;
-    let fail = |error: &ua_store::StoreError| CliError::store("read the whole answer", error);
+    let fail = |error: &ua_store::StoreError| HostError::store("read the whole answer", error);
     let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
     let Some(mut receipt) = store.receipt(source).await.map_err(|e| fail(&e))? else {
-        return Err(CliError::usage(format!("call {} is {} and has no answer", call.call_id, call.status))
+        return Err(HostError::usage(format!("call {} is {} and has no answer", call.call_id, call.status))
             .hint(format!("`ua calls show {}` shows what is known about it", call.call_id)));
     };
     if json {
@@ -162,7 +165,7 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
     Ok(OK)
 }
 
-async fn resolve(home: &Home, args: &ResolveArgs) -> Result<u8, CliError> {
+async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
     crate::person::required("settle a call")?;
     let choice = match (args.happened, args.execute, args.skip) {
         (true, _, _) => Choice::Happened,
@@ -170,22 +173,24 @@ async fn resolve(home: &Home, args: &ResolveArgs) -> Result<u8, CliError> {
         (_, _, true) => Choice::Skip,
         (false, false, false) => Choice::Abort,
     };
-    let store = home.open()?;
+    let store = host.home().open()?;
     let call = find::call(&store, &args.call).await?;
     let question = question_about(&store, &call).await?;
-    let then = super::answer::insert(&store, &question, choice, args.proof.clone(), None).await?;
-    crate::home::close(store);
+    let said = Answer { proof: args.proof.clone(), ..Answer::plain(choice) };
+    let then = questions::answer(host, &store, &question, said).await?;
+    ua_host::home::close(store);
     super::answer::report(&question, choice)?;
     crate::output::tell(&then);
     Ok(OK)
 }
 
 /// The open question about a call. One that is in doubt and was never asked about is asked about by the next resume.
-async fn question_about(store: &dyn Store, call: &CallRecord) -> Result<QuestionRecord, CliError> {
-    let open = store.open_questions(Some(&call.run_id)).await.map_err(|e| CliError::store("read the questions", &e))?;
+async fn question_about(store: &dyn Store, call: &CallRecord) -> Result<QuestionRecord, HostError> {
+    let open =
+        store.open_questions(Some(&call.run_id)).await.map_err(|e| HostError::store("read the questions", &e))?;
     open.into_iter().find(|question| question.call_id.as_ref() == Some(&call.call_id)).ok_or_else(|| {
         let failure =
-            CliError::usage(format!("call {} is {} and waits for nobody's answer", call.call_id, call.status));
+            HostError::usage(format!("call {} is {} and waits for nobody's answer", call.call_id, call.status));
         if call.status == CallStatus::Running {
             failure.hint(format!(
                 "its process is gone or still at work: `ua resume {}` finds out, and asks if it cannot",

@@ -2,20 +2,21 @@
 
 use std::path::Path;
 
-use ua_core::{Env, Trace};
+use ua_core::Trace;
 use ua_gateway::{Fence, ToolTransport as _};
+use ua_host::{Host, servers, tree};
 use ua_runner::{LockError, RunLock, Workspace, end_cancelled, owner_stamp};
 use ua_store::{RunRecord, RunStore as _};
 use ua_store_sqlite::SqliteStore;
 
-use crate::error::{CliError, WAITING};
-use crate::home::Home;
+use crate::error::HostError;
 
 /// Ends a run for which a cancel is stored. False when a living process drives it, which then does so itself.
 ///
 /// # Errors
 /// When something of an earlier process is still alive: what it was sent may still happen, so the run is not called over.
-pub(super) async fn end_now(home: &Home, store: &SqliteStore, run: &RunRecord, env: &Env) -> Result<bool, CliError> {
+pub(super) async fn end_now(host: &Host, store: &SqliteStore, run: &RunRecord) -> Result<bool, HostError> {
+    let (home, env) = (host.home(), host.env());
     let trace = Trace::new(env);
     let owner = owner_stamp(trace);
     let _lock = match RunLock::take(&home.locks(), &run.run_id, &owner) {
@@ -24,21 +25,21 @@ pub(super) async fn end_now(home: &Home, store: &SqliteStore, run: &RunRecord, e
         Err(error) => return Err(error.into()),
     };
     // Those below it first, the deepest of them foremost: each as if it stood alone.
-    for child in super::tree::runs_below(store, &run.run_id).await?.into_iter().rev() {
-        if !child.status.is_terminal() && !Box::pin(end_now(home, store, &child, env)).await? {
+    for child in tree::runs_below(store, &run.run_id).await?.into_iter().rev() {
+        if !child.status.is_terminal() && !Box::pin(end_now(host, store, &child)).await? {
             return Ok(false);
         }
     }
     // Without servers of its own it starts none; it ends those that an earlier process left behind.
-    let servers = crate::compose::transport(Vec::new(), &home.locks(), run.run_id.clone(), None, env)?;
+    let servers = servers::transport(host, Vec::new(), &home.locks(), run.run_id.clone())?;
     if let Fence::Alive { detail } = servers.fence_earlier().await {
-        return Err(CliError::new(
-            WAITING,
-            format!("a tool server of run {} is still alive and could not be ended: {detail}", run.run_id),
-        )
+        return Err(HostError::waiting(format!(
+            "a tool server of run {} is still alive and could not be ended: {detail}",
+            run.run_id
+        ))
         .hint(format!("the cancel is stored; end that process, then `ua resume {}` ends the run", run.run_id)));
     }
-    let fail = |doing: &'static str| move |error| CliError::store(doing, &error);
+    let fail = |doing: &'static str| move |error| HostError::store(doing, &error);
     let current = store.run(&run.run_id).await.map_err(fail("read the run"))?;
     if current.status.is_terminal() {
         return Ok(true); // its process ended it meanwhile
@@ -46,6 +47,6 @@ pub(super) async fn end_now(home: &Home, store: &SqliteStore, run: &RunRecord, e
     let workspace = Workspace::create(Path::new(&run.workspace_dir))?;
     let (lease, _) = store.acquire_run(&run.run_id, &owner, env.now()).await.map_err(fail("take the run"))?;
     end_cancelled(store, &lease, &workspace, env).await?;
-    crate::restart::write(home, store).await;
+    ua_host::restart::write(home, store).await;
     Ok(true)
 }

@@ -2,16 +2,23 @@
 
 use std::path::Path;
 
+use ua_host::Settings;
+use ua_host::settings::{SETTINGS, Setting, ValueKind};
+
 use crate::args::ConfigCommand;
-use crate::config;
-use crate::error::{CliError, OK};
+use crate::error::{HostError, OK};
 use crate::output::{plain, print, print_json, print_table};
 use crate::terminal::Color;
 use crate::view::{ConfigShown, SettingRow};
 
-pub(crate) fn run(root: Option<&Path>, color: Option<Color>, command: &ConfigCommand) -> Result<u8, CliError> {
+pub(crate) fn run(
+    settings: &Settings,
+    root: Option<&Path>,
+    color: Option<Color>,
+    command: &ConfigCommand,
+) -> Result<u8, HostError> {
     let ConfigCommand::Show = command;
-    let shown = ConfigShown { files: config::files(), settings: config::rows(root, color) };
+    let shown = ConfigShown { files: settings.files().to_vec(), settings: rows(settings, root, color) };
     if crate::terminal::is_json() {
         print_json(&shown)?;
         return Ok(OK);
@@ -20,14 +27,37 @@ pub(crate) fn run(root: Option<&Path>, color: Option<Color>, command: &ConfigCom
     let files: Vec<String> = shown.files.iter().map(|file| file.display().to_string()).collect();
     let files = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
     print(&plain(&format!("\nFiles          {files}\n")))?;
-    for note in config::notes() {
+    for note in settings.notes() {
         crate::output::tell(&plain(&format!("note: {note}")));
     }
     Ok(OK)
 }
 
+/// Every setting with its value and where it comes from; a secret is only said to be there.
+pub(super) fn rows(settings: &Settings, root: Option<&Path>, color: Option<Color>) -> Vec<SettingRow> {
+    let flag = |key: &str| match key {
+        "root" => root.map(|root| root.display().to_string()),
+        "output.color" => color.map(|color| format!("{color:?}").to_lowercase()),
+        _ => None,
+    };
+    let row = |setting: &Setting| {
+        let (value, source) = if let Some(value) = flag(setting.key) {
+            (Some(value), "flag".to_owned())
+        } else if let Some(value) = settings.of_environment(setting.variable) {
+            (Some(value), format!("environment ({})", setting.variable))
+        } else if let Some(said) = settings.of_files(setting.variable).cloned() {
+            (Some(said.value), said.place)
+        } else {
+            (setting.default.map(str::to_owned), "default".to_owned())
+        };
+        let value = value.map(|value| if setting.kind == ValueKind::Secret { "set".to_owned() } else { value });
+        SettingRow { key: setting.key, variable: setting.variable, value, source, about: setting.about }
+    };
+    SETTINGS.iter().map(row).collect()
+}
+
 /// The settings as a table.
-pub(super) fn print_settings(settings: &[SettingRow]) -> Result<(), CliError> {
+pub(super) fn print_settings(settings: &[SettingRow]) -> Result<(), HostError> {
     let rows = settings
         .iter()
         .map(|row| vec![row.key.to_owned(), row.value.clone().unwrap_or_else(|| "-".to_owned()), row.source.clone()]);

@@ -5,18 +5,19 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use ua_core::RunId;
+use ua_host::forgotten::shown;
+use ua_host::home::Home;
 use ua_store::invariants::{self, Violation};
 use ua_store::{LedgerStore as _, RunStore as _};
-use ua_store_sqlite::{ForgottenAttempt, SqliteStore};
+use ua_store_sqlite::SqliteStore;
 
 use crate::args::DbCommand;
-use crate::error::{CliError, OK, STORAGE};
+use crate::error::{HostError, OK, STORAGE};
 use crate::find;
-use crate::home::Home;
 use crate::output::{print, print_json, tell};
 use crate::view::{DbAccepted, DbCopied, DbMigrated, DbRestored};
 
-pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, CliError> {
+pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, HostError> {
     match command {
         DbCommand::Check { invariants, json } => check(home, invariants, json).await,
         DbCommand::Migrate => migrate(home).await,
@@ -52,9 +53,9 @@ impl OfRun {
     }
 }
 
-async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, CliError> {
+async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
-    let health = store.examine().await.map_err(|e| CliError::store("examine the database", &e))?;
+    let health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     let (runs, found) = if invariants { violations(&store).await? } else { (0, Vec::new()) };
     // What the program itself is known to leave behind is nothing that a repair of the database could end: it is told, and a check
     // that failed for ever because of it would hide real damage.
@@ -62,8 +63,8 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, CliError
         found.into_iter().partition(|one| one.violation.known().is_some());
     let is_well = health.findings.is_empty() && health.forgotten.is_empty() && violations.is_empty();
     if json {
-        let mut page = serde_json::to_value(&health)
-            .map_err(|e| CliError::new(crate::error::FAILED, format!("cannot write JSON: {e}")))?;
+        let mut page =
+            serde_json::to_value(&health).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))?;
         page["ok"] = json!(is_well);
         if invariants {
             page["checked_runs"] = json!(runs);
@@ -118,8 +119,8 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, CliError
 }
 
 /// What does not hold, over all runs, and how many there are.
-async fn violations(store: &SqliteStore) -> Result<(usize, Vec<OfRun>), CliError> {
-    let fail = |error: &ua_store::StoreError| CliError::store("check the runs", error);
+async fn violations(store: &SqliteStore) -> Result<(usize, Vec<OfRun>), HostError> {
+    let fail = |error: &ua_store::StoreError| HostError::store("check the runs", error);
     let runs = store.runs(u32::MAX).await.map_err(|e| fail(&e))?;
     let mut found = Vec::new();
     let roots: BTreeSet<&RunId> = runs.iter().map(|run| &run.root_run_id).collect();
@@ -145,36 +146,13 @@ async fn violations(store: &SqliteStore) -> Result<(usize, Vec<OfRun>), CliError
     Ok((runs.len(), found))
 }
 
-/// One forgotten attempt on one line.
-fn shown(attempt: &ForgottenAttempt) -> String {
-    let ForgottenAttempt { at, run_id, tool_call_id, attempt: number, tool, .. } = attempt;
-    format!("{at}  run {run_id}: `{tool}` was sent (call {tool_call_id}, attempt {number})")
-}
-
-/// Refuses to drive a run of which more was sent than the database knows.
-pub(crate) async fn refuse_forgotten(store: &SqliteStore, run: &RunId) -> Result<(), CliError> {
-    let forgotten = store
-        .forgotten_attempts(run)
-        .await
-        .map_err(|e| CliError::store("compare the database with effects.log", &e))?;
-    let Some(first) = forgotten.first() else { return Ok(()) };
-    Err(CliError::storage(format!(
-        "the database went back in time: effects.log knows {} attempt(s) of run {run} that it does not; {}",
-        forgotten.len(),
-        shown(first)
-    ))
-    .hint(format!(
-        "nothing was sent; restore a newer copy of the database, or look what became of them, then `ua db accept {run}`"
-    )))
-}
-
-async fn accept(home: &Home, name: &str) -> Result<u8, CliError> {
+async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let run = find::run(&store, name).await?;
     let forgotten = store
         .forgotten_attempts(&run.run_id)
         .await
-        .map_err(|e| CliError::store("compare the database with effects.log", &e))?;
+        .map_err(|e| HostError::store("compare the database with effects.log", &e))?;
     if crate::terminal::is_json() {
         let accepted = forgotten.iter().map(|attempt| json!(attempt)).collect();
         print_json(&DbAccepted { run_id: run.run_id.to_string(), accepted })?;
@@ -184,7 +162,7 @@ async fn accept(home: &Home, name: &str) -> Result<u8, CliError> {
         return Ok(OK);
     }
     let now = ua_core::system::env().now();
-    store.accept_forgotten(&run.run_id, now).map_err(|e| CliError::store("write effects.log", &e))?;
+    store.accept_forgotten(&run.run_id, now).map_err(|e| HostError::store("write effects.log", &e))?;
     for attempt in &forgotten {
         tell(&format!("accepted: {}", shown(attempt)));
     }
@@ -192,14 +170,14 @@ async fn accept(home: &Home, name: &str) -> Result<u8, CliError> {
     Ok(OK)
 }
 
-async fn migrate(home: &Home) -> Result<u8, CliError> {
+async fn migrate(home: &Home) -> Result<u8, HostError> {
     // Looking first: a typing error in --root must not make a database.
     if !home.database().exists() {
         return Err(no_database(home));
     }
     let store = home.open()?;
-    let health = store.examine().await.map_err(|e| CliError::store("examine the database", &e))?;
-    crate::home::close(store);
+    let health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
+    ua_host::home::close(store);
     if crate::terminal::is_json() {
         print_json(&DbMigrated { path: home.database().to_path_buf(), schema: health.schema })?;
         return Ok(OK);
@@ -208,18 +186,17 @@ async fn migrate(home: &Home) -> Result<u8, CliError> {
     Ok(OK)
 }
 
-fn backup(home: &Home, file: &Path) -> Result<u8, CliError> {
+fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
     if !home.database().exists() {
         return Err(no_database(home));
     }
-    let to = std::path::absolute(file).map_err(|e| CliError::usage(format!("cannot use {}: {e}", file.display())))?;
+    let to = std::path::absolute(file).map_err(|e| HostError::usage(format!("cannot use {}: {e}", file.display())))?;
     if to.exists() {
-        return Err(
-            CliError::usage(format!("{} exists already", to.display())).hint("name a new file; nothing is overwritten")
-        );
+        return Err(HostError::usage(format!("{} exists already", to.display()))
+            .hint("name a new file; nothing is overwritten"));
     }
     let bytes = ua_store_sqlite::backup(home.database(), &to)
-        .map_err(|e| CliError::store("copy the database", &e).hint("the database itself was not touched"))?;
+        .map_err(|e| HostError::store("copy the database", &e).hint("the database itself was not touched"))?;
     if crate::terminal::is_json() {
         print_json(&DbCopied { file: to, bytes })?;
         return Ok(OK);
@@ -228,18 +205,18 @@ fn backup(home: &Home, file: &Path) -> Result<u8, CliError> {
     Ok(OK)
 }
 
-async fn restore(home: &Home, file: &Path) -> Result<u8, CliError> {
+async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     if !file.exists() {
-        return Err(CliError::usage(format!("there is no file {}", file.display()))
+        return Err(HostError::usage(format!("there is no file {}", file.display()))
             .hint("name a file that `ua db backup` made"));
     }
     let busy = ua_runner::RunLock::held_in(&home.locks());
     if let Some(run) = busy.first() {
-        return Err(CliError::usage(format!("a process drives run {run}")).hint("end it first; nothing was changed"));
+        return Err(HostError::usage(format!("a process drives run {run}")).hint("end it first; nothing was changed"));
     }
     let kept = ua_store_sqlite::restore(file, home.database(), ua_core::system::env().now())
-        .map_err(|e| CliError::store("put the copy in place", &e).hint("name a file that `ua db backup` made"))?;
-    let health = home.open_read_only()?.examine().await.map_err(|e| CliError::store("examine the database", &e))?;
+        .map_err(|e| HostError::store("put the copy in place", &e).hint("name a file that `ua db backup` made"))?;
+    let health = home.open_read_only()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     if crate::terminal::is_json() {
         let forgotten = health.forgotten.iter().map(|attempt| json!(attempt)).collect();
         print_json(&DbRestored { path: home.database().to_path_buf(), kept: kept.clone(), forgotten })?;
@@ -258,7 +235,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, CliError> {
     Ok(OK)
 }
 
-fn no_database(home: &Home) -> CliError {
-    CliError::usage(format!("there is no runtime database at {}", home.database().display()))
+fn no_database(home: &Home) -> HostError {
+    HostError::usage(format!("there is no runtime database at {}", home.database().display()))
         .hint("no job was run here yet; name another folder with --root")
 }

@@ -9,32 +9,34 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use ua_core::Trace;
+use ua_host::home::Home;
+use ua_host::{Host, tree};
 use ua_runner::{RunLock, owner_stamp};
 use ua_store::{ArchiveStore as _, RunDeletion, RunQuery, RunStore as _, Store};
 
 use crate::args::DeleteArgs;
-use crate::error::{CliError, OK, STORAGE};
+use crate::error::{HostError, OK, STORAGE};
 use crate::find;
-use crate::home::Home;
 use crate::output::{print, print_json, tell};
 use crate::view::{RunDeleted, RunsDeleted};
 
-pub(crate) async fn run(home: &Home, args: &DeleteArgs) -> Result<u8, CliError> {
+pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError> {
+    let home = host.home();
     // Looked up without touching anything first, so that a typing error deletes nothing.
     let look = home.open_read_only()?;
     let mut wanted = Vec::new();
     for name in &args.runs {
         let run = find::run(&look, name).await?;
-        super::tree::refuse_task(&look, &run, "deleted", "ua runs delete").await?;
+        tree::refuse_task(&look, &run, "deleted", "ua runs delete").await?;
         refuse(home, &run.run_id, run.status, args.force)?;
         if !wanted.contains(&run.run_id) {
             wanted.push(run.run_id);
         }
     }
     if let Some(span) = args.older_than {
-        let before = ua_core::system::env().now().minus(span);
+        let before = host.env().now().minus(span);
         let query = RunQuery { limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
-        let all = look.find_runs(&query).await.map_err(|e| CliError::store("look for old runs", &e))?;
+        let all = look.find_runs(&query).await.map_err(|e| HostError::store("look for old runs", &e))?;
         let old = all.into_iter().filter(|run| run.status.is_terminal() && run.updated_at < before);
         for run in old {
             if !wanted.contains(&run.run_id) {
@@ -44,7 +46,7 @@ pub(crate) async fn run(home: &Home, args: &DeleteArgs) -> Result<u8, CliError> 
     }
     let mut deleted = Vec::new();
     for id in &wanted {
-        let run = look.run(id).await.map_err(|e| CliError::store("read the run", &e))?;
+        let run = look.run(id).await.map_err(|e| HostError::store("read the run", &e))?;
         deleted.push(RunDeleted {
             run_id: run.run_id,
             status: run.status,
@@ -53,17 +55,17 @@ pub(crate) async fn run(home: &Home, args: &DeleteArgs) -> Result<u8, CliError> 
             kept_for: Vec::new(),
         });
     }
-    crate::home::close(look);
+    ua_host::home::close(look);
     let mut left = 0;
     if !args.dry_run && !deleted.is_empty() {
         let store = Arc::new(home.open()?);
-        let port = crate::parts::seams().store(store.clone());
+        let port = host.seams().store(store.clone());
         for run in &mut deleted {
-            left += u32::from(!delete(home, port.as_ref(), run, args).await?);
+            left += u32::from(!delete(host, port.as_ref(), run, args).await?);
         }
         drop(port);
         if let Some(store) = Arc::into_inner(store) {
-            crate::home::close(store);
+            ua_host::home::close(store);
         }
     }
     if crate::terminal::is_json() {
@@ -74,36 +76,36 @@ pub(crate) async fn run(home: &Home, args: &DeleteArgs) -> Result<u8, CliError> 
     Ok(if left == 0 { OK } else { STORAGE })
 }
 
-fn refuse(home: &Home, id: &ua_core::RunId, status: ua_core::RunStatus, force: bool) -> Result<(), CliError> {
+fn refuse(home: &Home, id: &ua_core::RunId, status: ua_core::RunStatus, force: bool) -> Result<(), HostError> {
     if RunLock::is_held(&home.locks(), id) {
-        return Err(CliError::usage(format!("a process drives run {id}; nothing was deleted"))
+        return Err(HostError::usage(format!("a process drives run {id}; nothing was deleted"))
             .hint(format!("`ua runs cancel {id}` ends it")));
     }
     if status.is_terminal() || force {
         return Ok(());
     }
-    Err(CliError::usage(format!("run {id} is {status}, not finished; nothing was deleted"))
+    Err(HostError::usage(format!("run {id} is {status}, not finished; nothing was deleted"))
         .hint("`ua resume` goes on with it; --force deletes it nevertheless, with what it still waits for"))
 }
 
 /// Deletes one run; `false` when its folder could not be removed.
-async fn delete(home: &Home, store: &dyn Store, run: &mut RunDeleted, args: &DeleteArgs) -> Result<bool, CliError> {
-    let env = ua_core::system::env();
+async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &DeleteArgs) -> Result<bool, HostError> {
+    let (home, env) = (host.home(), host.env());
     // Whoever wants to drive it meanwhile is refused, and whoever drives it refuses us.
-    let lock = RunLock::take(&home.locks(), &run.run_id, &owner_stamp(Trace::new(&env)))?;
+    let lock = RunLock::take(&home.locks(), &run.run_id, &owner_stamp(Trace::new(env)))?;
     // Its sub-agents go with it, the deepest first; their folders lie in its own.
-    for child in super::tree::runs_below(store, &run.run_id).await?.into_iter().rev() {
+    for child in tree::runs_below(store, &run.run_id).await?.into_iter().rev() {
         let deletion = RunDeletion { run_id: child.run_id.clone(), force: true, at: env.now() };
         match store.delete_run(&deletion).await {
             Ok(_) | Err(ua_store::StoreError::NotFound { .. }) => {}
-            Err(error) => return Err(CliError::store("delete the run of a sub-agent", &error)),
+            Err(error) => return Err(HostError::store("delete the run of a sub-agent", &error)),
         }
         std::fs::remove_file(home.locks().join(format!("{}.run", child.run_id))).ok();
     }
     let deletion = RunDeletion { run_id: run.run_id.clone(), force: args.force, at: env.now() };
-    let outcome = store.delete_run(&deletion).await.map_err(|e| CliError::store("delete the run", &e))?;
+    let outcome = store.delete_run(&deletion).await.map_err(|e| HostError::store("delete the run", &e))?;
     run.kept_for = outcome.kept_for;
-    crate::restart::write(home, store).await;
+    ua_host::restart::write(home, store).await;
     std::fs::remove_file(home.locks().join(format!("{}.run", run.run_id))).ok();
     drop(lock);
     if args.keep_files {

@@ -2,22 +2,22 @@
 
 use std::path::Path;
 
+use ua_host::home::Home;
 use ua_runner::{Artifact, CallSide, RunDiff, RunSide, TurnSide, Workspace};
 use ua_store::{RunRecords, RunStore as _};
 
-use crate::error::{CliError, OK};
+use crate::error::{HostError, OK};
 use crate::find;
-use crate::home::Home;
 use crate::output::{line, print, print_json, print_table};
 
-pub(crate) async fn run(home: &Home, names: [&str; 2], all: bool, json: bool) -> Result<u8, CliError> {
+pub(crate) async fn run(home: &Home, names: [&str; 2], all: bool, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let mut runs = Vec::new();
     for name in names {
         let run = find::run(&store, name).await?;
-        runs.push(store.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?);
+        runs.push(store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?);
     }
-    let [one, two] = runs.as_slice() else { return Err(CliError::usage("name two runs")) };
+    let [one, two] = runs.as_slice() else { return Err(HostError::usage("name two runs")) };
     let files = [files_of(one), files_of(two)];
     let diff = RunDiff::new([one, two], [&files[0], &files[1]]);
     if json {
@@ -33,7 +33,7 @@ fn files_of(records: &RunRecords) -> Vec<Artifact> {
     Workspace::open(Path::new(&records.run.workspace_dir)).and_then(|folder| folder.artifacts()).unwrap_or_default()
 }
 
-fn show(diff: &RunDiff, all: bool) -> Result<(), CliError> {
+fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
     let [one, two] = &diff.runs;
     let row = |name: &str, value: &dyn Fn(&RunSide) -> String| vec![name.to_owned(), value(one), value(two)];
     let rows = vec![

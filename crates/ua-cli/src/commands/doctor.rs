@@ -6,12 +6,13 @@ mod setup;
 
 use std::path::Path;
 
+use ua_host::Host;
+
 use crate::args::DoctorArgs;
-use crate::config;
-use crate::error::CliError;
+use crate::error::HostError;
 use crate::error::{FAILED, OK};
-use crate::home::Home;
 use crate::output::{plain, print, print_json, print_table};
+use crate::parts::Parts;
 use crate::terminal::{out_has_color, paint, status_color};
 use crate::view::{DoctorFinding, DoctorReport, Level, ToolRow};
 
@@ -35,7 +36,7 @@ impl Findings {
     }
 
     /// A refusal of something that a job would be refused for as well.
-    fn refused(&mut self, check: &str, error: &CliError) {
+    fn refused(&mut self, check: &str, error: &HostError) {
         let fix = error.hint_text().unwrap_or("see the message").to_owned();
         self.add(check, Level::Fail, error.to_string(), Some(fix));
     }
@@ -45,22 +46,24 @@ impl Findings {
     }
 }
 
-pub(crate) async fn run(home: &Home, root: Option<&Path>, args: &DoctorArgs) -> Result<u8, CliError> {
+pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &DoctorArgs) -> Result<u8, HostError> {
+    let (home, settings) = (host.home(), host.settings());
     let mut findings = Findings::default();
-    setup::configuration(&mut findings);
-    let job = setup::job(args, &mut findings);
-    setup::model(job.as_ref(), &mut findings);
-    setup::claude_code(job.as_ref(), &mut findings);
-    setup::tools_of_ours(&mut findings);
+    setup::configuration(settings, &mut findings);
+    let job = setup::job(host, args, &mut findings);
+    setup::model(settings, job.as_ref(), &mut findings);
+    setup::claude_code(settings, job.as_ref(), &mut findings);
+    setup::tools_of_ours(settings, parts, &mut findings);
     #[cfg(feature = "toolserver")]
-    machine::sandbox(&mut findings);
-    let tools = setup::servers(job.as_ref(), args, &mut findings).await;
+    machine::sandbox(settings, &mut findings);
+    let tools = setup::servers(host, job.as_ref(), args, &mut findings).await;
     machine::database(home, &mut findings).await;
     machine::disk(home, &mut findings);
     machine::clock(home, &mut findings).await;
     machine::left_behind(home, &mut findings).await;
     let ok = findings.all.iter().all(|finding| finding.level != Level::Fail);
-    let report = DoctorReport { ok, findings: findings.all, tools, settings: config::rows(root, None) };
+    let report =
+        DoctorReport { ok, findings: findings.all, tools, settings: super::config::rows(settings, root, None) };
     if crate::terminal::is_json() {
         print_json(&report)?;
     } else {
@@ -69,7 +72,7 @@ pub(crate) async fn run(home: &Home, root: Option<&Path>, args: &DoctorArgs) -> 
     Ok(if ok { OK } else { FAILED })
 }
 
-fn show(report: &DoctorReport) -> Result<(), CliError> {
+fn show(report: &DoctorReport) -> Result<(), HostError> {
     super::config::print_settings(&report.settings)?;
     if !report.tools.is_empty() {
         print("\n")?;

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use ua_core::{BlobId, BlobRef, Block, RunStatus, Timestamp};
 use ua_evidence::{Artifact, EvidenceReport};
+use ua_host::home::Home;
 use ua_report::{CompletionSummary, RunExport};
 use ua_resume::{Handoff, ResumePacket};
 use ua_runner::{RunLock, Workspace};
 use ua_store::{Blob, EventRecord, RunRecord, RunRecords, Store, blobs_of};
 
 use crate::args::ExportArgs;
-use crate::error::{CliError, FAILED, OK};
+use crate::error::{HostError, OK};
 use crate::find;
-use crate::home::Home;
 use crate::output::{print, print_json, tell};
 
 /// How many runs are looked through for the other members of a lineage.
@@ -27,7 +27,7 @@ const PROGRAM: &str = concat!("ua ", env!("CARGO_PKG_VERSION"));
 /// What an iteration is handed.
 const HANDOFF: &str = "handoff.json";
 
-pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, CliError> {
+pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let found = find::run(&store, &args.run).await?;
     let mut gathered = Gathered::of(home, &store, &found, args.include_blobs).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, CliError> {
     } else {
         all(&mut gathered, &args)?;
         if args.out.is_none() {
-            crate::restart::write(home, &store).await;
+            ua_host::restart::write(home, &store).await;
         }
     }
     for note in &gathered.notes {
@@ -72,8 +72,8 @@ struct Gathered {
 }
 
 impl Gathered {
-    async fn of(home: &Home, store: &dyn Store, run: &RunRecord, with_blobs: bool) -> Result<Self, CliError> {
-        let fail = |error: &ua_store::StoreError| CliError::store("read the run", error);
+    async fn of(home: &Home, store: &dyn Store, run: &RunRecord, with_blobs: bool) -> Result<Self, HostError> {
+        let fail = |error: &ua_store::StoreError| HostError::store("read the run", error);
         let records = store.load(&run.run_id).await.map_err(|e| fail(&e))?;
         let mut events = Vec::new();
         for call in &records.calls {
@@ -109,7 +109,7 @@ impl Gathered {
     }
 
     /// Takes the digests of the workspace's files, and what the stop conditions come to over them.
-    fn look_at_files(&mut self) -> Result<(), CliError> {
+    fn look_at_files(&mut self) -> Result<(), HostError> {
         let Some(workspace) = &self.workspace else { return Ok(()) };
         let artifacts = workspace.artifacts()?;
         let evidence = ua_runner::evidence_of(workspace, &self.records, &artifacts)?;
@@ -118,21 +118,22 @@ impl Gathered {
     }
 
     /// Tells again what the run's own sub-agents came to that have ended.
-    async fn look_at_tasks(&mut self, store: &dyn Store) -> Result<(), CliError> {
+    async fn look_at_tasks(&mut self, store: &dyn Store) -> Result<(), HostError> {
         let Some(workspace) = &self.workspace else { return Ok(()) };
         let own = self.records.lineage.sub_agents.iter().filter(|child| child.parent_run_id == self.records.run.run_id);
         for child in own.filter(|child| child.status.is_terminal()) {
-            let records = store.load(&child.run_id).await.map_err(|e| CliError::store("read a sub-agent's run", &e))?;
+            let records =
+                store.load(&child.run_id).await.map_err(|e| HostError::store("read a sub-agent's run", &e))?;
             let (file, output) = ua_runner::task_output(workspace, &child.call_id, &records)?;
             self.outputs.push((file, pretty(&output)?));
         }
         Ok(())
     }
 
-    async fn read_blobs(&mut self, store: &dyn Store) -> Result<(), CliError> {
+    async fn read_blobs(&mut self, store: &dyn Store) -> Result<(), HostError> {
         let mut gone = 0;
         for blob in blobs(&self.records) {
-            match store.blob(&blob).await.map_err(|e| CliError::store("read a large result", &e))? {
+            match store.blob(&blob).await.map_err(|e| HostError::store("read a large result", &e))? {
                 Blob::Here(text) => {
                     self.blobs.insert(blob.blob_id, text);
                 }
@@ -164,9 +165,9 @@ impl Gathered {
     }
 
     /// The run's folder. Everything goes there unless a person says otherwise.
-    fn folder(&self) -> Result<PathBuf, CliError> {
+    fn folder(&self) -> Result<PathBuf, HostError> {
         self.workspace.as_ref().map(|workspace| workspace.root().to_path_buf()).ok_or_else(|| {
-            CliError::usage(format!("the workspace {} is not here", self.records.run.workspace_dir))
+            HostError::usage(format!("the workspace {} is not here", self.records.run.workspace_dir))
                 .hint("name a folder for the files with --out DIR")
         })
     }
@@ -185,11 +186,11 @@ fn blobs(records: &RunRecords) -> Vec<BlobRef> {
     found
 }
 
-fn html(gathered: &Gathered, file: Option<&Path>, out: Option<&Path>) -> Result<(), CliError> {
+fn html(gathered: &Gathered, file: Option<&Path>, out: Option<&Path>) -> Result<(), HostError> {
     let page = ua_report::timeline_html(&gathered.export());
     let path = match (file, out) {
         (Some(_), Some(_)) => {
-            return Err(CliError::usage("--html names a file, and so does --out").hint("leave one of them out"));
+            return Err(HostError::usage("--html names a file, and so does --out").hint("leave one of them out"));
         }
         (Some(place), None) | (None, Some(place)) if is_standard_output(place) => return print(&page),
         (Some(file), None) => file.to_path_buf(),
@@ -199,7 +200,7 @@ fn html(gathered: &Gathered, file: Option<&Path>, out: Option<&Path>) -> Result<
     written(&write_file(&path, &page)?)
 }
 
-fn json(gathered: &Gathered, out: Option<&Path>) -> Result<(), CliError> {
+fn json(gathered: &Gathered, out: Option<&Path>) -> Result<(), HostError> {
     let document = gathered.export().to_json();
     match out.filter(|out| !is_standard_output(out)) {
         None => print_json(&document),
@@ -211,16 +212,16 @@ fn json(gathered: &Gathered, out: Option<&Path>) -> Result<(), CliError> {
 }
 
 /// Writes every file that a run's records make.
-fn all(gathered: &mut Gathered, args: &ExportArgs) -> Result<(), CliError> {
+fn all(gathered: &mut Gathered, args: &ExportArgs) -> Result<(), HostError> {
     let folder = match args.out.as_deref() {
         None => gathered.folder()?,
         Some(out) if is_standard_output(out) => {
-            return Err(CliError::usage("many files do not fit on standard output")
+            return Err(HostError::usage("many files do not fit on standard output")
                 .hint("name a folder, or one of --html, --json, --transcript"));
         }
         Some(out) => {
             fs::create_dir_all(out).map_err(|e| {
-                CliError::usage(format!("cannot make the folder {}: {e}", out.display()))
+                HostError::usage(format!("cannot make the folder {}: {e}", out.display()))
                     .hint("choose another folder with --out")
             })?;
             out.to_path_buf()
@@ -280,7 +281,7 @@ fn all(gathered: &mut Gathered, args: &ExportArgs) -> Result<(), CliError> {
 
 /// What the last iteration was handed, as it was written when it began; `None` when none followed another one, and when the agent has
 /// built an evidence ledger in its place since. Its ledgers are in no row, so they are taken over from the file that is there.
-fn handoff(gathered: &Gathered, artifacts: &[Artifact]) -> Result<Option<String>, CliError> {
+fn handoff(gathered: &Gathered, artifacts: &[Artifact]) -> Result<Option<String>, HostError> {
     let Some(workspace) = &gathered.workspace else { return Ok(None) };
     let Some((before, number)) = ua_resume::before_last_iteration(&gathered.records) else { return Ok(None) };
     let is_the_agents = fs::read_to_string(workspace.path(HANDOFF))
@@ -297,28 +298,28 @@ fn handoff(gathered: &Gathered, artifacts: &[Artifact]) -> Result<Option<String>
 }
 
 /// Refuses, before anything is written, what cannot be copied.
-fn can_be_copied(gathered: &Gathered, folder: &Path) -> Result<(), CliError> {
+fn can_be_copied(gathered: &Gathered, folder: &Path) -> Result<(), HostError> {
     let Some(workspace) = &gathered.workspace else {
-        return Err(CliError::usage("the files of the workspace cannot be copied: it is not here")
+        return Err(HostError::usage("the files of the workspace cannot be copied: it is not here")
             .hint("leave --all-files out; everything that the database has is written"));
     };
     let target = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     if target.starts_with(workspace.root()) {
-        return Err(CliError::usage(format!("{} is in the workspace itself", folder.display()))
+        return Err(HostError::usage(format!("{} is in the workspace itself", folder.display()))
             .hint("name a folder outside it with --out"));
     }
     Ok(())
 }
 
 /// Copies what the tools made.
-fn copy_files(gathered: &Gathered, folder: &Path) -> Result<(), CliError> {
+fn copy_files(gathered: &Gathered, folder: &Path) -> Result<(), HostError> {
     let (Some(workspace), Some(artifacts)) = (&gathered.workspace, &gathered.artifacts) else { return Ok(()) };
     for artifact in artifacts.iter().filter(|artifact| artifact.path != "transcript.md") {
         let path = folder.join(&artifact.path);
         let copied = fs::create_dir_all(path.parent().unwrap_or(folder))
             .and_then(|()| fs::copy(workspace.path(&artifact.path), &path));
         copied.map_err(|e| {
-            CliError::storage(format!("cannot copy {} to {}: {e}", artifact.path, path.display()))
+            HostError::storage(format!("cannot copy {} to {}: {e}", artifact.path, path.display()))
                 .hint("check that the disk is writable and not full")
         })?;
         written(&path)?;
@@ -337,23 +338,24 @@ fn file_in(out: &Path, name: &str) -> PathBuf {
 }
 
 /// Replaces a file and makes the folders above it.
-fn write_file(path: &Path, text: &str) -> Result<PathBuf, CliError> {
+fn write_file(path: &Path, text: &str) -> Result<PathBuf, HostError> {
     let path = std::path::absolute(path)
-        .map_err(|e| CliError::usage(format!("cannot use {}: {e}", path.display())).hint("name another file"))?;
+        .map_err(|e| HostError::usage(format!("cannot use {}: {e}", path.display())).hint("name another file"))?;
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Err(CliError::usage(format!("{} is no file", path.display())).hint("name a file"));
+        return Err(HostError::usage(format!("{} is no file", path.display())).hint("name a file"));
     };
     fs::create_dir_all(folder).map_err(|e| {
-        CliError::storage(format!("cannot make the folder {}: {e}", folder.display())).hint("choose another with --out")
+        HostError::storage(format!("cannot make the folder {}: {e}", folder.display()))
+            .hint("choose another with --out")
     })?;
     Workspace::open(folder)?.replace(name, text)?;
     Ok(path)
 }
 
-fn written(path: &Path) -> Result<(), CliError> {
+fn written(path: &Path) -> Result<(), HostError> {
     print(&format!("{}\n", crate::output::plain(&path.display().to_string())))
 }
 
-fn pretty(value: &impl serde::Serialize) -> Result<String, CliError> {
-    serde_json::to_string_pretty(value).map_err(|e| CliError::new(FAILED, format!("cannot write JSON: {e}")))
+fn pretty(value: &impl serde::Serialize) -> Result<String, HostError> {
+    serde_json::to_string_pretty(value).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))
 }

@@ -2,19 +2,16 @@
 
 mod accept;
 mod answer;
-mod ask;
-mod ask_live;
+pub(crate) mod ask;
 mod audit;
 mod calls;
 mod cancel;
 mod completions;
 mod config;
-mod crew;
 mod db;
 mod delete;
 mod diff;
 mod doctor;
-mod execute;
 mod export;
 mod fork;
 mod job;
@@ -26,53 +23,52 @@ mod prune;
 mod resume;
 mod runs;
 mod schema;
-mod summary;
+pub(crate) mod summary;
 mod tail;
 mod tools;
-mod tree;
-mod trust;
+pub(crate) mod trust;
 mod turns;
 
 use std::process::ExitCode;
 
-use crate::args::{Cli, Command, ShimArgs};
-use crate::error::CliError;
-use crate::home::Home;
+use ua_host::Host;
 
-pub(crate) use summary::word;
+use crate::args::{Cli, Command, ShimArgs};
+use crate::error::HostError;
+use crate::parts::Parts;
 
 /// Runs a command and returns its exit code.
-pub(crate) async fn run(cli: Cli) -> Result<u8, CliError> {
-    let home = Home::new(cli.root.as_deref())?;
+pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
+    let (home, settings) = (host.home(), host.settings());
     match cli.command {
-        Command::Job(args) => Box::pin(job::run(&home, args)).await,
-        Command::Resume(args) => resume::run(&home, args).await,
-        Command::Fork(args) => Box::pin(fork::run(&home, *args)).await,
-        Command::Runs(command) => runs::run(&home, command).await,
-        Command::Calls(command) => calls::run(&home, command).await,
-        Command::Questions(args) => answer::list(&home, args).await,
-        Command::Answer(args) => answer::run(&home, args).await,
-        Command::Turns(command) => turns::run(&home, command).await,
-        Command::Tools(command) => tools::run(&home, command).await,
-        Command::Models(command) => models::run(&command),
-        Command::Config(command) => config::run(cli.root.as_deref(), cli.color, &command),
-        Command::Trust(args) => trust::run(&args).await,
-        Command::Doctor(args) => doctor::run(&home, cli.root.as_deref(), &args).await,
+        Command::Job(args) => Box::pin(job::run(host, args)).await,
+        Command::Resume(args) => resume::run(host, args).await,
+        Command::Fork(args) => Box::pin(fork::run(host, *args)).await,
+        Command::Runs(command) => runs::run(host, command).await,
+        Command::Calls(command) => calls::run(host, command).await,
+        Command::Questions(args) => answer::list(host, args).await,
+        Command::Answer(args) => answer::run(host, args).await,
+        Command::Turns(command) => turns::run(home, command).await,
+        Command::Tools(command) => tools::run(host, command).await,
+        Command::Models(command) => models::run(settings, &command),
+        Command::Config(command) => config::run(settings, cli.root.as_deref(), cli.color, &command),
+        Command::Trust(args) => trust::run(host, &args).await,
+        Command::Doctor(args) => doctor::run(host, parts, cli.root.as_deref(), &args).await,
         Command::Completions(args) => completions::run(&args),
         Command::Schema(args) => schema::run(&args),
-        Command::Db(command) => db::run(&home, command).await,
+        Command::Db(command) => db::run(home, command).await,
         #[cfg(feature = "toolserver")]
-        Command::Toolserver(mut settings) => {
-            settings.adopt_parent = crate::telemetry::adopt_parent();
-            settings.confiner = crate::sandbox::confiner();
-            settings.pdf = crate::parts::pdf();
-            match ua_toolserver::serve(*settings).await {
+        Command::Toolserver(mut server) => {
+            server.adopt_parent = crate::telemetry::adopt_parent();
+            server.confiner = crate::sandbox::confiner(settings);
+            server.pdf = parts.pdf;
+            match ua_toolserver::serve(*server).await {
                 Ok(()) => Ok(crate::error::OK),
-                Err(error) => Err(CliError::new(crate::error::FAILED, crate::error::chain(&error))),
+                Err(error) => Err(HostError::failed(crate::error::chain(&error))),
             }
         }
-        Command::GatewayBridge(_) => Err(CliError::usage("the bridge is started by an agent that the runner started")),
-        Command::Shim(_) => Err(CliError::usage("the shim is started by the runner only")),
+        Command::GatewayBridge(_) => Err(HostError::usage("the bridge is started by an agent that the runner started")),
+        Command::Shim(_) => Err(HostError::usage("the shim is started by the runner only")),
     }
 }
 

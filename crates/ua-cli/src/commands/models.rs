@@ -1,23 +1,23 @@
 //! `ua models`: what is known about models by name.
 
-use ua_core::Settings;
+use ua_core::Settings as JobSettings;
+use ua_host::{Settings, models, pricing, providers};
 use ua_llm::{ModelFacts, ModelPrice, ModelTable};
 
 use crate::args::ModelsCommand;
-use crate::error::{CliError, OK};
+use crate::error::{HostError, OK};
 use crate::output::{plain, print, print_json, print_table};
 use crate::view::{ModelPriceShown, ModelRow, ModelShown};
-use crate::{models, pricing, providers};
 
-pub(crate) fn run(command: &ModelsCommand) -> Result<u8, CliError> {
+pub(crate) fn run(settings: &Settings, command: &ModelsCommand) -> Result<u8, HostError> {
     match command {
-        ModelsCommand::List { provider, json } => list(provider.as_deref(), *json),
-        ModelsCommand::Show { model, provider, json } => show(model, provider.as_deref(), *json),
+        ModelsCommand::List { provider, json } => list(settings, provider.as_deref(), *json),
+        ModelsCommand::Show { model, provider, json } => show(settings, model, provider.as_deref(), *json),
     }
 }
 
-fn list(provider: Option<&str>, json: bool) -> Result<u8, CliError> {
-    let own = models::of_user()?;
+fn list(settings: &Settings, provider: Option<&str>, json: bool) -> Result<u8, HostError> {
+    let own = models::of_user(settings)?;
     let all = ModelTable::shipped().overlaid(own.clone());
     let kind = provider.map(|provider| provider.strip_suffix("-chat").unwrap_or(provider));
     let wanted = |name: &str| provider.is_none() || provider == Some(name) || kind == Some(name);
@@ -73,16 +73,16 @@ fn shown_price(price: &ModelPrice, day: Option<&str>) -> ModelPriceShown {
     }
 }
 
-fn show(model: &str, provider: Option<&str>, json: bool) -> Result<u8, CliError> {
-    let provider = provider.map_or_else(providers::default_provider, str::to_owned);
-    let own = models::of_user()?;
+fn show(settings: &Settings, model: &str, provider: Option<&str>, json: bool) -> Result<u8, HostError> {
+    let provider = provider.map_or_else(|| providers::default_provider(settings), str::to_owned);
+    let own = models::of_user(settings)?;
     let table = ModelTable::shipped().overlaid(own.clone());
     let facts = table.find(&provider, model);
     let is_own = own.find(&provider, model).is_some();
     let output = models::output_tokens(facts);
-    let wanted = Settings::default().history_max_tokens;
+    let wanted = JobSettings::default().history_max_tokens;
     let history = facts.and_then(|facts| facts.history_tokens(output)).map_or(wanted, |most| most.min(wanted));
-    let prices = pricing::file(None).and_then(|file| pricing::table(file.as_deref()))?;
+    let prices = pricing::file(settings, None).and_then(|file| pricing::table(file.as_deref()))?;
     let shown = ModelShown {
         provider: provider.clone(),
         model: model.to_owned(),

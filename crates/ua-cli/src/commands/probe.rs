@@ -4,31 +4,31 @@
 use serde_json::json;
 use ua_core::{CallStatus, RunId};
 use ua_gateway::{Asked, Catalog, Enquiry, Finding, Rules, ToolTransport as _};
+use ua_host::launch::Launch;
+use ua_host::progress::finding_text;
+use ua_host::{Host, servers};
 use ua_store::{
     CallRecord, Choice, LedgerStore, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, RunStore,
 };
 
 use crate::args::ProbeArgs;
-use crate::compose::{self, Launch};
-use crate::error::{CliError, OK, WAITING, chain};
+use crate::error::{HostError, OK, chain};
 use crate::find;
-use crate::home::Home;
 use crate::output::{print, print_json};
-use crate::progress::finding_text;
 use crate::view::CallProbed;
 
-pub(crate) async fn run(home: &Home, args: &ProbeArgs) -> Result<u8, CliError> {
-    let store = if args.apply { home.open()? } else { home.open_read_only()? };
+pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> {
+    let store = if args.apply { host.home().open()? } else { host.home().open_read_only()? };
     let call = find::call(&store, &args.call).await?;
     if !matches!(call.status, CallStatus::Unknown | CallStatus::Running) {
-        return Err(CliError::usage(format!("call {} is {}: there is nothing to ask", call.call_id, call.status))
+        return Err(HostError::usage(format!("call {} is {}: there is nothing to ask", call.call_id, call.status))
             .hint("`ua calls list --unknown` shows the calls in doubt"));
     }
-    if ua_runner::RunLock::is_held(&home.locks(), &call.run_id) {
-        return Err(CliError::usage(format!("run {} is being driven, and asks by itself", call.run_id)));
+    if ua_runner::RunLock::is_held(&host.home().locks(), &call.run_id) {
+        return Err(HostError::usage(format!("run {} is being driven, and asks by itself", call.run_id)));
     }
-    let run = store.run(&call.run_id).await.map_err(|e| CliError::store("read the run", &e))?;
-    let asked = ask(home, &store, &run, &call, args).await?;
+    let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    let asked = ask(host, &store, &run, &call, args).await?;
     let question = open_question(&store, &call).await?;
     let applied = match (&question, choice(&asked)) {
         (Some(question), Some(choice)) if args.apply => {
@@ -37,7 +37,7 @@ pub(crate) async fn run(home: &Home, args: &ProbeArgs) -> Result<u8, CliError> {
         }
         _ => None,
     };
-    crate::home::close(store);
+    ua_host::home::close(store);
     if args.json {
         print_json(&CallProbed {
             tool_call_id: call.call_id.to_string(),
@@ -62,31 +62,31 @@ pub(crate) async fn run(home: &Home, args: &ProbeArgs) -> Result<u8, CliError> {
 
 /// Starts the tool servers of the run with locks of their own, asks, and ends them.
 async fn ask(
-    home: &Home,
+    host: &Host,
     store: &impl LedgerStore,
     run: &RunRecord,
     call: &CallRecord,
     args: &ProbeArgs,
-) -> Result<Asked, CliError> {
-    let env = ua_core::system::env();
+) -> Result<Asked, HostError> {
+    let env = host.env();
     let launch = Launch::from_stored(&run.launch)?;
-    let classifier = launch.classifier_with(&args.policy)?;
-    let rules = Rules::of(&run.spec).map_err(CliError::usage)?;
+    let classifier = launch.classifier_with(host.settings(), &args.policy)?;
+    let rules = Rules::of(&run.spec).map_err(HostError::usage)?;
     let attempts =
-        store.attempts(&call.call_id).await.map_err(|e| CliError::store("read the attempts of the call", &e))?;
+        store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts of the call", &e))?;
     let folder =
-        tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to ask from: {e}")))?;
-    let servers = compose::servers_of(home, run, &launch)?;
-    let redactor = compose::redactor(home, run, &launch)?;
-    let transport = compose::transport(servers, &folder.path().join("locks"), RunId::new(&env), None, &env)?;
+        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a folder to ask from: {e}")))?;
+    let needed = servers::servers_of(host, run, &launch)?;
+    let redactor = servers::redactor(host, run, &launch)?;
+    let transport = servers::transport(host, needed, &folder.path().join("locks"), RunId::new(env))?;
     let asked = async {
-        let specs = transport.list().await.map_err(|e| CliError::new(WAITING, chain(&e)))?;
+        let specs = transport.list().await.map_err(|e| HostError::waiting(chain(&e)))?;
         let now = specs.iter().find(|spec| spec.name == call.name).map(|spec| classifier.classify(spec, None));
-        let catalog = Catalog::new(specs, &classifier, &rules).map_err(|e| CliError::usage(chain(&e)))?;
+        let catalog = Catalog::new(specs, &classifier, &rules).map_err(|e| HostError::usage(chain(&e)))?;
         // What was decided with the call comes first; a policy that was written since may at least ask.
         let probe = call.policy.probe.clone().or_else(|| now.and_then(|policy| policy.probe));
         let enquiry: Enquiry = catalog.enquiry(&classifier, call, &attempts, probe.as_ref()).map_err(|why| {
-            CliError::usage(format!("nothing can be asked about call {}: {why}", call.call_id)).hint(format!(
+            HostError::usage(format!("nothing can be asked about call {}: {why}", call.call_id)).hint(format!(
                 "look for yourself, then `ua calls resolve {}`; docs/guide/policies.md says how to declare a probe",
                 call.call_id
             ))
@@ -118,8 +118,9 @@ fn choice(asked: &Asked) -> Option<Choice> {
 }
 
 /// The question that waits for this answer. It was raised after the call's server was fenced, so *absent* may answer it too.
-async fn open_question(store: &impl RunStore, call: &CallRecord) -> Result<Option<QuestionRecord>, CliError> {
-    let open = store.open_questions(Some(&call.run_id)).await.map_err(|e| CliError::store("read the questions", &e))?;
+async fn open_question(store: &impl RunStore, call: &CallRecord) -> Result<Option<QuestionRecord>, HostError> {
+    let open =
+        store.open_questions(Some(&call.run_id)).await.map_err(|e| HostError::store("read the questions", &e))?;
     Ok(open.into_iter().find(|question| {
         question.call_id.as_ref() == Some(&call.call_id)
             && question.kind == QuestionKind::UnknownOutcome
@@ -132,7 +133,7 @@ async fn answer(
     question: &QuestionRecord,
     asked: &Asked,
     choice: Choice,
-) -> Result<(), CliError> {
+) -> Result<(), HostError> {
     let proof = match &asked.finding {
         Finding::Found { id, .. } => id.clone(),
         Finding::Absent | Finding::Unclear { .. } => None,
@@ -145,7 +146,7 @@ async fn answer(
         by: format!("the probe `{}`", asked.tool),
         at: ua_core::system::env().now(),
     };
-    store.insert_answer(answer).await.map(drop).map_err(|e| CliError::store("store the answer", &e))
+    store.insert_answer(answer).await.map(drop).map_err(|e| HostError::store("store the answer", &e))
 }
 
 fn next(

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use serde_json::json;
 use ua_core::Timestamp;
+use ua_host::home::Home;
 use ua_store::{BlobPrune, BlobPruned, BlobStore};
 
 use crate::args::PruneArgs;
-use crate::error::{CliError, OK};
-use crate::home::Home;
+use crate::error::{HostError, OK};
 use crate::output::{print, print_json};
 
 /// How long what finished runs refer to is kept, when nobody says otherwise.
 const KEPT_FOR: Duration = Duration::from_hours(30 * 24);
 
-pub(crate) async fn run(home: &Home, args: &PruneArgs) -> Result<u8, CliError> {
+pub(crate) async fn run(home: &Home, args: &PruneArgs) -> Result<u8, HostError> {
     let now = ua_core::system::env().now();
     let older_than = args.older_than.or(args.max_bytes.is_none().then_some(KEPT_FOR));
     let prune = BlobPrune {
@@ -25,13 +25,13 @@ pub(crate) async fn run(home: &Home, args: &PruneArgs) -> Result<u8, CliError> {
     };
     // Looked at read-only first, which also refuses to make a database where there is none.
     let look = home.open_read_only()?;
-    let fail = |error: &ua_store::StoreError| CliError::store("prune large results", error);
+    let fail = |error: &ua_store::StoreError| HostError::store("prune large results", error);
     let mut pruned = look.prune_blobs(BlobPrune { dry_run: true, ..prune.clone() }).await.map_err(|e| fail(&e))?;
-    crate::home::close(look);
+    ua_host::home::close(look);
     if !args.dry_run && !pruned.freed.is_empty() {
         let store = home.open()?;
         pruned = store.prune_blobs(prune.clone()).await.map_err(|e| fail(&e))?;
-        crate::home::close(store);
+        ua_host::home::close(store);
     }
     if args.json {
         print_json(&as_json(&pruned, &prune))?;

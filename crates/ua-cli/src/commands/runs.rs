@@ -1,27 +1,29 @@
 //! `ua runs`: look at runs, ask one to end.
 
 use ua_core::{CallStatus, RunId, RunStatus, RunStop};
+use ua_host::Host;
+use ua_host::home::Home;
 use ua_runner::{RunLock, StepSummary, UsageSummary};
 use ua_store::{ArchiveStore as _, RunHead, RunQuery, RunRecords, RunStore, is_task};
 
 use crate::args::{ListArgs, RunsCommand, StatusFilter};
-use crate::error::{CliError, OK};
+use crate::error::{HostError, OK};
 use crate::find;
-use crate::home::Home;
 use crate::output::{line, print_json, print_table};
 use crate::view::{RunCancelled, RunRow, RunShown};
 
 use super::{cancel, pins, summary};
 
-pub(crate) async fn run(home: &Home, command: RunsCommand) -> Result<u8, CliError> {
+pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostError> {
+    let home = host.home();
     match command {
         RunsCommand::List(args) => list(home, &args).await,
         RunsCommand::Tail(args) => super::tail::run(home, &args).await,
-        RunsCommand::Delete(args) => super::delete::run(home, &args).await,
+        RunsCommand::Delete(args) => super::delete::run(host, &args).await,
         RunsCommand::Show { run, json } => show(home, &run, json).await,
         RunsCommand::Diff { a, b, all, json } => super::diff::run(home, [&a, &b], all, json).await,
         RunsCommand::Export(args) => super::export::run(home, *args).await,
-        RunsCommand::Cancel { run, reason } => cancel(home, &run, &reason).await,
+        RunsCommand::Cancel { run, reason } => cancel(host, &run, &reason).await,
     }
 }
 
@@ -52,7 +54,7 @@ fn stored(filter: StatusFilter) -> RunStatus {
     }
 }
 
-async fn list(home: &Home, args: &ListArgs) -> Result<u8, CliError> {
+async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     // Whether a running one has crashed is not in the database, so the limit is counted after that is known.
     let is_split = args.status.contains(&StatusFilter::Running) != args.status.contains(&StatusFilter::Crashed);
     let query = RunQuery {
@@ -62,7 +64,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, CliError> {
         without_tasks: true,
         ..RunQuery::default()
     };
-    let found = home.open_read_only()?.find_runs(&query).await.map_err(|e| CliError::store("list the runs", &e))?;
+    let found = home.open_read_only()?.find_runs(&query).await.map_err(|e| HostError::store("list the runs", &e))?;
     let rows = found.into_iter().map(|run| {
         let shown = shown_status(home, &run.run_id, run.status, run.stop_reason);
         RunRow::of(run, shown)
@@ -109,7 +111,7 @@ fn turns_cell(run: &RunRow) -> String {
 }
 
 /// The same rows, each with the runs of its sub-agents below it, and how deep each stands.
-async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow)>, CliError> {
+async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow)>, HostError> {
     let store = home.open_read_only()?;
     let mut found = Vec::new();
     for row in rows {
@@ -118,7 +120,7 @@ async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow
         // Depth first: a sub-agent of a sub-agent stands below it.
         let mut open: Vec<(usize, RunId)> = vec![(1, top)];
         while let Some((depth, parent)) = open.pop() {
-            let children = store.children(&parent).await.map_err(|e| CliError::store("look for sub-agents", &e))?;
+            let children = store.children(&parent).await.map_err(|e| HostError::store("look for sub-agents", &e))?;
             let at = found.iter().position(|(_, row)| row.run_id == parent).map_or(found.len(), |at| at + 1);
             for (nth, child) in children.into_iter().filter(is_task).enumerate() {
                 open.push((depth + 1, child.run_id.clone()));
@@ -130,17 +132,17 @@ async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow
     Ok(found)
 }
 
-async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
+async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let run = find::run(&store, name).await?;
-    let records = store.load(&run.run_id).await.map_err(|e| CliError::store("load the run", &e))?;
-    let children = store.children(&run.run_id).await.map_err(|e| CliError::store("look for forks", &e))?;
+    let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
+    let children = store.children(&run.run_id).await.map_err(|e| HostError::store("look for forks", &e))?;
     if json {
         let ids = children.into_iter().map(|child| child.run_id).collect();
         print_json(&RunShown::of(&records, ids))?;
         return Ok(OK);
     }
-    summary::print_text(home, &records)?;
+    summary::print_text(&ua_host::restart::resume_command(home, &records.run), &records)?;
     let count = |status: CallStatus| records.calls.iter().filter(|call| call.status == status).count();
     let counts: Vec<String> = CallStatus::ALL
         .iter()
@@ -166,7 +168,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, CliError> {
     ))?;
     crate::output::print(&steps_text(&records))?;
     crate::output::print(&iterations_text(&records))?;
-    let tasks = super::tree::tasks_below(&store, &records.run.run_id).await?;
+    let tasks = ua_host::tree::tasks_below(&store, &records.run.run_id).await?;
     crate::output::print(&super::lineage::text(&records, &children, &tasks))?;
     crate::output::print(&pins::text(&records))?;
     Ok(OK)
@@ -212,26 +214,26 @@ fn iterations_text(records: &RunRecords) -> String {
     out
 }
 
-async fn cancel(home: &Home, name: &str, reason: &str) -> Result<u8, CliError> {
+async fn cancel(host: &Host, name: &str, reason: &str) -> Result<u8, HostError> {
+    let (home, env) = (host.home(), host.env());
     let found = find::run(&home.open_read_only()?, name).await?;
     if found.status.is_terminal() {
-        return Err(CliError::usage(format!("run {} is {} already", found.run_id, found.status)));
+        return Err(HostError::usage(format!("run {} is {} already", found.run_id, found.status)));
     }
-    let env = ua_core::system::env();
     let store = home.open()?;
     store
         .request_cancel(&found.run_id, reason, env.now())
         .await
-        .map_err(|e| CliError::store("ask the run to end", &e))?;
-    if cancel::end_now(home, &store, &found, &env).await? {
-        crate::home::close(store);
+        .map_err(|e| HostError::store("ask the run to end", &e))?;
+    if cancel::end_now(host, &store, &found).await? {
+        ua_host::home::close(store);
         if crate::terminal::is_json() {
             print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: false })?;
         }
         crate::output::tell(&format!("cancelled run {}", found.run_id));
         return Ok(OK);
     }
-    crate::home::close(store);
+    ua_host::home::close(store);
     if crate::terminal::is_json() {
         print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: true })?;
     }

@@ -1,11 +1,11 @@
 //! `ua schema`: the JSON Schema of what a command writes with `--json`.
 
 use crate::args::SchemaArgs;
-use crate::error::{CliError, OK};
+use crate::error::{HostError, OK};
 use crate::output::{print, print_json};
 use crate::schema::{ENTRIES, find};
 
-pub(crate) fn run(args: &SchemaArgs) -> Result<u8, CliError> {
+pub(crate) fn run(args: &SchemaArgs) -> Result<u8, HostError> {
     if args.command.is_empty() {
         let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.command).collect();
         if crate::terminal::is_json() {
@@ -17,7 +17,8 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<u8, CliError> {
     }
     let name = args.command.join(" ");
     let entry = find(&name).ok_or_else(|| {
-        CliError::usage(format!("there is no schema for `{name}`")).hint("`ua schema` lists the commands that have one")
+        HostError::usage(format!("there is no schema for `{name}`"))
+            .hint("`ua schema` lists the commands that have one")
     })?;
     print_json(&entry.schema())?;
     Ok(OK)

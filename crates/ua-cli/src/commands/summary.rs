@@ -6,17 +6,22 @@ use ua_core::{CallStatus, RunStatus};
 use ua_runner::{UsageSummary, Workspace};
 use ua_store::{Choice, QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
-use crate::error::CliError;
-use crate::home::Home;
+pub(crate) use ua_host::questions::choice_word as word;
+
+use crate::error::HostError;
 use crate::output::{line, plain, print as write_out};
 use crate::view::RunEnded;
 
-/// Prints the final summary on standard output.
-pub(crate) fn print(home: &Home, records: &RunRecords, fork: Option<serde_json::Value>) -> Result<(), CliError> {
+/// Prints the final summary on standard output; `resume_command` is how the run goes on.
+pub(crate) fn print(
+    resume_command: &str,
+    records: &RunRecords,
+    fork: Option<serde_json::Value>,
+) -> Result<(), HostError> {
     if crate::terminal::is_json() {
         return crate::output::print_json(&ended(records, fork));
     }
-    write_out(&text(home, records))
+    write_out(&text(resume_command, records))
 }
 
 /// The same for a machine.
@@ -43,11 +48,11 @@ fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
 }
 
 /// Prints the final summary for a person, whatever `--json` says.
-pub(crate) fn print_text(home: &Home, records: &RunRecords) -> Result<(), CliError> {
-    write_out(&text(home, records))
+pub(crate) fn print_text(resume_command: &str, records: &RunRecords) -> Result<(), HostError> {
+    write_out(&text(resume_command, records))
 }
 
-fn text(home: &Home, records: &RunRecords) -> String {
+fn text(resume_command: &str, records: &RunRecords) -> String {
     let run = &records.run;
     let workspace = Path::new(&run.workspace_dir);
     let headline = headline(run);
@@ -78,7 +83,7 @@ fn text(home: &Home, records: &RunRecords) -> String {
     if run.entrypoint == "library" {
         out.push_str("Go on with     the program that started it\n");
     } else {
-        out.push_str(&format!("Go on with     {}\n", crate::restart::resume_command(home, run)));
+        out.push_str(&format!("Go on with     {resume_command}\n"));
     }
     out
 }
@@ -116,17 +121,6 @@ pub(crate) fn question_text(question: &QuestionRecord) -> String {
         out.push_str(&format!("or             ua calls resolve {call} --happened | --execute | --skip | --abort\n"));
     }
     out
-}
-
-/// The word that answers.
-pub(crate) fn word(choice: Choice) -> &'static str {
-    match choice {
-        Choice::Happened => "happened",
-        Choice::Execute => "execute",
-        Choice::Skip => "skip",
-        Choice::Abort => "abort",
-        Choice::Continue => "continue",
-    }
 }
 
 pub(super) fn indented(text: &str) -> String {

@@ -10,18 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ua_core::{CallStatus, Costs, QuestionId, RunStatus, RunStop};
+use ua_host::home::Home;
+use ua_host::progress;
 use ua_runner::RunLock;
 use ua_store::{CallRecord, RequestRecord, RequestStatus, RunRecord, RunRecords};
 
 use self::tree::{Told, Tree};
 
 use crate::args::TailArgs;
-use crate::error::{CliError, FAILED, INTERRUPTED, OK, PROVIDER, WAITING};
+use crate::error::{FAILED, HostError, INTERRUPTED, OK, PROVIDER, WAITING};
 use crate::find;
-use crate::home::Home;
 use crate::live::{Live, Standing};
 use crate::output::{json_line, line, print_on};
-use crate::progress;
 use crate::view::TailEvent;
 
 /// How often the database is looked at.
@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(300);
 /// So many looks in a row must find nobody at work before the run counts as left alone: one is taken before its process holds it.
 const PATIENCE: u32 = 5;
 
-pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, CliError> {
+pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let found = find::run(&store, &args.run).await?;
     let env = ua_core::system::env();
@@ -68,7 +68,7 @@ fn is_open(status: RunStatus) -> bool {
 }
 
 /// Writes events; `false` when nobody reads any more.
-fn show(told: &[Told]) -> Result<bool, CliError> {
+fn show(told: &[Told]) -> Result<bool, HostError> {
     for Told { event, who } in told {
         let text = if crate::terminal::is_json() {
             json_line(event)?

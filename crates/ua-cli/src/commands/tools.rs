@@ -5,21 +5,22 @@ use std::path::Path;
 use serde_json::json;
 use ua_core::{RunId, ToolSpec};
 use ua_gateway::{ToolTransport as _, TransportError};
+use ua_host::launch::Launch;
+use ua_host::policies::classifier_of_user;
+use ua_host::servers::{self, builtin_server, mcp_config_file};
+use ua_host::{Host, tool_lock, trust};
 use ua_mcp::{DefinitionLock, ServerAbout, ServerSpec};
 
 use crate::args::ToolsCommand;
-use crate::compose::{self, Launch};
-use crate::error::{CliError, FAILED, OK, WAITING, chain};
-use crate::home::Home;
+use crate::error::{FAILED, HostError, OK, chain};
 use crate::output::{line, print, print_json, print_table, tell};
-use crate::tool_lock;
 use crate::view::ToolRow;
 
-pub(crate) async fn run(home: &Home, command: ToolsCommand) -> Result<u8, CliError> {
+pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostError> {
     match command {
         ToolsCommand::List { mcp_config, json } => {
-            let Looked { specs, about, notes } = look(mcp_config.as_deref()).await?;
-            let classifier = compose::classifier_of_user(&[])?;
+            let Looked { specs, about, notes } = look(host, mcp_config.as_deref()).await?;
+            let classifier = classifier_of_user(host.settings(), &[])?;
             let policies: Vec<_> = specs.iter().map(|spec| (spec, classifier.classify(spec, None))).collect();
             if json {
                 print_json(&policies.iter().map(|(spec, policy)| row(spec, policy)).collect::<Vec<_>>())?;
@@ -43,12 +44,12 @@ pub(crate) async fn run(home: &Home, command: ToolsCommand) -> Result<u8, CliErr
             }
         }
         ToolsCommand::Explain { name, mcp_config, policy } => {
-            let specs = offered(mcp_config.as_deref()).await?;
-            let classifier = compose::classifier_of_user(&policy)?;
+            let specs = offered(host, mcp_config.as_deref()).await?;
+            let classifier = classifier_of_user(host.settings(), &policy)?;
             let found: Vec<&ToolSpec> =
                 specs.iter().filter(|spec| spec.name.raw == name || spec.name.tool == name).collect();
             if found.is_empty() {
-                return Err(CliError::usage(format!("no server offers a tool `{name}`"))
+                return Err(HostError::usage(format!("no server offers a tool `{name}`"))
                     .hint("`ua tools list` shows what is offered"));
             }
             if crate::terminal::is_json() {
@@ -59,8 +60,8 @@ pub(crate) async fn run(home: &Home, command: ToolsCommand) -> Result<u8, CliErr
                 print(&format!("{}\n", classifier.explain(spec)))?;
             }
         }
-        ToolsCommand::Lock { mcp_config, check } => return lock(mcp_config.as_deref(), check).await,
-        ToolsCommand::Audit { policy } => return super::audit::run(home, &policy),
+        ToolsCommand::Lock { mcp_config, check } => return lock(host, mcp_config.as_deref(), check).await,
+        ToolsCommand::Audit { policy } => return super::audit::run(host, &policy),
     }
     Ok(OK)
 }
@@ -84,22 +85,22 @@ struct Looked {
 }
 
 /// `ua tools lock`: writes what the tools are now beside the MCP configuration, or compares with what was written.
-async fn lock(mcp_config: Option<&Path>, check: bool) -> Result<u8, CliError> {
-    let Some(file) = compose::mcp_config_file(mcp_config) else {
-        return Err(CliError::usage("there is no MCP configuration whose tools could be locked")
+async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8, HostError> {
+    let Some(file) = mcp_config_file(host.settings(), mcp_config) else {
+        return Err(HostError::usage("there is no MCP configuration whose tools could be locked")
             .hint("name one with --mcp-config, or write a .mcp.json"));
     };
     let path = tool_lock::path_for(&file.path);
     let known = if check { tool_lock::read(&file.path)? } else { tool_lock::read(&file.path).unwrap_or_default() };
-    let config = compose::mcp_config(Some(&file))?;
-    let digests = compose::configured_reaches(&config);
-    let servers = compose::mcp_servers_with(Some(&file), config, None)?;
-    let mut found = start(servers).await?.1;
+    let config = servers::mcp_config(Some(&file))?;
+    let digests = servers::configured_reaches(&config);
+    let unlocked = servers::mcp_servers_with(host, Some(&file), config, None)?;
+    let mut found = start(host, unlocked).await?.1;
     for (server, locked) in &mut found.servers {
         locked.reach = digests.get(server).cloned().unwrap_or_default();
     }
     if check && known.is_none() {
-        return Err(CliError::new(FAILED, format!("{} is not there", path.display()))
+        return Err(HostError::failed(format!("{} is not there", path.display()))
             .hint("look at the tools (`ua tools list`), then run `ua tools lock`"));
     }
     let changes = found.changes_since(known.as_ref());
@@ -122,11 +123,10 @@ async fn lock(mcp_config: Option<&Path>, check: bool) -> Result<u8, CliError> {
 }
 
 /// Starts servers in a folder that is thrown away and looks at them.
-async fn start(servers: Vec<ServerSpec>) -> Result<(Looked, DefinitionLock), CliError> {
-    let env = ua_core::system::env();
+async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, DefinitionLock), HostError> {
     let folder =
-        tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
-    let transport = compose::transport(servers, &folder.path().join("locks"), RunId::new(&env), None, &env)?;
+        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;
+    let transport = servers::transport(host, servers, &folder.path().join("locks"), RunId::new(host.env()))?;
     let listed = transport.list().await;
     let (about, definitions, notes) = (transport.about(), transport.definitions(), transport.notes());
     transport.shutdown().await;
@@ -140,39 +140,39 @@ async fn start(servers: Vec<ServerSpec>) -> Result<(Looked, DefinitionLock), Cli
                 "correct the server's command, arguments or environment in the MCP configuration"
             }
         };
-        CliError::new(WAITING, chain(&e)).hint(hint)
+        HostError::waiting(chain(&e)).hint(hint)
     })?;
     Ok((Looked { specs, about, notes }, definitions))
 }
 
-async fn offered(mcp_config: Option<&Path>) -> Result<Vec<ToolSpec>, CliError> {
-    Ok(look(mcp_config).await?.specs)
+async fn offered(host: &Host, mcp_config: Option<&Path>) -> Result<Vec<ToolSpec>, HostError> {
+    Ok(look(host, mcp_config).await?.specs)
 }
 
 /// Every tool of our own server and of the configured ones.
-async fn look(mcp_config: Option<&Path>) -> Result<Looked, CliError> {
+async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostError> {
     let folder =
-        tempfile::tempdir().map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
-    let file = compose::mcp_config_file(mcp_config);
-    let mut servers = Vec::new();
+        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;
+    let file = mcp_config_file(host.settings(), mcp_config);
+    let mut found = Vec::new();
     if cfg!(feature = "toolserver") {
         let launch = Launch::for_inspection(folder.path().to_path_buf());
-        servers.push(compose::builtin_server(folder.path(), &folder.path().join("workspace"), &launch, true)?);
+        found.push(builtin_server(host, folder.path(), &folder.path().join("workspace"), &launch, true)?);
         std::fs::create_dir(folder.path().join("workspace"))
-            .map_err(|e| CliError::storage(format!("cannot make a folder to look from: {e}")))?;
+            .map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;
     }
-    let mut config = compose::mcp_config(file.as_ref())?;
+    let mut config = servers::mcp_config(file.as_ref())?;
     if let Some(file) = &file {
         // Looking is no reason to start what nobody let in.
-        for sight in crate::trust::untrusted(file, &config.servers)? {
-            config.servers.retain(|(name, _)| *name != sight.server);
+        for review in trust::untrusted(host.settings(), file, &config.servers)? {
+            config.servers.retain(|(name, _)| *name != review.server);
             crate::output::tell(&format!(
                 "left out: `{}` of {} is not let in; `ua trust` shows it",
-                sight.server,
+                review.server,
                 file.path.display()
             ));
         }
     }
-    servers.extend(compose::mcp_servers(file.as_ref(), config)?);
-    Ok(start(servers).await?.0)
+    found.extend(servers::mcp_servers(host, file.as_ref(), config)?);
+    Ok(start(host, found).await?.0)
 }

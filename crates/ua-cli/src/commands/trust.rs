@@ -1,34 +1,34 @@
-//! `ua trust`: lets the tool servers of a project in, after a person has seen them; and asking the same when a job needs them.
+//! `ua trust`: lets the tool servers of a project in, after a person has seen them.
 
 use std::path::{Path, PathBuf};
 
-use dialoguer::Confirm;
-use ua_core::RunSpec;
+use ua_host::servers::mcp_config;
+use ua_host::trust::{self, ConfigFile, Entry, PROJECT_FILE, ServerReview, Trusted};
+use ua_host::{Host, Settings};
 
 use crate::args::TrustArgs;
-use crate::compose::{self, Launch};
-use crate::error::{CliError, FAILED, OK};
+use crate::error::{FAILED, HostError, OK};
 use crate::output::{plain, print, print_json, print_table, tell};
-use crate::trust::{self, ConfigFile, Entry, PROJECT_FILE, Sight, Trusted};
+use crate::people::is_attended;
 use crate::view::TrustRow;
 
-use super::ask::{is_attended, prompt};
+use super::ask::prompt;
 
-pub(crate) async fn run(args: &TrustArgs) -> Result<u8, CliError> {
+pub(crate) async fn run(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     if args.list {
-        return list(args.file.as_deref());
+        return list(host.settings(), args.file.as_deref());
     }
     crate::person::required("let tool servers in")?;
-    let code = decide(args).await?;
+    let code = decide(host, args).await?;
     // A machine is told what is let in now.
     if crate::terminal::is_json() {
-        list(args.file.as_deref())?;
+        list(host.settings(), args.file.as_deref())?;
     }
     Ok(code)
 }
 
 /// For a person on standard output, beside what a machine reads on standard error.
-fn say(text: &str) -> Result<(), CliError> {
+fn say(text: &str) -> Result<(), HostError> {
     if crate::terminal::is_json() {
         tell(text.trim_end());
         return Ok(());
@@ -36,22 +36,22 @@ fn say(text: &str) -> Result<(), CliError> {
     print(text)
 }
 
-async fn decide(args: &TrustArgs) -> Result<u8, CliError> {
+async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     let path = args.file.clone().unwrap_or_else(|| PathBuf::from(PROJECT_FILE));
     if args.revoke {
-        let mut trusted = Trusted::read()?;
+        let mut trusted = Trusted::read(host.settings())?;
         let count = trusted.revoke(&trust::canonical(&path));
-        trusted.write()?;
+        trusted.write(host.settings())?;
         say(&format!("{count} server(s) of {} are not let in any more\n", plain(&path.display().to_string())))?;
         return Ok(OK);
     }
     if !path.exists() {
-        return Err(CliError::usage(format!("there is no {}", path.display()))
+        return Err(HostError::usage(format!("there is no {}", path.display()))
             .hint("name the file with an `mcpServers` object, or go to the folder that has one"));
     }
     let file = ConfigFile { path, is_found: true };
-    let config = compose::mcp_config(Some(&file))?;
-    let unknown = trust::untrusted(&file, &config.servers)?;
+    let config = mcp_config(Some(&file))?;
+    let unknown = trust::untrusted(host.settings(), &file, &config.servers)?;
     if unknown.is_empty() {
         let count = config.servers.len();
         say(&format!("{}: {count} server(s), nothing new to let in\n", plain(&file.path.display().to_string())))?;
@@ -59,8 +59,8 @@ async fn decide(args: &TrustArgs) -> Result<u8, CliError> {
     }
     say(&shown(&file.path, &unknown))?;
     if args.yes {
-        if let Some(loose) = unknown.iter().find(|sight| sight.is_unpinned).filter(|_| !args.allow_unpinned) {
-            return Err(CliError::usage(format!(
+        if let Some(loose) = unknown.iter().find(|review| review.is_unpinned).filter(|_| !args.allow_unpinned) {
+            return Err(HostError::usage(format!(
                 "`{}` runs whatever version of its package there is that day",
                 loose.server
             ))
@@ -68,61 +68,38 @@ async fn decide(args: &TrustArgs) -> Result<u8, CliError> {
         }
     } else if !is_attended() {
         return Err(
-            CliError::usage("nobody is here who could say yes").hint("run `ua trust` on a terminal, or add --yes")
+            HostError::usage("nobody is here who could say yes").hint("run `ua trust` on a terminal, or add --yes")
         );
     } else if !ask().await? {
         tell("nothing was let in");
         return Ok(FAILED);
     }
-    let count = remember(&file, unknown)?;
+    let count = trust::remember(host, &file, unknown)?;
     say(&format!("{count} server(s) are let in as they are now\n"))?;
     Ok(OK)
 }
 
-/// Asks about the servers that a job needs and that nobody let in, while somebody sits at the terminal. Without anybody, or after a no,
-/// the check that follows refuses them.
-pub(crate) async fn ask_about(launch: &Launch, spec: &RunSpec, may_ask: bool) -> Result<(), CliError> {
-    let Some(file) = launch.mcp_file().filter(|file| file.is_found && may_ask && is_attended()) else { return Ok(()) };
-    let unknown = launch.untrusted_servers(spec)?;
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    tell(shown(&file.path, &unknown).trim_end());
-    if ask().await? {
-        remember(&file, unknown)?;
-    }
-    Ok(())
-}
-
-fn shown(file: &Path, sights: &[Sight]) -> String {
-    let servers: String = sights.iter().map(Sight::shown).collect();
+pub(crate) fn shown(file: &Path, reviews: &[ServerReview]) -> String {
+    let servers: String = reviews.iter().map(ServerReview::shown).collect();
     format!("{} names tool servers that nobody let in as they are now:\n{servers}", plain(&file.display().to_string()))
 }
 
-async fn ask() -> Result<bool, CliError> {
-    prompt(|| Confirm::new().with_prompt("Let them in, to run and be reached from here?").default(false).interact())
-        .await
+pub(crate) async fn ask() -> Result<bool, HostError> {
+    prompt(|| {
+        dialoguer::Confirm::new().with_prompt("Let them in, to run and be reached from here?").default(false).interact()
+    })
+    .await
 }
 
-fn remember(file: &ConfigFile, sights: Vec<Sight>) -> Result<usize, CliError> {
-    let mut trusted = Trusted::read()?;
-    let (path, at, count) = (trust::canonical(&file.path), ua_core::system::env().now(), sights.len());
-    for Sight { server, digest, .. } in sights {
-        trusted.add(Entry { file: path.clone(), server, digest, at });
-    }
-    trusted.write()?;
-    Ok(count)
-}
-
-fn list(only: Option<&Path>) -> Result<u8, CliError> {
+fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
     let only = only.map(trust::canonical);
-    let trusted = Trusted::read()?;
+    let trusted = Trusted::read(settings)?;
     let entries = trusted.entries().iter().filter(|entry| only.as_ref().is_none_or(|only| entry.file == *only));
     let rows: Vec<TrustRow> = entries
         .map(|entry| TrustRow {
             file: entry.file.clone(),
             server: entry.server.clone(),
-            state: state(entry),
+            state: state(settings, entry),
             digest: entry.digest.clone(),
             at: entry.at,
         })
@@ -139,12 +116,12 @@ fn list(only: Option<&Path>) -> Result<u8, CliError> {
 }
 
 /// How a server that was let in is now.
-fn state(entry: &Entry) -> &'static str {
-    let config = compose::mcp_config(Some(&ConfigFile::named(&entry.file)));
+fn state(settings: &Settings, entry: &Entry) -> &'static str {
+    let config = mcp_config(Some(&ConfigFile::named(&entry.file)));
     let found = config.ok().and_then(|config| config.servers.into_iter().find(|(name, _)| *name == entry.server));
     match found {
         None => "gone",
-        Some((name, reach)) if Sight::of(&name, &reach).digest == entry.digest => "trusted",
+        Some((name, reach)) if ServerReview::of(settings, &name, &reach).digest == entry.digest => "trusted",
         Some(_) => "changed",
     }
 }

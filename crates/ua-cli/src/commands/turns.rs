@@ -1,27 +1,27 @@
 //! `ua turns`: one turn, from the request's digest to what its calls brought back.
 
+use ua_host::home::Home;
 use ua_store::{ArchiveStore as _, CallRecord, RunRecords, TurnRecord};
 
 use crate::args::TurnsCommand;
-use crate::error::{CliError, OK};
+use crate::error::{HostError, OK};
 use crate::find;
-use crate::home::Home;
 use crate::output::{line, print, print_json};
 use crate::view::{CallRow, TurnCall, TurnShown};
 
-pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, CliError> {
+pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, HostError> {
     let TurnsCommand::Show { run, turn } = command;
     let store = home.open_read_only()?;
     let run = find::run(&store, &run).await?;
     let load = async |first: u32, last: u32| {
-        store.load_turns(&run.run_id, first, last).await.map_err(|e| CliError::store("read the turn", &e))
+        store.load_turns(&run.run_id, first, last).await.map_err(|e| HostError::store("read the turn", &e))
     };
     // The newest one may be open: recorded, and not committed yet.
     let (first, last) = turn.map_or((run.turn_index.max(1), run.turn_index + 1), |turn| (turn, turn));
     let records = load(first, last).await?;
     let Some(found) = records.turns.last() else {
         let what = turn.map_or_else(|| "no turn yet".to_owned(), |turn| format!("no turn {turn}"));
-        return Err(CliError::usage(format!("run {} has {what}", run.run_id))
+        return Err(HostError::usage(format!("run {} has {what}", run.run_id))
             .hint(format!("its newest committed turn is {}", run.turn_index)));
     };
     let shown = shown(&records, found);

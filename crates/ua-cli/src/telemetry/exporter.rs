@@ -23,7 +23,7 @@ use opentelemetry_sdk::trace::{
 };
 
 use super::ids::{Ids, InheritIds};
-use super::settings::Settings;
+use super::settings::Exported;
 
 /// The longest that the end of a process is held up by a collector that does not answer.
 pub(crate) const LONGEST_FLUSH: Duration = Duration::from_secs(3);
@@ -37,7 +37,7 @@ const SCOPE: &str = "ua";
 
 /// What sends spans and metrics, each from a thread of its own.
 pub(crate) struct Exporter {
-    settings: Settings,
+    settings: Exported,
     traces: Option<SdkTracerProvider>,
     metrics: Option<SdkMeterProvider>,
     lost: Arc<Lost>,
@@ -53,16 +53,16 @@ struct Lost {
 
 impl Exporter {
     /// Starts the threads. The error is a sentence: a run goes on without.
-    pub(crate) fn start(settings: Settings) -> Result<Self, String> {
+    pub(crate) fn start(settings: Exported) -> Result<Self, String> {
         ua_http::prepare();
         let lost = Arc::new(Lost::default());
-        let resource = resource(settings.service);
-        let traces = settings.traces.then(|| traces(resource.clone(), &lost)).transpose()?;
+        let resource = resource(&settings);
+        let traces = settings.traces.then(|| traces(&settings, resource.clone(), &lost)).transpose()?;
         let metrics = settings.metrics.then(|| metrics(resource, &lost)).transpose()?;
         Ok(Self { settings, traces, metrics, lost })
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Exported {
         &self.settings
     }
 
@@ -104,11 +104,11 @@ impl Exporter {
     }
 }
 
-fn traces(resource: Resource, lost: &Arc<Lost>) -> Result<SdkTracerProvider, String> {
+fn traces(settings: &Exported, resource: Resource, lost: &Arc<Lost>) -> Result<SdkTracerProvider, String> {
     let exporter = SpanExporter::builder().with_http().with_protocol(Protocol::HttpBinary).build();
     let inner = exporter.map_err(|error| format!("its traces cannot be exported: {error}"))?;
     let mut batches = BatchConfigBuilder::default();
-    if crate::env::var("OTEL_BSP_SCHEDULE_DELAY").is_none() {
+    if !settings.sets_delay {
         batches = batches.with_scheduled_delay(SEND_EVERY);
     }
     let watched = Watched { inner, lost: Arc::clone(lost) };
@@ -125,11 +125,9 @@ fn metrics(resource: Resource, lost: &Arc<Lost>) -> Result<SdkMeterProvider, Str
 }
 
 /// Who speaks: what the environment says, and where it is silent what is true.
-fn resource(service: &'static str) -> Resource {
+fn resource(settings: &Exported) -> Resource {
     let said = Resource::builder().build();
     let env = ua_core::system::env();
-    let names_service = crate::env::var("OTEL_SERVICE_NAME").is_some()
-        || crate::env::var("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|all| all.contains("service.name="));
     let ours = [
         ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
         // Counters of two processes are two series.
@@ -137,8 +135,8 @@ fn resource(service: &'static str) -> Resource {
     ];
     let ours = ours.into_iter().filter(|(name, _)| said.get(&Key::from_static_str(name)).is_none());
     let mut builder = Resource::builder().with_attributes(ours.map(|(name, value)| KeyValue::new(name, value)));
-    if !names_service {
-        builder = builder.with_service_name(service);
+    if !settings.names_service {
+        builder = builder.with_service_name(settings.service);
     }
     builder.build()
 }

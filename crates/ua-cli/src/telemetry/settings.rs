@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use tracing_subscriber::filter::LevelFilter;
+use ua_host::Settings;
 
 /// What is sent.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct Exported {
     /// The service, unless the environment names it.
     pub(crate) service: &'static str,
     /// Whether spans are sent.
@@ -20,12 +21,16 @@ pub(crate) struct Settings {
     pub(crate) content: bool,
     /// How much of what happens becomes spans and events.
     pub(crate) level: LevelFilter,
+    /// Whether the environment says who speaks.
+    pub(crate) names_service: bool,
+    /// Whether the environment says how often spans are sent.
+    pub(crate) sets_delay: bool,
 }
 
-impl Settings {
+impl Exported {
     /// `None` when no collector is named, or the environment says that nothing is to be sent.
-    pub(crate) fn from_env(service: &'static str) -> Option<Self> {
-        Self::read(service, crate::env::var)
+    pub(crate) fn of(service: &'static str, settings: &Settings) -> Option<Self> {
+        Self::read(service, |name| settings.var(name))
     }
 
     fn read(service: &'static str, var: impl Fn(&str) -> Option<String>) -> Option<Self> {
@@ -41,24 +46,27 @@ impl Settings {
         };
         let is_on = |name: &str| var(name).is_some_and(|value| matches!(value.as_str(), "1" | "true"));
         let level = var("UA_OTEL_LEVEL").and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::INFO);
-        let settings = Self {
+        let exported = Self {
             service,
             traces: is_wanted("TRACES"),
             metrics: is_wanted("METRICS"),
             content: is_on("UA_OTEL_CONTENT"),
             level,
+            names_service: var("OTEL_SERVICE_NAME").is_some()
+                || var("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|all| all.contains("service.name=")),
+            sets_delay: var("OTEL_BSP_SCHEDULE_DELAY").is_some(),
         };
-        (settings.traces || settings.metrics).then_some(settings)
+        (exported.traces || exported.metrics).then_some(exported)
     }
 }
 
 /// The variables that our own tool server needs to send its spans to the same collector. No other tool server gets them:
 /// headers may hold a token.
-pub(crate) fn for_own_tool_server() -> BTreeMap<String, String> {
-    if Settings::from_env("ua-toolserver").is_none() {
+pub(crate) fn for_own_tool_server(settings: &Settings) -> BTreeMap<String, String> {
+    if Exported::of("ua-toolserver", settings).is_none() {
         return BTreeMap::new();
     }
-    crate::env::beginning_with(&["OTEL_", "UA_OTEL_"])
+    settings.beginning_with(&["OTEL_", "UA_OTEL_"])
 }
 
 #[cfg(test)]
@@ -67,7 +75,7 @@ mod tests {
 
     fn read(variables: &[(&str, &str)]) -> Option<(bool, bool, bool, LevelFilter)> {
         let var = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        Settings::read("ua", var).map(|s| (s.traces, s.metrics, s.content, s.level))
+        Exported::read("ua", var).map(|s| (s.traces, s.metrics, s.content, s.level))
     }
 
     #[test]

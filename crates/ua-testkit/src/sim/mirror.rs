@@ -1,6 +1,6 @@
 //! What `effects.log` is to a database: a line for each external attempt, which a restored copy does not take back.
 //!
-//! The check before a run is driven, `refuse_forgotten`, lives in the command line (`ua-cli/src/commands/db.rs`, over
+//! The check before a run is driven, `forgotten::refuse`, lives above the runner (`ua-host/src/forgotten.rs`, over
 //! `SqliteStore::forgotten_attempts`), which the simulation does not run. It is modelled here from its source, in one place, for both
 //! stores: a run is refused while the log has an attempt of exactly this run that the database does not have, unless the run was
 //! cancelled. What is left out: lines that a death between commit and append loses, and cut lines.

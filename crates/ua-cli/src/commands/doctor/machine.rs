@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use ua_core::{RunStatus, Timestamp};
+#[cfg(feature = "toolserver")]
+use ua_host::Settings;
+use ua_host::home::Home;
 use ua_mcp::LockDir;
 use ua_runner::RunLock;
 use ua_store::{ArchiveStore as _, RunHead, RunQuery};
@@ -11,7 +14,6 @@ use ua_store_sqlite::{Suitability, filesystem_of};
 
 use super::Findings;
 use crate::error::chain;
-use crate::home::Home;
 
 /// Below so much free space a job is refused by its disk soon.
 const LITTLE: u64 = 1 << 30;
@@ -37,12 +39,12 @@ async fn heads(home: &Home) -> Vec<RunHead> {
 
 /// What the kernel offers to confine the programs of jobs with, compared with what the user wants.
 #[cfg(feature = "toolserver")]
-pub(super) fn sandbox(findings: &mut Findings) {
+pub(super) fn sandbox(settings: &Settings, findings: &mut Findings) {
     const CHECK: &str = "run_command";
-    let how = crate::env::var("UA_COMMAND_SANDBOX").unwrap_or_else(|| "auto".to_owned());
+    let how = settings.var("UA_COMMAND_SANDBOX").unwrap_or_else(|| "auto".to_owned());
     let fix =
         "use a Linux kernel with Landlock and user namespaces (some distributions switch these off with a sysctl)";
-    let asked = crate::sandbox::confiner().map(|confiner| confiner.offers());
+    let asked = crate::sandbox::confiner(settings).map(|confiner| confiner.offers());
     let offers = match asked {
         Some(Ok(offers)) => offers,
         Some(Err(error)) => return findings.warn(CHECK, format!("nothing says what confines programs: {error}"), fix),
@@ -58,7 +60,7 @@ pub(super) fn sandbox(findings: &mut Findings) {
         let fix = "remove run_command.sandbox from the user's config.toml, and UA_COMMAND_SANDBOX from the environment";
         return findings.warn(CHECK, format!("programs of a job have your rights; the kernel offers {kernel}"), fix);
     }
-    let network = crate::sandbox::has_network();
+    let network = ua_host::sandbox::has_network(settings);
     let missing = offers.missing(network, &ua_toolserver::Limits::default());
     if missing.is_empty() {
         return findings.ok(CHECK, format!("programs of a job are confined: {kernel}"));

@@ -2,13 +2,15 @@
 
 use ua_core::{RunId, RunSpec};
 use ua_gateway::ToolTransport as _;
+use ua_host::launch::{Launch, LaunchOptions};
+use ua_host::policies::classifier_of_user;
+use ua_host::{Host, Settings, claude_code, input_files, models, pricing, providers, servers as tool_servers};
 
 use super::Findings;
-use crate::args::{DoctorArgs, LaunchArgs};
-use crate::compose::{self, Launch};
+use crate::args::DoctorArgs;
 use crate::error::chain;
+use crate::parts::Parts;
 use crate::view::ToolRow;
-use crate::{claude_code, config, models, pricing, providers};
 
 /// A job file that was looked at.
 pub(super) struct Job {
@@ -16,15 +18,15 @@ pub(super) struct Job {
     launch: Launch,
 }
 
-pub(super) fn configuration(findings: &mut Findings) {
-    if let Err(error) = config::check() {
+pub(super) fn configuration(settings: &Settings, findings: &mut Findings) {
+    if let Err(error) = settings.check() {
         findings.refused("configuration", &error);
         return;
     }
-    for note in config::notes() {
+    for note in settings.notes() {
         findings.warn("configuration", note, "make it yours with chown, or move it away");
     }
-    let files = config::files();
+    let files = settings.files();
     let detail = if files.is_empty() {
         "no file; defaults, environment and flags".to_owned()
     } else {
@@ -34,11 +36,11 @@ pub(super) fn configuration(findings: &mut Findings) {
 }
 
 /// Reads the job that is named, and finds what it would be refused for.
-pub(super) fn job(args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
+pub(super) fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
     let file = args.job.as_ref()?;
-    let launch_args = LaunchArgs { mcp_config: args.mcp_config.clone(), ..LaunchArgs::default() };
-    let read = super::super::job::read_job(file)
-        .and_then(|spec| Launch::new(file, &spec, &launch_args).map(|launch| Job { spec, launch }));
+    let options = LaunchOptions { mcp_config: args.mcp_config.clone(), ..LaunchOptions::default() };
+    let read = ua_host::job::read(file)
+        .and_then(|spec| Launch::new(host.settings(), file, &spec, &options).map(|launch| Job { spec, launch }));
     match read {
         Err(error) => {
             findings.refused("job", &error);
@@ -48,8 +50,8 @@ pub(super) fn job(args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
             let mut spec = job.spec.clone();
             let would_start = job
                 .launch
-                .check(&spec)
-                .and_then(|()| crate::input_files::take(&mut spec, job.launch.job_dir()))
+                .check(host, &spec)
+                .and_then(|()| input_files::take(host.redactor(), &mut spec, job.launch.job_dir()))
                 .and_then(|_held| job.launch.check_files(&spec));
             match would_start {
                 Ok(()) => findings.ok("job", format!("{} would start", file.display())),
@@ -61,17 +63,17 @@ pub(super) fn job(args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
 }
 
 /// Whether the program of the provider `claude-code` is there. Nobody needs it who does not use that provider.
-pub(super) fn claude_code(job: Option<&Job>, findings: &mut Findings) {
-    let provider = job.map_or_else(Launch::default_model, |job| job.launch.model()).0;
+pub(super) fn claude_code(settings: &Settings, job: Option<&Job>, findings: &mut Findings) {
+    let provider = job.map_or_else(|| Launch::default_model(settings), |job| job.launch.model()).0;
     if provider == claude_code::NAME
-        && let Err(error) = claude_code::check()
+        && let Err(error) = claude_code::check(settings)
     {
         findings.refused("claude-code", &error);
         return;
     }
-    match claude_code::program() {
+    match claude_code::program(settings) {
         None => findings.ok("claude-code", "`claude` is not installed; only the provider `claude-code` needs it"),
-        Some(program) => match claude_code::version(&program) {
+        Some(program) => match claude_code::version(settings, &program) {
             Some(version) => findings.ok("claude-code", format!("{} is {version}", program.display())),
             None => findings.warn(
                 "claude-code",
@@ -83,13 +85,13 @@ pub(super) fn claude_code(job: Option<&Job>, findings: &mut Findings) {
 }
 
 /// The provider's key, and the price of the model.
-pub(super) fn model(job: Option<&Job>, findings: &mut Findings) {
+pub(super) fn model(settings: &Settings, job: Option<&Job>, findings: &mut Findings) {
     let (provider, model) = match job {
         Some(job) => job.launch.model(),
-        None => Launch::default_model(),
+        None => Launch::default_model(settings),
     };
-    match providers::key_of(&provider) {
-        Some((variable, _)) if crate::env::var(variable).is_some() => {
+    match providers::key_of(settings, &provider) {
+        Some((variable, _)) if settings.var(variable).is_some() => {
             findings.ok("model", format!("a key for {provider} is set; model {model}"));
         }
         Some((variable, setting)) => findings.fail(
@@ -99,12 +101,12 @@ pub(super) fn model(job: Option<&Job>, findings: &mut Findings) {
         ),
         None => findings.ok("model", format!("{provider} {model} needs no key that is known here")),
     }
-    if let Err(error) = models::table() {
+    if let Err(error) = models::table(settings) {
         findings.refused("models", &error);
     }
     let file = match job {
         Some(job) => Ok(job.launch.pricing.clone()),
-        None => pricing::file(None),
+        None => pricing::file(settings, None),
     };
     match file.and_then(|file| Ok((pricing::table(file.as_deref())?, file))) {
         Err(error) => findings.refused("prices", &error),
@@ -131,9 +133,9 @@ pub(super) fn model(job: Option<&Job>, findings: &mut Findings) {
 }
 
 /// What our own tools work with.
-pub(super) fn tools_of_ours(findings: &mut Findings) {
+pub(super) fn tools_of_ours(settings: &Settings, parts: &Parts, findings: &mut Findings) {
     #[cfg(feature = "toolserver")]
-    if crate::parts::pdf().is_some() {
+    if parts.pdf.is_some() {
         findings.ok("pdf", "render_pdf is built in");
     } else {
         findings.warn("pdf", "this build has no render_pdf", "build with the feature `pdf`");
@@ -142,7 +144,7 @@ pub(super) fn tools_of_ours(findings: &mut Findings) {
         findings.warn("tools", "this build has no tool server of its own", "build with the feature `toolserver`");
         return;
     }
-    let has = |name: &str| crate::env::var(name).is_some();
+    let has = |name: &str| settings.var(name).is_some();
     if !has("UA_MAIL") {
         findings.ok("email", "send_email writes to a Maildir; set UA_MAIL (tools.mail) for a mail server");
     } else if !has("UA_MAIL_FROM") {
@@ -156,7 +158,7 @@ pub(super) fn tools_of_ours(findings: &mut Findings) {
             "set UA_MAIL_PROBE if the server's sent mail can be searched; docs/guide/tools.md says how",
         );
     }
-    let objects = crate::env::var("UA_OBJECTS");
+    let objects = settings.var("UA_OBJECTS");
     let needs_key = objects.as_ref().is_some_and(|objects| objects.starts_with("s3:"));
     if needs_key && !(has("AWS_ACCESS_KEY_ID") && has("AWS_SECRET_ACCESS_KEY")) {
         findings.fail(
@@ -171,7 +173,12 @@ pub(super) fn tools_of_ours(findings: &mut Findings) {
 }
 
 /// Starts each tool server by itself, so that one that is broken does not hide the others, and lists its tools.
-pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut Findings) -> Vec<ToolRow> {
+pub(super) async fn servers(
+    host: &Host,
+    job: Option<&Job>,
+    args: &DoctorArgs,
+    findings: &mut Findings,
+) -> Vec<ToolRow> {
     let mut rows = Vec::new();
     let folder = match tempfile::tempdir() {
         Ok(folder) => folder,
@@ -185,8 +192,8 @@ pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut
         }
     };
     let classifier = match job {
-        Some(job) => job.launch.classifier(),
-        None => compose::classifier_of_user(&[]),
+        Some(job) => job.launch.classifier(host.settings()),
+        None => classifier_of_user(host.settings(), &[]),
     };
     let classifier = match classifier {
         Ok(classifier) => classifier,
@@ -200,7 +207,7 @@ pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut
         let launch = Launch::for_inspection(folder.path().to_path_buf());
         let workspace = folder.path().join("workspace");
         let made = std::fs::create_dir(&workspace);
-        match compose::builtin_server(folder.path(), &workspace, &launch, true) {
+        match tool_servers::builtin_server(host, folder.path(), &workspace, &launch, true) {
             Ok(server) if made.is_ok() => servers.push(server),
             Ok(_) => {
                 findings.fail("server ua", "cannot make a folder for it", "make room in the folder of temporary files");
@@ -209,19 +216,19 @@ pub(super) async fn servers(job: Option<&Job>, args: &DoctorArgs, findings: &mut
         }
     }
     let configured = if let Some(job) = job {
-        job.launch.configured_servers(&job.spec)
+        job.launch.configured_servers(host, &job.spec)
     } else {
-        let file = compose::mcp_config_file(args.mcp_config.as_deref());
-        compose::mcp_config(file.as_ref()).and_then(|config| compose::mcp_servers(file.as_ref(), config))
+        let file = tool_servers::mcp_config_file(host.settings(), args.mcp_config.as_deref());
+        tool_servers::mcp_config(file.as_ref())
+            .and_then(|config| tool_servers::mcp_servers(host, file.as_ref(), config))
     };
     match configured {
         Ok(more) => servers.extend(more),
         Err(error) => findings.refused("tool servers", &error),
     }
-    let env = ua_core::system::env();
     for server in servers {
         let check = format!("server {}", server.name);
-        let started = compose::transport(vec![server], &folder.path().join("locks"), RunId::new(&env), None, &env);
+        let started = tool_servers::transport(host, vec![server], &folder.path().join("locks"), RunId::new(host.env()));
         let transport = match started {
             Ok(transport) => transport,
             Err(error) => {

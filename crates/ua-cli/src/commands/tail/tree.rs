@@ -8,7 +8,7 @@ use ua_store_sqlite::SqliteStore;
 
 use super::{Tail, blank, is_open};
 use crate::commands::summary::headline;
-use crate::error::CliError;
+use crate::error::HostError;
 use crate::output::line;
 use crate::view::TailEvent;
 
@@ -63,7 +63,7 @@ impl Tree {
     }
 
     /// Reads what can have changed.
-    pub(super) async fn look(&mut self, store: &SqliteStore) -> Result<Look, CliError> {
+    pub(super) async fn look(&mut self, store: &SqliteStore) -> Result<Look, HostError> {
         let is_first = self.members[0].is_new;
         let (mut told, records) = self.take(store, 0).await?;
         if is_first {
@@ -93,18 +93,18 @@ impl Tree {
     }
 
     /// Whether a member may have something new; what it did last before it ended is still to be shown.
-    async fn may_have_moved(&self, store: &SqliteStore, at: usize) -> Result<bool, CliError> {
+    async fn may_have_moved(&self, store: &SqliteStore, at: usize) -> Result<bool, HostError> {
         let member = &self.members[at];
         if member.is_new || is_open(member.run.status) {
             return Ok(true);
         }
-        let run = store.run(&member.run.run_id).await.map_err(|e| CliError::store("look at a sub-agent", &e))?;
+        let run = store.run(&member.run.run_id).await.map_err(|e| HostError::store("look at a sub-agent", &e))?;
         Ok((run.status, run.updated_at) != (member.run.status, member.run.updated_at))
     }
 
-    async fn find_children(&mut self, store: &SqliteStore, at: usize) -> Result<(), CliError> {
+    async fn find_children(&mut self, store: &SqliteStore, at: usize) -> Result<(), HostError> {
         let children = store.children(&self.members[at].run.run_id).await;
-        let children = children.map_err(|e| CliError::store("look for sub-agents", &e))?;
+        let children = children.map_err(|e| HostError::store("look for sub-agents", &e))?;
         for child in children.into_iter().filter(is_task) {
             if self.known.insert(child.run_id.clone()) {
                 let name = Some(line(&child.spec.objective, NAME));
@@ -115,14 +115,14 @@ impl Tree {
     }
 
     /// What is new in one run.
-    async fn take(&mut self, store: &SqliteStore, at: usize) -> Result<(Vec<Told>, RunRecords), CliError> {
+    async fn take(&mut self, store: &SqliteStore, at: usize) -> Result<(Vec<Told>, RunRecords), HostError> {
         let since = self.since;
         let member = &mut self.members[at];
         let id = &member.run.run_id;
         // What was used in all is counted from everything once; after that only what can still change is read.
         let records =
             if member.is_new { store.load(id).await } else { store.load_turns(id, member.tail.first, u32::MAX).await };
-        let records = records.map_err(|e| CliError::store("look at the run", &e))?;
+        let records = records.map_err(|e| HostError::store("look at the run", &e))?;
         let mut events = member.tail.take(&records);
         if member.name.is_some() {
             events.extend(passages(member, &records));

@@ -1,0 +1,225 @@
+//! Telling a person that a run waits: a command of theirs, or a webhook.
+//!
+//! Durable Jobs v1 spec §6 (escalation). Comes from the user's environment alone, never from a job file. Invariants: each question
+//! is told once on each way unless the process dies between telling and noting it, so receivers get the question's id as a key;
+//! telling takes bounded time; when it fails, the run does not.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use ua_core::{RunStatus, RunStop};
+use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
+
+use crate::error::HostError;
+use crate::home::Home;
+use crate::people::People;
+use crate::questions::choice_word;
+use crate::settings::Settings;
+
+/// How long one way of telling may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where a person is told.
+#[derive(Debug)]
+pub(crate) struct Alerts {
+    /// A program and its arguments; it gets the alert as JSON on standard input.
+    command: Option<Vec<String>>,
+    /// An address that the alert is posted to.
+    webhook: Option<String>,
+    /// Also when a run ends or stops.
+    at_the_end: bool,
+    /// What was told already: an empty file for each alert and way.
+    told: PathBuf,
+    /// The environment of the command: what tool servers get.
+    environment: BTreeMap<String, String>,
+}
+
+impl Alerts {
+    /// Reads `UA_ALERT_COMMAND`, `UA_ALERT_WEBHOOK` and `UA_ALERT_ON`; `None` when nobody is to be told.
+    pub(crate) fn from_settings(settings: &Settings, home: &Home) -> Result<Option<Self>, HostError> {
+        let command = settings.var("UA_ALERT_COMMAND").map(|text| argv(&text)).transpose()?;
+        let webhook = settings.var("UA_ALERT_WEBHOOK");
+        if command.is_none() && webhook.is_none() {
+            return Ok(None);
+        }
+        if let Some(address) = &webhook {
+            let is_web = url::Url::parse(address).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+            if !is_web {
+                return Err(HostError::usage("cannot use UA_ALERT_WEBHOOK: it is no http:// or https:// address")
+                    .hint("correct it, or unset it; nothing was started"));
+            }
+            if !cfg!(feature = "toolserver") {
+                return Err(HostError::usage("this build cannot post to UA_ALERT_WEBHOOK")
+                    .hint("use UA_ALERT_COMMAND, or build with the `toolserver` feature"));
+            }
+        }
+        let at_the_end = match settings.var("UA_ALERT_ON").as_deref() {
+            None | Some("waiting") => false,
+            Some("waiting,ended") => true,
+            Some(other) => {
+                return Err(HostError::usage(format!("cannot use UA_ALERT_ON={other}"))
+                    .hint("write `waiting` or `waiting,ended`; nothing was started"));
+            }
+        };
+        let (told, environment) = (home.alerts(), settings.for_tool_servers());
+        Ok(Some(Self { command, webhook, at_the_end, told, environment }))
+    }
+
+    /// Tells what there is to tell about a run that this process leaves.
+    pub(crate) async fn tell(&self, people: &dyn People, records: &RunRecords) {
+        let run = &records.run;
+        match run.status {
+            RunStatus::WaitingForHuman => {
+                for question in records.questions.iter().filter(|q| q.status == QuestionStatus::Open) {
+                    self.once(people, question.question_id.as_str(), &waiting(run, question)).await;
+                }
+            }
+            RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled if self.at_the_end => {
+                self.once(people, run.run_id.as_str(), &ended(run)).await;
+            }
+            // Whoever pressed Ctrl-C knows.
+            RunStatus::Stopped if self.at_the_end && run.stop_reason != Some(RunStop::Interrupt) => {
+                self.once(people, &format!("{}.{}", run.run_id, run.lease_epoch), &ended(run)).await;
+            }
+            RunStatus::Stopped
+            | RunStatus::Succeeded
+            | RunStatus::Failed
+            | RunStatus::Cancelled
+            | RunStatus::Queued
+            | RunStatus::Running => {}
+        }
+    }
+
+    /// Tells one thing on each way on which it was not told before.
+    async fn once(&self, people: &dyn People, key: &str, alert: &Value) {
+        if let Some(command) = &self.command
+            && !self.was_told(key, "command")
+        {
+            self.note(
+                people,
+                key,
+                "command",
+                tokio::time::timeout(PATIENCE, run_command(command, &self.environment, alert))
+                    .await
+                    .unwrap_or_else(|_| Err(format!("it did not end within {PATIENCE:?}"))),
+            );
+        }
+        if let Some(address) = &self.webhook
+            && !self.was_told(key, "webhook")
+        {
+            self.note(people, key, "webhook", post(address, key, alert).await);
+        }
+    }
+
+    fn was_told(&self, key: &str, way: &str) -> bool {
+        self.told.join(format!("{key}.{way}")).exists()
+    }
+
+    fn note(&self, people: &dyn People, key: &str, way: &str, told: Result<(), String>) {
+        let noted = told.and_then(|()| {
+            fs::create_dir_all(&self.told)
+                .and_then(|()| fs::File::create(self.told.join(format!("{key}.{way}"))))
+                .map(drop)
+                .map_err(|error| format!("it was told, but that could not be noted: {error}"))
+        });
+        if let Err(why) = noted {
+            people.tell(&format!("warning: alert by {way}: {}", crate::text::plain(&why)));
+        }
+    }
+}
+
+/// A JSON list of texts, or words separated by spaces. No shell looks at it.
+fn argv(text: &str) -> Result<Vec<String>, HostError> {
+    let words = if text.trim_start().starts_with('[') {
+        serde_json::from_str(text).map_err(|error| {
+            HostError::usage(format!("cannot use UA_ALERT_COMMAND: {error}")).hint(
+                "write words, or a JSON list of texts such as [\"notify-send\", \"a run waits\"]; nothing was started",
+            )
+        })?
+    } else {
+        text.split_whitespace().map(str::to_owned).collect::<Vec<String>>()
+    };
+    if words.first().is_none_or(String::is_empty) {
+        return Err(HostError::usage("cannot use UA_ALERT_COMMAND: it names no program").hint("unset it, or name one"));
+    }
+    Ok(words)
+}
+
+fn waiting(run: &RunRecord, question: &QuestionRecord) -> Value {
+    json!({
+        "event": "waiting",
+        "question_id": question.question_id,
+        "kind": question.kind,
+        "text": question.text,
+        "choices": question.choices.iter().map(|choice| choice_word(*choice)).collect::<Vec<_>>(),
+        "answer_with": format!("ua answer {}", question.question_id),
+        "run_id": run.run_id,
+        "objective": run.spec.objective,
+        "workspace": run.workspace_dir,
+        "at": question.created_at,
+    })
+}
+
+fn ended(run: &RunRecord) -> Value {
+    json!({
+        "event": "ended",
+        "status": run.status,
+        "stop_reason": run.stop_reason,
+        "detail": run.status_detail,
+        "run_id": run.run_id,
+        "objective": run.spec.objective,
+        "workspace": run.workspace_dir,
+        "at": run.updated_at,
+    })
+}
+
+/// Starts the program with the environment that tool servers get. One that is given up is killed.
+async fn run_command(command: &[String], environment: &BTreeMap<String, String>, alert: &Value) -> Result<(), String> {
+    let mut child = tokio::process::Command::new(&command[0])
+        .args(&command[1..])
+        .env_clear()
+        .envs(environment)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("{}: {error}", command[0]))?;
+    if let Some(mut input) = child.stdin.take() {
+        // A program that does not read what it is told is not wrong.
+        input.write_all(format!("{alert}\n").as_bytes()).await.ok();
+    }
+    let status = child.wait().await.map_err(|error| format!("{}: {error}", command[0]))?;
+    if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", command[0])) }
+}
+
+#[cfg(feature = "toolserver")]
+async fn post(address: &str, key: &str, alert: &Value) -> Result<(), String> {
+    ua_toolserver::post_alert(address, key, alert.to_string().into_bytes(), PATIENCE).await
+}
+
+#[cfg(not(feature = "toolserver"))]
+#[expect(clippy::unused_async, reason = "the other build posts")]
+async fn post(_address: &str, _key: &str, _alert: &Value) -> Result<(), String> {
+    Err("this build cannot post".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_words_or_a_json_list_and_never_a_shell_line() {
+        assert_eq!(argv("notify-send waits").unwrap(), ["notify-send", "waits"]);
+        assert_eq!(argv(r#"["sh", "-c", "cat > $HOME/x; true"]"#).unwrap(), ["sh", "-c", "cat > $HOME/x; true"]);
+        assert_eq!(argv("a; b").unwrap(), ["a;", "b"]);
+        for bad in ["[1]", "[]", "[\"\"]", "["] {
+            assert!(argv(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Where a key may be sent: the address of a model provider is the user's word alone (no job file and no project has a field for it),
+//! and goes over TLS unless it is this machine.
+
+use url::{Host, Url};
+
+use crate::error::HostError;
+
+/// Refuses an address to which a key would travel in the clear. `variable` is where the user said it.
+pub fn check(variable: &str, address: &str) -> Result<(), HostError> {
+    let refused = |why: &str| {
+        HostError::usage(format!("cannot use {variable}: {why}")).hint(format!(
+            "set {variable} to an https:// address; http:// is for this machine only, because a key goes there"
+        ))
+    };
+    let url = Url::parse(address.trim()).map_err(|e| refused(&format!("it is no address ({e})")))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(refused("it holds a name or a password"));
+    }
+    match url.scheme() {
+        "https" => Ok(()),
+        "http" if is_this_machine(&url) => Ok(()),
+        "http" => Err(refused("a key would go there unencrypted")),
+        _ => Err(refused("it is no https:// address")),
+    }
+}
+
+/// Whether an address is this machine by its number or by the one name that always means it.
+pub fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s10_a_key_goes_over_tls_or_stays_on_this_machine() {
+        for fine in ["https://api.anthropic.com", "http://127.0.0.1:8080/v1", "http://[::1]:1", "http://localhost:9"] {
+            assert!(check("X", fine).is_ok(), "{fine}");
+        }
+        for wrong in [
+            "http://api.anthropic.com",
+            "http://127.0.0.1.evil.test",
+            "http://localhost.evil.test",
+            "http://10.0.0.1",
+            "https://user:pass@evil.test",
+            "file:///etc/passwd",
+            "evil.test",
+        ] {
+            assert!(check("X", wrong).is_err(), "{wrong}");
+        }
+    }
+}

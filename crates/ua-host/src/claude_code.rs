@@ -1,0 +1,158 @@
+//! The provider `claude-code`: which program it is, what it may see of our environment, and where it lives.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ua_claude_code::{ClaudeCode, ClaudeCodeConfig, ForkedFrom};
+use ua_core::Env;
+use ua_llm::LlmProvider;
+use ua_mcp::{LockDir, ShimCommand};
+use ua_store::{RunRecord, Store};
+
+use crate::base_url;
+use crate::error::HostError;
+use crate::providers;
+use crate::settings::Settings;
+
+pub use ua_claude_code::NAME;
+
+/// The run's folder for it, in the workspace. Its name begins with a dot: what lies there is no artifact.
+const FOLDER: &str = ".claude-code";
+
+/// What it may sign in with; one of them has to be there, because its home is not the user's.
+pub const CREDENTIALS: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"];
+
+/// Where it sends them, if not to its maker.
+const ADDRESS: &str = "ANTHROPIC_BASE_URL";
+
+/// What else of our environment it may see.
+const PASSED_ON: [&str; 16] = [
+    "PATH",
+    "USER",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    ADDRESS,
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+];
+
+/// How long it may take to end once its input is closed. Nothing of ours depends on what it still does.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The program: the configured one, else `claude` in one of the folders of `PATH`.
+pub fn program(settings: &Settings) -> Option<PathBuf> {
+    let named = settings.var("UA_CLAUDE_CODE").unwrap_or_else(|| "claude".to_owned());
+    if named.contains('/') {
+        return std::path::absolute(&named).ok().filter(|file| is_program(file));
+    }
+    let path = settings.var("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(&named)).find(|file| is_program(file))
+}
+
+fn is_program(file: &Path) -> bool {
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// What the program says its version is.
+pub fn version(settings: &Settings, program: &Path) -> Option<String> {
+    let mut command = Command::new(program);
+    command.arg("--version").env_clear().envs(environment(settings)).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
+}
+
+/// Refuses to send its credentials anywhere in the clear: it gets the address as it is, and would follow it.
+fn check_address(address: Option<&str>) -> Result<(), HostError> {
+    address.map_or(Ok(()), |address| base_url::check(ADDRESS, address))
+}
+
+/// Finds what can be known to be missing or wrong before anything is stored.
+pub fn check(settings: &Settings) -> Result<PathBuf, HostError> {
+    check_address(settings.var(ADDRESS).as_deref())?;
+    if !CREDENTIALS.iter().any(|name| settings.var(name).is_some()) {
+        return Err(HostError::usage("there is nothing that the provider `claude-code` could sign in with")
+            .hint("set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN: it runs with a home of its own, where nobody is signed in"));
+    }
+    program(settings).ok_or_else(|| {
+        HostError::usage("the program `claude` is not there").hint(
+            "install it with `npm install -g @anthropic-ai/claude-code`, or name it with UA_CLAUDE_CODE; nothing was started",
+        )
+    })
+}
+
+/// The workspaces of the runs whose turns a fork shares, the nearest first; none for a run that is no fork. A run that is gone has none.
+pub(crate) async fn shared_workspaces(store: &dyn Store, run: &RunRecord) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut next = run.parent_run_id.clone().filter(|_| run.forked_at.is_some());
+    while let Some(id) = next {
+        let Ok(parent) = store.run(&id).await else { break };
+        next = parent.parent_run_id.filter(|_| parent.forked_at.is_some());
+        found.push(PathBuf::from(parent.workspace_dir));
+    }
+    found
+}
+
+/// The provider for a run, whose locks lie in `locks` and whose shared turns were made in the workspaces `shared`.
+pub(crate) fn provider(
+    settings: &Settings,
+    run: &RunRecord,
+    shared: &[PathBuf],
+    locks: &Path,
+    env: &Env,
+) -> Result<Arc<dyn LlmProvider>, HostError> {
+    let (own_program, idle_timeout) = (settings.program()?, providers::model_timeout(settings)?);
+    let locks = LockDir::new(locks, run.run_id.clone(), env.clone())
+        .map_err(|e| HostError::storage(format!("cannot use the folder of locks: {e}")))?;
+    let folder = std::path::absolute(Path::new(&run.workspace_dir).join(FOLDER))
+        .map_err(|e| HostError::storage(format!("cannot use the workspace: {e}")))?;
+    let forked_from = run.provider_session_forked_from.clone().filter(|_| !shared.is_empty());
+    let forked_from = forked_from
+        .map(|session| ForkedFrom { session, folders: shared.iter().map(|folder| folder.join(FOLDER)).collect() });
+    let hidden = |name: &str| vec![OsString::from(name)];
+    Ok(Arc::new(ClaudeCode::new(ClaudeCodeConfig {
+        program: check(settings)?,
+        folder,
+        env: environment(settings),
+        shim: ShimCommand { program: own_program.clone(), args: hidden("__shim") },
+        locks,
+        bridge: (own_program, hidden("__gateway-bridge")),
+        session: run.provider_session_id.clone(),
+        forked_from,
+        idle_timeout: idle_timeout.unwrap_or(Duration::from_mins(5)),
+        grace: GRACE,
+        clock: env.clone(),
+    })))
+}
+
+fn environment(settings: &Settings) -> BTreeMap<String, String> {
+    let names = PASSED_ON.iter().chain(&CREDENTIALS);
+    names.filter_map(|name| Some(((*name).to_owned(), settings.var(name)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s10_an_agent_that_owns_the_loop_gets_no_address_in_the_clear() {
+        assert!(check_address(None).is_ok());
+        assert!(check_address(Some("https://gateway.example.test")).is_ok());
+        assert!(check_address(Some("http://127.0.0.1:8080")).is_ok());
+        let error = check_address(Some("http://gateway.example.test")).unwrap_err().to_string();
+        assert!(error.contains("ANTHROPIC_BASE_URL") && error.contains("unencrypted"), "{error}");
+    }
+}

@@ -1,0 +1,252 @@
+//! What went wrong, for whoever stands at a front door: its kind, a message, a hint, and fields for a machine.
+//!
+//! How it is shown, and with which exit code a program ends, is the front door's.
+
+use ua_gateway::GatewayError;
+use ua_runner::{LockError, ResumeError, RunError, WorkError};
+use ua_store::StoreError;
+
+/// What sort of failure it is: what somebody does about it, before any word is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// What was asked for cannot be done as it was said: arguments, job file, configuration. Nothing was started.
+    Usage,
+    /// The model provider is not available.
+    Provider,
+    /// The database, the workspace or another file cannot be used.
+    Storage,
+    /// It has to be resumed later: a person, another process or a tool server stands in the way.
+    Waiting,
+    /// It was tried and did not work.
+    Failed,
+}
+
+/// A failure, ready to be shown.
+#[derive(Debug, Clone)]
+pub struct HostError {
+    kind: Kind,
+    message: String,
+    hint: Option<String>,
+    detail: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+impl std::fmt::Display for HostError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for HostError {}
+
+impl HostError {
+    /// A failure of this kind; the message is one sentence without a full stop.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None, detail: None }
+    }
+
+    /// A [`Kind::Usage`].
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// A [`Kind::Provider`].
+    pub fn provider(message: impl Into<String>) -> Self {
+        Self::new(Kind::Provider, message)
+    }
+
+    /// A [`Kind::Storage`].
+    pub fn storage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Storage, message)
+    }
+
+    /// A [`Kind::Waiting`].
+    pub fn waiting(message: impl Into<String>) -> Self {
+        Self::new(Kind::Waiting, message)
+    }
+
+    /// A [`Kind::Failed`].
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(Kind::Failed, message)
+    }
+
+    /// Says what to do about it, in place of what was said before.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds a field that only a machine is told.
+    #[must_use]
+    pub fn field(mut self, name: &str, value: impl serde::Serialize) -> Self {
+        let value = serde_json::to_value(value).unwrap_or_default();
+        self.detail.get_or_insert_default().insert(name.to_owned(), value);
+        self
+    }
+
+    /// What sort of failure it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What is wrong, in one sentence.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to do about it.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// What only a machine is told.
+    pub fn detail(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.detail.clone().unwrap_or_default()
+    }
+
+    /// A large result that the run needs and that is gone or damaged.
+    fn lost_result(error: &RunError) -> Self {
+        let failure = Self::storage(format!("the run stopped: {}", chain(error)));
+        let call = if let RunError::BlobMissing { call: Some(call), .. } = error {
+            format!("it is the result of call {call}; ")
+        } else {
+            String::new()
+        };
+        failure.hint(format!(
+            "{call}nothing was sent; put back a copy of the database that has it and resume, or start the job anew (with \
+             `settings.degraded_replay` a run goes on without the results of reads)"
+        ))
+    }
+
+    /// An error of the store, with its kind and what to do.
+    pub fn store(doing: &str, error: &StoreError) -> Self {
+        let message = format!("cannot {doing}: {}", chain(error));
+        match error {
+            StoreError::NotFound { .. } => Self::usage(message).hint("`ua runs list` shows what there is"),
+            StoreError::Conflict { .. } | StoreError::Exists { .. } => Self::usage(message),
+            StoreError::Fenced { .. } => Self::waiting(message)
+                .hint("another process took this run over and goes on with it; this one changed nothing more"),
+            StoreError::KeyTaken { .. } | StoreError::ScopeTouched { .. } | StoreError::EffectLimit { .. } => {
+                Self::failed(message)
+            }
+            StoreError::Corrupt { .. } => Self::storage(message)
+                .hint("nothing was changed; keep a copy of the database file before anything else"),
+            StoreError::Unavailable { .. } => Self::storage(message)
+                .hint("nothing was sent after this point; make the database usable and run `ua resume last`"),
+        }
+    }
+}
+
+/// An error and its causes, in one sentence.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+/// The store's error somewhere among the causes.
+fn store_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a StoreError> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(store) = error.downcast_ref::<StoreError>() {
+            return Some(store);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// The error that ended the drive of a sub-agent's run, on its way through the road of its task.
+#[derive(Debug)]
+pub(crate) struct ChildFailed(pub HostError);
+
+impl std::fmt::Display for ChildFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for ChildFailed {}
+
+impl From<RunError> for HostError {
+    fn from(error: RunError) -> Self {
+        let error = if let RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } } = error {
+            match source.downcast::<ChildFailed>() {
+                Ok(child) => return child.0,
+                Err(source) => RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } },
+            }
+        } else {
+            error
+        };
+        if let RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } = &error {
+            return Self::lost_result(&error);
+        }
+        if let Some(store) = store_cause(&error) {
+            return Self {
+                message: format!("the run stopped: {}", chain(&error)),
+                ..Self::store("drive the run", store)
+            };
+        }
+        let message = format!("the run stopped: {}", chain(&error));
+        match &error {
+            RunError::Resume(error) => match error {
+                ResumeError::FingerprintMismatch { .. } => {
+                    Self::waiting(message).hint("put the setup back as it was, then `ua resume`")
+                }
+                ResumeError::NotAcceptable { .. } => Self::usage(message),
+                ResumeError::Behind { .. }
+                | ResumeError::Gap { .. }
+                | ResumeError::CasConflict { .. }
+                | ResumeError::LeaseLost { .. }
+                | ResumeError::StoreBusy { .. } => {
+                    Self::waiting(message).hint("nothing was sent after this point; `ua resume` looks again")
+                }
+                ResumeError::CorruptState { .. } => Self::storage(message)
+                    .hint("nothing was changed; keep a copy of the database file before anything else"),
+                ResumeError::SchemaTooNew { .. } => Self::storage(message).hint("use the version of ua that wrote it"),
+            },
+            RunError::Workspace(_) => Self::storage(message).hint("make the workspace writable, then `ua resume last`"),
+            RunError::Gateway { .. } => Self::usage(message),
+            RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } => Self::lost_result(&error),
+            RunError::Store { .. } | RunError::History { .. } | RunError::Machine(_) => Self::failed(message)
+                .hint("this looks like a bug in ua; the run is unharmed and can be looked at with `ua runs show`"),
+        }
+    }
+}
+
+impl From<WorkError> for HostError {
+    fn from(error: WorkError) -> Self {
+        match error {
+            WorkError::Run(error) => error.into(),
+            WorkError::Tools(error) => {
+                Self::usage(chain(&error)).hint("nothing was sent; correct it, then `ua resume last`")
+            }
+        }
+    }
+}
+
+impl From<LockError> for HostError {
+    fn from(error: LockError) -> Self {
+        let message = chain(&error);
+        match error {
+            LockError::Held { .. } => Self::waiting(message)
+                .hint("wait for it, or let `ua resume --take-over` end that process and go on in its place; nothing was changed"),
+            LockError::Io { .. } => {
+                Self::storage(message).hint("make that folder writable, then `ua resume last`; nothing was sent")
+            }
+        }
+    }
+}
+
+impl From<ua_runner::WorkspaceError> for HostError {
+    fn from(error: ua_runner::WorkspaceError) -> Self {
+        Self::storage(chain(&error)).hint("check that the folder exists, is writable and the disk is not full")
+    }
+}

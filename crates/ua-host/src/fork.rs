@@ -1,0 +1,175 @@
+//! Going on from a turn of a run as another run.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use ua_core::{RunId, RunSpec};
+use ua_runner::{ForkError, ForkPlace, ForkPlan, sweep_forks};
+use ua_store::{RunRecord, Store, StoreError};
+use ua_store_sqlite::SqliteStore;
+
+use crate::budgets::{self, BudgetChange};
+use crate::error::{HostError, chain};
+use crate::host::Host;
+use crate::launch::{Launch, LaunchOptions};
+use crate::people::People;
+use crate::session::{self, Ending};
+use crate::{forgotten, input_files, paths, tree};
+
+/// What is different in a fork.
+#[derive(Debug, Clone, Copy)]
+pub struct ForkRequest<'a> {
+    /// The run to fork.
+    pub parent: &'a RunRecord,
+    /// The last turn that is shared; without one the last that is committed.
+    pub at_turn: Option<u32>,
+    /// A file with the fields of the job that change (RFC 7396).
+    pub job_overrides: Option<&'a Path>,
+    /// Other budgets.
+    pub budgets: &'a [BudgetChange],
+    /// How to start it; what is not said is as the parent was started.
+    pub launch: &'a LaunchOptions,
+}
+
+/// A fork that can be made; nothing is stored yet.
+#[derive(Debug)]
+pub struct Fork {
+    /// What is shared, copied and changed.
+    pub plan: ForkPlan,
+    launch: Launch,
+}
+
+impl Fork {
+    /// Finds everything that can be known to be wrong, by looking only.
+    pub async fn plan(host: &Host, store: &dyn Store, request: ForkRequest<'_>) -> Result<Self, HostError> {
+        let parent = request.parent;
+        if parent.entrypoint == "library" {
+            return Err(HostError::usage(format!("run {} belongs to a program that uses the library", parent.run_id))
+                .hint("only that program has its tools and its model; it forks runs with `ForkPlan`"));
+        }
+        tree::refuse_task(store, parent, "forked", "ua fork").await?;
+        let spec = changed_job(&request)?;
+        input_files::refuse_other(&spec)?;
+        let launch = Launch::for_fork(host.settings(), parent, &spec, request.launch)?;
+        launch.check(host, &spec)?;
+        let plan = ForkPlan::new(store, &parent.run_id, request.at_turn, Some(spec)).await;
+        Ok(Self { plan: plan.map_err(|error| refused(&error))?, launch })
+    }
+
+    /// Makes the fork, under `run_id` or a name of its own.
+    pub async fn make(&mut self, host: &Host, run_id: Option<RunId>) -> Result<(SqliteStore, RunRecord), HostError> {
+        let (home, env) = (host.home(), host.env());
+        let store = home.open()?;
+        forgotten::refuse(&store, &self.plan.parent.run.run_id).await?;
+        sweep_forks(home.root(), &home.locks(), &store, env).await;
+        let run_id = run_id.unwrap_or_else(|| RunId::new(env));
+        let folder = wanted_folder(&self.plan.parent.run, &self.plan.spec);
+        let place = ForkPlace {
+            workspace_dir: home.workspace_for(&run_id, folder.as_deref(), env.now())?,
+            run_id,
+            root: home.root(),
+            locks: &home.locks(),
+            launch: self.launch.to_stored(),
+            entrypoint: host.entrypoint().to_owned(),
+        };
+        let store = Arc::new(store);
+        let port = host.seams().store(store.clone());
+        let made = self.plan.carry_out(port.as_ref(), place, env).await;
+        drop(port);
+        let fork = made.map_err(|error| refused(&error))?;
+        let Some(store) = Arc::into_inner(store) else {
+            return Err(HostError::storage("the runtime database is still in use"));
+        };
+        Ok((store, fork))
+    }
+
+    /// Drives the fork that was made.
+    pub async fn drive(
+        &self,
+        host: &Host,
+        people: &Arc<dyn People>,
+        store: SqliteStore,
+        fork: RunRecord,
+    ) -> Result<Ending, HostError> {
+        Box::pin(session::run(host, people, store, fork, &self.launch, false)).await
+    }
+}
+
+/// The parent's job with what the person changes about it.
+fn changed_job(request: &ForkRequest<'_>) -> Result<RunSpec, HostError> {
+    let parent = request.parent;
+    let mut spec = parent.spec.clone();
+    if let Some(file) = request.job_overrides {
+        let overrides = paths::read(file, "the job overrides")?;
+        let folder = Launch::from_stored(&parent.launch)?.job_dir_text();
+        let overrides = overrides.replace("${JOB_DIR}", &folder);
+        let usage = |why: String| HostError::usage(format!("{}: {why}", file.display()));
+        let overrides: Value = serde_json::from_str(&overrides).map_err(|e| usage(e.to_string()))?;
+        if !overrides.is_object() {
+            return Err(usage("it is no JSON object".to_owned())
+                .hint("write the fields of the job that change, for example {\"prompt\": \"…\"}"));
+        }
+        let mut job = serde_json::to_value(&spec).map_err(|e| usage(e.to_string()))?;
+        merge(&mut job, overrides);
+        spec = RunSpec::parse(&job.to_string())
+            .map_err(|e| usage(e.to_string()).hint("docs/guide/job-file.md lists every field; nothing was started"))?;
+    }
+    budgets::put_into(request.budgets, &mut spec)?;
+    Ok(spec)
+}
+
+/// Merges a change into a JSON value (RFC 7396): objects field by field, null removes, everything else replaces.
+fn merge(target: &mut Value, change: Value) {
+    let Value::Object(change) = change else {
+        *target = change;
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in change {
+        if value.is_null() {
+            if let Some(fields) = target.as_object_mut() {
+                fields.remove(&name);
+            }
+        } else {
+            merge(&mut target[name], value);
+        }
+    }
+}
+
+/// The folder that the job asks for, unless it is the very one that the parent has.
+fn wanted_folder(parent: &RunRecord, spec: &RunSpec) -> Option<String> {
+    let wanted = spec.artifacts.workspace_dir.clone()?;
+    let is_the_parents = parent.spec.artifacts.workspace_dir.as_ref() == Some(&wanted);
+    (!is_the_parents || wanted.contains("<id>")).then_some(wanted)
+}
+
+fn refused(error: &ForkError) -> HostError {
+    let message = chain(error);
+    match error {
+        ForkError::NotCommitted { committed, .. } => HostError::usage(message)
+            .hint(format!("choose a turn from 0 to {committed}, or leave --at-turn out for the last one")),
+        ForkError::Locked(_) => HostError::usage(message).hint("choose another --run-id"),
+        ForkError::Workspace(_) => {
+            HostError::storage(message).hint("check that the disk is writable and not full; nothing was stored")
+        }
+        ForkError::Store { source: StoreError::Exists { .. }, .. } => {
+            HostError::usage(message).hint("choose another --run-id, or resume that run with `ua resume`")
+        }
+        ForkError::Store { doing, source } => HostError::store(doing, source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_merged_field_by_field() {
+        let mut job = json!({"objective": "a", "inputs": {"x": 1, "y": [1, 2]}, "job_key": "k"});
+        merge(&mut job, json!({"inputs": {"y": [3], "z": {"w": null, "v": 1}}, "job_key": null, "prompt": "p"}));
+        assert_eq!(job, json!({"objective": "a", "inputs": {"x": 1, "y": [3], "z": {"v": 1}}, "prompt": "p"}));
+    }
+}

@@ -1,0 +1,115 @@
+//! Everything that the parts of a front door's process share, as one value that is handed down.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use ua_core::{Env, Redactor};
+use ua_runner::{Open, Seams};
+
+use crate::error::HostError;
+use crate::home::Home;
+use crate::secrets::Secrets;
+use crate::settings::Settings;
+use crate::spans::{NoSpans, Spans};
+
+/// What a front door has for all its work: settings, folders, the redactor, the user's secrets, the clock. Clones share all of it; two
+/// hosts of one process share nothing.
+#[derive(Clone)]
+pub struct Host {
+    settings: Arc<Settings>,
+    home: Home,
+    redactor: Redactor,
+    /// Read when they are first needed: a command that needs none does not fail for them.
+    secrets: Arc<OnceLock<Result<Arc<Secrets>, HostError>>>,
+    seams: Arc<dyn Seams>,
+    spans: Arc<dyn Spans>,
+    env: Env,
+    entrypoint: &'static str,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("home", &self.home).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// A host over these settings, with the real clock. `root` is where workspaces are, if not where the settings say. `redactor` is what
+    /// the front door cleans its own output with; it learns every secret that the host meets, the keys of the settings at once.
+    pub fn new(settings: Arc<Settings>, root: Option<&Path>, redactor: Redactor) -> Result<Self, HostError> {
+        crate::credentials::learn_own(&settings, &redactor);
+        Ok(Self {
+            home: Home::new(&settings, root)?,
+            settings,
+            redactor,
+            secrets: Arc::default(),
+            seams: Arc::new(Open),
+            spans: Arc::new(NoSpans),
+            env: ua_core::system::env(),
+            entrypoint: "cli",
+        })
+    }
+
+    /// The same with wrapped ports.
+    #[must_use]
+    pub fn with_seams(mut self, seams: Arc<dyn Seams>) -> Self {
+        self.seams = seams;
+        self
+    }
+
+    /// The same with somebody who follows its spans.
+    #[must_use]
+    pub fn with_spans(mut self, spans: Arc<dyn Spans>) -> Self {
+        self.spans = spans;
+        self
+    }
+
+    /// The same for another front door than the command line: runs that it starts say so (`library` is taken: such runs are resumed by the
+    /// program that started them).
+    #[must_use]
+    pub fn with_entrypoint(mut self, entrypoint: &'static str) -> Self {
+        self.entrypoint = entrypoint;
+        self
+    }
+
+    /// Which front door starts runs here.
+    pub fn entrypoint(&self) -> &'static str {
+        self.entrypoint
+    }
+
+    /// What files and environment say.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Where workspaces, database and locks are.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// What takes the secrets that are known by now out of text.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// The user's secrets; an error when their file cannot be used.
+    pub fn secrets(&self) -> Result<Arc<Secrets>, HostError> {
+        self.secrets.get_or_init(|| Secrets::read(self.settings.clone(), self.redactor.clone()).map(Arc::new)).clone()
+    }
+
+    /// What wraps the ports of each run.
+    pub fn seams(&self) -> &Arc<dyn Seams> {
+        &self.seams
+    }
+
+    /// Who follows runs as spans.
+    pub fn spans(&self) -> &Arc<dyn Spans> {
+        &self.spans
+    }
+
+    /// The clock and the source of ids.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+}

@@ -1,0 +1,217 @@
+//! A job file: reading it, and starting the run it describes, or resuming the one that is named.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError};
+use ua_store::{NewRun, RunRecord, RunStore, StoreError};
+use ua_store_sqlite::SqliteStore;
+
+use crate::error::HostError;
+use crate::host::Host;
+use crate::input_files;
+use crate::launch::{Launch, LaunchOptions};
+use crate::paths::{job_dir, json_fragment};
+use crate::people::People;
+use crate::resume::{self, Changes};
+use crate::session::{self, Ending};
+use crate::text::line;
+use crate::trust;
+
+/// A job, as somebody asks for it.
+#[derive(Debug, Clone, Default)]
+pub struct JobRequest {
+    /// The job file.
+    pub file: PathBuf,
+    /// Name of the run; one that exists is resumed if it was made of the same job.
+    pub run_id: Option<RunId>,
+    /// Run the job once more although the run of its job key succeeded.
+    pub again: bool,
+    /// Do it in iterations, as the job says and these.
+    pub iterations: Option<Iterations>,
+    /// How to start it.
+    pub launch: LaunchOptions,
+}
+
+/// How a job is done in several contexts; what is not given is as the job file says.
+#[derive(Debug, Clone, Default)]
+pub struct Iterations {
+    /// The most that may begin.
+    pub max: Option<u32>,
+    /// What the model has to say between `<promise>` tags when the job is done.
+    pub completion_promise: Option<String>,
+}
+
+/// Starts a job and drives its run to a conclusion of this process.
+pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Result<Ending, HostError> {
+    let file = &request.file;
+    let mut spec = in_iterations(read(file)?, request.iterations.as_ref())?;
+    let env = host.env();
+    let launch = Launch::new(host.settings(), file, &spec, &request.launch)?;
+    trust::ask_about(host, people.as_ref(), &launch, &spec).await?;
+    // Everything that can be known to be wrong is found before anything is stored or started.
+    launch.check(host, &spec)?;
+    refuse_secrets(host, &spec)?;
+    let files = input_files::take(host.redactor(), &mut spec, launch.job_dir())?;
+    launch.check_files(&spec)?;
+
+    let store = host.home().open()?;
+    if let Some(id) = &request.run_id {
+        match store.run(id).await {
+            Ok(existing) => {
+                refuse_another(&existing, &spec)?;
+                return resume::resume(host, people, store, existing, &request.launch, Changes::default(), false).await;
+            }
+            Err(StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(HostError::store("look for the run", &error)),
+        }
+    }
+    let earlier = holder(&store, spec.job_key.as_deref()).await?;
+    if let Some(earlier) = earlier.as_ref().filter(|run| !request.again || run.status != RunStatus::Succeeded) {
+        return Err(taken_key(earlier));
+    }
+    let run_id = request.run_id.clone().unwrap_or_else(|| RunId::new(env));
+    let workspace = host.home().workspace_for(&run_id, spec.artifacts.workspace_dir.as_deref(), env.now())?;
+    let run = NewRun {
+        run_id,
+        created_at: env.now(),
+        entrypoint: host.entrypoint().to_owned(),
+        run_mode: if spec.harness.is_some() { "harness" } else { "job" }.to_owned(),
+        opening: Message::user(Origin::Prompt, spec.opening_prompt()),
+        job_path: Some(file.display().to_string()),
+        workspace_dir: workspace.display().to_string(),
+        launch: launch.to_stored(),
+        parent_run_id: None,
+        spec,
+        files,
+    };
+    launch.tell_unknown_model(people.as_ref());
+    let name = run.run_id.clone();
+    let key = run.spec.job_key.clone();
+    let submitted = match &earlier {
+        Some(earlier) => store.submit_again(run, &earlier.run_id).await,
+        None => store.submit_run(run).await,
+    };
+    let run = match submitted {
+        Ok(run) => run,
+        Err(StoreError::Exists { row }) if row.table() == "deleted_runs" => return Err(deleted_name(&name)),
+        // Another process was faster.
+        Err(error @ (StoreError::Exists { .. } | StoreError::Conflict { .. })) => {
+            return Err(match holder(&store, key.as_deref()).await? {
+                Some(holder) => taken_key(&holder),
+                None => HostError::store("store the run", &error),
+            });
+        }
+        Err(error) => return Err(HostError::store("store the run", &error)),
+    };
+    Box::pin(session::run(host, people, store, run, &launch, false)).await
+}
+
+/// The name of a run is good for one run for ever: keys and locks are made of it.
+fn deleted_name(run: &RunId) -> HostError {
+    HostError::usage(format!("the name `{run}` is taken: a run of that name was deleted"))
+        .hint("choose another --run-id, or leave it out")
+}
+
+/// The run that answers for a job key.
+async fn holder(store: &SqliteStore, key: Option<&str>) -> Result<Option<RunRecord>, HostError> {
+    let Some(key) = key else { return Ok(None) };
+    store.run_by_job_key(key).await.map_err(|e| HostError::store("look for the job key", &e))
+}
+
+/// Refuses to resume a run by the job of another one.
+fn refuse_another(existing: &RunRecord, spec: &RunSpec) -> Result<(), HostError> {
+    if let Some(files) = input_files::differing(&existing.spec, spec).filter(|files| !files.is_empty()) {
+        return Err(HostError::usage(format!(
+            "run {} exists and was started with other files: {}",
+            existing.run_id,
+            line(&files.join(", "), 400)
+        ))
+        .hint(
+            "`ua resume` goes on with what it was started with; choose another --run-id for the files as they are now",
+        ));
+    }
+    if existing.spec != *spec {
+        return Err(HostError::usage(format!("run {} exists and was made of another job", existing.run_id))
+            .hint("a run's job never changes: choose another --run-id, or resume it with `ua resume`"));
+    }
+    Ok(())
+}
+
+fn taken_key(earlier: &RunRecord) -> HostError {
+    let (id, key) = (&earlier.run_id, earlier.job_key.as_deref().unwrap_or_default());
+    let hint = match earlier.status {
+        RunStatus::Succeeded => {
+            format!("it succeeded; see `ua runs show {id}`. To run the job once more, add `--again`")
+        }
+        RunStatus::Failed | RunStatus::Cancelled => {
+            format!("it is {}; `ua fork {id}` goes on from its last turn, `ua runs show {id}` shows it", earlier.status)
+        }
+        RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman | RunStatus::Stopped => {
+            format!("it is not finished: `ua resume {id}`")
+        }
+    };
+    HostError::usage(format!("the job key {key:?} was used by run {id} already"))
+        .hint(hint)
+        .field("kind", "job_key_taken")
+        .field("job_key", key)
+        .field("run_id", id)
+        .field("status", earlier.status)
+}
+
+/// Refuses a job that holds a secret itself: it would be stored, and sent to the model.
+fn refuse_secrets(host: &Host, spec: &RunSpec) -> Result<(), HostError> {
+    host.secrets()?;
+    let text = serde_json::to_string(spec).unwrap_or_default();
+    match host.redactor().found_in(&text) {
+        None => Ok(()),
+        Some(name) => Err(HostError::usage(format!("the job holds the value of {name} itself")).hint(
+            "take it out: a model writes `${secret:NAME}` where a tool needs it, docs/guide/secrets.md says how; nothing was started",
+        )),
+    }
+}
+
+/// The largest job file.
+const MAX_JOB_BYTES: u64 = 256 * 1024;
+
+/// The job with what is asked for about iterations.
+fn in_iterations(spec: RunSpec, wanted: Option<&Iterations>) -> Result<RunSpec, HostError> {
+    let Some(wanted) = wanted else { return Ok(spec) };
+    let mut harness = spec.harness.clone().unwrap_or_default();
+    harness.max_iterations = wanted.max.unwrap_or(harness.max_iterations);
+    harness.completion_promise = wanted.completion_promise.clone().or(harness.completion_promise);
+    spec.in_iterations(harness).map_err(|error| {
+        HostError::usage(error.to_string())
+            .hint("docs/guide/long-runs.md says how a job is done in iterations; nothing was started")
+    })
+}
+
+/// Reads a job file.
+pub fn read(file: &Path) -> Result<RunSpec, HostError> {
+    if let Some(size) = fs::metadata(file).ok().map(|meta| meta.len()).filter(|size| *size > MAX_JOB_BYTES) {
+        return Err(HostError::usage(format!(
+            "{} has {size} bytes; a job file has at most {MAX_JOB_BYTES}",
+            file.display()
+        ))
+        .hint("put material into files beside the job, and let it name them"));
+    }
+    let text = fs::read_to_string(file).map_err(|e| {
+        HostError::usage(format!("cannot read the job file {}: {e}", file.display()))
+            .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")
+    })?;
+    // Inside a job file `${JOB_DIR}` is its folder, so that a job can name files beside it wherever it lies.
+    let text = text.replace("${JOB_DIR}", &json_fragment(&job_dir(file)?));
+    RunSpec::parse(&text).map_err(|error| {
+        let failure = HostError::usage(format!("{}: {error}", file.display()));
+        match error {
+            SpecError::Syntax(_) => failure.hint("a job file is a JSON object with at least an `objective`"),
+            SpecError::UnknownField { .. } => {
+                failure.hint("docs/guide/job-file.md lists every field; nothing was started")
+            }
+            SpecError::Invalid { .. } => {
+                failure.hint("docs/guide/job-file.md says what the field takes; nothing was started")
+            }
+        }
+    })
+}

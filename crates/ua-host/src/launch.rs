@@ -1,0 +1,448 @@
+//! How a run is started: provider, model, configuration and policies, found once and stored with the run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ua_classify::Classifier;
+use ua_core::{Component, Env, PriceTable, Redactor, RunSpec};
+use ua_gateway::Rules;
+use ua_llm::{LlmProvider, ModelFacts, Places, Script, ScriptedProvider};
+use ua_mcp::{McpConfig, ServerSpec};
+use ua_runner::{PinSettings, RetryPolicy, RunSettings};
+use ua_store::RunRecord;
+
+use crate::budgets::BudgetChange;
+use crate::claude_code;
+use crate::error::{HostError, chain};
+use crate::host::Host;
+use crate::paths::{absolute, job_dir, json_fragment, read};
+use crate::people::People;
+use crate::providers::{self, no_model};
+use crate::servers::{mcp_config, mcp_config_file, mcp_servers};
+use crate::settings::Settings;
+use crate::trust::{self, ConfigFile};
+use crate::{models, policies, pricing};
+
+const SYSTEM_PROMPT: &str = "\
+You carry out a job step by step with the tools you are given, without asking anybody unless a tool for that is offered.
+
+- Every tool call is recorded before it is made. A call that failed says why; correct it and go on.
+- Never repeat a call that sends, publishes, pays or creates something because you are unsure whether it happened: its result says so. If \
+a result says that the outcome is unknown, do not repeat it; mention it in your report.
+- A note about a resume tells what was done before an interruption. Go on from there and do not redo it.
+- Files live in the workspace; put results into work_products/ unless the job says otherwise.
+- When everything the job asks for is done, answer with a short summary and no tool call.";
+
+/// What whoever starts a run says about how; all of it wins over the job and the settings.
+#[derive(Debug, Clone, Default)]
+pub struct LaunchOptions {
+    /// Model provider by its name.
+    pub provider: Option<String>,
+    /// The provider's name of the model.
+    pub model: Option<String>,
+    /// File with an `mcpServers` object; naming it is trusting it.
+    pub mcp_config: Option<PathBuf>,
+    /// Policy files, the strongest first.
+    pub policy: Vec<PathBuf>,
+    /// File with what tokens cost.
+    pub pricing: Option<PathBuf>,
+    /// What the provider `replay` answers from: a cassette, or a folder of them.
+    pub cassette: Option<PathBuf>,
+    /// Where exchanges with the model are kept.
+    pub record: Option<PathBuf>,
+    /// Let crawls reach loopback and private addresses.
+    pub allow_private_addresses: bool,
+}
+
+/// How a run is started, stored with it so that a resume needs no flags.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Launch {
+    provider: String,
+    model: String,
+    script: Option<PathBuf>,
+    /// The MCP configuration file, absolute.
+    pub mcp_config: Option<PathBuf>,
+    /// It was found in the current folder, and nobody named it.
+    #[serde(default)]
+    mcp_config_is_found: bool,
+    policies: Vec<PathBuf>,
+    job_dir: PathBuf,
+    allow_private_addresses: bool,
+    /// The price table, absolute.
+    #[serde(default)]
+    pub pricing: Option<PathBuf>,
+    /// The cassette that the provider `replay` answers from, absolute.
+    #[serde(default)]
+    cassette: Option<PathBuf>,
+    /// Where exchanges with the model are recorded, absolute.
+    #[serde(default)]
+    record: Option<PathBuf>,
+    /// What was known about the model when it was chosen. Kept, so that newer data changes nothing about the run.
+    #[serde(default)]
+    model_facts: Option<ModelFacts>,
+    /// Changed components that a person accepts with this very command.
+    #[serde(skip)]
+    pub accept: Vec<Component>,
+    /// Budgets that a person changes with this very command.
+    #[serde(skip)]
+    pub budgets: Vec<BudgetChange>,
+    /// What the model is told first of all when the job says nothing. Kept, so that a newer program goes on with the old words.
+    #[serde(default)]
+    system: Option<String>,
+    /// Whether the provider may keep the conversation.
+    #[serde(default)]
+    provider_sessions: bool,
+}
+
+impl Launch {
+    /// Reads what the options, the job and the settings say, in this order.
+    pub fn new(settings: &Settings, job: &Path, spec: &RunSpec, options: &LaunchOptions) -> Result<Self, HostError> {
+        let job_dir = job_dir(job)?;
+        let provider = options.provider.clone().or_else(|| spec.model.provider.clone());
+        let provider = provider.unwrap_or_else(|| providers::default_provider(settings));
+        let cassette = providers::cassette_file(settings, options.cassette.as_deref())?;
+        let model = match options.model.clone().or_else(|| spec.model.name.clone()) {
+            Some(model) => model,
+            None => match providers::default_model(settings, &provider, cassette.as_deref())? {
+                Some(model) => model,
+                None => return Err(no_model(&provider)),
+            },
+        };
+        let mcp_config = mcp_config_file(settings, options.mcp_config.as_deref());
+        let mut policies = Vec::new();
+        for file in &options.policy {
+            policies.push(absolute(file)?);
+        }
+        policies.extend(spec.policies.iter().map(|file| job_dir.join(file)));
+        policies.extend(policies::configured(settings)?);
+        Ok(Self {
+            model_facts: models::facts(settings, &provider, &model)?,
+            model,
+            cassette,
+            record: options.record.as_deref().map(absolute).transpose()?,
+            script: spec.model.script.as_ref().map(|script| job_dir.join(script)),
+            mcp_config_is_found: mcp_config.as_ref().is_some_and(|file| file.is_found),
+            mcp_config: mcp_config.map(|file| absolute(&file.path)).transpose()?,
+            policies,
+            job_dir,
+            allow_private_addresses: options.allow_private_addresses || settings.is_on("UA_ALLOW_PRIVATE_ADDRESSES"),
+            pricing: pricing::file(settings, options.pricing.as_deref())?,
+            accept: Vec::new(),
+            budgets: Vec::new(),
+            system: Some(SYSTEM_PROMPT.to_owned()),
+            provider_sessions: providers::wants_sessions(settings, spec),
+            provider,
+        })
+    }
+
+    /// Lays what the command line says now over how the run was started. Whatever of it the run is pinned to stops it, and
+    /// says so, instead of being ignored.
+    pub fn overlay(&mut self, settings: &Settings, spec: &RunSpec, options: &LaunchOptions) -> Result<(), HostError> {
+        if let Some(provider) = &options.provider {
+            self.provider.clone_from(provider);
+        }
+        if let Some(model) = &options.model {
+            self.model.clone_from(model);
+        }
+        if options.provider.is_some() || options.model.is_some() {
+            self.model_facts = models::facts(settings, &self.provider, &self.model)?;
+        }
+        if let Some(cassette) = &options.cassette {
+            self.cassette = Some(absolute(cassette)?);
+        }
+        if let Some(record) = &options.record {
+            self.record = Some(absolute(record)?);
+        }
+        if let Some(file) = &options.mcp_config {
+            self.mcp_config = Some(absolute(file)?);
+            self.mcp_config_is_found = false;
+        }
+        if let Some(file) = &options.pricing {
+            self.pricing = Some(absolute(file)?);
+        }
+        if !options.policy.is_empty() {
+            let named: Result<Vec<PathBuf>, HostError> = options.policy.iter().map(|file| absolute(file)).collect();
+            self.policies = named?;
+            self.policies.extend(spec.policies.iter().map(|file| self.job_dir.join(file)));
+            self.policies.extend(policies::configured(settings)?);
+        }
+        self.allow_private_addresses |= options.allow_private_addresses;
+        Ok(())
+    }
+
+    /// How a fork is started: as its parent was, but for what its job or the command line say anew.
+    pub fn for_fork(
+        settings: &Settings,
+        parent: &RunRecord,
+        spec: &RunSpec,
+        options: &LaunchOptions,
+    ) -> Result<Self, HostError> {
+        let mut launch = Self::from_stored(&parent.launch)?;
+        let before = &parent.spec;
+        if let Some(provider) = spec.model.provider.as_ref().filter(|_| spec.model.provider != before.model.provider) {
+            launch.provider.clone_from(provider);
+        }
+        if let Some(model) = spec.model.name.as_ref().filter(|_| spec.model.name != before.model.name) {
+            launch.model.clone_from(model);
+        }
+        if spec.model != before.model {
+            launch.model_facts = models::facts(settings, &launch.provider, &launch.model)?;
+        }
+        if spec.model.script != before.model.script {
+            launch.script = spec.model.script.as_ref().map(|script| launch.job_dir.join(script));
+        }
+        if spec.settings.provider_sessions != before.settings.provider_sessions {
+            launch.provider_sessions = providers::wants_sessions(settings, spec);
+        }
+        if spec.policies != before.policies {
+            // The job's own come last; those of the command line stay in front of them.
+            launch.policies.truncate(launch.policies.len().saturating_sub(before.policies.len()));
+            launch.policies.extend(spec.policies.iter().map(|file| launch.job_dir.join(file)));
+        }
+        launch.overlay(settings, spec, options)?;
+        Ok(launch)
+    }
+
+    /// The job's folder, as it may stand inside a JSON string.
+    pub fn job_dir_text(&self) -> String {
+        json_fragment(&self.job_dir)
+    }
+
+    pub fn to_stored(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    pub fn from_stored(value: &Value) -> Result<Self, HostError> {
+        serde_json::from_value(value.clone()).map_err(|e| {
+            HostError::storage(format!("cannot read how the run was started: {e}"))
+                .hint("it was stored by another version of ua")
+        })
+    }
+
+    /// Finds everything that can be known to be wrong before anything is stored or started.
+    pub fn check(&self, host: &Host, spec: &RunSpec) -> Result<(), HostError> {
+        let settings = host.settings();
+        if self.provider == claude_code::NAME {
+            claude_code::check(settings)?;
+            providers::model_timeout(settings)?;
+        } else {
+            self.provider(settings, host.env(), &Redactor::default(), &Places::default())?;
+        }
+        pricing::check(settings, self.pricing.as_deref(), &self.provider, &self.model, spec)?;
+        self.classifier(settings)?;
+        Rules::of(spec).map_err(|why| {
+            HostError::usage(why).hint("correct the pattern in the job file; `*` stands for any text")
+        })?;
+        self.configured_servers(host, spec)?;
+        self.check_files(spec)?;
+        if spec.tools.builtin && !cfg!(feature = "toolserver") {
+            return Err(HostError::usage("this build has no built-in tool server")
+                .hint("set `tools.builtin` to false, or build with the `toolserver` feature"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a job with images for a model that is not known to read any.
+    pub fn check_files(&self, spec: &RunSpec) -> Result<(), HostError> {
+        let reads_images = self.model_facts.as_ref().is_some_and(|facts| facts.images);
+        crate::input_files::check_model(spec, &self.provider, &self.model, reads_images)
+    }
+
+    /// Whether crawls may reach loopback and private addresses.
+    pub(crate) fn allows_private_addresses(&self) -> bool {
+        self.allow_private_addresses
+    }
+
+    /// The folder of the job file.
+    pub fn job_dir(&self) -> &Path {
+        &self.job_dir
+    }
+
+    /// The model provider.
+    fn provider(
+        &self,
+        settings: &Settings,
+        env: &Env,
+        redactor: &Redactor,
+        places: &Places,
+    ) -> Result<Arc<dyn LlmProvider>, HostError> {
+        match self.provider.as_str() {
+            "anthropic" => providers::anthropic(settings, env),
+            "openai" => providers::openai(settings, self.provider_sessions, env),
+            "openai-chat" => providers::openai_chat(settings, env),
+            "replay" => providers::replay(self.cassette.as_deref(), redactor.clone(), places.clone()),
+            "scripted" => {
+                let Some(file) = &self.script else {
+                    return Err(HostError::usage("the provider `scripted` needs a script")
+                        .hint("name one in the job's `model.script`, relative to the job file"));
+                };
+                let text = read(file, "the script")?;
+                let text = text.replace("${JOB_DIR}", &json_fragment(&self.job_dir));
+                let script = Script::parse(&text).map_err(|e| {
+                    HostError::usage(format!("{}: {}", file.display(), chain(&e)))
+                        .hint("correct the script; nothing was started")
+                })?;
+                Ok(Arc::new(ScriptedProvider::new(script)))
+            }
+            other => Err(HostError::usage(format!("unknown model provider `{other}`"))
+                .hint("use `anthropic`, `openai`, `openai-chat`, `claude-code`, `scripted` or `replay`")),
+        }
+    }
+
+    /// The provider of a run, whose exchanges are kept where a person asked for it. The turns that a fork shares were made in the
+    /// workspaces `shared`.
+    pub(crate) fn provider_of(
+        &self,
+        host: &Host,
+        run: &RunRecord,
+        shared: &[PathBuf],
+        redactor: &Redactor,
+    ) -> Result<Arc<dyn LlmProvider>, HostError> {
+        let (settings, env) = (host.settings(), host.env());
+        if self.provider == claude_code::NAME {
+            return claude_code::provider(settings, run, shared, &host.home().locks(), env);
+        }
+        let places = providers::places_of(run, &self.job_dir);
+        let mut provider = self.provider(settings, env, redactor, &places)?;
+        let in_workspace = settings.is_on("UA_KEEP_BODIES");
+        let files = [
+            self.record.as_ref().map(|path| providers::recording_file(path, run)),
+            in_workspace.then(|| Path::new(&run.workspace_dir).join("logs/model.jsonl")),
+        ];
+        for file in files.into_iter().flatten() {
+            provider = providers::recorded(provider, &file, redactor.clone(), places.clone())?;
+        }
+        Ok(provider)
+    }
+
+    /// What a run of this job is driven with.
+    pub(crate) fn run_settings(&self, spec: &RunSpec, prices: PriceTable, pins: PinSettings) -> RunSettings {
+        let facts = self.model_facts.as_ref();
+        let max_output_tokens = spec.model.max_output_tokens.unwrap_or_else(|| models::output_tokens(facts));
+        let system = spec.model.system_prompt.clone().or_else(|| self.system.clone());
+        RunSettings {
+            model: self.model.clone(),
+            system: system.unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
+            max_output_tokens,
+            history_tokens: facts.and_then(|facts| facts.history_tokens(max_output_tokens)),
+            images: facts.is_some_and(|facts| facts.images),
+            temperature_milli: spec.model.temperature_milli,
+            prices,
+            retry: RetryPolicy::default(),
+            pins,
+        }
+    }
+
+    /// Says once that nothing is known about the model.
+    pub(crate) fn tell_unknown_model(&self, people: &dyn People) {
+        if self.model_facts.is_none() && !matches!(self.provider.as_str(), "scripted" | "replay") {
+            let (provider, model) = (&self.provider, &self.model);
+            people.remark(&crate::text::plain(&format!(
+                "note: nothing is known about the model {model} of {provider}; see `ua models show {model} --provider {provider}`"
+            )));
+        }
+    }
+
+    /// The classifier: policy files of the command line, then of the job, then the user's own, then ours.
+    pub fn classifier(&self, settings: &Settings) -> Result<Classifier, HostError> {
+        self.classifier_with(settings, &[])
+    }
+
+    /// The same with further policy files laid over all others.
+    pub fn classifier_with(&self, settings: &Settings, over: &[PathBuf]) -> Result<Classifier, HostError> {
+        let mut files = over.to_vec();
+        files.extend(self.policies.clone());
+        files.extend(policies::of_user(settings));
+        policies::classifier(settings, &files)
+    }
+
+    /// The servers of the MCP configuration that the job uses.
+    pub fn configured_servers(&self, host: &Host, spec: &RunSpec) -> Result<Vec<ServerSpec>, HostError> {
+        let config = self.wanted_servers(spec)?;
+        mcp_servers(host, self.mcp_file().as_ref(), config)
+    }
+
+    /// The servers that nobody let in, of those that the job uses.
+    pub(crate) fn untrusted_servers(
+        &self,
+        settings: &Settings,
+        spec: &RunSpec,
+    ) -> Result<Vec<trust::ServerReview>, HostError> {
+        let Some(file) = self.mcp_file() else { return Ok(Vec::new()) };
+        trust::untrusted(settings, &file, &self.wanted_servers(spec)?.servers)
+    }
+
+    /// The file with the tool servers.
+    pub fn mcp_file(&self) -> Option<ConfigFile> {
+        let path = self.mcp_config.clone()?;
+        Some(ConfigFile { path, is_found: self.mcp_config_is_found })
+    }
+
+    /// The servers of the MCP configuration that the job uses, as the file has them.
+    fn wanted_servers(&self, spec: &RunSpec) -> Result<McpConfig, HostError> {
+        let mut config = mcp_config(self.mcp_file().as_ref())?;
+        let Some(wanted) = &spec.tools.servers else { return Ok(config) };
+        let known: Vec<String> = config.servers.iter().map(|(name, _)| name.clone()).collect();
+        if let Some(missing) = wanted.iter().find(|name| !known.contains(name)) {
+            let nearest = known
+                .iter()
+                .max_by(|a, b| strsim::jaro_winkler(missing, a).total_cmp(&strsim::jaro_winkler(missing, b)));
+            let hint = match (nearest, &self.mcp_config) {
+                (Some(nearest), _) if strsim::jaro_winkler(missing, nearest) > 0.7 => {
+                    format!("did you mean `{nearest}`?")
+                }
+                (_, Some(file)) => format!(
+                    "{} has {}",
+                    file.display(),
+                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+                ),
+                (_, None) => "name a file with an `mcpServers` object with --mcp-config".to_owned(),
+            };
+            return Err(HostError::usage(format!(
+                "the job wants the tool server `{missing}`, which is not configured"
+            ))
+            .hint(hint));
+        }
+        config.servers.retain(|(name, _)| wanted.contains(name));
+        Ok(config)
+    }
+}
+
+impl Launch {
+    /// Provider and model.
+    pub fn model(&self) -> (String, String) {
+        (self.provider.clone(), self.model.clone())
+    }
+
+    /// Provider and model of a job that names none.
+    pub fn default_model(settings: &Settings) -> (String, String) {
+        let provider = providers::default_provider(settings);
+        let cassette = providers::cassette_file(settings, None).ok().flatten();
+        let model = providers::default_model(settings, &provider, cassette.as_deref()).ok().flatten();
+        (provider, model.unwrap_or_else(|| "(none is named)".to_owned()))
+    }
+
+    /// A launch that belongs to no job: for looking at tools.
+    pub fn for_inspection(folder: PathBuf) -> Self {
+        Self {
+            provider: String::new(),
+            model: String::new(),
+            script: None,
+            mcp_config: None,
+            mcp_config_is_found: false,
+            policies: Vec::new(),
+            job_dir: folder,
+            allow_private_addresses: false,
+            pricing: None,
+            cassette: None,
+            record: None,
+            model_facts: None,
+            accept: Vec::new(),
+            budgets: Vec::new(),
+            system: None,
+            provider_sessions: false,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What any front door of the durable job runner needs: settings as a value, trust, secrets, providers, policies, tool servers, how a run
+//! is launched, and one process's work on it.
+//!
+//! A front door (a command line, a service, a test) makes a [`Host`] over [`Settings`], implements [`People`] for those before it, and
+//! calls [`job::run`], [`resume::found`] or [`Fork`](fork::Fork). There is no argument parser here, no terminal and no exit code: failures
+//! are a [`HostError`] with a [`Kind`], ends an [`Ending`].
+//!
+//! Invariants: [`env`] alone asks for the process's environment, once; no state is shared between two hosts of one process; nothing that a
+//! front door does with what it is told changes a run.
+//! Proved by: this crate's tests, and the end-to-end tests `front_door` with a second front door beside `ua`.
+//!
+//! ```
+//! use ua_host::{Process, Settings};
+//!
+//! let variables = [("UA_PROVIDER".to_owned(), "scripted".to_owned())].into();
+//! let settings = Settings::read(Process { variables, ..Process::default() });
+//! assert_eq!(settings.var("UA_PROVIDER").as_deref(), Some("scripted"));
+//! ```
+
+mod alert;
+pub mod base_url;
+pub mod budgets;
+pub mod claude_code;
+pub mod credentials;
+pub mod env;
+mod error;
+pub mod escape;
+pub mod forgotten;
+pub mod fork;
+pub mod home;
+mod host;
+pub mod input_files;
+pub mod job;
+pub mod launch;
+pub mod models;
+pub mod paths;
+pub mod people;
+pub mod policies;
+pub mod pricing;
+pub mod progress;
+pub mod providers;
+pub mod questions;
+pub mod redaction;
+pub mod restart;
+pub mod resume;
+pub mod sandbox;
+pub mod secrets;
+pub mod servers;
+pub mod session;
+pub mod settings;
+mod spans;
+pub mod text;
+pub mod tool_lock;
+pub mod tree;
+pub mod trust;
+pub mod unknown_tools;
+
+pub use env::Process;
+pub use error::{HostError, Kind, chain};
+pub use host::Host;
+pub use people::People;
+pub use session::Ending;
+pub use settings::Settings;
+pub use spans::Spans;
+pub use ua_runner::Seams;
+
+#[cfg(test)]
+mod escape_corpus;

@@ -1,0 +1,41 @@
+//! What is known about models: the shipped data with the user's file over it.
+
+use std::path::PathBuf;
+
+use ua_llm::{ModelFacts, ModelTable};
+
+use crate::error::{HostError, chain};
+use crate::paths::read;
+use crate::settings::Settings;
+
+/// The most output tokens of one reply, unless the job says otherwise or the model writes less.
+const DEFAULT_MAX_OUTPUT_TOKENS: u32 = 8192;
+
+/// The user's file, if there is one: the configured one, else `models.toml` beside the user's config.toml.
+fn file(settings: &Settings) -> Option<PathBuf> {
+    settings.var("UA_MODELS").map(PathBuf::from).or_else(|| settings.user_file("models.toml"))
+}
+
+/// The user's own entries.
+pub fn of_user(settings: &Settings) -> Result<ModelTable, HostError> {
+    let Some(file) = file(settings) else { return Ok(ModelTable::default()) };
+    let text = read(&file, "the models")?;
+    ModelTable::parse(&file.display().to_string(), &text).map_err(|error| {
+        HostError::usage(chain(&error)).hint("docs/guide/models.md shows the form; nothing was started")
+    })
+}
+
+/// All of it.
+pub fn table(settings: &Settings) -> Result<ModelTable, HostError> {
+    Ok(ModelTable::shipped().overlaid(of_user(settings)?))
+}
+
+/// What is known about a model.
+pub(crate) fn facts(settings: &Settings, provider: &str, model: &str) -> Result<Option<ModelFacts>, HostError> {
+    Ok(table(settings)?.find(provider, model).cloned())
+}
+
+/// The longest reply of a job that does not say.
+pub fn output_tokens(facts: Option<&ModelFacts>) -> u32 {
+    facts.map_or(DEFAULT_MAX_OUTPUT_TOKENS, |facts| facts.output_tokens(DEFAULT_MAX_OUTPUT_TOKENS))
+}

@@ -1,0 +1,34 @@
+//! Paths as a front door is given them, and files that a person names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::error::HostError;
+
+/// A path that means the same from every folder.
+pub fn absolute(path: &Path) -> Result<PathBuf, HostError> {
+    std::path::absolute(path).map_err(|e| HostError::usage(format!("cannot use {}: {e}", path.display())))
+}
+
+/// Reads a file of text; `what` says which one it is in an error.
+pub fn read(file: &Path, what: &str) -> Result<String, HostError> {
+    fs::read_to_string(file).map_err(|e| {
+        HostError::usage(format!("cannot read {what} {}: {e}", file.display()))
+            .hint("correct the path, or leave it out; nothing was started")
+    })
+}
+
+/// The folder of a job file, absolute and without links, so that it can be compared with what tools are asked for.
+pub fn job_dir(job: &Path) -> Result<PathBuf, HostError> {
+    let file =
+        job.canonicalize().map_err(|e| HostError::usage(format!("cannot read the job file {}: {e}", job.display())))?;
+    Ok(file.parent().unwrap_or(Path::new("/")).to_path_buf())
+}
+
+/// A path as it may stand inside a JSON string.
+pub fn json_fragment(path: &Path) -> String {
+    let quoted = Value::String(path.display().to_string()).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}

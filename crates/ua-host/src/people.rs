@@ -1,0 +1,127 @@
+//! The one port towards people: what they are told while a run works, what they are asked, and how it ended.
+//!
+//! A front door implements it: a terminal prints and prompts, a service would send messages. Nothing of a run depends on what it does
+//! with what it is told; what it answers goes the same way as an answer from anywhere else, through the database.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ua_core::{Budgets, Env};
+use ua_gateway::StopSignal;
+use ua_runner::Signal;
+use ua_store::{Choice, QuestionRecord, RunRecord, RunRecords};
+
+use crate::error::HostError;
+use crate::trust::ServerReview;
+
+/// Who may be asked while a run works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// Somebody is here: questions go to [`People::ask`], and the run goes on with the answers.
+    Here,
+    /// Nobody is here, but somebody may answer from elsewhere.
+    Elsewhere,
+    /// Nobody is to be asked: what waits, waits for a resume.
+    Nobody,
+}
+
+/// A run that was taken and is about to be driven.
+#[derive(Debug)]
+pub struct Begun<'a> {
+    /// The run, as it was taken.
+    pub run: &'a RunRecord,
+    /// The command that resumes it, whatever becomes of this process.
+    pub resume_command: String,
+    /// What it may use, with what a person changed since it was started.
+    pub budgets: Budgets,
+    /// How long processes held it before this one.
+    pub held: Duration,
+}
+
+/// Something that happened in a run.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    /// The objective of the sub-agent whose work it is; `None` for the run that was started.
+    pub sub_agent: Option<&'a str>,
+    /// Since this process took the run.
+    pub elapsed: Duration,
+    /// What happened in words, as `run.log` has it; `None` for what is of no interest to people.
+    pub line: Option<&'a str>,
+    /// What happened.
+    pub signal: &'a Signal,
+}
+
+/// How this process's work on a run ended.
+#[derive(Debug)]
+pub struct End<'a> {
+    /// Everything about the run; also the open questions of its sub-agents.
+    pub records: &'a RunRecords,
+    /// The command that resumes it.
+    pub resume_command: String,
+}
+
+/// What a person says to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// One of the question's choices.
+    pub choice: Choice,
+    /// With [`Choice::Happened`]: the other side's id of what happened.
+    pub proof: Option<String>,
+    /// Words, or the values of a form.
+    pub text: Option<String>,
+}
+
+impl Answer {
+    /// An answer without words.
+    pub fn plain(choice: Choice) -> Self {
+        Self { choice, proof: None, text: None }
+    }
+}
+
+/// The people before a front door. What is not overridden says nothing and asks nobody.
+#[async_trait]
+pub trait People: Send + Sync {
+    /// Who may be asked.
+    fn presence(&self) -> Presence {
+        Presence::Nobody
+    }
+
+    /// What asks this process to stop driving; called once the run is this process's. Listening for signals may begin here.
+    fn stop_signal(&self, _env: &Env) -> Result<StopSignal, HostError> {
+        Ok(StopSignal::default())
+    }
+
+    /// A run was taken. After an answer it is taken again.
+    fn begun(&self, _begun: &Begun<'_>) {}
+
+    /// Something happened. Called from where it happens, so it must not block.
+    fn watch(&self, _seen: &Seen<'_>) {}
+
+    /// The work on the run that was begun is over; tool servers have ended, and questions are asked only now.
+    fn paused(&self) {}
+
+    /// A sentence that somebody should see whatever else is shown.
+    fn tell(&self, _sentence: &str) {}
+
+    /// A sentence that is of use to whoever follows the progress of a run.
+    fn remark(&self, _sentence: &str) {}
+
+    /// Something failed that does not end the work.
+    fn report(&self, _error: &HostError) {}
+
+    /// Asks a question; `None` leaves it open. Only called while [`Presence::Here`].
+    async fn ask(&self, _question: &QuestionRecord) -> Result<Option<Answer>, HostError> {
+        Ok(None)
+    }
+
+    /// Asks whether tool servers that a project's `file` names may be started and reached. Only called while [`Presence::Here`].
+    async fn ask_to_trust(&self, _file: &Path, _servers: &[ServerReview]) -> Result<bool, HostError> {
+        Ok(false)
+    }
+
+    /// Shows how it ended.
+    fn show_end(&self, _end: &End<'_>) -> Result<(), HostError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! Policy files and the classifier that they make.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use ua_classify::{Classifier, Lists, PolicyRules};
+
+use crate::error::{HostError, chain};
+use crate::paths::{absolute, read};
+use crate::settings::Settings;
+
+/// The user's own policy file, if there is one.
+pub(crate) fn of_user(settings: &Settings) -> Option<PathBuf> {
+    settings.user_file("policy.toml")
+}
+
+/// The policy files of the configuration.
+pub(crate) fn configured(settings: &Settings) -> Result<Vec<PathBuf>, HostError> {
+    let files = settings.var("UA_POLICY").unwrap_or_default();
+    let files: Vec<PathBuf> = std::env::split_paths(&files).collect();
+    files.iter().filter(|file| !file.as_os_str().is_empty()).map(|file| absolute(file)).collect()
+}
+
+/// Tools that a person named, whatever their names say (Durable Jobs v1 spec §7.4).
+fn configured_lists(settings: &Settings) -> Lists {
+    let names = |variable: &str| -> Vec<String> {
+        let text = settings.var(variable).unwrap_or_default();
+        text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    Lists {
+        side_effect_denylist: names("UA_SIDE_EFFECT_DENYLIST"),
+        read_only_allowlist: names("UA_READ_ONLY_ALLOWLIST"),
+    }
+}
+
+/// The classifier that a new run of this user has: these files, then the configured ones and the user's own, then ours.
+pub fn classifier_of_user(settings: &Settings, over: &[PathBuf]) -> Result<Classifier, HostError> {
+    let mut files = over.to_vec();
+    files.extend(configured(settings)?);
+    files.extend(of_user(settings));
+    classifier(settings, &files)
+}
+
+/// A classifier with these policy files over the shipped rules, the first one strongest.
+pub(crate) fn classifier(settings: &Settings, files: &[PathBuf]) -> Result<Classifier, HostError> {
+    let mut rules = Vec::new();
+    for file in files {
+        let text = read(file, "the policy file")?;
+        rules.push(PolicyRules::parse(&text, &file.display().to_string()).map_err(|e| bad_policy(&e))?);
+    }
+    Classifier::new(rules, &configured_lists(settings), HashSet::new()).map_err(|e| bad_policy(&e))
+}
+
+fn bad_policy(error: &(dyn std::error::Error + 'static)) -> HostError {
+    HostError::usage(chain(error))
+        .hint("correct the policy file; nothing was started, because a wrong rule could let an effect be repeated")
+}

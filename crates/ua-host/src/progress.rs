@@ -1,0 +1,265 @@
+//! Progress while a run works: lines for people, the same lines in `run.log`, and `trace.jsonl` for machines.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ua_core::{CallStatus, Env, Timestamp, Usage};
+use ua_gateway::{Asked, Finding, Notice};
+use ua_runner::{Signal, Watcher, Workspace};
+use ua_store::{CallRecord, RequestStatus};
+
+use crate::people::{People, Seen};
+use crate::text::line;
+
+/// Where progress goes.
+struct Progress {
+    workspace: Workspace,
+    env: Env,
+    started_at: Timestamp,
+    people: Arc<dyn People>,
+    /// The sub-agent whose work this is; `None` for the run that a person started.
+    label: Option<String>,
+    sent_at: Mutex<std::collections::BTreeMap<String, Timestamp>>,
+}
+
+/// Makes the watcher of one process's work on a run.
+pub(crate) fn watcher(workspace: Workspace, env: Env, people: Arc<dyn People>, label: Option<String>) -> Watcher {
+    let progress = Progress { workspace, started_at: env.now(), env, people, label, sent_at: Mutex::default() };
+    Arc::new(move |signal| progress.take(&signal))
+}
+
+impl Progress {
+    fn take(&self, signal: &Signal) {
+        let (text, now) = (self.line_for(signal), self.env.now());
+        self.people.watch(&Seen {
+            sub_agent: self.label.as_deref(),
+            elapsed: now.since(self.started_at),
+            line: text.as_deref(),
+            signal,
+        });
+        if let Some(text) = text {
+            self.keep("run.log", &format!("{now} {text}"));
+        }
+        if let Some(mut event) = event_for(signal) {
+            event["at"] = json!(self.env.now());
+            self.keep("trace.jsonl", &event.to_string());
+        }
+    }
+
+    /// These files can be made again from the database, so a full disk must not end the run here: the database says so itself.
+    fn keep(&self, file: &str, text: &str) {
+        if let Err(error) = self.workspace.append_line(file, text) {
+            tracing::debug!(%error, file, "a line of progress could not be kept");
+        }
+    }
+
+    fn line_for(&self, signal: &Signal) -> Option<String> {
+        match signal {
+            Signal::Resuming { turn_index, in_flight } => {
+                Some(format!("resuming after turn {turn_index}, {in_flight} call(s) in flight"))
+            }
+            Signal::Accepted { component, changes } if changes.is_empty() => {
+                Some(format!("accepted {component}: what is new is offered from now on"))
+            }
+            Signal::Accepted { component, changes } => {
+                let texts: Vec<String> = changes.iter().map(ToString::to_string).collect();
+                Some(format!("accepted {component} as it is now: {}", line(&texts.join("; "), 300)))
+            }
+            Signal::NothingToAccept { component } => {
+                Some(format!("nothing to accept: `{component}` is as it was pinned"))
+            }
+            Signal::PhaseEntered { phase, number, of } => Some(format!("phase {number}/{of} · {phase}")),
+            Signal::IterationBegun { number, of, why } => {
+                Some(format!("iteration {number}/{of} · the one before: {why}"))
+            }
+            Signal::Thinking { turn } => Some(format!("turn {turn} · thinking")),
+            Signal::SessionForgotten { turn, .. } => {
+                Some(format!("turn {turn} · the provider has forgotten the conversation, sending the whole history"))
+            }
+            Signal::Retrying { attempt, why, wait_millis } => {
+                let wait = seconds(Duration::from_millis(*wait_millis));
+                Some(format!("model · attempt {attempt} failed ({}), again in {wait}", line(why, 120)))
+            }
+            Signal::Recorded { turn, calls, tool_calls, max_tool_calls } => {
+                let budget = max_tool_calls.map_or_else(|| tool_calls.to_string(), |max| format!("{tool_calls}/{max}"));
+                (*calls > 0).then(|| format!("turn {turn} · {calls} call(s) planned · {budget} calls used"))
+            }
+            Signal::Charged { turn, status, charge, spent, max_tokens, max_cost } => {
+                let cost = charge.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
+                let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
+                let used = if spent.costs.is_empty() {
+                    String::new()
+                } else {
+                    format!(" · {}{}", spent.costs, of(max_cost.map(|max| max.to_string())))
+                };
+                let tokens = of(max_tokens.map(|max| max.to_string()));
+                Some(format!(
+                    "turn {turn} · {}{cost} · used so far: {}{tokens} tokens{used}",
+                    charged_tokens(*status, charge.usage),
+                    spent.tokens
+                ))
+            }
+            Signal::Call(notice) => Some(self.call_line(notice)),
+            Signal::Guided { text } => Some(format!("told the model to go on: {}", line(text, 120))),
+            Signal::ToolsListed { .. } | Signal::Text { .. } | Signal::Committed { .. } => None,
+        }
+    }
+
+    fn call_line(&self, notice: &Notice) -> String {
+        match notice {
+            Notice::Sending { call } => {
+                let mut sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner);
+                sent.insert(call.call_id.to_string(), self.env.now());
+                let again = if call.attempt > 1 { format!(" (attempt {})", call.attempt) } else { String::new() };
+                format!("{} · {} {}{again}", place(call), call.name.tool, line(&call.arguments.to_string(), 90))
+            }
+            Notice::Settled { call } => {
+                let sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
+                let took = sent.map_or_else(String::new, |at| format!(" in {}", seconds(self.env.now().since(at))));
+                format!("{} · {} {}{took}", place(call), call.name.tool, outcome(call))
+            }
+            Notice::Retrying { call, wait } => {
+                let why = line(call.error_detail.as_deref().unwrap_or("it failed"), 120);
+                format!("{} · {} did not happen ({why}), again in {}", place(call), call.name.tool, seconds(*wait))
+            }
+            Notice::Waiting { call, wait } => {
+                format!("{} · {} in doubt, decided in {}", place(call), call.name.tool, seconds(*wait))
+            }
+            Notice::Probed { call, asked } => {
+                format!("{} · {} in doubt: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
+            }
+            Notice::Resuming { call, task } => {
+                let how = if task.is_some() { "its task is asked for" } else { "it is gone on with" };
+                format!("{} · {} was sent before: {how}", place(call), call.name.tool)
+            }
+            Notice::Progress { call_id, text } => {
+                let id = call_id.as_str();
+                format!("{} · {}", id.get(id.len().saturating_sub(6)..).unwrap_or(id), line(text, 160))
+            }
+            Notice::Asking { question, patience } => format!(
+                "a tool asks and waits {} · {} · `ua answer {}`",
+                seconds(*patience),
+                line(&question.text, 300),
+                question.question_id
+            ),
+            Notice::Held { question } => format!("held · {}", line(&question.text, 200)),
+        }
+    }
+}
+
+/// What one request was charged, in words.
+pub fn charged_tokens(status: RequestStatus, usage: Usage) -> String {
+    let (input, output) = (usage.total() - usage.output_tokens, usage.output_tokens);
+    match status {
+        RequestStatus::Actual | RequestStatus::Reserved => format!("{input} tokens in, {output} out"),
+        RequestStatus::Baseline => format!("no usage came back, charged {input} tokens as estimated"),
+        RequestStatus::Zero => "nothing was sent, nothing is charged".to_owned(),
+    }
+}
+
+/// What a probe said, as a clause.
+pub fn finding_text(asked: &Asked) -> String {
+    match &asked.finding {
+        Finding::Found { id: Some(id), .. } => format!("found by `{}`: {id}", asked.tool),
+        Finding::Found { id: None, .. } => format!("found by `{}`", asked.tool),
+        Finding::Absent if asked.proves_absence() => format!("`{}` does not have it", asked.tool),
+        Finding::Absent => {
+            let from = asked
+                .conclusive_from
+                .map_or_else(|| "once its attempt is known to have ended".to_owned(), |from| format!("from {from} on"));
+            format!("`{}` does not have it, which counts {from}", asked.tool)
+        }
+        Finding::Unclear { why } => format!("unclear: {why}"),
+    }
+}
+
+pub fn place(call: &CallRecord) -> String {
+    format!("turn {} · call {}", call.position.turn, call.position.ordinal)
+}
+
+pub fn outcome(call: &CallRecord) -> String {
+    let detail = || call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 120)));
+    match call.status {
+        CallStatus::Succeeded if call.deduplicated_from.is_some() => "done before, not repeated".to_owned(),
+        CallStatus::Succeeded => "ok".to_owned(),
+        CallStatus::Cancelled => format!("not run{}", detail()),
+        CallStatus::FailedDefinite | CallStatus::FailedReported => format!("failed{}", detail()),
+        CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown => call.status.to_string(),
+    }
+}
+
+fn event_for(signal: &Signal) -> Option<Value> {
+    let call_event = |event: &str, call: &CallRecord| {
+        json!({
+            "event": event, "run_id": call.run_id, "step_id": call.step_id, "tool_call_id": call.call_id, "turn": call.position.turn,
+            "ordinal": call.position.ordinal, "tool": call.name.raw, "status": call.status, "attempt": call.attempt,
+        })
+    };
+    Some(match signal {
+        Signal::Resuming { turn_index, in_flight } => {
+            json!({"event": "resuming", "turn_index": turn_index, "in_flight": in_flight})
+        }
+        Signal::Accepted { component, changes } => {
+            json!({"event": "accepted", "component": component, "changes": changes})
+        }
+        Signal::NothingToAccept { component } => json!({"event": "nothing_to_accept", "component": component}),
+        Signal::PhaseEntered { phase, number, of } => {
+            json!({"event": "phase_entered", "phase": phase, "number": number, "of": of})
+        }
+        Signal::IterationBegun { number, of, why } => {
+            json!({"event": "iteration_begun", "number": number, "of": of, "why": why})
+        }
+        Signal::Thinking { turn } => json!({"event": "thinking", "turn": turn}),
+        Signal::SessionForgotten { turn, response_id } => {
+            json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
+        }
+        Signal::Retrying { attempt, why, wait_millis } => {
+            json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis})
+        }
+        Signal::Recorded { turn, calls, tool_calls, .. } => {
+            json!({"event": "turn_recorded", "turn": turn, "calls": calls, "tool_calls": tool_calls})
+        }
+        Signal::Charged { turn, status, charge, spent, .. } => json!({
+            "event": "request_charged", "turn": turn, "status": status, "usage": charge.usage, "cost": charge.cost,
+            "total_tokens": spent.tokens, "total_cost": spent.costs,
+        }),
+        Signal::Call(Notice::Sending { call }) => call_event("call_sending", call),
+        Signal::Call(Notice::Settled { call }) => call_event("call_settled", call),
+        Signal::Call(Notice::Retrying { call, .. }) => call_event("call_retrying", call),
+        Signal::Call(Notice::Waiting { call, .. }) => call_event("call_waiting", call),
+        Signal::Call(Notice::Probed { call, asked }) => {
+            let mut event = call_event("call_probed", call);
+            event["probe"] = json!(asked.tool);
+            event["finding"] = json!(finding_text(asked));
+            event
+        }
+        Signal::Call(Notice::Resuming { call, task }) => {
+            let mut event = call_event("call_resuming", call);
+            event["task"] = json!(task);
+            event
+        }
+        Signal::Call(Notice::Progress { call_id, text }) => {
+            json!({"event": "call_progress", "tool_call_id": call_id, "text": text})
+        }
+        Signal::Call(Notice::Asking { question, .. }) => {
+            json!({"event": "asking", "question_id": question.question_id, "tool_call_id": question.call_id})
+        }
+        Signal::Call(Notice::Held { question }) => {
+            json!({"event": "held", "question_id": question.question_id, "tool_call_id": question.call_id, "kind": question.kind})
+        }
+        Signal::Committed { turn } => json!({"event": "turn_committed", "turn": turn}),
+        Signal::Guided { text } => json!({"event": "guided", "text": text}),
+        Signal::ToolsListed { .. } | Signal::Text { .. } => return None,
+    })
+}
+
+/// `mm:ss`, or `h:mm:ss` after an hour.
+pub fn clock(span: Duration) -> String {
+    let (hours, minutes, seconds) = (span.as_secs() / 3600, span.as_secs() / 60 % 60, span.as_secs() % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes:02}:{seconds:02}") }
+}
+
+pub fn seconds(span: Duration) -> String {
+    format!("{}.{} s", span.as_secs(), span.subsec_millis() / 100)
+}

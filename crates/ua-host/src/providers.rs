@@ -1,0 +1,212 @@
+//! The model providers by name: what each needs of the user's configuration, and how it is made.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ua_core::{Env, Redactor, RunSpec};
+use ua_llm::{
+    AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, LlmError, LlmProvider, OpenAiConfig, OpenAiProvider,
+    Places, RecordingProvider, ReplayProvider,
+};
+use ua_store::RunRecord;
+
+use crate::error::{HostError, chain};
+use crate::paths::absolute;
+use crate::settings::Settings;
+
+/// The model that is asked when nobody names one.
+const DEFAULT_MODEL: &str = "claude-sonnet-4-5";
+
+/// The provider of a job that names none.
+pub fn default_provider(settings: &Settings) -> String {
+    settings.var("UA_PROVIDER").unwrap_or_else(|| "anthropic".to_owned())
+}
+
+/// The model of a job that names none; `None` where there is no sensible one.
+pub fn default_model(
+    settings: &Settings,
+    provider: &str,
+    cassette: Option<&Path>,
+) -> Result<Option<String>, HostError> {
+    Ok(match provider {
+        "anthropic" => Some(settings.var("ANTHROPIC_MODEL").unwrap_or_else(|| DEFAULT_MODEL.to_owned())),
+        "openai" | "openai-chat" => settings.var("OPENAI_MODEL"),
+        "scripted" => Some("scripted".to_owned()),
+        "replay" => Some(open_cassette(cassette, Redactor::default(), Places::default())?.recorded_model().to_owned()),
+        // No such provider: it is refused by its name, and not for its model.
+        _ => Some(DEFAULT_MODEL.to_owned()),
+    })
+}
+
+/// Why no model can be asked, when none was named.
+pub fn no_model(provider: &str) -> HostError {
+    if !["anthropic", "openai", "openai-chat", crate::claude_code::NAME, "scripted", "replay"].contains(&provider) {
+        return HostError::usage(format!("unknown model provider `{provider}`"))
+            .hint("use `anthropic`, `openai`, `openai-chat`, `claude-code`, `scripted` or `replay`");
+    }
+    HostError::usage(format!("no model is named for the provider `{provider}`"))
+        .hint("name one with --model, in the job's `model.name`, or with OPENAI_MODEL for `openai` and `openai-chat`")
+}
+
+/// The key that a provider has in the environment or the user's configuration, by the names of both; `None` for a provider without.
+pub fn key_of(settings: &Settings, provider: &str) -> Option<(&'static str, &'static str)> {
+    match provider {
+        "anthropic" => Some(("ANTHROPIC_API_KEY", "providers.anthropic.api_key")),
+        "openai" => Some(("OPENAI_API_KEY", "providers.openai.api_key")),
+        // A server on this machine may do without.
+        "openai-chat" if !is_local(settings, "OPENAI_BASE_URL") => Some(("OPENAI_API_KEY", "providers.openai.api_key")),
+        _ => None,
+    }
+}
+
+fn is_local(settings: &Settings, variable: &str) -> bool {
+    let url = settings.var(variable).and_then(|text| url::Url::parse(text.trim()).ok());
+    url.as_ref().is_some_and(crate::base_url::is_this_machine)
+}
+
+/// Refuses a provider whose key is not there.
+fn needed_key(settings: &Settings, provider: &str) -> Result<Option<String>, HostError> {
+    let Some((variable, _)) = key_of(settings, provider) else { return Ok(None) };
+    settings.var(variable).map(Some).ok_or_else(|| {
+        HostError::usage(format!("there is no API key for the provider `{provider}`"))
+            .hint(format!("set {variable}, or run a job offline with `\"model\": {{\"provider\": \"scripted\", …}}`"))
+    })
+}
+
+pub fn anthropic(settings: &Settings, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
+    let mut config = AnthropicConfig::new(needed_key(settings, "anthropic")?.unwrap_or_default().into());
+    if let Some(base_url) = settings.var("ANTHROPIC_BASE_URL") {
+        crate::base_url::check("ANTHROPIC_BASE_URL", &base_url)?;
+        config.base_url = base_url;
+    }
+    if let Some(timeout) = model_timeout(settings)? {
+        config.idle_timeout = timeout;
+    }
+    if let Some(timeout) = reply_timeout(settings)? {
+        config.reply_timeout = timeout;
+    }
+    Ok(Arc::new(AnthropicProvider::new(config, env.clone()).map_err(|error| not_set_up("anthropic", &error))?))
+}
+
+/// Whether the provider may keep the conversation: as the job says, else the user, else no.
+pub fn wants_sessions(settings: &Settings, spec: &RunSpec) -> bool {
+    let by_user = || settings.is_on("UA_PROVIDER_SESSIONS");
+    spec.settings.provider_sessions.unwrap_or_else(by_user)
+}
+
+pub fn openai(settings: &Settings, keep_replies: bool, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
+    let key = needed_key(settings, "openai")?.unwrap_or_default();
+    let mut config = OpenAiConfig { keep_replies, ..OpenAiConfig::new(key.into()) };
+    if let Some(base_url) = settings.var("OPENAI_BASE_URL") {
+        crate::base_url::check("OPENAI_BASE_URL", &base_url)?;
+        config.base_url = base_url;
+    }
+    if let Some(timeout) = model_timeout(settings)? {
+        config.idle_timeout = timeout;
+    }
+    if let Some(timeout) = reply_timeout(settings)? {
+        config.reply_timeout = timeout;
+    }
+    Ok(Arc::new(OpenAiProvider::new(config, env.clone()).map_err(|error| not_set_up("openai", &error))?))
+}
+
+pub fn openai_chat(settings: &Settings, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
+    needed_key(settings, "openai-chat")?;
+    let mut config = ChatConfig::new(settings.var("OPENAI_API_KEY").map(Into::into));
+    if let Some(base_url) = settings.var("OPENAI_BASE_URL") {
+        crate::base_url::check("OPENAI_BASE_URL", &base_url)?;
+        config.base_url = base_url;
+    }
+    if let Some(timeout) = model_timeout(settings)? {
+        config.idle_timeout = timeout;
+    }
+    if let Some(timeout) = reply_timeout(settings)? {
+        config.reply_timeout = timeout;
+    }
+    Ok(Arc::new(ChatProvider::new(config, env.clone()).map_err(|error| not_set_up("openai-chat", &error))?))
+}
+
+fn not_set_up(provider: &str, error: &LlmError) -> HostError {
+    HostError::provider(format!("cannot set up the provider `{provider}`: {}", chain(error)))
+        .hint(error.hint().unwrap_or("see docs/guide/models.md"))
+}
+
+/// The longest silence of a model, as it is configured.
+pub fn model_timeout(settings: &Settings) -> Result<Option<Duration>, HostError> {
+    settings.var("UA_MODEL_TIMEOUT").map(|seconds| idle_timeout(&seconds)).transpose()
+}
+
+/// The longest that one reply of a model may take, as it is configured.
+fn reply_timeout(settings: &Settings) -> Result<Option<Duration>, HostError> {
+    let Some(text) = settings.var("UA_MODEL_REPLY_TIMEOUT") else { return Ok(None) };
+    let read = text.trim().parse().ok().filter(|seconds| (1..=86_400_u64).contains(seconds));
+    let seconds = read.ok_or_else(|| {
+        HostError::usage(format!("cannot use UA_MODEL_REPLY_TIMEOUT={text}"))
+            .hint("write whole seconds, from 1 to 86400; without it a reply may take 3600")
+    })?;
+    Ok(Some(Duration::from_secs(seconds)))
+}
+
+/// The longest silence of a model, from its text in seconds.
+fn idle_timeout(seconds: &str) -> Result<Duration, HostError> {
+    let read = seconds.trim().parse().ok().filter(|seconds| (1..=86_400_u64).contains(seconds));
+    read.map(Duration::from_secs).ok_or_else(|| {
+        HostError::usage(format!("cannot use UA_MODEL_TIMEOUT={seconds}"))
+            .hint("write whole seconds, from 1 to 86400; without it a model may be silent for 300")
+    })
+}
+
+/// The cassette of a run: the one that is named, else the configured one.
+pub fn cassette_file(settings: &Settings, named: Option<&Path>) -> Result<Option<PathBuf>, HostError> {
+    let named = named.map(Path::to_path_buf).or_else(|| settings.var("UA_CASSETTE").map(PathBuf::from));
+    named.map(|file| absolute(&file)).transpose()
+}
+
+/// What a run has for itself: its folders and its name, which a cassette does not keep.
+pub fn places_of(run: &RunRecord, job_dir: &Path) -> Places {
+    let workspace = Path::new(&run.workspace_dir);
+    let text = |path: &Path| path.display().to_string();
+    let session = workspace.file_name().map(|name| name.to_string_lossy().into_owned());
+    // A name that a person gave may be a word of the job.
+    let run_id = run.run_id.to_string();
+    let is_made_up = run_id.starts_with("run_") && run_id.len() > 20;
+    Places::new([
+        ("workspace", text(workspace)),
+        ("root", workspace.parent().map(text).unwrap_or_default()),
+        ("session", session.unwrap_or_default()),
+        ("job_dir", text(job_dir)),
+        ("run_id", if is_made_up { run_id } else { String::new() }),
+    ])
+}
+
+pub fn replay(cassette: Option<&Path>, redactor: Redactor, places: Places) -> Result<Arc<dyn LlmProvider>, HostError> {
+    Ok(Arc::new(open_cassette(cassette, redactor, places)?))
+}
+
+fn open_cassette(cassette: Option<&Path>, redactor: Redactor, places: Places) -> Result<ReplayProvider, HostError> {
+    let Some(file) = cassette else {
+        return Err(HostError::usage("the provider `replay` needs a cassette")
+            .hint("name one with --cassette or UA_CASSETTE; `--record FILE` makes one"));
+    };
+    ReplayProvider::open(file, redactor, places)
+        .map_err(|error| HostError::usage(chain(&error)).hint("`ua job FILE --record FILE` makes a cassette"))
+}
+
+/// The file that exchanges of a run go into: in a folder, one of the run's name.
+pub fn recording_file(path: &Path, run: &RunRecord) -> PathBuf {
+    if path.is_dir() { path.join(format!("{}.jsonl", run.run_id)) } else { path.to_path_buf() }
+}
+
+/// `provider`, whose exchanges are kept in `file`.
+pub fn recorded(
+    provider: Arc<dyn LlmProvider>,
+    file: &Path,
+    redactor: Redactor,
+    places: Places,
+) -> Result<Arc<dyn LlmProvider>, HostError> {
+    let recording = RecordingProvider::new(provider, file, redactor, places).map_err(|error| {
+        HostError::usage(format!("cannot record into {}: {error}", file.display())).hint("name another file")
+    })?;
+    Ok(Arc::new(recording))
+}

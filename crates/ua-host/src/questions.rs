@@ -1,0 +1,189 @@
+//! Questions of runs: which are open, and storing what a person answered.
+//!
+//! Durable Jobs v1 spec §6 (escalation). An answer goes one way, whoever gives it and wherever: into the database, from which the owner
+//! of the run takes it when it goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ua_core::RunId;
+use ua_gateway::{Elicitations, Notice};
+use ua_runner::{Signal, Watcher};
+use ua_store::{Choice, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore};
+use ua_store_sqlite::SqliteStore;
+
+use crate::error::HostError;
+use crate::host::Host;
+use crate::people::{Answer, People, Presence};
+use crate::settings::Settings;
+use crate::tree;
+
+/// How long somebody who is here has to answer a tool that waits on its connection.
+const ATTENDED: Duration = Duration::from_hours(1);
+
+/// The word that answers, on a command line and in what machines are told.
+pub fn choice_word(choice: Choice) -> &'static str {
+    match choice {
+        Choice::Happened => "happened",
+        Choice::Execute => "execute",
+        Choice::Skip => "skip",
+        Choice::Abort => "abort",
+        Choice::Continue => "continue",
+    }
+}
+
+/// The questions that wait for an answer, of one run or of all.
+pub async fn open(store: &SqliteStore, run: Option<&RunId>) -> Result<Vec<QuestionRecord>, HostError> {
+    let mut open = store.open_questions(run).await.map_err(|e| HostError::store("read the questions", &e))?;
+    open.retain(|question| question.status == QuestionStatus::Open);
+    Ok(open)
+}
+
+/// Asks about every open question of a run and its sub-agents. `false` when one was left open, and when there is none: then the run waits
+/// for the time from which an answer counts, and asking would not hasten it.
+pub(crate) async fn ask_all(
+    host: &Host,
+    people: &dyn People,
+    store: &SqliteStore,
+    run: &RunId,
+) -> Result<bool, HostError> {
+    let mut open = open(store, Some(run)).await?;
+    for child in tree::runs_below(store, run).await? {
+        open.extend(self::open(store, Some(&child.run_id)).await?);
+    }
+    if open.is_empty() {
+        return Ok(false);
+    }
+    for question in open {
+        if !ask(host, people, store, &question).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Asks one question and stores the answer; `false` when it is left open.
+pub async fn ask(
+    host: &Host,
+    people: &dyn People,
+    store: &SqliteStore,
+    question: &QuestionRecord,
+) -> Result<bool, HostError> {
+    let Some(said) = people.ask(question).await? else { return Ok(false) };
+    // It may have been answered elsewhere meanwhile.
+    let current = store.question(&question.question_id).await.map_err(|e| HostError::store("read the question", &e))?;
+    if current.status == QuestionStatus::Open {
+        answer(host, store, &current, said).await?;
+    } else {
+        people.tell("it was answered elsewhere meanwhile; that answer stands");
+    }
+    Ok(true)
+}
+
+/// A watcher that also asks, while somebody is here: a tool server that asks in the middle of a call waits on its connection. The answer
+/// goes the same way as one from any other process: the run reads it from the database (MCP elicitation).
+pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<SqliteStore>, inner: Watcher) -> Watcher {
+    Arc::new(move |signal| {
+        let asking =
+            if let Signal::Call(Notice::Asking { question, .. }) = &signal { Some(question.clone()) } else { None };
+        inner(signal);
+        if let Some(question) = asking {
+            let (host, people, store) = (host.clone(), people.clone(), store.clone());
+            tokio::spawn(async move {
+                if let Err(error) = ask(&host, people.as_ref(), &store, &question).await {
+                    people.report(&error);
+                }
+            });
+        }
+    })
+}
+
+/// How long a tool server that waits is kept waiting: `UA_ELICITATION_WAIT` seconds, by default an hour for somebody who is here
+/// and five minutes for somebody elsewhere; without anybody who may be asked it is told *no* at once.
+pub(crate) fn patience(settings: &Settings, presence: Presence) -> Result<Elicitations, HostError> {
+    let live_wait = match (settings.var("UA_ELICITATION_WAIT"), presence) {
+        (Some(text), _) => text.parse().map(Duration::from_secs).map_err(|_| {
+            HostError::usage(format!(
+                "UA_ELICITATION_WAIT (tools.elicitation_wait) is a number of seconds, not {text:?}"
+            ))
+        })?,
+        (None, Presence::Here) => ATTENDED,
+        (None, Presence::Nobody) => Duration::ZERO,
+        (None, Presence::Elsewhere) => Elicitations::default().live_wait,
+    };
+    Ok(Elicitations { live_wait })
+}
+
+/// The most bytes of words that go with an answer; they become part of the conversation.
+const MAX_TEXT: usize = 16 * 1024;
+
+/// Stores an answer and says what comes of it. The owner of a run applies answers when it goes on; what a run that has ended left open is
+/// settled at once.
+pub async fn answer(
+    host: &Host,
+    store: &SqliteStore,
+    question: &QuestionRecord,
+    answer: Answer,
+) -> Result<String, HostError> {
+    let Answer { choice, proof, text } = answer;
+    if question.status != QuestionStatus::Open {
+        return Err(HostError::usage(format!("question {} is answered already", question.question_id))
+            .hint(format!("`ua resume {}` acts on the answer", tree::top(store, &question.run_id).await?)));
+    }
+    let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    if run.status.is_terminal() && !outlives_its_run(store, question).await? {
+        return Err(HostError::usage(format!("run {} is {}: nothing would act on an answer", run.run_id, run.status))
+            .hint(format!("`ua runs show {}` says how it ended", run.run_id)));
+    }
+    if !question.choices.contains(&choice) {
+        let words: Vec<&str> = question.choices.iter().map(|choice| choice_word(*choice)).collect();
+        return Err(HostError::usage(format!(
+            "question {} does not take `{}`",
+            question.question_id,
+            choice_word(choice)
+        ))
+        .hint(format!("it takes {}", words.join(", "))));
+    }
+    if question.kind == QuestionKind::AskUser
+        && choice == Choice::Continue
+        && text.as_deref().is_none_or(|text| text.trim().is_empty())
+    {
+        return Err(HostError::usage(format!("question {} is answered by words", question.question_id))
+            .hint("give them with --text, or let the model decide with `skip`"));
+    }
+    if question.kind == QuestionKind::Elicitation && choice == Choice::Continue {
+        ua_ledger::check_elicited(question, text.as_deref()).map_err(|why| {
+            HostError::usage(format!("question {} does not take that: {why}", question.question_id))
+                .hint("`ua questions --full` shows the form; give values with --values '{…}', or `decline`")
+        })?;
+    }
+    if text.as_deref().is_some_and(|text| text.len() > MAX_TEXT) {
+        return Err(HostError::usage(format!("--text is longer than {MAX_TEXT} bytes"))
+            .hint("put it into a file of the workspace and name the file"));
+    }
+    if proof.is_some() && choice != Choice::Happened {
+        return Err(HostError::usage("--proof names what happened, so it goes with `happened` only"));
+    }
+    let answer = NewAnswer {
+        question_id: question.question_id.clone(),
+        choice,
+        proof,
+        text,
+        by: host.settings().user(),
+        at: host.env().now(),
+    };
+    store.insert_answer(answer).await.map_err(|e| HostError::store("store the answer", &e))?;
+    let settled = ua_ledger::settle_late_answers(store, host.env(), &run.run_id).await;
+    let settled = settled.map_err(|e| HostError::store("apply the answer", &e))?;
+    Ok(match settled.first() {
+        Some(call) => format!("answered; call {} is {} now", call.call_id, call.status),
+        None => format!("answered; go on with `ua resume {}`", tree::top(store, &run.run_id).await?),
+    })
+}
+
+/// Whether the question is about a call that its run went on without, which may be answered after the run has ended.
+async fn outlives_its_run(store: &SqliteStore, question: &QuestionRecord) -> Result<bool, HostError> {
+    let Some(call) = &question.call_id else { return Ok(false) };
+    let call = ua_store::LedgerStore::call(store, call).await.map_err(|e| HostError::store("read the call", &e))?;
+    Ok(ua_ledger::is_left_open(&call))
+}

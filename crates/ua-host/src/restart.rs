@@ -1,0 +1,88 @@
+//! `RESTART.md` in the folder of all workspaces: which runs there are, and how each goes on.
+//!
+//! Durable runner, current state, "Job start" and "Job end". The page is made of the database alone, under a lock of its own: who has
+//! the lock sees what everybody wrote who had it before, so runs that start or end side by side never write each other out.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use ua_report::{RestartPlace, restart_page};
+use ua_runner::{RunLock, Workspace};
+use ua_store::{RunRecord, Store};
+
+use crate::error::HostError;
+use crate::home::Home;
+
+/// How many runs are looked at; the page names fewer.
+const LOOKED_AT: u32 = 200;
+
+/// How long one waits for another process that writes the page: this many times [`PAUSE`].
+const PATIENCE: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Writes the page anew. It only repeats what is stored, so a failure is noted and changes nothing.
+pub async fn write(home: &Home, store: &dyn Store) {
+    if let Err(error) = try_write(home, store).await {
+        tracing::warn!(%error, "RESTART.md was not written");
+    }
+}
+
+async fn try_write(home: &Home, store: &dyn Store) -> Result<(), HostError> {
+    let fail = |doing: &'static str| move |error: io::Error| HostError::storage(format!("{doing}: {error}"));
+    fs::create_dir_all(home.locks()).map_err(fail("cannot make the folder of locks"))?;
+    let lock = home.locks().join("restart.lock");
+    let opened = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(lock);
+    let lock = opened.map_err(fail("cannot open its lock"))?;
+    take(&lock).await?;
+    let mut runs = store.runs(LOOKED_AT).await.map_err(|e| HostError::store("list the runs", &e))?;
+    let has_more = runs.len() >= LOOKED_AT as usize;
+    // A sub-agent goes on with its job.
+    runs.retain(|run| !ua_store::is_task(run));
+    let locks = home.locks();
+    let text = restart_page(
+        &runs,
+        &RestartPlace {
+            flags: &root_flag(home),
+            is_driven: &|run| RunLock::is_held(&locks, run),
+            files: &files,
+            has_more,
+        },
+    );
+    let temporary = home.root().join(".RESTART.md.tmp");
+    let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, home.root().join("RESTART.md")));
+    written.map_err(fail("cannot write it"))
+}
+
+/// Waits for the lock, but not for ever: its holder may have been stopped by a signal.
+async fn take(lock: &File) -> Result<(), HostError> {
+    let env = ua_core::system::env();
+    for _ in 0..PATIENCE {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => env.clock.sleep(PAUSE).await,
+            Err(TryLockError::Error(error)) => return Err(HostError::storage(format!("cannot lock it: {error}"))),
+        }
+    }
+    Err(HostError::storage("another process has been writing it for a second"))
+}
+
+fn files(run: &RunRecord) -> [String; 2] {
+    let workspace = Path::new(&run.workspace_dir);
+    [Workspace::packet_name(&run.run_id), Workspace::completion_name(&run.run_id)]
+        .map(|name| workspace.join(format!("{name}.md")).display().to_string())
+}
+
+/// The command that goes on with a run, with more of the budget that it stopped at.
+pub fn resume_command(home: &Home, run: &RunRecord) -> String {
+    let more = ua_runner::raise_flags(run).map_or_else(String::new, |flags| format!(" {flags}"));
+    format!("ua resume {}{}{more}", run.run_id, root_flag(home))
+}
+
+/// ` --root DIR`, when the default would not find the run again.
+fn root_flag(home: &Home) -> String {
+    let default = std::path::absolute("AGENT_RUN_WORKSPACES").ok();
+    if default.as_deref() == Some(home.root()) { String::new() } else { format!(" --root {}", home.root().display()) }
+}

@@ -1,0 +1,114 @@
+//! Going on with a run.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ua_core::{Component, RunStatus};
+use ua_runner::Workspace;
+use ua_store::{QuestionStatus, RunRecord, RunStore};
+use ua_store_sqlite::SqliteStore;
+
+use crate::budgets::BudgetChange;
+use crate::error::HostError;
+use crate::home;
+use crate::host::Host;
+use crate::launch::{Launch, LaunchOptions};
+use crate::people::{End, People};
+use crate::session::{self, Ending};
+use crate::{input_files, restart, tree, trust};
+
+/// What a person changes about a run with the command that resumes it.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Changed components that are accepted as they are now.
+    pub accept: Vec<Component>,
+    /// Other budgets.
+    pub budgets: Vec<BudgetChange>,
+}
+
+/// Resumes a run that was found by looking only. With `take_over` a living process that drives it is ended.
+pub async fn found(
+    host: &Host,
+    people: &Arc<dyn People>,
+    found: &RunRecord,
+    options: &LaunchOptions,
+    changes: Changes,
+    take_over: bool,
+) -> Result<Ending, HostError> {
+    if found.status.is_terminal() {
+        return finished(host, people.as_ref(), found).await;
+    }
+    tree::refuse_task(&host.home().open_read_only()?, found, "resumed", "ua resume").await?;
+    let store = host.home().open()?;
+    let run = store.run(&found.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    resume(host, people, store, run, options, changes, take_over).await
+}
+
+/// Resumes a run, or says how it ended.
+pub async fn resume(
+    host: &Host,
+    people: &Arc<dyn People>,
+    store: SqliteStore,
+    run: RunRecord,
+    options: &LaunchOptions,
+    changes: Changes,
+    take_over: bool,
+) -> Result<Ending, HostError> {
+    if run.status.is_terminal() {
+        home::close(store);
+        return finished(host, people.as_ref(), &run).await;
+    }
+    if run.lease_epoch > 0 && !Path::new(&run.workspace_dir).is_dir() {
+        return Err(HostError::storage(format!(
+            "the workspace of run {} is not there: {}",
+            run.run_id, run.workspace_dir
+        ))
+        .hint("put it back where it was; its files are part of the run"));
+    }
+    tree::refuse_task(&store, &run, "resumed", "ua resume").await?;
+    if run.entrypoint == "library" {
+        home::close(store);
+        return Err(HostError::usage(format!("run {} belongs to a program that uses the library", run.run_id))
+            .hint("run that program again: only it has the run's tools and its model"));
+    }
+    changes.budgets.iter().try_for_each(|change| change.check(&run.spec))?;
+    let mut launch = Launch::from_stored(&run.launch)?;
+    launch.overlay(host.settings(), &run.spec, options)?;
+    launch.accept = changes.accept;
+    launch.budgets = changes.budgets;
+    trust::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
+    launch.check(host, &run.spec)?;
+    input_files::tell_changed(people.as_ref(), &run.spec, launch.job_dir());
+    Box::pin(session::run(host, people, store, run, &launch, take_over)).await
+}
+
+/// Applies what was answered about calls that a finished run had gone on without, if a process died before it could.
+async fn settle_late_answers(host: &Host, run: &RunRecord) -> Result<(), HostError> {
+    let open = host.home().open_read_only()?.open_questions(Some(&run.run_id)).await;
+    let open = open.map_err(|e| HostError::store("read the questions", &e))?;
+    if open.iter().any(|question| question.status == QuestionStatus::Answered) {
+        let store = host.home().open()?;
+        let settled = ua_ledger::settle_late_answers(&store, host.env(), &run.run_id).await;
+        settled.map_err(|e| HostError::store("apply the answers", &e))?;
+        home::close(store);
+    }
+    Ok(())
+}
+
+/// Says how a finished run ended; its files are written again if somebody removed them.
+async fn finished(host: &Host, people: &dyn People, run: &RunRecord) -> Result<Ending, HostError> {
+    settle_late_answers(host, run).await?;
+    let store = host.home().open_read_only()?;
+    let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
+    if let Ok(workspace) = Workspace::open(Path::new(&run.workspace_dir)) {
+        let completion = workspace.path(&format!("{}.md", Workspace::completion_name(&run.run_id)));
+        if !completion.exists() {
+            ua_runner::write_conclusion(&workspace, &records)?;
+        }
+    }
+    // A process that died right behind the run's last write left a page that still says how to resume it.
+    restart::write(host.home(), &store).await;
+    people.tell(&format!("run {} is finished already; nothing was run", run.run_id));
+    people.show_end(&End { records: &records, resume_command: restart::resume_command(host.home(), run) })?;
+    Ok(if run.status == RunStatus::Succeeded { Ending::Succeeded } else { Ending::Failed })
+}

@@ -1,0 +1,63 @@
+//! What confines the programs that a job starts with `run_command`: settings of the user, as flags of our own tool server.
+//!
+//! The walls themselves are `ua_toolserver`'s.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::HostError;
+use crate::settings::Settings;
+
+/// Limits, each as its flag and its variable.
+const LIMITS: [(&str, &str); 5] = [
+    ("--command-processes", "UA_COMMAND_PROCESSES"),
+    ("--command-open-files", "UA_COMMAND_OPEN_FILES"),
+    ("--command-memory-mib", "UA_COMMAND_MEMORY_MIB"),
+    ("--command-file-mib", "UA_COMMAND_FILE_MIB"),
+    ("--command-cpu-seconds", "UA_COMMAND_CPU_SECONDS"),
+];
+
+/// The words of `run_command.sandbox`.
+pub const HOW: &[&str] = &["auto", "required", "off"];
+
+/// The flags that tell our tool server how to confine programs.
+pub(crate) fn flags(settings: &Settings, root: &Path) -> Result<Vec<String>, HostError> {
+    let mut flags = Vec::new();
+    if let Some(how) = settings.var("UA_COMMAND_SANDBOX") {
+        if !HOW.contains(&how.as_str()) {
+            return Err(
+                HostError::usage(format!("UA_COMMAND_SANDBOX is {how:?}")).hint("it takes auto, required or off")
+            );
+        }
+        flags.push(format!("--command-sandbox={how}"));
+    }
+    if has_network(settings) {
+        flags.push("--command-network".to_owned());
+    }
+    for (flag, variable) in LIMITS {
+        let Some(text) = settings.var(variable) else { continue };
+        let number: u64 = text.parse().map_err(|_| {
+            HostError::usage(format!("{variable} is {text:?}")).hint("it takes a whole number; 0 is no limit")
+        })?;
+        flags.push(format!("{flag}={number}"));
+    }
+    let read = settings.var("UA_COMMAND_READ").unwrap_or_default();
+    let read = std::env::split_paths(&read).filter(|folder| folder.is_absolute());
+    flags.extend(read.map(|folder| format!("--command-read={}", folder.display())));
+    flags.extend(private(settings, root).into_iter().map(|folder| format!("--command-private={}", folder.display())));
+    Ok(flags)
+}
+
+/// Whether programs may use the network.
+pub fn has_network(settings: &Settings) -> bool {
+    settings.is_on("UA_COMMAND_NETWORK")
+}
+
+/// What programs may not see, wherever it lies: the user's home and folders for programs, and where runs are kept.
+fn private(settings: &Settings, root: &Path) -> Vec<PathBuf> {
+    let folders = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"];
+    let mut private: Vec<PathBuf> = folders.iter().filter_map(|name| settings.var(name)).map(PathBuf::from).collect();
+    let database = settings.var("UA_RUNTIME_DB_PATH").map(PathBuf::from);
+    private.extend(database.as_deref().and_then(Path::parent).map(Path::to_path_buf));
+    private.push(root.to_path_buf());
+    private.into_iter().filter_map(|folder| std::path::absolute(folder).ok()).collect()
+}

@@ -1,0 +1,192 @@
+//! One process's work on a run: lock, epoch, tool servers, drive, and what people are told and asked around it.
+
+mod driver;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument as _;
+use ua_core::{RunStatus, RunStop, Trace};
+use ua_gateway::StopSignal;
+use ua_runner::{Conclusion, RunLock, Worked, Workspace, owner_stamp};
+use ua_store::{RunRecord, RunRecords, RunStore as _, budgets_with};
+use ua_store_sqlite::SqliteStore;
+
+use crate::alert::Alerts;
+use crate::error::HostError;
+use crate::home::{self, Home};
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::people::{Begun, End, People, Presence};
+use crate::{budgets, forgotten, questions, restart, tree};
+
+use self::driver::{Driver, Taken};
+
+/// How this process's work on a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// The run succeeded.
+    Succeeded,
+    /// The run failed or was cancelled.
+    Failed,
+    /// It waits for a person, or was stopped and can be resumed.
+    Waiting,
+    /// The model provider is not available; it can be resumed.
+    Provider,
+    /// A signal asked this process to stop; it can be resumed.
+    Interrupted,
+}
+
+impl Ending {
+    fn of(conclusion: &Conclusion) -> Self {
+        match conclusion {
+            Conclusion::Succeeded { .. } => Self::Succeeded,
+            Conclusion::Failed { .. } | Conclusion::Cancelled => Self::Failed,
+            Conclusion::Waiting { .. } => Self::Waiting,
+            Conclusion::Stopped { reason, .. } => match reason {
+                RunStop::Interrupt => Self::Interrupted,
+                RunStop::Provider => Self::Provider,
+                RunStop::Budget | RunStop::Fingerprint | RunStop::ToolServer => Self::Waiting,
+            },
+        }
+    }
+}
+
+/// What one life of a run, from its acquisition to the end of this process's work on it, came to.
+struct Life {
+    ending: Ending,
+    records: RunRecords,
+}
+
+/// Takes the run and drives it to a conclusion of this process. While somebody is here, a run that would wait asks them, and goes on as
+/// a resume would. With `take_over` a living process that drives the run is ended first.
+pub async fn run(
+    host: &Host,
+    people: &Arc<dyn People>,
+    store: SqliteStore,
+    run: RunRecord,
+    launch: &Launch,
+    take_over: bool,
+) -> Result<Ending, HostError> {
+    let (home, env) = (host.home(), host.env());
+    let alerts = Alerts::from_settings(host.settings(), home)?;
+    let owner = owner_stamp(Trace::new(env));
+    let _lock = if take_over {
+        RunLock::take_over(&home.locks(), &run.run_id, &owner, env).await?
+    } else {
+        RunLock::take(&home.locks(), &run.run_id, &owner)?
+    };
+    can_lock(home)?;
+    // A process that was asked to end may have ended the run.
+    let mut run =
+        if take_over { store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))? } else { run };
+    let stop = people.stop_signal(env)?;
+    let is_attended = people.presence() == Presence::Here;
+    let (store, run_id) = (Arc::new(store), run.run_id.clone());
+    let mut launch = launch.clone();
+    let ending = loop {
+        let trace = Trace::new(env);
+        let span = host.spans().begin_run(&run, &trace);
+        let life = Box::pin(life(host, people, &store, run, &launch, &stop, trace)).instrument(span);
+        let life = match life.await {
+            Ok(life) => life,
+            Err(error) => break Err(error),
+        };
+        let waits = life.ending == Ending::Waiting && life.records.run.status == RunStatus::WaitingForHuman;
+        if waits && is_attended && !stop.is_stopping() {
+            match questions::ask_all(host, people.as_ref(), &store, &run_id).await {
+                Ok(true) => {
+                    // What a person changed with this command is stored by now.
+                    launch.accept.clear();
+                    launch.budgets.clear();
+                    run = life.records.run;
+                    continue;
+                }
+                Ok(false) => {}
+                Err(error) => people.report(&error),
+            }
+        } else if let Some(alerts) = &alerts {
+            alerts.tell(people.as_ref(), &life.records).await;
+        }
+        let resume_command = restart::resume_command(home, &life.records.run);
+        if let Err(error) = people.show_end(&End { records: &life.records, resume_command }) {
+            people.report(&error);
+        }
+        break Ok(life.ending);
+    };
+    if let Some(store) = Arc::into_inner(store) {
+        home::close(store);
+    }
+    ending
+}
+
+/// One life of a run: epoch, tool servers, drive.
+async fn life(
+    host: &Host,
+    people: &Arc<dyn People>,
+    store: &Arc<SqliteStore>,
+    run: RunRecord,
+    launch: &Launch,
+    stop: &StopSignal,
+    trace: Trace,
+) -> Result<Life, HostError> {
+    let (home, env) = (host.home(), host.env());
+    let owner = owner_stamp(trace.clone());
+    // A cancelled run sends nothing more, so it may end whatever the database forgot.
+    if run.cancel_requested_at.is_none() {
+        forgotten::refuse(store, &run.run_id).await?;
+    }
+    let port = host.seams().store(store.clone());
+    // Before the run is taken: one that was never taken may not have its folder yet, a fork not its files.
+    ua_runner::settle_workspace(home.root(), &run)?;
+    let workspace = Workspace::create(Path::new(&run.workspace_dir))?;
+    let acquired_at = env.now();
+    let (lease, run) =
+        port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| HostError::store("take the run", &e))?;
+    ua_runner::place_input_files(&run, &workspace, port.as_ref()).await?;
+    host.spans().link_earlier(&run, &trace);
+    restart::write(home, port.as_ref()).await;
+    if !launch.budgets.is_empty() {
+        let records = port.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
+        let made_by = host.settings().user();
+        budgets::apply(people.as_ref(), port.as_ref(), &records, &launch.budgets, &made_by, env).await?;
+    }
+    // Not through the seams: people look, the run does not depend on it.
+    let overrides = store.overrides(&run.run_id).await.map_err(|e| HostError::store("read the budgets", &e))?;
+    people.begun(&Begun {
+        run: &run,
+        resume_command: restart::resume_command(home, &run),
+        budgets: budgets_with(&run.spec.budgets, &overrides),
+        held: Duration::from_millis(run.held_millis),
+    });
+    let driver = Driver {
+        host: host.clone(),
+        people: people.clone(),
+        store: store.clone(),
+        port: port.clone(),
+        launch: launch.clone(),
+        trace,
+    };
+    let worked = driver.work(Taken { run, lease, workspace: workspace.clone(), acquired_at }, stop).await;
+    people.paused();
+    let Worked { conclusion, run, is_driven } = worked?;
+    let mut records = port.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
+    // The run's end is stored; a file or a front door that only repeats it must not turn it into a failure.
+    if !is_driven && ua_runner::write_conclusion(&workspace, &records).is_err() {
+        tracing::warn!("the completion file could not be written");
+    }
+    restart::write(home, port.as_ref()).await;
+    // What sub-agents ask waits for the same person.
+    records.questions.extend(tree::questions_below(port.as_ref(), &records).await?);
+    Ok(Life { ending: Ending::of(&conclusion), records })
+}
+
+/// Refuses a folder of locks in which nothing new can be made, before the run is taken: each tool server needs a lock file.
+fn can_lock(home: &Home) -> Result<(), HostError> {
+    let folder = home.locks();
+    tempfile::tempfile_in(&folder).map(drop).map_err(|e| {
+        HostError::storage(format!("cannot make files in {}: {e}", folder.display()))
+            .hint("make that folder writable, then `ua resume last`; nothing was sent")
+    })
+}

@@ -1,0 +1,173 @@
+//! What one process drives a run with, and the runs of its sub-agents: tool servers, and the ports of a [`Worker`].
+//!
+//! A sub-agent's run is driven as its parent's is, by the same process, with tool servers of its own in a folder of its own. It has the
+//! parent's model, tool configuration and policies; what only a person may loosen (who may be written to, how often an effect may
+//! happen) is read from the job at the top of the tree, never from what a model wrote into a task.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tracing::Instrument as _;
+use ua_core::{Redactor, Timestamp, Trace};
+use ua_gateway::{StopSignal, SubAgentError, ToolTransport};
+use ua_runner::{
+    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RunLock, Signal, Watcher, Worked, Worker, Workspace,
+    owner_stamp, park_for_tool_server, run_span,
+};
+use ua_store::{RunLease, RunRecord, Store, budgets_with, is_task};
+use ua_store_sqlite::SqliteStore;
+
+use crate::error::{ChildFailed, HostError};
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::people::{People, Presence};
+use crate::redaction::scrub_logs;
+use crate::{claude_code, forgotten, pricing, progress, questions, servers, unknown_tools};
+
+/// What the process has for all runs of a tree.
+#[derive(Clone)]
+pub(super) struct Driver {
+    pub(super) host: Host,
+    pub(super) people: Arc<dyn People>,
+    pub(super) store: Arc<SqliteStore>,
+    /// The same behind the seams.
+    pub(super) port: Arc<dyn Store>,
+    pub(super) launch: Launch,
+    pub(super) trace: Trace,
+}
+
+/// A run that was taken.
+pub(super) struct Taken {
+    pub(super) run: RunRecord,
+    pub(super) lease: RunLease,
+    pub(super) workspace: Workspace,
+    pub(super) acquired_at: Timestamp,
+}
+
+impl Driver {
+    /// Starts the tool servers of a run that was taken, drives it to a conclusion of this process, and ends them.
+    pub(super) async fn work(&self, taken: Taken, stop: &StopSignal) -> Result<Worked, HostError> {
+        let (host, env, run) = (&self.host, self.host.env(), &taken.run);
+        let logs = taken.workspace.path("logs");
+        let label = is_task(run).then(|| run.spec.objective.clone());
+        let mut watcher = progress::watcher(taken.workspace.clone(), env.clone(), self.people.clone(), label);
+        if self.people.presence() == Presence::Here {
+            watcher = questions::asking_watcher(host.clone(), self.people.clone(), self.store.clone(), watcher);
+        }
+        let servers = servers::tool_servers(host, run, &self.launch, watcher.clone())?;
+        let redactor = host.seams().redactor(servers::redactor(host, run, &self.launch)?);
+        let watcher = self.noting(run, logs.clone(), redactor.clone(), watcher);
+        let (lease, transport) = (taken.lease.clone(), servers.clone());
+        let worked = match self.worker(taken, transport, redactor.clone(), watcher, stop).await {
+            Ok(worker) => worker.work().await.map_err(HostError::from),
+            Err(error) => {
+                // The settings, the policies and the job do not fit together: nothing was sent, and a resume may find them mended.
+                let parked = park_for_tool_server(self.port.as_ref(), &lease, env, &error.to_string()).await;
+                Err(parked.err().map_or(error, HostError::from))
+            }
+        };
+        servers.shutdown().await;
+        scrub_logs(&logs, &redactor);
+        worked
+    }
+
+    /// The same watcher, which notes tools that no rule knows, and takes secrets out of the logs of a life that was killed. Once tools are
+    /// listed, nobody writes those any more.
+    fn noting(&self, run: &RunRecord, logs: PathBuf, redactor: Redactor, inner: Watcher) -> Watcher {
+        let (driver, run) = (self.clone(), run.run_id.clone());
+        Arc::new(move |signal| {
+            if let Signal::ToolsListed { tools } = &signal {
+                scrub_logs(&logs, &redactor);
+                let host = &driver.host;
+                if let Ok(classifier) = driver.launch.classifier(host.settings()) {
+                    unknown_tools::note(host.home().root(), &run, tools, &classifier, host.env().now());
+                }
+            }
+            inner(signal);
+        })
+    }
+
+    /// What the run is driven with.
+    async fn worker(
+        &self,
+        taken: Taken,
+        tools: Arc<dyn ToolTransport>,
+        redactor: Redactor,
+        watcher: Watcher,
+        stop: &StopSignal,
+    ) -> Result<Worker, HostError> {
+        let Taken { run, lease, workspace, acquired_at } = taken;
+        let (host, launch) = (&self.host, &self.launch);
+        let overrides =
+            self.port.overrides(&run.run_id).await.map_err(|e| HostError::store("read the run's budgets", &e))?;
+        let shared_workspaces = claude_code::shared_workspaces(self.port.as_ref(), &run).await;
+        let llm = launch.provider_of(host, &run, &shared_workspaces, &redactor)?;
+        let prices = pricing::table(launch.pricing.as_deref())?;
+        let pins = PinSettings {
+            accept: launch.accept.clone(),
+            accepted_by: host.settings().user(),
+            ..PinSettings::of(&run.spec, &prices)
+        };
+        let settings = launch.run_settings(&run.spec, prices, pins);
+        let budgets = budgets_with(&run.spec.budgets, &overrides);
+        let ports = DeskPorts {
+            store: self.port.clone(),
+            lease,
+            run,
+            workspace,
+            tools,
+            classifier: Arc::new(launch.classifier(host.settings())?),
+            env: host.env().clone(),
+            trace: self.trace.clone(),
+            stop: stop.clone(),
+        };
+        let desk = Desk::new(ports)
+            .with_watcher(watcher)
+            .with_redactor(redactor)
+            .with_seams(host.seams().clone())
+            .with_budgets(budgets)
+            .with_secrets(host.secrets()?.grants())
+            .with_elicitations(questions::patience(host.settings(), self.people.presence())?)
+            .with_sub_agents(Arc::new(self.clone()))
+            .with_heartbeat(self.store.clone());
+        Ok(Worker::new(desk, llm, settings, acquired_at))
+    }
+
+    async fn drive_child(
+        &self,
+        above: &RunLease,
+        child: RunRecord,
+        stop: &StopSignal,
+    ) -> Result<(Conclusion, RunRecord), HostError> {
+        let owner = owner_stamp(self.trace.clone());
+        // Its parent's lock is what counts; this one says to others that it is driven.
+        let _lock = RunLock::take(&self.host.home().locks(), &child.run_id, &owner)?;
+        if child.cancel_requested_at.is_none() {
+            forgotten::refuse(&self.store, &child.run_id).await?;
+        }
+        let workspace = Workspace::create(Path::new(&child.workspace_dir))?;
+        let acquired_at = self.host.env().now();
+        let (lease, run) = self
+            .port
+            .acquire_task_run(above, &child.run_id, &owner, acquired_at)
+            .await
+            .map_err(|e| HostError::store("take the sub-agent's run", &e))?;
+        let worked = self.work(Taken { run, lease, workspace, acquired_at }, stop).await?;
+        Ok((worked.conclusion, worked.run))
+    }
+}
+
+#[async_trait]
+impl ChildDriver for Driver {
+    async fn drive(
+        &self,
+        above: &RunLease,
+        child: RunRecord,
+        stop: &StopSignal,
+    ) -> Result<(Conclusion, RunRecord), SubAgentError> {
+        let span = run_span(&child);
+        let driven = Box::pin(self.drive_child(above, child, stop)).instrument(span).await;
+        driven.map_err(|error| Box::new(ChildFailed(error)) as SubAgentError)
+    }
+}

@@ -1,0 +1,219 @@
+//! Settings in layers: built-in defaults, the user's `config.toml`, the project's `ua.toml`, the environment, flags. Later wins.
+//!
+//! Read once, into a [`Settings`] that is handed down: nothing else looks at the files or the environment. A setting has a key in the
+//! files and a variable in the environment; whoever needs it asks [`Settings::var`] for the variable, and gets what the strongest layer
+//! says. The one list of them is [`SETTINGS`].
+//!
+//! The project's file comes with whatever was checked out there, so it may not set what runs programs, names where requests go, or
+//! holds keys; nor is one read that belongs to somebody else.
+
+mod file;
+mod list;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::env::Process;
+use crate::error::HostError;
+
+pub use file::Layer;
+pub use list::{SETTINGS, Setting, ValueKind};
+
+/// The name of the project's file.
+const PROJECT_FILE: &str = "ua.toml";
+
+/// Variables that tool servers may see; everything else, keys and tokens above all, stays with us.
+const PASSED_ON: [&str; 16] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "TERM",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+/// What a file says about a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileValue {
+    /// As the environment would have it.
+    pub value: String,
+    /// The file and its line.
+    pub place: String,
+}
+
+/// What the files and the environment of one process say.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    process: Process,
+    /// What the files say, by variable.
+    values: BTreeMap<&'static str, FileValue>,
+    files: Vec<PathBuf>,
+    notes: Vec<String>,
+    refused: Option<HostError>,
+}
+
+impl Settings {
+    /// Reads the files that this process's environment and folder lead to.
+    pub fn of_process() -> Self {
+        Self::read(Process::own())
+    }
+
+    /// Reads the files that a process with this environment and folder has. Whatever can be read counts even if another file is wrong:
+    /// [`Self::check`] says what is.
+    pub fn read(process: Process) -> Self {
+        let mut settings = Self { process, ..Self::default() };
+        settings.refused = settings.read_files().err();
+        settings
+    }
+
+    fn read_files(&mut self) -> Result<(), HostError> {
+        if let Some(path) = self.user_file("config.toml") {
+            self.add(Layer::User, path)?;
+        }
+        if let Some(path) = self.project_file() {
+            if is_foreign(&path) {
+                self.notes.push(format!("{} belongs to another user and was not read", path.display()));
+            } else {
+                self.add(Layer::Project, path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, layer: Layer, path: PathBuf) -> Result<(), HostError> {
+        let said = layer.read(&path, self.of_environment("HOME").as_deref())?;
+        self.values.extend(said);
+        self.files.push(path);
+        Ok(())
+    }
+
+    /// `ua.toml` of the working directory, or of the nearest folder above it that has one.
+    fn project_file(&self) -> Option<PathBuf> {
+        let here = self.process.folder.as_deref()?;
+        here.ancestors().map(|folder| folder.join(PROJECT_FILE)).find(|path| path.is_file())
+    }
+
+    /// Says what is wrong with a file.
+    pub fn check(&self) -> Result<(), HostError> {
+        self.refused.clone().map_or(Ok(()), Err)
+    }
+
+    /// A variable of the environment, or what the files say in its place. One that is empty is as good as not set.
+    pub fn var(&self, name: &str) -> Option<String> {
+        self.of_environment(name).or_else(|| self.values.get(name).map(|said| said.value.clone()))
+    }
+
+    /// A variable of the environment alone, unless it is missing, empty or not text.
+    pub fn of_environment(&self, name: &str) -> Option<String> {
+        self.process.variables.get(name).filter(|value| !value.is_empty()).cloned()
+    }
+
+    /// What a file says in the place of a variable, and where.
+    pub fn of_files(&self, name: &str) -> Option<&FileValue> {
+        self.values.get(name)
+    }
+
+    /// Whether a switch is on: `1` or `true`.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.var(name).is_some_and(|value| value == "1" || value == "true")
+    }
+
+    /// Every variable of the environment whose name begins with one of `prefixes`.
+    pub fn beginning_with(&self, prefixes: &[&str]) -> BTreeMap<String, String> {
+        let all = self.process.variables.iter();
+        let wanted = all.filter(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix)));
+        wanted.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// The environment a tool server starts with, before its own configuration is added.
+    pub fn for_tool_servers(&self) -> BTreeMap<String, String> {
+        PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), self.var(name)?))).collect()
+    }
+
+    /// A file of the user's own configuration, if there is one.
+    pub fn user_file(&self, name: &str) -> Option<PathBuf> {
+        let config = self
+            .var("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(PathBuf::from(self.var("HOME")?).join(".config")))?;
+        Some(config.join("ua").join(name)).filter(|file| file.exists())
+    }
+
+    /// Who works here, for what is noted as said by a person.
+    pub fn user(&self) -> String {
+        self.var("USER").unwrap_or_else(|| "a person".to_owned())
+    }
+
+    /// The program that helpers are started as ([`Process::program`]).
+    pub fn program(&self) -> Result<PathBuf, HostError> {
+        self.process.program.clone().ok_or_else(|| HostError::failed("cannot find this program's own file"))
+    }
+
+    /// The files that were read, the weakest first.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// What is worth knowing about files that were not read.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+/// Whether a file belongs neither to this user nor to root.
+fn is_foreign(path: &Path) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    std::fs::metadata(path).map_or(true, |file| file.uid() != ours && file.uid() != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_processes_in_one_have_settings_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, project) = (folder.path().join("home"), folder.path().join("project"));
+        std::fs::create_dir_all(home.join(".config/ua")).unwrap();
+        std::fs::create_dir_all(project.join("below")).unwrap();
+        std::fs::write(home.join(".config/ua/config.toml"), "root = \"~/runs\"\n[model]\nname = \"users\"").unwrap();
+        std::fs::write(project.join("ua.toml"), "[model]\nname = \"projects\"").unwrap();
+        let with = |variables: &[(&str, &str)], folder: Option<PathBuf>| {
+            let own = [("HOME".to_owned(), home.display().to_string())];
+            let more = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Settings::read(Process { variables: own.into_iter().chain(more).collect(), folder, program: None })
+        };
+        let inside = with(&[("UA_PROVIDER", "openai"), ("UA_COLOR", "")], Some(project.join("below")));
+        let model = |settings: &Settings| settings.var("ANTHROPIC_MODEL");
+        assert_eq!(model(&inside).as_deref(), Some("projects"));
+        assert_eq!(inside.var("UA_ROOT"), Some(home.join("runs").display().to_string()));
+        assert_eq!((inside.var("UA_PROVIDER").as_deref(), inside.var("UA_COLOR")), (Some("openai"), None));
+        assert_eq!(inside.files().len(), 2);
+        let outside = with(&[], None);
+        assert_eq!((model(&outside).as_deref(), outside.var("UA_PROVIDER")), (Some("users"), None));
+        assert_eq!(model(&with(&[("ANTHROPIC_MODEL", "environments")], None)).as_deref(), Some("environments"));
+    }
+
+    #[test]
+    fn what_can_be_read_counts_and_what_is_wrong_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("ua")).unwrap();
+        std::fs::write(folder.path().join("ua/config.toml"), "root = \"/r\"").unwrap();
+        std::fs::write(folder.path().join("ua.toml"), "rot = \"/r\"").unwrap();
+        let variables = [("XDG_CONFIG_HOME".to_owned(), folder.path().display().to_string())].into();
+        let settings = Settings::read(Process { variables, folder: Some(folder.path().to_path_buf()), program: None });
+        assert_eq!(settings.var("UA_ROOT").as_deref(), Some("/r"));
+        assert!(settings.check().unwrap_err().to_string().contains("there is no setting `rot`"));
+    }
+}

@@ -1,0 +1,241 @@
+//! Reading one configuration file, strictly: an unknown key is a typing error, and is answered with the nearest one and its line.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::FileValue;
+use super::list::{SETTINGS, Setting, ValueKind};
+use crate::error::HostError;
+
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// The user's.
+    User,
+    /// The project's.
+    Project,
+}
+
+/// A file while it is read.
+struct Reader<'t> {
+    layer: Layer,
+    path: &'t Path,
+    text: &'t str,
+    /// What `~/` stands for.
+    home: Option<&'t str>,
+}
+
+impl Layer {
+    /// Reads a file: what it says, by variable. `home` is what `~/` stands for.
+    pub fn read(self, path: &Path, home: Option<&str>) -> Result<Vec<(&'static str, FileValue)>, HostError> {
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            HostError::usage(format!("cannot read the configuration {}: {e}", path.display()))
+                .hint("correct its permissions or encoding, or move it away")
+        })?;
+        let said = self.parse(path, &text, home)?;
+        let has_secret = said.iter().any(|(variable, _)| {
+            SETTINGS.iter().any(|setting| setting.variable == *variable && setting.kind == ValueKind::Secret)
+        });
+        let is_open = std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
+        if has_secret && is_open {
+            return Err(HostError::usage(format!("{} holds a key and others can read it", path.display()))
+                .hint(format!("chmod 600 {}", path.display())));
+        }
+        Ok(said)
+    }
+
+    /// The same from its text.
+    fn parse(self, path: &Path, text: &str, home: Option<&str>) -> Result<Vec<(&'static str, FileValue)>, HostError> {
+        let reader = Reader { layer: self, path, text, home };
+        let document = DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            reader
+                .wrong(at, &error.message().trim().replace('\n', ", "))
+                .hint("the file is TOML; docs/guide/cli.md shows one")
+        })?;
+        let mut said = Vec::new();
+        reader.table(document.get_ref(), "", &mut said)?;
+        Ok(said)
+    }
+}
+
+impl Reader<'_> {
+    fn place(&self, at: usize) -> String {
+        let line = self.text.get(..at).unwrap_or(self.text).matches('\n').count() + 1;
+        format!("{}:{line}", self.path.display())
+    }
+
+    fn wrong(&self, at: usize, why: &str) -> HostError {
+        HostError::usage(format!("{}: {why}", self.place(at)))
+    }
+
+    fn table(
+        &self,
+        table: &DeTable<'_>,
+        above: &str,
+        said: &mut Vec<(&'static str, FileValue)>,
+    ) -> Result<(), HostError> {
+        for (name, value) in table {
+            let key = if above.is_empty() { name.get_ref().to_string() } else { format!("{above}.{}", name.get_ref()) };
+            let at = name.span().start;
+            let is_above = SETTINGS.iter().any(|setting| setting.key.starts_with(&format!("{key}.")));
+            match (SETTINGS.iter().find(|setting| setting.key == key), value.get_ref()) {
+                (Some(setting), _) => {
+                    if let (Layer::Project, Some(why)) = (self.layer, setting.only_user) {
+                        return Err(self.wrong(at, &format!("a project may not set `{key}`: {why}")).hint(format!(
+                            "move it to the user's config.toml, or set {} in the environment",
+                            setting.variable
+                        )));
+                    }
+                    let value = self.value(setting, value)?;
+                    said.push((setting.variable, FileValue { value, place: self.place(at) }));
+                }
+                (None, DeValue::Table(inner)) if is_above => self.table(inner, &key, said)?,
+                (None, _) => return Err(self.unknown(&key, at)),
+            }
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, key: &str, at: usize) -> HostError {
+        let likeness = |setting: &&Setting| strsim::jaro_winkler(key, setting.key);
+        let nearest = SETTINGS.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let hint = match nearest.filter(|setting| likeness(setting) > 0.7) {
+            Some(setting) => format!("did you mean `{}`?", setting.key),
+            None => "`ua config show` lists every key".to_owned(),
+        };
+        // Not the value: it may be a secret under a misspelt key.
+        self.wrong(at, &format!("there is no setting `{key}`")).hint(hint)
+    }
+
+    fn value(&self, setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<String, HostError> {
+        let key = setting.key;
+        let wrong = |what: &str| {
+            self.wrong(value.span().start, &format!("`{key}` takes {what}")).hint("docs/guide/cli.md lists every key")
+        };
+        let text = |value: &DeValue<'_>| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        match setting.kind {
+            ValueKind::Text | ValueKind::Secret => text(value.get_ref()).ok_or_else(|| wrong("text")),
+            ValueKind::Path => Ok(self.path_of(&text(value.get_ref()).ok_or_else(|| wrong("a path as text"))?)),
+            ValueKind::Paths => {
+                let DeValue::Array(items) = value.get_ref() else { return Err(wrong("a list of paths")) };
+                let paths: Option<Vec<String>> =
+                    items.iter().map(|item| text(item.get_ref()).map(|path| self.path_of(&path))).collect();
+                let paths = paths.ok_or_else(|| wrong("a list of paths"))?;
+                let joined = std::env::join_paths(paths).map_err(|_| wrong("paths without a colon in them"))?;
+                joined.into_string().map_err(|_| wrong("paths of UTF-8 text"))
+            }
+            ValueKind::Seconds | ValueKind::Number => {
+                let what = if setting.kind == ValueKind::Seconds { "whole seconds" } else { "a whole number" };
+                let DeValue::Integer(number) = value.get_ref() else { return Err(wrong(what)) };
+                let is_plain = number.as_str().bytes().all(|byte| byte.is_ascii_digit());
+                if is_plain { Ok(number.as_str().to_owned()) } else { Err(wrong(what)) }
+            }
+            ValueKind::Flag => {
+                let DeValue::Boolean(flag) = value.get_ref() else { return Err(wrong("true or false")) };
+                Ok(flag.to_string())
+            }
+            ValueKind::Word(words) => {
+                let word = text(value.get_ref()).filter(|word| words.contains(&word.as_str()));
+                word.ok_or_else(|| wrong(&format!("one of {}", words.join(", "))))
+            }
+        }
+    }
+
+    /// A path as the file means it.
+    fn path_of(&self, text: &str) -> String {
+        if let (Some(rest), Some(home)) = (text.strip_prefix("~/"), self.home) {
+            return Path::new(home).join(rest).display().to_string();
+        }
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        folder.join(text).display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(layer: Layer, text: &str) -> Result<Vec<(&'static str, String)>, String> {
+        let said = layer.parse(Path::new("/conf/ua.toml"), text, None).map_err(|error| error.to_string())?;
+        Ok(said.into_iter().map(|(variable, said)| (variable, said.value)).collect())
+    }
+
+    #[test]
+    fn every_kind_of_setting_is_read() {
+        let text = "root = \"runs\"\npolicies = [\"a.toml\", \"/b.toml\"]\nallow_private_addresses = true\n\
+                    [model]\nname = \"m\"\ntimeout_seconds = 20\n[output]\ncolor = \"never\"\n\
+                    [providers.anthropic]\nbase_url = \"http://127.0.0.1:1\"\n";
+        let mut said = read(Layer::User, text).unwrap();
+        said.sort_unstable();
+        assert_eq!(
+            said,
+            [
+                ("ANTHROPIC_BASE_URL", "http://127.0.0.1:1".to_owned()),
+                ("ANTHROPIC_MODEL", "m".to_owned()),
+                ("UA_ALLOW_PRIVATE_ADDRESSES", "true".to_owned()),
+                ("UA_COLOR", "never".to_owned()),
+                ("UA_MODEL_TIMEOUT", "20".to_owned()),
+                ("UA_POLICY", "/conf/a.toml:/b.toml".to_owned()),
+                ("UA_ROOT", "/conf/runs".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        let cases = [
+            ("rot = \"x\"", "/conf/ua.toml:1: there is no setting `rot`"),
+            ("\n[model]\nnam = \"x\"", "/conf/ua.toml:3: there is no setting `model.nam`"),
+            ("[modell]\nname = \"x\"", "/conf/ua.toml:1: there is no setting `modell`"),
+            ("model = 1", "/conf/ua.toml:1: there is no setting `model`"),
+            ("root = 1", "/conf/ua.toml:1: `root` takes a path as text"),
+            ("[model]\ntimeout_seconds = \"20\"", "/conf/ua.toml:2: `model.timeout_seconds` takes whole seconds"),
+            ("[output]\ncolor = \"red\"", "/conf/ua.toml:2: `output.color` takes one of auto, always, never"),
+            ("root = ", "/conf/ua.toml:1:"),
+        ];
+        for (text, wanted) in cases {
+            let why = read(Layer::User, text).unwrap_err();
+            assert!(why.starts_with(wanted), "{text:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_project_sets_nothing_that_runs_sends_or_opens() {
+        for setting in SETTINGS.iter().filter(|setting| setting.only_user.is_some()) {
+            let value = match setting.kind {
+                ValueKind::Flag => "true".to_owned(),
+                ValueKind::Paths => "[\"x\"]".to_owned(),
+                ValueKind::Seconds | ValueKind::Number => "7".to_owned(),
+                ValueKind::Word(words) => format!("{:?}", words[0]),
+                ValueKind::Text | ValueKind::Path | ValueKind::Secret => "\"x\"".to_owned(),
+            };
+            let text = format!("{} = {value}", setting.key);
+            assert!(read(Layer::User, &text).is_ok(), "{text}");
+            let why = read(Layer::Project, &text).unwrap_err();
+            assert!(why.contains("a project may not set"), "{why}");
+        }
+        assert!(read(Layer::Project, "root = \"runs\"\n[model]\nname = \"m\"").is_ok());
+    }
+
+    #[test]
+    fn no_two_settings_share_a_key_or_a_variable() {
+        let keys: std::collections::BTreeSet<_> = SETTINGS.iter().map(|setting| setting.key).collect();
+        let variables: std::collections::BTreeSet<_> = SETTINGS.iter().map(|setting| setting.variable).collect();
+        assert_eq!((keys.len(), variables.len()), (SETTINGS.len(), SETTINGS.len()));
+    }
+
+    #[test]
+    fn the_guide_lists_every_setting() {
+        let page = include_str!("../../../../docs/guide/cli.md");
+        for setting in SETTINGS {
+            let default = setting.default.unwrap_or("");
+            let who = if setting.only_user.is_some() { "user" } else { "user, project" };
+            let row = format!("| `{}` | `{}` | {} | {default} | {who} |", setting.key, setting.variable, setting.about);
+            assert!(page.contains(&row), "docs/guide/cli.md lacks\n{row}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `mcp.lock`, beside the MCP configuration it belongs to.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use ua_mcp::DefinitionLock;
+
+use crate::error::{HostError, chain};
+
+/// Where the lock of an MCP configuration is.
+pub fn path_for(config: &Path) -> PathBuf {
+    config.with_file_name("mcp.lock")
+}
+
+/// The lock of an MCP configuration, if there is one.
+pub fn read(config: &Path) -> Result<Option<DefinitionLock>, HostError> {
+    let path = path_for(config);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(HostError::usage(format!("cannot read {}: {}", path.display(), chain(&error)))),
+    };
+    let lock = DefinitionLock::parse(&text).map_err(|why| {
+        HostError::usage(format!("cannot read {}: {why}", path.display()))
+            .hint("look at the tools (`ua tools list`), then write it anew with `ua tools lock`; nothing was started")
+    })?;
+    Ok(Some(lock))
+}
+
+/// Writes a lock in one step.
+pub fn write(path: &Path, text: &str) -> Result<(), HostError> {
+    let cannot = |error: &std::io::Error| HostError::storage(format!("cannot write {}: {error}", path.display()));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| cannot(&e))?;
+    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(|e| cannot(&e))?;
+    file.persist(path).map(drop).map_err(|e| cannot(&e.error))
+}

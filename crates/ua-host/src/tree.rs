@@ -1,0 +1,65 @@
+//! Runs and their sub-agents, as a person meets them: what is asked below a run, and by which name a run goes on.
+//!
+//! A tree is driven by whoever drives the run at its top. So a sub-agent's run is looked at like any other, but resumed, forked and
+//! deleted with its job.
+
+use ua_core::RunId;
+use ua_runner::top_of_tree;
+use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords, Store, is_task};
+
+use crate::error::HostError;
+
+/// The questions of the runs below a run that wait for an answer.
+pub async fn questions_below(store: &dyn Store, records: &RunRecords) -> Result<Vec<QuestionRecord>, HostError> {
+    let mut found = Vec::new();
+    for child in &records.lineage.sub_agents {
+        let open = store.open_questions(Some(&child.run_id)).await;
+        found.extend(open.map_err(|e| HostError::store("read the questions of a sub-agent", &e))?);
+    }
+    found.retain(|question| question.status == QuestionStatus::Open);
+    Ok(found)
+}
+
+/// All child runs below a run, parents before their children.
+pub async fn runs_below(store: &dyn Store, run: &RunId) -> Result<Vec<RunRecord>, HostError> {
+    let (mut found, mut next) = (Vec::new(), Some(run.clone()));
+    let mut seen = 0;
+    while let Some(parent) = next {
+        let children = store.children(&parent).await.map_err(|e| HostError::store("look for sub-agents", &e))?;
+        found.extend(children.into_iter().filter(is_task));
+        next = found.get(seen).map(|run: &RunRecord| run.run_id.clone());
+        seen += 1;
+    }
+    Ok(found)
+}
+
+/// The runs of sub-agents below a run, each behind the one it works for, and how deep it stands.
+pub async fn tasks_below(store: &dyn Store, run: &RunId) -> Result<Vec<(usize, RunRecord)>, HostError> {
+    let mut found = Vec::new();
+    let mut open = vec![(0, run.clone())];
+    while let Some((depth, parent)) = open.pop() {
+        let at = found.iter().position(|(_, run): &(usize, RunRecord)| run.run_id == parent).map_or(0, |at| at + 1);
+        let children = store.children(&parent).await.map_err(|e| HostError::store("look for sub-agents", &e))?;
+        let tasks: Vec<(usize, RunRecord)> =
+            children.into_iter().filter(is_task).map(|child| (depth + 1, child)).collect();
+        open.extend(tasks.iter().map(|(depth, child)| (*depth, child.run_id.clone())));
+        found.splice(at..at, tasks);
+    }
+    Ok(found)
+}
+
+/// The run that is resumed when this one is to go on.
+pub async fn top(store: &dyn Store, run: &RunId) -> Result<RunId, HostError> {
+    let run = store.run(run).await.map_err(|e| HostError::store("read the run", &e))?;
+    Ok(top_of_tree(store, &run).await?.run_id)
+}
+
+/// Refuses to do to a sub-agent's run what is done to its job: `verb` in words, `command` in the hint.
+pub async fn refuse_task(store: &dyn Store, run: &RunRecord, verb: &str, command: &str) -> Result<(), HostError> {
+    if !is_task(run) {
+        return Ok(());
+    }
+    let top = top_of_tree(store, run).await?.run_id;
+    Err(HostError::usage(format!("run {} is a sub-agent of run {top} and cannot be {verb} by itself", run.run_id))
+        .hint(format!("`{command} {top}`: a sub-agent goes with the run that started it")))
+}

@@ -1,0 +1,112 @@
+//! Which tool servers of a project a person has let in.
+//!
+//! A `.mcp.json` that lies in the current folder came with whatever was checked out there, and it names programs to run and addresses
+//! to send to. So nothing of it is started or reached until a person has seen it and said yes (`ua trust`). A file that a person
+//! names, by `--mcp-config`, `UA_MCP_CONFIG` or the user's own `config.toml`, is trusted by naming it.
+//!
+//! Invariants: what was said yes to is the digest of everything that decides what happens (command line, environment, program file,
+//! scripts named in arguments, address, headers, secrets); any other digest is asked about again; the answers lie in the user's state
+//! folder, where no project reaches, in a file that only the user may read.
+//! Proved by: this file's tests and the end-to-end tests `trust`.
+
+mod record;
+mod review;
+
+use std::path::{Path, PathBuf};
+
+use ua_core::RunSpec;
+use ua_mcp::Reach;
+
+use crate::error::HostError;
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::people::{People, Presence};
+use crate::settings::Settings;
+
+pub use record::{Entry, Trusted};
+pub use review::ServerReview;
+
+/// The file that is looked for in the current folder.
+pub const PROJECT_FILE: &str = ".mcp.json";
+
+/// A file with an `mcpServers` object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// It was found in the current folder; nobody named it.
+    pub is_found: bool,
+}
+
+impl ConfigFile {
+    /// A file that a person named.
+    pub fn named(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), is_found: false }
+    }
+}
+
+/// The servers of a file that nobody let in as they are now.
+pub fn untrusted(
+    settings: &Settings,
+    file: &ConfigFile,
+    servers: &[(String, Reach)],
+) -> Result<Vec<ServerReview>, HostError> {
+    if !file.is_found || servers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let trusted = Trusted::read(settings)?;
+    let path = canonical(&file.path);
+    let seen = servers.iter().map(|(name, reach)| ServerReview::of(settings, name, reach));
+    Ok(seen.filter(|review| !trusted.allows(&path, &review.server, &review.digest)).collect())
+}
+
+/// Refuses servers that nobody let in.
+pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, Reach)]) -> Result<(), HostError> {
+    let unknown = untrusted(settings, file, servers)?;
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = unknown.iter().map(|review| review.server.as_str()).collect();
+    Err(HostError::usage(format!(
+        "{} was found here and names tool servers that nobody let in as they are now: {}",
+        file.path.display(),
+        names.join(", ")
+    ))
+    .hint(format!(
+        "look at them with `ua trust {0}`, or name the file with `--mcp-config {0}` if it is yours; nothing was started",
+        file.path.display()
+    )))
+}
+
+/// Asks about the servers that a job needs and that nobody let in, while somebody is here. Without anybody, or after a no, the check that
+/// follows refuses them.
+pub(crate) async fn ask_about(
+    host: &Host,
+    people: &dyn People,
+    launch: &Launch,
+    spec: &RunSpec,
+) -> Result<(), HostError> {
+    let may_ask = people.presence() == Presence::Here;
+    let Some(file) = launch.mcp_file().filter(|file| file.is_found && may_ask) else { return Ok(()) };
+    let unknown = launch.untrusted_servers(host.settings(), spec)?;
+    if !unknown.is_empty() && people.ask_to_trust(&file.path, &unknown).await? {
+        remember(host, &file, unknown)?;
+    }
+    Ok(())
+}
+
+/// Lets servers of a file in as they are now. Returns how many.
+pub fn remember(host: &Host, file: &ConfigFile, reviews: Vec<ServerReview>) -> Result<usize, HostError> {
+    let mut trusted = Trusted::read(host.settings())?;
+    let (path, at, count) = (canonical(&file.path), host.env().now(), reviews.len());
+    for ServerReview { server, digest, .. } in reviews {
+        trusted.add(Entry { file: path.clone(), server, digest, at });
+    }
+    trusted.write(host.settings())?;
+    Ok(count)
+}
+
+/// A path under which the same file is found again, from wherever it was named.
+pub fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf())
+}

@@ -1,0 +1,167 @@
+//! The record of what a person let in: `trust.json` in the user's state folder.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use ua_core::Timestamp;
+
+use crate::error::HostError;
+use crate::settings::Settings;
+
+/// One server that was let in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The configuration file, without links.
+    pub file: PathBuf,
+    /// The server's name in it.
+    pub server: String,
+    /// What it was then.
+    pub digest: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Everything that was let in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trusted {
+    version: u32,
+    entries: Vec<Entry>,
+}
+
+const VERSION: u32 = 1;
+
+/// The user's folder for what programs remember: `XDG_STATE_HOME`, else `~/.local/state`.
+fn folder(settings: &Settings) -> Result<PathBuf, HostError> {
+    let state = settings.of_environment("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || Some(PathBuf::from(settings.of_environment("HOME")?).join(".local/state"));
+    state.or_else(home).map(|state| state.join("ua")).ok_or_else(|| {
+        HostError::usage("there is nowhere to remember which tool servers were let in")
+            .hint("set HOME or XDG_STATE_HOME, or name the configuration with --mcp-config")
+    })
+}
+
+impl Trusted {
+    /// Reads the record; empty when there is none.
+    pub fn read(settings: &Settings) -> Result<Self, HostError> {
+        Self::read_from(&folder(settings)?)
+    }
+
+    fn read_from(folder: &Path) -> Result<Self, HostError> {
+        let path = folder.join("trust.json");
+        let unusable = |why: String| {
+            HostError::usage(format!("cannot use {}: {why}", path.display()))
+                .hint("correct or remove the file; then `ua trust` asks again")
+        };
+        let meta = match fs::symlink_metadata(&path) {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self { version: VERSION, entries: Vec::new() });
+            }
+            Err(error) => return Err(unusable(error.to_string())),
+        };
+        if !meta.is_file() {
+            return Err(unusable("it is not a regular file".to_owned()));
+        }
+        if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+            return Err(unusable("others can write it, so it says nothing".to_owned()));
+        }
+        let text = fs::read_to_string(&path).map_err(|e| unusable(e.to_string()))?;
+        let read: Self = serde_json::from_str(&text).map_err(|e| unusable(e.to_string()))?;
+        if read.version != VERSION {
+            return Err(unusable(format!("it has version {}, and this program knows {VERSION}", read.version)));
+        }
+        Ok(read)
+    }
+
+    /// Writes the record whole, readable by this user alone.
+    pub fn write(&self, settings: &Settings) -> Result<(), HostError> {
+        let folder = folder(settings)?;
+        self.write_to(&folder).map_err(|e| {
+            HostError::storage(format!("cannot write {}: {e}", folder.join("trust.json").display()))
+                .hint("make that folder writable")
+        })
+    }
+
+    fn write_to(&self, folder: &Path) -> std::io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        // A temporary file is 0600 from its first moment.
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(folder.join("trust.json"))?;
+        Ok(())
+    }
+
+    /// Whether this server of this file was let in as it is.
+    pub fn allows(&self, file: &Path, server: &str, digest: &str) -> bool {
+        self.entries.iter().any(|entry| entry.file == file && entry.server == server && entry.digest == digest)
+    }
+
+    /// Lets a server in; what it was before is not let in any more.
+    pub fn add(&mut self, entry: Entry) {
+        self.entries.retain(|other| other.file != entry.file || other.server != entry.server);
+        self.entries.push(entry);
+    }
+
+    /// Takes the word back for a file. Returns how many servers it was about.
+    pub fn revoke(&mut self, file: &Path) -> usize {
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.file != file);
+        before - self.entries.len()
+    }
+
+    /// What was let in, in the order in which it was.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn entry(server: &str, digest: &str) -> Entry {
+        Entry {
+            file: "/p/.mcp.json".into(),
+            server: server.into(),
+            digest: digest.into(),
+            at: Timestamp::from_millis(0),
+        }
+    }
+
+    #[test]
+    fn a_word_is_about_one_server_of_one_file_as_it_was() {
+        let mut trusted = Trusted::default();
+        trusted.add(entry("a", "1"));
+        trusted.add(entry("b", "1"));
+        trusted.add(entry("a", "2"));
+        let allows = |file: &str, server: &str, digest: &str| trusted.allows(Path::new(file), server, digest);
+        assert!(allows("/p/.mcp.json", "a", "2") && allows("/p/.mcp.json", "b", "1"));
+        assert!(!allows("/p/.mcp.json", "a", "1") && !allows("/q/.mcp.json", "a", "2"));
+        assert_eq!((trusted.revoke(Path::new("/q/.mcp.json")), trusted.revoke(Path::new("/p/.mcp.json"))), (0, 2));
+    }
+
+    #[test]
+    fn the_record_is_the_users_own_or_it_says_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("ua");
+        assert_eq!(Trusted::read_from(&folder).unwrap().entries(), []);
+        let mut trusted = Trusted { version: VERSION, entries: Vec::new() };
+        trusted.add(entry("a", "1"));
+        trusted.write_to(&folder).unwrap();
+        assert_eq!(Trusted::read_from(&folder).unwrap(), trusted);
+        let path = folder.join("trust.json");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(Trusted::read_from(&folder).unwrap_err().to_string().contains("others can write it"));
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        assert!(Trusted::read_from(&folder).unwrap_err().to_string().contains("not a regular file"));
+    }
+}

@@ -1,0 +1,353 @@
+//! What a person has to see of a tool server before saying yes to it, and the digest of all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use sha2::Digest as _;
+use ua_core::{KeyBuilder, Sha256};
+use ua_mcp::{Reach, references};
+
+use crate::settings::Settings;
+use crate::text::plain;
+
+/// How much of a program or script is read.
+const MAX_BYTES: u64 = 512 * 1024 * 1024;
+
+/// Endings of files that an interpreter runs.
+const SCRIPTS: [&str; 12] = ["js", "mjs", "cjs", "ts", "py", "sh", "bash", "rb", "pl", "php", "lua", "jar"];
+
+/// Variables that decide what code a program loads.
+const LOADERS: [&str; 14] = [
+    "BASH_ENV",
+    "DYLD_INSERT_LIBRARIES",
+    "DYLD_LIBRARY_PATH",
+    "ENV",
+    "LD_AUDIT",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PATH",
+    "PERL5OPT",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "RUBYOPT",
+];
+
+/// One server, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerReview {
+    /// Its name.
+    pub server: String,
+    /// Everything that counts, in one number.
+    pub digest: String,
+    /// What is shown: label and text, foreign text.
+    pub lines: Vec<(&'static str, String)>,
+    /// What a person is warned of.
+    pub warnings: Vec<String>,
+    /// It runs whatever a registry has that day.
+    pub is_unpinned: bool,
+}
+
+impl ServerReview {
+    /// Looks at a server as its configuration has it: references are not resolved, nothing is started or reached.
+    pub fn of(settings: &Settings, server: &str, reach: &Reach) -> Self {
+        match reach {
+            Reach::Stdio { command, args, env, cwd } => {
+                Self::of_program(settings, server, command, args, env, cwd.as_deref())
+            }
+            Reach::Http { url, headers } => Self::of_address(server, url, headers),
+        }
+    }
+
+    fn of_program(
+        settings: &Settings,
+        server: &str,
+        command: &str,
+        args: &[String],
+        env: &BTreeMap<String, String>,
+        cwd: Option<&Path>,
+    ) -> Self {
+        let program = resolve(command, env.get("PATH").cloned().or_else(|| settings.var("PATH")), cwd);
+        let content = program.as_deref().and_then(digest_of);
+        let mut key = KeyBuilder::new("ua.trust.v1")
+            .field("kind", "stdio")
+            .field("server", server)
+            .field("command", command)
+            .field("program", &program.as_ref().map_or_else(String::new, |path| path.display().to_string()))
+            .field("content", &content.map_or_else(String::new, Sha256::to_hex))
+            .field("cwd", &cwd.map_or_else(String::new, |cwd| cwd.display().to_string()));
+        let mut shown = vec![(
+            "program",
+            match (&program, &content) {
+                (Some(path), Some(digest)) => format!("{} (sha256 {})", path.display(), &digest.to_hex()[..16]),
+                _ => format!("{command} (not found now; finding it later asks again)"),
+            },
+        )];
+        for arg in args {
+            key = key.field("arg", arg);
+        }
+        if !args.is_empty() {
+            let quoted: Vec<String> = args.iter().map(|arg| format!("{arg:?}")).collect();
+            shown.push(("arguments", quoted.join(" ")));
+        }
+        for (script, digest) in args.iter().filter_map(|arg| script(arg, cwd)) {
+            key = key.field("script", &script.display().to_string()).field("content", &digest.to_hex());
+            shown.push(("script", format!("{} (sha256 {})", script.display(), &digest.to_hex()[..16])));
+        }
+        if let Some(cwd) = cwd {
+            shown.push(("folder", cwd.display().to_string()));
+        }
+        // Values count: they may load other code. They are not shown, because they may be keys.
+        for (name, value) in env {
+            key = key.field("env", name).field("value", value);
+        }
+        if !env.is_empty() {
+            shown.push(("environment", env.keys().cloned().collect::<Vec<_>>().join(", ")));
+        }
+        let mut warnings = Vec::new();
+        for (name, value) in env.iter().filter(|(name, _)| LOADERS.contains(&name.as_str())) {
+            warnings.push(format!("{name}={value} decides what code it loads"));
+        }
+        let unpinned = unpinned(command, args);
+        warnings.extend(unpinned.iter().map(|package| {
+            format!("it runs whatever version of {package} the registry has that day; name an exact version")
+        }));
+        let texts = args.iter().chain(env.values());
+        Self::finish(server, key, shown, warnings, unpinned.is_some(), texts)
+    }
+
+    fn of_address(server: &str, url: &str, headers: &BTreeMap<String, String>) -> Self {
+        let mut key = KeyBuilder::new("ua.trust.v1").field("kind", "http").field("server", server).field("url", url);
+        for (name, value) in headers {
+            key = key.field("header", name).field("value", value);
+        }
+        let mut shown = vec![("address", url.to_owned())];
+        if !headers.is_empty() {
+            shown.push(("headers", headers.keys().cloned().collect::<Vec<_>>().join(", ")));
+        }
+        let is_here = url::Url::parse(url).is_ok_and(|url| crate::base_url::is_this_machine(&url));
+        let is_plain = url.starts_with("http://") && !is_here;
+        let warnings = is_plain.then(|| "everything goes there unencrypted".to_owned());
+        Self::finish(server, key, shown, warnings.into_iter().collect(), false, headers.values())
+    }
+
+    fn finish<'a>(
+        server: &str,
+        key: KeyBuilder,
+        mut lines: Vec<(&'static str, String)>,
+        mut warnings: Vec<String>,
+        is_unpinned: bool,
+        texts: impl Iterator<Item = &'a String>,
+    ) -> Self {
+        let taken: BTreeSet<String> = texts.flat_map(|text| references(text)).collect();
+        if !taken.is_empty() {
+            lines.push(("is given", taken.iter().map(|name| format!("${{{name}}}")).collect::<Vec<_>>().join(", ")));
+        }
+        if taken.iter().any(|name| name == "ANTHROPIC_API_KEY" || name == "OPENAI_API_KEY") {
+            warnings.push("it is given the key that you pay a model provider with".to_owned());
+        }
+        Self { server: server.to_owned(), digest: key.finish().as_str().to_owned(), lines, warnings, is_unpinned }
+    }
+
+    /// What a person is shown. Everything foreign is escaped, and has one line.
+    pub fn shown(&self) -> String {
+        let mut text = format!("  {}\n", plain(&self.server));
+        for (label, line) in &self.lines {
+            text.push_str(&format!("    {label:<12} {}\n", plain(line).replace(['\n', '\t'], " ")));
+        }
+        for warning in &self.warnings {
+            text.push_str(&format!("    ! {}\n", plain(warning).replace(['\n', '\t'], " ")));
+        }
+        text
+    }
+}
+
+/// The file that a command means: a path, or a name in the folders of `PATH`.
+fn resolve(command: &str, path: Option<String>, cwd: Option<&Path>) -> Option<PathBuf> {
+    if command.contains('/') {
+        let path = cwd.map_or_else(|| PathBuf::from(command), |cwd| cwd.join(command));
+        return path.canonicalize().ok();
+    }
+    let folders = path?;
+    std::env::split_paths(&folders).map(|folder| folder.join(command)).find(|path| path.is_file())?.canonicalize().ok()
+}
+
+/// An argument that names a program or a script, and what it is now. Other files (logs, data) may change.
+fn script(arg: &str, cwd: Option<&Path>) -> Option<(PathBuf, Sha256)> {
+    let path = cwd.map_or_else(|| PathBuf::from(arg), |cwd| cwd.join(arg));
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if !SCRIPTS.contains(&ending) {
+        return None;
+    }
+    let digest = digest_of(&path)?;
+    Some((path, digest))
+}
+
+/// The digest of a file's size and content; of a very large one, of its beginning.
+fn digest_of(path: &Path) -> Option<Sha256> {
+    /// What was read before in this process, by what changes with a file: device, inode, size, and both of its times.
+    static READ: Mutex<BTreeMap<[i64; 7], Sha256>> = Mutex::new(BTreeMap::new());
+    let mut file = File::open(path).ok()?;
+    let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let number = |number: u64| i64::from_ne_bytes(number.to_ne_bytes());
+    let (dev, ino, size) = (number(meta.dev()), number(meta.ino()), number(meta.len()));
+    let state = [dev, ino, size, meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
+    if let Some(digest) = READ.lock().unwrap_or_else(PoisonError::into_inner).get(&state) {
+        return Some(*digest);
+    }
+    let mut hasher = sha2::Sha256::new();
+    hasher.update(meta.len().to_be_bytes());
+    let mut content = std::io::Read::by_ref(&mut file).take(MAX_BYTES);
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        match content.read(&mut buffer).ok()? {
+            0 => break,
+            read => hasher.update(&buffer[..read]),
+        }
+    }
+    let digest = Sha256::from_bytes(hasher.finalize().into());
+    READ.lock().unwrap_or_else(PoisonError::into_inner).insert(state, digest);
+    Some(digest)
+}
+
+/// The package that a launcher fetches without an exact version, if it is one of those.
+fn unpinned(command: &str, args: &[String]) -> Option<String> {
+    let name = Path::new(command).file_name()?.to_str()?;
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let rest = match (name, words.first().copied()) {
+        ("npx" | "bunx" | "uvx", _) => &words[..],
+        ("npm", Some("exec" | "x"))
+        | ("pnpm" | "yarn", Some("dlx"))
+        | ("bun", Some("x"))
+        | ("pipx" | "docker" | "podman", Some("run"))
+        | ("uv", Some("tool" | "x")) => &words[1..],
+        _ => return None,
+    };
+    let mut takes_value = false;
+    let mut package = None;
+    for word in rest {
+        if std::mem::take(&mut takes_value) || *word == "run" {
+            continue;
+        }
+        if let Some(named) = word.strip_prefix("--package=").or_else(|| word.strip_prefix("--from=")) {
+            package = Some(named);
+            break;
+        }
+        if word.starts_with('-') {
+            takes_value = matches!(
+                *word,
+                "-e" | "--env" | "-v" | "--volume" | "--mount" | "--name" | "--network" | "-p" | "--python" | "-w"
+            ) && !(name == "npx" && *word == "-p");
+            continue;
+        }
+        package = Some(*word);
+        break;
+    }
+    let package = package?;
+    let is_image = matches!(name, "docker" | "podman");
+    let is_exact = if is_image {
+        package.contains("@sha256:")
+    } else {
+        let version = package.rsplit_once("==").or_else(|| package.get(1..)?.rsplit_once('@')).map(|(_, v)| v);
+        version.is_some_and(is_exact_version)
+    };
+    (!is_exact).then(|| package.to_owned())
+}
+
+/// Whether a version is one version, and no range or tag.
+fn is_exact_version(version: &str) -> bool {
+    version.starts_with(|c: char| c.is_ascii_digit())
+        && version.matches('.').count() >= 1
+        && version.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stdio(command: &str, args: &[&str], env: &[(&str, &str)]) -> Reach {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Reach::Stdio { command: command.to_owned(), args, env, cwd: None }
+    }
+
+    #[test]
+    fn whatever_decides_what_happens_changes_the_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, script) = (folder.path().join("server"), folder.path().join("server.py"));
+        std::fs::write(&program, "one").unwrap();
+        std::fs::write(&script, "one").unwrap();
+        let (program, script) = (program.display().to_string(), script.display().to_string());
+        let digest = |reach: &Reach| ServerReview::of(&Settings::of_process(), "a", reach).digest;
+        let base = stdio(&program, &["--log", "x", &script], &[("K", "v")]);
+        let first = digest(&base);
+        assert_eq!(first, digest(&base.clone()));
+        let http = |url: &str, header: &str| Reach::Http {
+            url: url.to_owned(),
+            headers: BTreeMap::from([("Authorization".to_owned(), header.to_owned())]),
+        };
+        let others = [
+            stdio(&program, &["--log", "x"], &[("K", "v")]),
+            stdio(&program, &["--log x", &script], &[("K", "v")]),
+            stdio(&program, &["--log", "x", &script], &[("K", "w")]),
+            stdio(&program, &["--log", "x", &script], &[("K", "v"), ("LD_PRELOAD", "evil.so")]),
+            stdio("server", &["--log", "x", &script], &[("K", "v")]),
+            http("https://a.example/mcp", "x"),
+            http("https://b.example/mcp", "x"),
+            http("https://a.example/mcp", "${ANTHROPIC_API_KEY}"),
+        ];
+        let all: BTreeSet<String> = others.iter().map(digest).chain([first.clone()]).collect();
+        assert_eq!(all.len(), others.len() + 1);
+        assert_ne!(ServerReview::of(&Settings::of_process(), "b", &base).digest, first);
+        std::fs::write(&script, "two").unwrap();
+        let second = digest(&base);
+        assert_ne!(second, first, "another script");
+        std::fs::write(&program, "two").unwrap();
+        assert_ne!(digest(&base), second, "another program");
+    }
+
+    #[test]
+    fn s9_launchers_that_fetch_what_is_there_that_day_are_named() {
+        let cases: [(&str, &[&str], Option<&str>); 14] = [
+            ("npx", &["-y", "pkg@latest"], Some("pkg@latest")),
+            ("npx", &["-y", "pkg"], Some("pkg")),
+            ("npx", &["-y", "pkg@1"], Some("pkg@1")),
+            ("npx", &["-y", "pkg@^1.2.3"], Some("pkg@^1.2.3")),
+            ("/usr/bin/npx", &["-y", "@scope/pkg"], Some("@scope/pkg")),
+            ("npx", &["-y", "@scope/pkg@1.2.3"], None),
+            ("npx", &["--package=pkg", "bin"], Some("pkg")),
+            ("uvx", &["mcp-server-time"], Some("mcp-server-time")),
+            ("uvx", &["mcp-server-time==1.2.3"], None),
+            ("pipx", &["run", "tool"], Some("tool")),
+            ("docker", &["run", "-i", "--rm", "-e", "KEY", "mcp/fetch:latest"], Some("mcp/fetch:latest")),
+            ("docker", &["run", "mcp/fetch@sha256:00"], None),
+            ("node", &["server.js"], None),
+            ("npm", &["exec", "pkg"], Some("pkg")),
+        ];
+        for (command, args, wanted) in cases {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            assert_eq!(unpinned(command, &args).as_deref(), wanted, "{command} {args:?}");
+        }
+    }
+
+    #[test]
+    fn a_person_sees_names_and_no_values_and_nothing_drives_the_terminal() {
+        let env = [("API_KEY", "hush"), ("LD_PRELOAD", "./evil.so"), ("X", "${ANTHROPIC_API_KEY}")];
+        let review = ServerReview::of(
+            &Settings::of_process(),
+            "a",
+            &stdio("no-such-program", &["a\u{1b}[2Jb\nfake: line"], &env),
+        );
+        let shown = review.shown();
+        assert!(!shown.contains("hush") && !shown.contains('\u{1b}'), "{shown}");
+        for word in ["API_KEY", "LD_PRELOAD=./evil.so", "${ANTHROPIC_API_KEY}", "model provider", "not found"] {
+            assert!(shown.contains(word), "{word}: {shown}");
+        }
+        assert!(!shown.contains("\nfake"), "{shown}");
+    }
+}
