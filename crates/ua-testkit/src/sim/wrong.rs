@@ -467,7 +467,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "records: kin_that_start_at_once_are_asked_about",
         finding: "new (beside 2)",
-        seed: Some(2475),
+        seed: Some(547),
         about: "A run and its fork, or two forks, look beside them before either has written RUNNING; both send the same call.",
         is_it: |wrong, facts| is_statement(wrong, facts, "kin_that_start_at_once_are_asked_about"),
     },
@@ -481,7 +481,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "records: an_approval_is_used",
         finding: "4",
-        seed: Some(131),
+        seed: Some(81),
         about: "What a person let run is stored as cancelled, for what they skipped beside it.",
         is_it: |wrong, facts| is_statement(wrong, facts, "an_approval_is_used"),
     },
