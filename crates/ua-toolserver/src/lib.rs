@@ -53,21 +53,43 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # The order of the modules
+//!
+//! A module uses only what stands on floors below its own; `tests/it/arrows.rs` compares this page with the sources. A
+//! tool is one file of `tools` that implements `Tool` (`tool.rs`) and one line in its list (`tools/mod.rs`).
+//!
+//! ```text
+//! serve
+//! http
+//! server   events   alert
+//! tools
+//! tool   record
+//! context
+//! settings   workspace
+//! area   confine   regular   secrets   trace   web
+//! answer   digest   error   media   meta   schema
+//! ```
 
 mod alert;
 mod answer;
 mod area;
 mod confine;
+mod context;
 mod digest;
 mod error;
 mod events;
 mod http;
 mod media;
+mod meta;
+mod record;
 mod regular;
 mod schema;
 mod secrets;
+mod serve;
 mod server;
 mod settings;
+mod tool;
 mod tools;
 mod trace;
 mod web;
@@ -77,9 +99,9 @@ pub use alert::post_alert;
 pub use confine::{Confiner, Limits, Offers, Sandbox, run_confined};
 pub use error::ToolServerError;
 pub use http::HttpServer;
+pub use meta::{ATTEMPT, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID};
 pub use secrets::Secrets;
-pub use server::{
-    ATTEMPT, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID, ToolServer, serve, serve_stdio, tool_names,
-};
+pub use serve::{serve, serve_stdio};
+pub use server::{ToolServer, tool_names};
 pub use settings::Settings;
 pub use trace::AdoptParent;

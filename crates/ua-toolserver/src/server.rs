@@ -1,6 +1,5 @@
-//! The protocol side: what is listed, how a call reaches its tool, and how the server runs.
+//! The protocol side: what is listed, and how a call reaches its tool.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use rmcp::handler::server::ServerHandler;
@@ -15,53 +14,19 @@ use tracing::Instrument as _;
 use ua_core::Env;
 
 use crate::answer::{Failure, into_response};
+use crate::context::Order;
 use crate::error::ToolServerError;
-use crate::http::HttpServer;
+use crate::meta::{ATTEMPT, IDEMPOTENCY_KEY, RUN_ID};
 use crate::settings::Settings;
+use crate::tool::AnyTool;
 use crate::tools::{self, Toolbox};
 use crate::trace::{self, AdoptParent};
-
-/// The request `_meta` field in which an idempotency key arrives (Durable Jobs v1 spec §8.2).
-pub const IDEMPOTENCY_KEY: &str = "dev.universal-agent/idempotency-key";
-
-/// The request `_meta` field that names the run a call belongs to (Durable Jobs v1 spec §8.2). `crawl_parallel` takes
-/// pages that the same run has stored before from their copies.
-pub const RUN_ID: &str = "dev.universal-agent/run-id";
-/// The request `_meta` field that counts the attempts at one call, from 1. A durable runner holds a call whose transport
-/// cannot repeat it safely, so there a later attempt means that a person ordered it.
-pub const ATTEMPT: &str = "dev.universal-agent/attempt";
-
-/// The `_meta` field of a tool in `tools/list` that says whether two calls under one idempotency key are one effect.
-pub const HONOURS_KEYS: &str = "dev.universal-agent/honours-keys";
-
-/// The `_meta` field of a tool in `tools/list` that says for how many seconds an idempotency key is honoured.
-pub const KEY_TTL_SECONDS: &str = "dev.universal-agent/key-ttl-seconds";
 
 const MAX_KEY_BYTES: usize = 1024;
 
 /// The names of all tools this server knows, in the order it lists them; `run_command` only where it is enabled.
 pub fn tool_names() -> &'static [&'static str] {
     tools::NAMES
-}
-
-/// Serves as the settings say: over HTTP when they name an address, which is written to standard error once it listens;
-/// else one client on standard input and output.
-pub async fn serve(settings: Settings) -> Result<(), ToolServerError> {
-    let Some(address) = settings.http else {
-        return serve_stdio(settings).await;
-    };
-    let server = HttpServer::bind(&settings, address, ua_core::system::env()).await?;
-    if let Err(error) = writeln!(std::io::stderr(), "listening on {}", server.url()) {
-        tracing::debug!(%error, "nobody reads the address");
-    }
-    server.serve().await;
-    Ok(())
-}
-
-/// Serves one client on standard input and output until it closes them.
-pub async fn serve_stdio(settings: Settings) -> Result<(), ToolServerError> {
-    let server = ToolServer::open(&settings, ua_core::system::env())?;
-    server.serve(tokio::io::stdin(), tokio::io::stdout()).await
 }
 
 /// The MCP server; clones share everything.
@@ -109,11 +74,11 @@ impl ServerHandler for ToolServer {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.toolbox.list()))
+        Ok(ListToolsResult::with_all_items(self.toolbox.tools().map(AnyTool::listed).collect()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.toolbox.list().into_iter().find(|tool| tool.name == name)
+        self.toolbox.find(name).map(AnyTool::listed)
     }
 
     async fn call_tool(
@@ -127,9 +92,17 @@ impl ServerHandler for ToolServer {
         tracing::debug!(keyed = key.is_some(), "call");
         // Without a run id pages are fetched anew, which is always right; so an odd one is as good as none.
         let run = context.meta.get(RUN_ID).and_then(serde_json::Value::as_str).filter(|run| is_key(run));
-        let span = trace::of_call(&request.name, &context.meta, &self.adopt_parent);
-        let call = Box::pin(self.toolbox.call(&request.name, arguments, key, attempt, run).instrument(span.clone()));
-        let answer = if Toolbox::may_drop(&request.name) {
+        let known = tools::NAMES.iter().find(|name| **name == request.name).copied();
+        let span = trace::of_call(known, &context.meta, &self.adopt_parent);
+        let Some(tool) = self.toolbox.find(&request.name) else {
+            return Err(ErrorData::invalid_params(
+                format!("there is no tool {:?}; tools/list names those there are", request.name),
+                None,
+            ));
+        };
+        let order = Order { key: key.as_deref(), attempt, run };
+        let call = tool.answer(self.toolbox.context(), arguments, order).instrument(span.clone());
+        let answer = if tool.may_drop() {
             tokio::select! {
                 answer = call => answer,
                 () = context.ct.cancelled() => {
@@ -140,20 +113,12 @@ impl ServerHandler for ToolServer {
         } else {
             call.await
         };
-        match answer {
-            Some(answer) => {
-                match &answer {
-                    Ok(_) => {}
-                    Err(Failure::Refused { .. }) => trace::failed(&span, "tool_error"),
-                    Err(Failure::Unclear(_)) => trace::failed(&span, "unclear"),
-                }
-                into_response(answer)
-            }
-            None => Err(ErrorData::invalid_params(
-                format!("there is no tool {:?}; tools/list names those there are", request.name),
-                None,
-            )),
+        match &answer {
+            Ok(_) => {}
+            Err(Failure::Refused { .. }) => trace::failed(&span, "tool_error"),
+            Err(Failure::Unclear(_)) => trace::failed(&span, "unclear"),
         }
+        into_response(answer)
     }
 }
 

@@ -11,8 +11,6 @@ use rmcp::model::RequestMetaObject;
 use tracing::{Span, field};
 use ua_core::{BAGGAGE, TRACEPARENT, TRACESTATE, TraceContext};
 
-use crate::server::tool_names;
-
 /// The longest trace field that is read; the convention's own limit for baggage.
 const MAX_FIELD_BYTES: usize = 8192;
 
@@ -35,10 +33,9 @@ impl fmt::Debug for AdoptParent {
     }
 }
 
-/// The span of one `tools/call`.
-pub(crate) fn of_call(tool: &str, meta: &RequestMetaObject, adopt: &AdoptParent) -> Span {
-    // A name that is none of ours is the client's text.
-    let tool = tool_names().iter().find(|name| **name == tool).copied().unwrap_or("unknown");
+/// The span of one `tools/call`. A name that is none of ours is the client's text, so `None` stands for it.
+pub(crate) fn of_call(tool: Option<&'static str>, meta: &RequestMetaObject, adopt: &AdoptParent) -> Span {
+    let tool = tool.unwrap_or("unknown");
     let span = tracing::info_span!(
         parent: None,
         "tools/call",

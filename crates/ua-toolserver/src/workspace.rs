@@ -6,6 +6,7 @@
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 
 use crate::answer::Failure;
 use crate::area::Area;
@@ -21,19 +22,19 @@ pub(crate) struct Workspace {
     /// The absolute path as it was given, when it differs from the area's.
     alias: PathBuf,
     /// Directories inside the workspace that only one tool may write to.
-    reserved: Vec<(PathBuf, &'static str)>,
+    reserved: RwLock<Vec<(PathBuf, &'static str)>>,
 }
 
 impl Workspace {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let alias = std::path::absolute(path)?;
-        Ok(Self { area: Area::open(path)?, alias, reserved: Vec::new() })
+        Ok(Self { area: Area::open(path)?, alias, reserved: RwLock::default() })
     }
 
     /// Keeps other tools than `tool` from writing below the absolute path `directory`, if it is in the workspace.
-    pub(crate) fn reserve(&mut self, directory: &Path, tool: &'static str) {
+    pub(crate) fn reserve(&self, directory: &Path, tool: &'static str) {
         if let Some(relative) = self.relative(directory).filter(|path| !path.as_os_str().is_empty()) {
-            self.reserved.push((relative, tool));
+            self.reserved.write().unwrap_or_else(PoisonError::into_inner).push((relative, tool));
         }
     }
 
@@ -75,7 +76,8 @@ impl Workspace {
         if resolved.as_os_str().is_empty() {
             return Err(Failure::refused(format!("{path:?} is the workspace itself"), "name a file inside it"));
         }
-        match self.reserved.iter().find(|(directory, _)| resolved.starts_with(directory)) {
+        let reserved = self.reserved.read().unwrap_or_else(PoisonError::into_inner);
+        match reserved.iter().find(|(directory, _)| resolved.starts_with(directory)) {
             None => Ok(resolved),
             Some((directory, tool)) => Err(Failure::refused(
                 format!("{path:?} is inside {}/, which only {tool} writes to", directory.display()),

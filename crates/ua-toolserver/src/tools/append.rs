@@ -9,19 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::{File, OpenOptions};
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::blocking;
 use crate::answer::{Answer, Failure, success};
 use crate::area::parent_of;
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::regular;
-use crate::schema::{self, Effect};
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
-pub(super) const NAME: &str = "append_to_file";
 const JOURNAL: &str = ".ua/appends";
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -55,21 +53,32 @@ struct Entry {
     sha256: String,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Append to a file",
-        "Adds text to the end of a file of the workspace. With an idempotency key in _meta the text is added exactly once.",
-        Effect::Adds,
-    )
-}
+#[derive(Debug)]
+pub(super) struct AppendToFile;
 
-pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments, key: Option<&str>) -> Answer {
-    let workspace = Arc::clone(workspace);
-    let key = key.map(str::to_owned);
-    let appended = blocking(move || append(&workspace, &given, key.as_deref())).await?;
-    let what = if appended.already_applied { "had already appended" } else { "appended" };
-    success(format!("{what} {} bytes to {}", appended.added, appended.path), &appended)
+impl Tool for AppendToFile {
+    const NAME: &'static str = "append_to_file";
+    type Arguments = Arguments;
+
+    fn open(_: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Append to a file",
+            "Adds text to the end of a file of the workspace. With an idempotency key in _meta the text is added exactly once.",
+            Effect::Adds,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let workspace = Arc::clone(&context.workspace);
+        let key = order.key.map(str::to_owned);
+        let appended = blocking(move || append(&workspace, &given, key.as_deref())).await?;
+        let what = if appended.already_applied { "had already appended" } else { "appended" };
+        success(format!("{what} {} bytes to {}", appended.added, appended.path), &appended)
+    }
 }
 
 fn append(workspace: &Workspace, given: &Arguments, key: Option<&str>) -> Result<Appended, Failure> {

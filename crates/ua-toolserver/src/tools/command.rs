@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -19,14 +18,13 @@ use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use super::blocking;
 use crate::answer::{Answer, Failure, success};
 use crate::confine::{Confinement, Confiner, Limits, Offers, Report, Sandbox};
-use crate::schema::{self, Effect};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::settings::Settings;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
-pub(super) const NAME: &str = "run_command";
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 const DEFAULT_TIMEOUT_SECONDS: u32 = 60;
 const MAX_TIMEOUT_SECONDS: u32 = 6 * 60 * 60;
@@ -62,18 +60,35 @@ struct Ended {
     not_confined: Vec<String>,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Run a program",
-        "Runs a program in the workspace, without a shell, and returns its exit code and output (256 KiB of each stream). A non-zero exit code is a result, not an error. Unless the user allowed more, the program has no network, writes only in the workspace and in TMPDIR, and reads the system but nobody's home; what it starts ends with it.",
-        Effect::Anything,
-    )
+#[derive(Debug)]
+pub(super) struct RunCommand(Arc<Launcher>);
+
+impl Tool for RunCommand {
+    const NAME: &'static str = "run_command";
+    const MAY_DROP: bool = true;
+    type Arguments = Arguments;
+
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        let settings = setup.settings;
+        Ok(settings.enable_command.then(|| Self(Arc::new(Launcher::new(settings)))))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Run a program",
+            "Runs a program in the workspace, without a shell, and returns its exit code and output (256 KiB of each stream). A non-zero exit code is a result, not an error. Unless the user allowed more, the program has no network, writes only in the workspace and in TMPDIR, and reads the system but nobody's home; what it starts ends with it.",
+            Effect::Anything,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        self.0.run(&context.workspace, given).await
+    }
 }
 
 /// How programs are found and started.
 #[derive(Debug)]
-pub(super) struct Launcher {
+struct Launcher {
     path: String,
     sandbox: Sandbox,
     confiner: Option<Confiner>,
@@ -98,7 +113,7 @@ struct Walls {
 }
 
 impl Launcher {
-    pub(super) fn new(settings: &Settings) -> Self {
+    fn new(settings: &Settings) -> Self {
         let folders = settings.command_path.split(':').map(PathBuf::from).filter(|folder| folder.is_absolute());
         let read = folders.chain(settings.allow_roots.iter().cloned()).chain(settings.command_read.iter().cloned());
         let private = settings.command_private.iter().filter_map(|folder| folder.canonicalize().ok());
@@ -115,7 +130,7 @@ impl Launcher {
         }
     }
 
-    pub(super) async fn run(self: &Arc<Self>, workspace: &Arc<Workspace>, given: Arguments) -> Answer {
+    async fn run(self: &Arc<Self>, workspace: &Arc<Workspace>, given: Arguments) -> Answer {
         let Some((program, arguments)) = given.argv.split_first().filter(|(program, _)| !program.is_empty()) else {
             return Err(Failure::refused("argv is empty", "give the program and its arguments"));
         };

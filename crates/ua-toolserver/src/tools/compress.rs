@@ -9,21 +9,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::{File, Metadata};
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
-use super::blocking;
 use crate::answer::{Answer, Failure, success};
 use crate::area::STAGED;
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::copy_hashing;
 use crate::regular;
-use crate::schema::{self, Effect};
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::{PRIVATE, Workspace};
 
-pub(super) const NAME: &str = "compress_files";
 const MAX_ENTRIES: usize = 10_000;
 const MAX_INPUT_BYTES: u64 = 1 << 30;
 
@@ -50,19 +48,30 @@ struct Compressed {
     skipped: Vec<String>,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Compress files",
-        "Packs files and directories of the workspace into a zip archive, under their paths in the workspace. At most 10000 entries and 1 GiB; symbolic links are not followed.",
-        Effect::Replaces,
-    )
-}
+#[derive(Debug)]
+pub(super) struct CompressFiles;
 
-pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
-    let workspace = Arc::clone(workspace);
-    let done = blocking(move || compress(&workspace, &given)).await?;
-    success(format!("packed {} entries into {}", done.entries, done.path), &done)
+impl Tool for CompressFiles {
+    const NAME: &'static str = "compress_files";
+    type Arguments = Arguments;
+
+    fn open(_: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Compress files",
+            "Packs files and directories of the workspace into a zip archive, under their paths in the workspace. At most 10000 entries and 1 GiB; symbolic links are not followed.",
+            Effect::Replaces,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        let workspace = Arc::clone(&context.workspace);
+        let done = blocking(move || compress(&workspace, &given)).await?;
+        success(format!("packed {} entries into {}", done.entries, done.path), &done)
+    }
 }
 
 fn compress(workspace: &Workspace, given: &Arguments) -> Result<Compressed, Failure> {

@@ -3,17 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::blocking;
 use crate::answer::{Answer, Failure, success};
 use crate::area::STAGED;
-use crate::schema::{self, Effect};
+use crate::context::{Context, Order, Setup, blocking};
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::{PRIVATE, Workspace};
 
-pub(super) const NAME: &str = "list_directory";
 const MAX_ENTRIES: usize = 2000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -42,19 +40,30 @@ struct Entry {
     bytes: Option<u64>,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "List a directory",
-        "Lists a directory of the workspace, sorted by path: file, directory or symlink, and the sizes of files. At most 2000 entries.",
-        Effect::Reads,
-    )
-}
+#[derive(Debug)]
+pub(super) struct ListDirectory;
 
-pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
-    let workspace = Arc::clone(workspace);
-    let listing = blocking(move || list(&workspace, &given)).await?;
-    success(format!("{} entries in {}", listing.entries.len(), listing.path), &listing)
+impl Tool for ListDirectory {
+    const NAME: &'static str = "list_directory";
+    type Arguments = Arguments;
+
+    fn open(_: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "List a directory",
+            "Lists a directory of the workspace, sorted by path: file, directory or symlink, and the sizes of files. At most 2000 entries.",
+            Effect::Reads,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        let workspace = Arc::clone(&context.workspace);
+        let listing = blocking(move || list(&workspace, &given)).await?;
+        success(format!("{} entries in {}", listing.entries.len(), listing.path), &listing)
+    }
 }
 
 fn list(workspace: &Workspace, given: &Arguments) -> Result<Listing, Failure> {

@@ -5,21 +5,18 @@
 
 use std::path::{Path, PathBuf};
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use ua_core::Env;
 use url::Url;
 
-use super::{blocking, effect_id};
 use crate::answer::{Answer, Failure, success};
 use crate::area::{Area, Created};
+use crate::context::{Context, Order, Setup, blocking, effect_id};
 use crate::error::ToolServerError;
-use crate::schema::{self, Effect};
 use crate::settings::Settings;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::web::{self, NoAnswer, Patience, means_not_done};
 
-pub(super) const NAME: &str = "notify";
 const LOCK: &str = ".lock";
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -65,9 +62,9 @@ struct Notified {
     already_sent: bool,
 }
 
-/// Where notifications go.
+/// The tool: where notifications go.
 #[derive(Debug)]
-pub(super) enum Notifier {
+pub(super) enum Notify {
     Directory(PathBuf),
     Webhook {
         client: reqwest::Client,
@@ -77,8 +74,62 @@ pub(super) enum Notifier {
     },
 }
 
-impl Notifier {
-    pub(super) fn new(workspace: &Path, settings: &Settings) -> Result<Self, ToolServerError> {
+impl Tool for Notify {
+    const NAME: &'static str = "notify";
+    type Arguments = Arguments;
+
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        let workspace = &setup.context.workspace;
+        let notify = Self::new(workspace.area().path(), setup.settings)?;
+        if let Self::Directory(path) = &notify {
+            workspace.reserve(path, Self::NAME);
+        }
+        Ok(Some(notify))
+    }
+
+    fn describe(&self) -> Description {
+        let (description, effect) = match self {
+            Self::Directory(_) | Self::Webhook { honours_keys: true, .. } => (
+                "Sends a short notification to the people behind this job. With an idempotency key in _meta it is sent once.",
+                Effect::CreatesPerKey,
+            ),
+            Self::Webhook { honours_keys: false, .. } => {
+                ("Sends a short notification to the people behind this job. Every call sends one.", Effect::Creates)
+            }
+        };
+        Description::new("Notify a person", description, effect)
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let key = order.key;
+        if given.message.trim().is_empty() {
+            return Err(Failure::refused("the message is empty", "say what the people should know"));
+        }
+        let id = effect_id(key, &context.env);
+        let notification = Notification {
+            id: &id,
+            level: given.level,
+            title: given.title.as_deref(),
+            message: &given.message,
+            created_at: context.env.now().to_string(),
+        };
+        let body = serde_json::to_vec_pretty(&notification).map_err(|error| {
+            Failure::refused(format!("the notification can not be written down: {error}"), "reword it")
+        })?;
+        let notified = match self {
+            Self::Directory(directory) => {
+                let (directory, id) = (directory.clone(), id.clone());
+                blocking(move || store(&directory, id, &body)).await?
+            }
+            Self::Webhook { client, url, .. } => post(client, url, key.unwrap_or(&id), &id, body).await?,
+        };
+        let what = if notified.already_sent { "already sent" } else { "sent" };
+        success(format!("{what}: notification {}", notified.id), &notified)
+    }
+}
+
+impl Notify {
+    fn new(workspace: &Path, settings: &Settings) -> Result<Self, ToolServerError> {
         let Some(text) = &settings.notify_webhook else {
             let directory = Settings::directory(workspace, settings.notifications.as_ref(), "notifications");
             return std::path::absolute(&directory).map(Self::Directory).map_err(|error| ToolServerError::Setting {
@@ -96,54 +147,6 @@ impl Notifier {
             .map_err(|why| ToolServerError::Setting { flag: "notify-webhook", value: web::shown(text), why })?;
         let honours_keys = settings.notify_webhook_honours_keys;
         Ok(Self::Webhook { client: web::client()?, url, honours_keys })
-    }
-
-    /// The tool as this notifier can keep its word.
-    pub(super) fn describe(&self) -> Tool {
-        let (description, effect) = match self {
-            Self::Directory(_) | Self::Webhook { honours_keys: true, .. } => (
-                "Sends a short notification to the people behind this job. With an idempotency key in _meta it is sent once.",
-                Effect::CreatesPerKey,
-            ),
-            Self::Webhook { honours_keys: false, .. } => {
-                ("Sends a short notification to the people behind this job. Every call sends one.", Effect::Creates)
-            }
-        };
-        schema::tool::<Arguments>(NAME, "Notify a person", description, effect)
-    }
-
-    /// The directory, if that is where notifications go.
-    pub(super) fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Directory(path) => Some(path),
-            Self::Webhook { .. } => None,
-        }
-    }
-
-    pub(super) async fn run(&self, given: Arguments, key: Option<&str>, env: &Env) -> Answer {
-        if given.message.trim().is_empty() {
-            return Err(Failure::refused("the message is empty", "say what the people should know"));
-        }
-        let id = effect_id(key, env);
-        let notification = Notification {
-            id: &id,
-            level: given.level,
-            title: given.title.as_deref(),
-            message: &given.message,
-            created_at: env.now().to_string(),
-        };
-        let body = serde_json::to_vec_pretty(&notification).map_err(|error| {
-            Failure::refused(format!("the notification can not be written down: {error}"), "reword it")
-        })?;
-        let notified = match self {
-            Self::Directory(directory) => {
-                let (directory, id) = (directory.clone(), id.clone());
-                blocking(move || store(&directory, id, &body)).await?
-            }
-            Self::Webhook { client, url, .. } => post(client, url, key.unwrap_or(&id), &id, body).await?,
-        };
-        let what = if notified.already_sent { "already sent" } else { "sent" };
-        success(format!("{what}: notification {}", notified.id), &notified)
     }
 }
 

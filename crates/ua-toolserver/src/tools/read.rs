@@ -3,17 +3,15 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::blocking;
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::regular;
-use crate::schema::{self, Effect};
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
-pub(super) const NAME: &str = "read_local_file";
 const DEFAULT_LIMIT: u32 = 64 * 1024;
 const MAX_LIMIT: u32 = 1024 * 1024;
 
@@ -41,19 +39,30 @@ struct Piece {
     content: String,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Read a file",
-        "Reads a UTF-8 text file of the workspace. Long files come in pieces: when the result has next_offset, call again with offset set to it.",
-        Effect::Reads,
-    )
-}
+#[derive(Debug)]
+pub(super) struct ReadLocalFile;
 
-pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
-    let workspace = Arc::clone(workspace);
-    let piece = blocking(move || read(&workspace, &given)).await?;
-    success(format!("{} of {} bytes of {}", piece.content.len(), piece.bytes, piece.path), &piece)
+impl Tool for ReadLocalFile {
+    const NAME: &'static str = "read_local_file";
+    type Arguments = Arguments;
+
+    fn open(_: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Read a file",
+            "Reads a UTF-8 text file of the workspace. Long files come in pieces: when the result has next_offset, call again with offset set to it.",
+            Effect::Reads,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        let workspace = Arc::clone(&context.workspace);
+        let piece = blocking(move || read(&workspace, &given)).await?;
+        success(format!("{} of {} bytes of {}", piece.content.len(), piece.bytes, piece.path), &piece)
+    }
 }
 
 fn read(workspace: &Workspace, given: &Arguments) -> Result<Piece, Failure> {

@@ -10,18 +10,16 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use pulldown_cmark::{CowStr, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd, html};
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::blocking;
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
-use crate::schema::{self, Effect};
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 use crate::{media, regular};
 
-pub(super) const NAME: &str = "render_html";
 const MAX_IMAGE_BYTES: u64 = 10 * 1024 * 1024;
 /// The most Markdown; a page of this size is already more than a browser likes.
 const MAX_MARKDOWN_BYTES: u64 = 16 * 1024 * 1024;
@@ -47,19 +45,30 @@ struct Rendered {
     images: usize,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Render Markdown as HTML",
-        "Renders a Markdown file of the workspace (tables, footnotes, task lists, strikethrough) as one self-contained HTML file with its images embedded.",
-        Effect::Replaces,
-    )
-}
+#[derive(Debug)]
+pub(super) struct RenderHtml;
 
-pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
-    let workspace = Arc::clone(workspace);
-    let rendered = blocking(move || render(&workspace, &given)).await?;
-    success(format!("rendered {:?} as {}", rendered.title, rendered.path), &rendered)
+impl Tool for RenderHtml {
+    const NAME: &'static str = "render_html";
+    type Arguments = Arguments;
+
+    fn open(_: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Render Markdown as HTML",
+            "Renders a Markdown file of the workspace (tables, footnotes, task lists, strikethrough) as one self-contained HTML file with its images embedded.",
+            Effect::Replaces,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        let workspace = Arc::clone(&context.workspace);
+        let rendered = blocking(move || render(&workspace, &given)).await?;
+        success(format!("rendered {:?} as {}", rendered.title, rendered.path), &rendered)
+    }
 }
 
 fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure> {

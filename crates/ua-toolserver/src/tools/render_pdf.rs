@@ -6,20 +6,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ua_pdf::{Paper, PdfError, PdfOptions, Renderer, limits};
 
-use super::blocking;
 use super::render::{beside, read_markdown};
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::regular;
-use crate::schema::{self, Effect};
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
-
-pub(super) const NAME: &str = "render_pdf";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -59,25 +56,37 @@ struct Rendered {
     warnings: Vec<String>,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Render Markdown as PDF",
-        "Renders a Markdown file of the workspace (title block, tables, footnotes, task lists, code, images of the workspace) as a PDF with page numbers. Characters that no font has, such as Chinese ones and emoji, are shown as boxes and reported.",
-        Effect::Replaces,
-    )
-}
+/// The tool, with what lays documents out.
+#[derive(Debug)]
+pub(super) struct RenderPdf(Renderer);
 
-pub(super) async fn run(workspace: &Arc<Workspace>, renderer: Renderer, given: Arguments) -> Answer {
-    let workspace = Arc::clone(workspace);
-    let rendered = blocking(move || render(&workspace, renderer, &given)).await?;
-    let pages = if rendered.pages == 1 { "page" } else { "pages" };
-    let mut summary = format!("rendered {} with {} {pages}", rendered.path, rendered.pages);
-    for warning in &rendered.warnings {
-        summary.push_str("\nwarning: ");
-        summary.push_str(warning);
+impl Tool for RenderPdf {
+    const NAME: &'static str = "render_pdf";
+    type Arguments = Arguments;
+
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        Ok(setup.settings.pdf.map(Self))
     }
-    success(summary, &rendered)
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Render Markdown as PDF",
+            "Renders a Markdown file of the workspace (title block, tables, footnotes, task lists, code, images of the workspace) as a PDF with page numbers. Characters that no font has, such as Chinese ones and emoji, are shown as boxes and reported.",
+            Effect::Replaces,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        let (workspace, renderer) = (Arc::clone(&context.workspace), self.0);
+        let rendered = blocking(move || render(&workspace, renderer, &given)).await?;
+        let pages = if rendered.pages == 1 { "page" } else { "pages" };
+        let mut summary = format!("rendered {} with {} {pages}", rendered.path, rendered.pages);
+        for warning in &rendered.warnings {
+            summary.push_str("\nwarning: ");
+            summary.push_str(warning);
+        }
+        success(summary, &rendered)
+    }
 }
 
 fn render(workspace: &Workspace, renderer: Renderer, given: &Arguments) -> Result<Rendered, Failure> {

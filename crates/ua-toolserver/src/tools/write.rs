@@ -5,17 +5,14 @@
 
 use std::sync::Arc;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::blocking;
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
-use crate::schema::{self, Effect};
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
-
-pub(super) const NAME: &str = "write_local_file";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,19 +34,30 @@ struct Written {
     sha256: String,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Write a file",
-        "Writes a text file of the workspace, replacing the one that is there. Returns its path, size and SHA-256.",
-        Effect::Replaces,
-    )
-}
+#[derive(Debug)]
+pub(super) struct WriteLocalFile;
 
-pub(super) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
-    let workspace = Arc::clone(workspace);
-    let written = blocking(move || write(&workspace, &given)).await?;
-    success(format!("wrote {} bytes to {}", written.bytes, written.path), &written)
+impl Tool for WriteLocalFile {
+    const NAME: &'static str = "write_local_file";
+    type Arguments = Arguments;
+
+    fn open(_: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Write a file",
+            "Writes a text file of the workspace, replacing the one that is there. Returns its path, size and SHA-256.",
+            Effect::Replaces,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        let workspace = Arc::clone(&context.workspace);
+        let written = blocking(move || write(&workspace, &given)).await?;
+        success(format!("wrote {} bytes to {}", written.bytes, written.path), &written)
+    }
 }
 
 fn write(workspace: &Workspace, given: &Arguments) -> Result<Written, Failure> {

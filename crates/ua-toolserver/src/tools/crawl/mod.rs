@@ -19,10 +19,8 @@ mod stored;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use ua_core::Env;
 use url::Url;
 
 use self::fetch::{Fetcher, Sites};
@@ -30,15 +28,13 @@ use self::local::Roots;
 use self::page::Page;
 pub(super) use self::page::Page as StoredPage;
 use self::stored::Origin;
-use super::blocking;
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
-use crate::schema::{self, Effect};
-use crate::settings::Settings;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
-pub(super) const NAME: &str = "crawl_parallel";
 /// The inbox that pages and searches land in.
 pub(super) const DIRECTORY: &str = "search_results";
 const MAX_URLS: usize = 50;
@@ -110,34 +106,28 @@ enum Kind {
     Text,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Fetch web pages",
-        "Fetches pages in parallel, extracts their readable text as Markdown and stores each in search_results/. Returns title, source, path, word count and the beginning of the text per page; pages that fail are listed with the reason.",
-        Effect::Fetches,
-    )
-}
-
-/// What fetching needs, set up once.
 #[derive(Debug)]
-pub(super) struct Crawler {
-    workspace: Arc<Workspace>,
-    fetcher: Fetcher,
-    roots: Arc<Roots>,
-}
+pub(super) struct CrawlParallel(Arc<Crawler>);
 
-impl Crawler {
-    pub(super) fn new(workspace: Arc<Workspace>, settings: &Settings, env: Env) -> Result<Self, ToolServerError> {
-        Ok(Self {
-            fetcher: Fetcher::new(settings.allow_private_addresses, env)?.only_within(&settings.allowed_domains),
-            roots: Arc::new(Roots::open(Arc::clone(&workspace), &settings.allow_roots)?),
-            workspace,
-        })
+impl Tool for CrawlParallel {
+    const NAME: &'static str = "crawl_parallel";
+    const MAY_DROP: bool = true;
+    type Arguments = Arguments;
+
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self(Crawler::of(setup)?)))
     }
 
-    /// Fetches the pages for `run`, the id of the run that asks, if it said so.
-    pub(super) async fn run(&self, given: Arguments, run: Option<&str>) -> Answer {
+    fn describe(&self) -> Description {
+        Description::new(
+            "Fetch web pages",
+            "Fetches pages in parallel, extracts their readable text as Markdown and stores each in search_results/. Returns title, source, path, word count and the beginning of the text per page; pages that fail are listed with the reason.",
+            Effect::Fetches,
+        )
+    }
+
+    async fn call(&self, _: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let run = order.run;
         if given.urls.is_empty() || given.urls.len() > MAX_URLS {
             return Err(Failure::refused(
                 format!("{} URLs were given", given.urls.len()),
@@ -155,7 +145,7 @@ impl Crawler {
         let known = run.filter(|_| !given.refresh);
         // All at once: the slots keep order, and a slow host holds up only its own pages.
         let pages =
-            urls.into_iter().map(async |url| match self.crawl(&url, shown as usize, run, known, &sites).await {
+            urls.into_iter().map(async |url| match self.0.crawl(&url, shown as usize, run, known, &sites).await {
                 Ok(kept) => Outcome::Ok(Box::new(kept)),
                 Err(failure) => Outcome::Error { url, error: failure.text() },
             });
@@ -176,6 +166,29 @@ impl Crawler {
             ));
         }
         success(format!("{ok} pages fetched, {failed} failed"), &Crawled { ok, failed, pages })
+    }
+}
+
+/// What fetching needs, set up once.
+#[derive(Debug)]
+pub(super) struct Crawler {
+    workspace: Arc<Workspace>,
+    fetcher: Fetcher,
+    roots: Arc<Roots>,
+}
+
+impl Crawler {
+    /// The one crawler of a server: its limits hold for all tools that fetch.
+    pub(super) fn of(setup: &Setup<'_>) -> Result<Arc<Self>, ToolServerError> {
+        setup.shared(|setup| {
+            let (settings, Context { workspace, env }) = (setup.settings, setup.context);
+            let fetcher = Fetcher::new(settings.allow_private_addresses, env.clone())?;
+            Ok(Arc::new(Self {
+                fetcher: fetcher.only_within(&settings.allowed_domains),
+                roots: Arc::new(Roots::open(Arc::clone(workspace), &settings.allow_roots)?),
+                workspace: Arc::clone(workspace),
+            }))
+        })
     }
 
     /// Stores the pages that are not stored yet, and returns those that could not be, with the reason.

@@ -29,10 +29,8 @@ mod remote;
 mod smtp;
 mod transport;
 
-use std::path::Path;
 use std::sync::Arc;
 
-use rmcp::model::{MetaObject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ua_core::Env;
@@ -40,15 +38,10 @@ use ua_core::Env;
 use self::letter::Sender;
 use self::maildir::Outbox;
 use self::transport::Transport;
-use super::{blocking, effect_id};
-use crate::answer::{Answer, success};
-use crate::error::ToolServerError;
-use crate::schema::{self, Effect};
-use crate::server::KEY_TTL_SECONDS;
-use crate::settings::Settings;
+use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking, effect_id};
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
-
-pub(super) const NAME: &str = "send_email";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -93,36 +86,28 @@ struct Receipt {
     evidence: Option<&'static str>,
 }
 
-/// Under which key a call comes, and how often it has been tried.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Order<'a> {
-    pub(super) key: Option<&'a str>,
-    /// From 1.
-    pub(super) attempt: u64,
-}
-
-/// The sender and the way out.
+/// The tool: the sender and the way out.
 #[derive(Debug)]
-pub(super) struct Mailer {
+pub(super) struct SendEmail {
     from: Sender,
     transport: Transport,
 }
 
-impl Mailer {
-    pub(super) fn new(workspace: &Path, settings: &Settings) -> Result<Self, ToolServerError> {
-        Ok(Self { from: Sender::new(&settings.mail_from)?, transport: Transport::new(workspace, settings)? })
-    }
+impl Tool for SendEmail {
+    const NAME: &'static str = "send_email";
+    type Arguments = Arguments;
 
-    /// The Maildir, if that is the way out.
-    pub(super) fn path(&self) -> Option<&Path> {
-        match &self.transport {
-            Transport::Maildir(outbox) => Some(outbox.path()),
-            Transport::Remote(_) => None,
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        let (settings, workspace) = (setup.settings, &setup.context.workspace);
+        let from = Sender::new(&settings.mail_from)?;
+        let transport = Transport::new(workspace.area().path(), settings)?;
+        if let Transport::Maildir(outbox) = &transport {
+            workspace.reserve(outbox.path(), Self::NAME);
         }
+        Ok(Some(Self { from, transport }))
     }
 
-    /// The tool as its transport can keep its word.
-    pub(super) fn describe(&self) -> Tool {
+    fn describe(&self) -> Description {
         let (is_keyed, ttl_seconds) = match &self.transport {
             Transport::Maildir(_) => (true, None),
             Transport::Remote(remote) => (remote.is_keyed(), remote.key_ttl_seconds()),
@@ -135,21 +120,11 @@ impl Mailer {
                 Effect::Creates,
             )
         };
-        let mut tool = schema::tool::<Arguments>(NAME, "Send an e-mail", description, effect);
-        if let Some(seconds) = ttl_seconds {
-            let meta = tool.meta.get_or_insert_with(MetaObject::new);
-            meta.insert(KEY_TTL_SECONDS.to_owned(), seconds.into());
-        }
-        tool
+        Description::new("Send an e-mail", description, effect).honoured_for(ttl_seconds)
     }
 
-    pub(super) async fn run(
-        &self,
-        workspace: &Arc<Workspace>,
-        given: Arguments,
-        order: Order<'_>,
-        env: &Env,
-    ) -> Answer {
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let Context { workspace, env } = context;
         let id = effect_id(order.key, env);
         let receipt = match &self.transport {
             Transport::Maildir(outbox) => self.put_into(outbox, workspace, given, id, env).await?,
@@ -159,7 +134,9 @@ impl Mailer {
         let whom = receipt.recipients.join(", ");
         success(format!("{what}: {} to {whom}", receipt.message_id), &receipt)
     }
+}
 
+impl SendEmail {
     async fn put_into(
         &self,
         outbox: &Arc<Outbox>,
@@ -167,7 +144,7 @@ impl Mailer {
         given: Arguments,
         id: String,
         env: &Env,
-    ) -> Result<Receipt, crate::answer::Failure> {
+    ) -> Result<Receipt, Failure> {
         let (outbox, workspace, from) = (Arc::clone(outbox), Arc::clone(workspace), self.from.clone());
         let now = env.now();
         blocking(move || outbox.send(&workspace, &from, given, &id, now)).await

@@ -10,9 +10,9 @@ use super::journal::{Entry, Journal, State};
 use super::letter::{Bcc, Letter, Recipients, Sender};
 use super::probe::{Found, Probe};
 use super::smtp::Smtp;
-use super::{Arguments, Order, Receipt, message_id};
+use super::{Arguments, Receipt, message_id};
 use crate::answer::Failure;
-use crate::tools::blocking;
+use crate::context::{Order, blocking};
 use crate::workspace::Workspace;
 
 /// A server, and what it can be asked afterwards.

@@ -14,9 +14,11 @@ use ua_core::{Env, Timestamp};
 use url::Url;
 
 use crate::answer::Failure;
+use crate::context::{Order, Setup};
 use crate::error::ToolServerError;
+use crate::record::{Entry, Record};
 use crate::settings::Settings;
-use crate::tools::record::{Entry, Record};
+use crate::tool::Opened;
 use crate::web::{self, NoAnswer, Patience, means_not_done};
 use crate::workspace::Workspace;
 
@@ -52,15 +54,15 @@ impl Dialect {
 
 /// The API of one server.
 #[derive(Debug)]
-pub(in crate::tools) struct ImageApi {
+pub(super) struct ImageApi {
     client: reqwest::Client,
     pub(super) dialect: Dialect,
     base: Url,
     key: Option<SecretString>,
     /// The model that describes; without one nothing is described.
-    pub(in crate::tools) describes_with: Option<String>,
+    pub(super) describes_with: Option<String>,
     /// The model that draws; without one nothing is drawn.
-    pub(in crate::tools) draws_with: Option<String>,
+    pub(super) draws_with: Option<String>,
     honours_keys: bool,
 }
 
@@ -92,14 +94,6 @@ impl Usage {
     }
 }
 
-/// A call as the protocol brought it.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::tools) struct Order<'a> {
-    pub(in crate::tools) key: Option<&'a str>,
-    /// Which attempt at the call this is; a later one was ordered by a person, or the API honours keys.
-    pub(in crate::tools) attempt: u64,
-}
-
 /// Whether a request is still to be sent.
 pub(super) enum Standing<D> {
     /// It is; the record of its key, when it has one.
@@ -110,7 +104,11 @@ pub(super) enum Standing<D> {
 
 impl ImageApi {
     /// The API that the settings name, if they name one.
-    pub(in crate::tools) fn new(settings: &Settings) -> Result<Option<Self>, ToolServerError> {
+    pub(super) fn of(setup: &Setup<'_>) -> Opened<Arc<Self>> {
+        setup.shared(|setup| Ok(Self::new(setup.settings)?.map(Arc::new)))
+    }
+
+    fn new(settings: &Settings) -> Opened<Self> {
         let Some(text) = &settings.image_api else {
             return Ok(None);
         };

@@ -5,21 +5,18 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use image::ImageFormat;
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use ua_core::Env;
 
-use super::api::{Dialect, ImageApi, Order, Standing, Usage, image_part};
+use super::api::{Dialect, ImageApi, Standing, Usage, image_part};
 use super::decode::{ImageFile, pack};
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
-use crate::schema::{self, Effect};
-use crate::tools::blocking;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
-pub(in crate::tools) const NAME: &str = "describe_image";
 const MAX_QUESTION_CHARS: usize = 2_000;
 const DEFAULT_WORDS: u32 = 150;
 const WORDS: std::ops::RangeInclusive<u32> = 5..=1_000;
@@ -65,60 +62,71 @@ struct Reported<'a> {
     already_answered: bool,
 }
 
-pub(in crate::tools) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Describe an image",
-        "Sends an image of the workspace to the configured image model and returns what it shows, or the answer to a question about it. Each call costs money.",
-        Effect::Asks,
-    )
+/// The tool, where the settings name a model for it.
+#[derive(Debug)]
+pub(in crate::tools) struct DescribeImage {
+    api: Arc<ImageApi>,
+    model: String,
 }
 
-pub(in crate::tools) async fn run(
-    api: &ImageApi,
-    model: &str,
-    workspace: &Arc<Workspace>,
-    given: Arguments,
-    order: Order<'_>,
-    env: &Env,
-) -> Answer {
-    let question = given.question.as_deref().map(str::trim).filter(|question| !question.is_empty());
-    if question.is_some_and(|question| question.chars().count() > MAX_QUESTION_CHARS) {
-        return Err(Failure::refused(
-            "the question is too long",
-            format!("ask in at most {MAX_QUESTION_CHARS} characters"),
-        ));
+impl Tool for DescribeImage {
+    const NAME: &'static str = "describe_image";
+    type Arguments = Arguments;
+
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        let api = ImageApi::of(setup)?;
+        Ok(api.and_then(|api| Some(Self { model: api.describes_with.clone()?, api })))
     }
-    let words = given.max_words.unwrap_or(DEFAULT_WORDS);
-    if !WORDS.contains(&words) {
-        return Err(Failure::refused(format!("max_words {words} is not allowed"), "give 5 to 1000"));
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Describe an image",
+            "Sends an image of the workspace to the configured image model and returns what it shows, or the answer to a question about it. Each call costs money.",
+            Effect::Asks,
+        )
     }
-    let record = match api.standing::<Described>(workspace, order).await? {
-        Standing::Done(_, described) => return answer(api, &given.path, &described, true),
-        Standing::Open(record) => record,
-    };
-    let (sha256, media_type, data) = {
-        let (workspace, path) = (Arc::clone(workspace), given.path.clone());
-        blocking(move || prepare(&workspace, &path)).await?
-    };
-    let text = format!("{} Answer in at most {words} words.", question.unwrap_or("Describe what this image shows."));
-    let parts = json!([image_part(api.dialect, media_type, &data), {"type": "text", "text": text}]);
-    let messages = json!([{"role": "user", "content": parts}]);
-    // A word is hardly more than two tokens; some are left for models that think first.
-    let limit = 2 * words + 256;
-    let (path, body) = match api.dialect {
-        Dialect::Anthropic => ("v1/messages", json!({"model": model, "max_tokens": limit, "messages": messages})),
-        Dialect::OpenAi => {
-            ("chat/completions", json!({"model": model, "max_completion_tokens": limit, "messages": messages}))
+
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let Self { api, model } = self;
+        let question = given.question.as_deref().map(str::trim).filter(|question| !question.is_empty());
+        if question.is_some_and(|question| question.chars().count() > MAX_QUESTION_CHARS) {
+            return Err(Failure::refused(
+                "the question is too long",
+                format!("ask in at most {MAX_QUESTION_CHARS} characters"),
+            ));
         }
-    };
-    let said = api.ask(path, &body, order.key, record.as_ref(), env).await?;
-    let described = read(api.dialect, &said, model, sha256)
-        .ok_or_else(|| Failure::Unclear(format!("what {} answered holds no description", api.host())))?;
-    if let Some(record) = &record {
-        record.finish(described.clone()).await;
+        let words = given.max_words.unwrap_or(DEFAULT_WORDS);
+        if !WORDS.contains(&words) {
+            return Err(Failure::refused(format!("max_words {words} is not allowed"), "give 5 to 1000"));
+        }
+        let record = match api.standing::<Described>(&context.workspace, order).await? {
+            Standing::Done(_, described) => return answer(api, &given.path, &described, true),
+            Standing::Open(record) => record,
+        };
+        let (sha256, media_type, data) = {
+            let (workspace, path) = (Arc::clone(&context.workspace), given.path.clone());
+            blocking(move || prepare(&workspace, &path)).await?
+        };
+        let text =
+            format!("{} Answer in at most {words} words.", question.unwrap_or("Describe what this image shows."));
+        let parts = json!([image_part(api.dialect, media_type, &data), {"type": "text", "text": text}]);
+        let messages = json!([{"role": "user", "content": parts}]);
+        // A word is hardly more than two tokens; some are left for models that think first.
+        let limit = 2 * words + 256;
+        let (path, body) = match api.dialect {
+            Dialect::Anthropic => ("v1/messages", json!({"model": model, "max_tokens": limit, "messages": messages})),
+            Dialect::OpenAi => {
+                ("chat/completions", json!({"model": model, "max_completion_tokens": limit, "messages": messages}))
+            }
+        };
+        let said = api.ask(path, &body, order.key, record.as_ref(), &context.env).await?;
+        let described = read(api.dialect, &said, model, sha256)
+            .ok_or_else(|| Failure::Unclear(format!("what {} answered holds no description", api.host())))?;
+        if let Some(record) = &record {
+            record.finish(described.clone()).await;
+        }
+        answer(api, &given.path, &described, false)
     }
-    answer(api, &given.path, &described, false)
 }
 
 fn answer(api: &ImageApi, path: &str, described: &Described, already_answered: bool) -> Answer {

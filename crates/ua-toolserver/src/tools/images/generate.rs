@@ -9,22 +9,19 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use image::ImageFormat;
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use ua_core::Env;
 
-use super::api::{ImageApi, Order, Standing, Usage};
+use super::api::{ImageApi, Standing, Usage};
 use super::decode::{ImageFile, MAX_FILE_BYTES, media_type, pack};
 use crate::answer::{Answer, Failure, success};
 use crate::area::Created;
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
-use crate::schema::{self, Effect};
-use crate::tools::blocking;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
-pub(in crate::tools) const NAME: &str = "generate_image";
 const MAX_PROMPT_CHARS: usize = 32_000;
 /// The extension of the picture that is kept beside its record.
 const KEPT: &str = "image";
@@ -72,85 +69,94 @@ struct Reported<'a> {
     already_paid: bool,
 }
 
-/// The tool as the API can keep its word.
-pub(in crate::tools) fn describe(api: &ImageApi) -> Tool {
-    let effect = if api.honours_keys() { Effect::CreatesPerKey } else { Effect::Creates };
-    schema::tool::<Arguments>(
-        NAME,
-        "Generate an image",
-        "Has the configured image model draw an image and writes it to a new file of the workspace. Each call costs money.",
-        effect,
-    )
+/// The tool, where the settings name a model for it.
+#[derive(Debug)]
+pub(in crate::tools) struct GenerateImage {
+    api: Arc<ImageApi>,
+    model: String,
 }
 
-pub(in crate::tools) async fn run(
-    api: &ImageApi,
-    model: &str,
-    workspace: &Arc<Workspace>,
-    given: Arguments,
-    order: Order<'_>,
-    env: &Env,
-) -> Answer {
-    let prompt = given.prompt.trim();
-    if prompt.is_empty() || prompt.chars().count() > MAX_PROMPT_CHARS {
-        return Err(Failure::refused(
-            format!("the prompt has {} characters", prompt.chars().count()),
-            format!("say in 1 to {MAX_PROMPT_CHARS} characters what to draw"),
-        ));
+impl Tool for GenerateImage {
+    const NAME: &'static str = "generate_image";
+    type Arguments = Arguments;
+
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        let api = ImageApi::of(setup)?;
+        Ok(api.and_then(|api| Some(Self { model: api.draws_with.clone()?, api })))
     }
-    let wanted = wanted_format(&given.output)?;
-    let output = workspace.writable(&given.output)?;
-    let record = match api.standing::<Drawn>(workspace, order).await? {
-        Standing::Done(record, drawn) => {
-            let (workspace, kept) = (Arc::clone(workspace), record.beside(KEPT));
-            let (to, known) = (output.clone(), drawn.clone());
-            blocking(move || place_again(&workspace, &kept, &to, &known)).await?;
-            return answer(api, &output, &drawn, true);
+
+    fn describe(&self) -> Description {
+        let effect = if self.api.honours_keys() { Effect::CreatesPerKey } else { Effect::Creates };
+        Description::new(
+            "Generate an image",
+            "Has the configured image model draw an image and writes it to a new file of the workspace. Each call costs money.",
+            effect,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let Self { api, model } = self;
+        let prompt = given.prompt.trim();
+        if prompt.is_empty() || prompt.chars().count() > MAX_PROMPT_CHARS {
+            return Err(Failure::refused(
+                format!("the prompt has {} characters", prompt.chars().count()),
+                format!("say in 1 to {MAX_PROMPT_CHARS} characters what to draw"),
+            ));
         }
-        Standing::Open(record) => record,
-    };
-    if workspace.area().dir().symlink_metadata(&output).is_ok() {
-        let hint = "give the name of a file that does not exist yet; nothing was charged";
-        return Err(Failure::refused(format!("{:?} exists already", given.output), hint));
-    }
-    let mut body = json!({"model": model, "prompt": prompt, "n": 1});
-    if let Some(size) = &given.size {
-        body["size"] = json!(size);
-    }
-    if let Some(quality) = &given.quality {
-        body["quality"] = json!(quality);
-    }
-    // OpenAI's newer models always answer with the picture itself and know no `response_format`; others have to be told.
-    if model.starts_with("gpt-image") {
-        let name = media_type(wanted).unwrap_or("image/png");
-        body["output_format"] = json!(name.trim_start_matches("image/"));
-    } else {
-        body["response_format"] = json!("b64_json");
-    }
-    let said = api.ask("images/generations", &body, order.key, record.as_ref(), env).await?;
-    let host = api.host().to_owned();
-    let kept = record.as_ref().map(|record| record.beside(KEPT));
-    let (workspace, model, to) = (Arc::clone(workspace), model.to_owned(), output.clone());
-    let (drawn, bytes) = {
-        let workspace = Arc::clone(&workspace);
-        blocking(move || {
-            let (drawn, bytes) = read(&said, &model, wanted)
-                .map_err(|why| Failure::Unclear(format!("what {host} answered holds no image: {why}")))?;
-            if let Some(kept) = &kept {
-                workspace
-                    .area()
-                    .replace(kept, &bytes)
-                    .map_err(|error| unplaced(&error.into_failure("keep the image")))?;
+        let wanted = wanted_format(&given.output)?;
+        let output = context.workspace.writable(&given.output)?;
+        let record = match api.standing::<Drawn>(&context.workspace, order).await? {
+            Standing::Done(record, drawn) => {
+                let (workspace, kept) = (Arc::clone(&context.workspace), record.beside(KEPT));
+                let (to, known) = (output.clone(), drawn.clone());
+                blocking(move || place_again(&workspace, &kept, &to, &known)).await?;
+                return answer(api, &output, &drawn, true);
             }
-            Ok((drawn, bytes))
-        })
-        .await?
-    };
-    if let Some(record) = &record {
-        record.finish(drawn.clone()).await;
+            Standing::Open(record) => record,
+        };
+        if context.workspace.area().dir().symlink_metadata(&output).is_ok() {
+            let hint = "give the name of a file that does not exist yet; nothing was charged";
+            return Err(Failure::refused(format!("{:?} exists already", given.output), hint));
+        }
+        let mut body = json!({"model": model, "prompt": prompt, "n": 1});
+        if let Some(size) = &given.size {
+            body["size"] = json!(size);
+        }
+        if let Some(quality) = &given.quality {
+            body["quality"] = json!(quality);
+        }
+        // OpenAI's newer models always answer with the picture itself and know no `response_format`; others have to be told.
+        if model.starts_with("gpt-image") {
+            let name = media_type(wanted).unwrap_or("image/png");
+            body["output_format"] = json!(name.trim_start_matches("image/"));
+        } else {
+            body["response_format"] = json!("b64_json");
+        }
+        let said = api.ask("images/generations", &body, order.key, record.as_ref(), &context.env).await?;
+        let host = api.host().to_owned();
+        let kept = record.as_ref().map(|record| record.beside(KEPT));
+        let (workspace, model, to) = (Arc::clone(&context.workspace), model.to_owned(), output.clone());
+        let (drawn, bytes) = {
+            let workspace = Arc::clone(&workspace);
+            blocking(move || {
+                let (drawn, bytes) = read(&said, &model, wanted)
+                    .map_err(|why| Failure::Unclear(format!("what {host} answered holds no image: {why}")))?;
+                if let Some(kept) = &kept {
+                    workspace
+                        .area()
+                        .replace(kept, &bytes)
+                        .map_err(|error| unplaced(&error.into_failure("keep the image")))?;
+                }
+                Ok((drawn, bytes))
+            })
+            .await?
+        };
+        if let Some(record) = &record {
+            record.finish(drawn.clone()).await;
+        }
+        blocking(move || place(&workspace, &to, &bytes)).await?;
+        answer(api, &output, &drawn, false)
     }
-    blocking(move || place(&workspace, &to, &bytes)).await?;
-    answer(api, &output, &drawn, false)
 }
 
 fn answer(api: &ImageApi, output: &Path, drawn: &Drawn, already_paid: bool) -> Answer {

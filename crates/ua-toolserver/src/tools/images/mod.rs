@@ -8,5 +8,3 @@ mod decode;
 pub(super) mod describe;
 pub(super) mod generate;
 pub(super) mod preview;
-
-pub(super) use api::{ImageApi, Order};

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use image::ImageFormat;
-use rmcp::model::{ContentBlock, Tool};
+use rmcp::model::ContentBlock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::{ImageFile, pack};
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
-use crate::schema::{self, Effect};
-use crate::tools::blocking;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
-pub(in crate::tools) const NAME: &str = "preview_image";
 const DEFAULT_SIDE: u32 = 512;
 const SIDES: std::ops::RangeInclusive<u32> = 16..=1024;
 /// The largest copy that is sent along with the result.
@@ -69,24 +68,35 @@ struct Original {
     sha256: String,
 }
 
-pub(in crate::tools) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Preview an image",
-        "Makes a small copy of an image of the workspace and returns it with its size, kind and SHA-256; writes it to a file when output names one.",
-        Effect::Replaces,
-    )
-}
+#[derive(Debug)]
+pub(in crate::tools) struct PreviewImage;
 
-pub(in crate::tools) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
-    let workspace = Arc::clone(workspace);
-    let (previewed, copy) = blocking(move || preview(&workspace, &given)).await?;
-    let Original { width, height, media_type, .. } = &previewed.original;
-    let mut result = success(format!("{media_type}, {width} by {height} pixels"), &previewed)?;
-    if previewed.shown {
-        result.content.push(ContentBlock::image(STANDARD.encode(copy), previewed.media_type));
+impl Tool for PreviewImage {
+    const NAME: &'static str = "preview_image";
+    type Arguments = Arguments;
+
+    fn open(_: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self))
     }
-    Ok(result)
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Preview an image",
+            "Makes a small copy of an image of the workspace and returns it with its size, kind and SHA-256; writes it to a file when output names one.",
+            Effect::Replaces,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        let workspace = Arc::clone(&context.workspace);
+        let (previewed, copy) = blocking(move || preview(&workspace, &given)).await?;
+        let Original { width, height, media_type, .. } = &previewed.original;
+        let mut result = success(format!("{media_type}, {width} by {height} pixels"), &previewed)?;
+        if previewed.shown {
+            result.content.push(ContentBlock::image(STANDARD.encode(copy), previewed.media_type));
+        }
+        Ok(result)
+    }
 }
 
 fn preview(workspace: &Workspace, given: &Arguments) -> Result<(Previewed, Vec<u8>), Failure> {

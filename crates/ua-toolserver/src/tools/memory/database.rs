@@ -3,7 +3,7 @@
 //! A change and the note of its idempotency key are one transaction, so a change asked for again under its key is found
 //! wherever the first attempt was cut short (Durable Jobs v1 spec §7.3, §8.2). Several servers may use one file at once.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -50,10 +50,6 @@ pub(super) struct Applied<T> {
 impl Database {
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, connection: Mutex::new(None) }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Reads.

@@ -5,19 +5,17 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{default_task, folder_of, inbox};
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
-use crate::schema::{self, Effect};
-use crate::tools::blocking;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::tools::crawl::{Crawler, StoredPage, copy_of};
 use crate::workspace::Workspace;
 
-pub(in crate::tools) const NAME: &str = "finalize_research";
 pub(super) const SOURCES: &str = "sources.json";
 const CORPUS: &str = "refined_corpus.md";
 const DEFAULT_MIN_WORDS: u32 = 60;
@@ -78,54 +76,63 @@ pub(super) struct Finalized {
     pub(super) left_out: Vec<LeftOut>,
 }
 
-pub(in crate::tools) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Make a corpus of the research",
-        "Fetches what searches found and nobody fetched yet, leaves out duplicates and pages that are too short, and writes the rest with its sources to tasks/<task_name>/refined_corpus.md. May be called again after more research.",
-        Effect::Fetches,
-    )
-}
+/// The tool, with what fetches the pages that are missing.
+#[derive(Debug)]
+pub(in crate::tools) struct FinalizeResearch(Arc<Crawler>);
 
-pub(in crate::tools) async fn run(
-    workspace: &Arc<Workspace>,
-    crawler: &Crawler,
-    given: Arguments,
-    run: Option<&str>,
-) -> Answer {
-    let folder = folder_of(&given.task_name)?;
-    let most = given.max_pages.unwrap_or(DEFAULT_MAX_PAGES).min(MAX_PAGES) as usize;
-    let shared = Arc::clone(workspace);
-    let (missing, beyond) = blocking(move || {
-        let mut missing: Vec<String> = inbox::found_addresses(&shared)?
+impl Tool for FinalizeResearch {
+    const NAME: &'static str = "finalize_research";
+    const MAY_DROP: bool = true;
+    type Arguments = Arguments;
+
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self(Crawler::of(setup)?)))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Make a corpus of the research",
+            "Fetches what searches found and nobody fetched yet, leaves out duplicates and pages that are too short, and writes the rest with its sources to tasks/<task_name>/refined_corpus.md. May be called again after more research.",
+            Effect::Fetches,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let folder = folder_of(&given.task_name)?;
+        let most = given.max_pages.unwrap_or(DEFAULT_MAX_PAGES).min(MAX_PAGES) as usize;
+        let shared = Arc::clone(&context.workspace);
+        let (missing, beyond) = blocking(move || {
+            let mut missing: Vec<String> = inbox::found_addresses(&shared)?
+                .into_iter()
+                .filter(|url| !inbox::has_copy(&shared, &copy_of(url)))
+                .map(String::from)
+                .collect();
+            let beyond = missing.split_off(most.min(missing.len()));
+            Ok((missing, beyond))
+        })
+        .await?;
+        let mut left_out: Vec<LeftOut> = self
+            .0
+            .store(missing, order.run)
+            .await
             .into_iter()
-            .filter(|url| !inbox::has_copy(&shared, &copy_of(url)))
-            .map(String::from)
+            .map(|(url, error)| LeftOut { url, reason: format!("could not be fetched: {error}") })
             .collect();
-        let beyond = missing.split_off(most.min(missing.len()));
-        Ok((missing, beyond))
-    })
-    .await?;
-    let mut left_out: Vec<LeftOut> = crawler
-        .store(missing, run)
-        .await
-        .into_iter()
-        .map(|(url, error)| LeftOut { url, reason: format!("could not be fetched: {error}") })
-        .collect();
-    left_out.extend(beyond.into_iter().map(|url| LeftOut { url, reason: format!("max_pages is {most}") }));
+        left_out.extend(beyond.into_iter().map(|url| LeftOut { url, reason: format!("max_pages is {most}") }));
 
-    let workspace = Arc::clone(workspace);
-    let sources = blocking(move || write(&workspace, &folder, given, left_out)).await?;
-    success(
-        format!(
-            "{} sources, {} words in {}; {} left out",
-            sources.sources.len(),
-            sources.words,
-            sources.corpus,
-            sources.left_out.len()
-        ),
-        &sources,
-    )
+        let workspace = Arc::clone(&context.workspace);
+        let sources = blocking(move || write(&workspace, &folder, given, left_out)).await?;
+        success(
+            format!(
+                "{} sources, {} words in {}; {} left out",
+                sources.sources.len(),
+                sources.words,
+                sources.corpus,
+                sources.left_out.len()
+            ),
+            &sources,
+        )
+    }
 }
 
 fn write(

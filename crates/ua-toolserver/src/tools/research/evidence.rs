@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,14 +11,13 @@ use super::corpus::{Finalized, SOURCES, Source};
 use super::extract::{Kind, citable};
 use super::{default_task, folder_of};
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::regular;
-use crate::schema::{self, Effect};
-use crate::tools::blocking;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::tools::crawl::stored_page;
 use crate::workspace::Workspace;
 
-pub(in crate::tools) const NAME: &str = "build_evidence_ledger";
 const LEDGER: &str = "evidence_ledger.md";
 const HANDOFF: &str = "handoff.json";
 const DEFAULT_ITEMS: u32 = 200;
@@ -85,20 +83,31 @@ struct Built {
     missing: Vec<String>,
 }
 
-pub(in crate::tools) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Collect evidence",
-        "Collects the quotes, numbers and dates of a task's corpus, each with its source, in tasks/<task_name>/evidence_ledger.md and in handoff.json. Call finalize_research first.",
-        Effect::Replaces,
-    )
-}
+#[derive(Debug)]
+pub(in crate::tools) struct BuildEvidenceLedger;
 
-pub(in crate::tools) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
-    let folder = folder_of(&given.task_name)?;
-    let workspace = Arc::clone(workspace);
-    let built = blocking(move || build(&workspace, &folder, &given)).await?;
-    success(format!("{} items in {} and {}", built.items, built.ledger.path, built.handoff.path), &built)
+impl Tool for BuildEvidenceLedger {
+    const NAME: &'static str = "build_evidence_ledger";
+    type Arguments = Arguments;
+
+    fn open(_: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Collect evidence",
+            "Collects the quotes, numbers and dates of a task's corpus, each with its source, in tasks/<task_name>/evidence_ledger.md and in handoff.json. Call finalize_research first.",
+            Effect::Replaces,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        let folder = folder_of(&given.task_name)?;
+        let workspace = Arc::clone(&context.workspace);
+        let built = blocking(move || build(&workspace, &folder, &given)).await?;
+        success(format!("{} items in {} and {}", built.items, built.ledger.path, built.handoff.path), &built)
+    }
 }
 
 fn build(workspace: &Workspace, folder: &Path, given: &Arguments) -> Result<Built, Failure> {

@@ -3,17 +3,15 @@
 use std::io::Read as _;
 use std::sync::Arc;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::regular;
-use crate::schema::{self, Effect};
-use crate::tools::blocking;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
-pub(in crate::tools) const NAME: &str = "read_research_files";
 const MAX_PATHS: usize = 50;
 const DEFAULT_CHARS: u32 = 75_000;
 const MAX_CHARS: u32 = 180_000;
@@ -55,26 +53,37 @@ struct Batch {
     remaining: Vec<String>,
 }
 
-pub(in crate::tools) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Read research files",
-        "Reads several UTF-8 text files of the workspace in one call. What does not fit is listed in `remaining`; a file that is cut says where read_local_file goes on.",
-        Effect::Reads,
-    )
-}
+#[derive(Debug)]
+pub(in crate::tools) struct ReadResearchFiles;
 
-pub(in crate::tools) async fn run(workspace: &Arc<Workspace>, given: Arguments) -> Answer {
-    if given.file_paths.is_empty() || given.file_paths.len() > MAX_PATHS {
-        return Err(Failure::refused(
-            format!("{} files were named", given.file_paths.len()),
-            format!("name 1 to {MAX_PATHS} files in one call"),
-        ));
+impl Tool for ReadResearchFiles {
+    const NAME: &'static str = "read_research_files";
+    type Arguments = Arguments;
+
+    fn open(_: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self))
     }
-    let workspace = Arc::clone(workspace);
-    let batch = blocking(move || Ok(read(&workspace, given))).await?;
-    let read = batch.files.iter().filter(|piece| matches!(piece, Piece::Ok { .. })).count();
-    success(format!("read {read} files, {} remain", batch.remaining.len()), &batch)
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Read research files",
+            "Reads several UTF-8 text files of the workspace in one call. What does not fit is listed in `remaining`; a file that is cut says where read_local_file goes on.",
+            Effect::Reads,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        if given.file_paths.is_empty() || given.file_paths.len() > MAX_PATHS {
+            return Err(Failure::refused(
+                format!("{} files were named", given.file_paths.len()),
+                format!("name 1 to {MAX_PATHS} files in one call"),
+            ));
+        }
+        let workspace = Arc::clone(&context.workspace);
+        let batch = blocking(move || Ok(read(&workspace, given))).await?;
+        let read = batch.files.iter().filter(|piece| matches!(piece, Piece::Ok { .. })).count();
+        success(format!("read {read} files, {} remain", batch.remaining.len()), &batch)
+    }
 }
 
 fn read(workspace: &Workspace, given: Arguments) -> Batch {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use reqwest::StatusCode;
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
@@ -15,17 +14,15 @@ use serde_json::Value;
 use url::Url;
 
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
 use crate::regular;
-use crate::schema::{self, Effect};
-use crate::settings::Settings;
-use crate::tools::blocking;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::tools::crawl::DIRECTORY;
 use crate::web;
 use crate::workspace::Workspace;
 
-pub(in crate::tools) const NAME: &str = "web_search";
 const DEFAULT_COUNT: u32 = 10;
 const MAX_COUNT: u32 = 20;
 const MAX_PAGE: u32 = 10;
@@ -89,27 +86,22 @@ enum Dialect {
     Brave,
 }
 
-/// The search engine of one server.
+/// The tool: the search engine of one server.
 #[derive(Debug)]
-pub(in crate::tools) struct Engine {
+pub(in crate::tools) struct WebSearch {
     client: reqwest::Client,
     dialect: Dialect,
     base: Url,
     key: Option<SecretString>,
 }
 
-pub(in crate::tools) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Search the web",
-        "Asks the configured search engine and keeps the results in search_results/, from where finalize_research fetches them. Returns titles, addresses and snippets.",
-        Effect::Fetches,
-    )
-}
+impl Tool for WebSearch {
+    const NAME: &'static str = "web_search";
+    const MAY_DROP: bool = true;
+    type Arguments = Arguments;
 
-impl Engine {
-    /// The engine that the settings name, if they name one.
-    pub(in crate::tools) fn new(settings: &Settings) -> Result<Option<Self>, ToolServerError> {
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        let settings = setup.settings;
         let Some(text) = &settings.search else {
             return Ok(None);
         };
@@ -136,12 +128,16 @@ impl Engine {
         Ok(Some(Self { client: web::client()?, dialect, base, key }))
     }
 
-    pub(in crate::tools) async fn run(
-        &self,
-        workspace: &Arc<Workspace>,
-        given: Arguments,
-        run: Option<&str>,
-    ) -> Answer {
+    fn describe(&self) -> Description {
+        Description::new(
+            "Search the web",
+            "Asks the configured search engine and keeps the results in search_results/, from where finalize_research fetches them. Returns titles, addresses and snippets.",
+            Effect::Fetches,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let run = order.run;
         let query = given.query.split_whitespace().collect::<Vec<_>>().join(" ");
         if query.is_empty() || query.chars().count() > MAX_QUERY_CHARS {
             return Err(Failure::refused(
@@ -153,7 +149,7 @@ impl Engine {
         let page = given.page.unwrap_or(1).clamp(1, MAX_PAGE);
         let path = PathBuf::from(DIRECTORY).join(file_name(&query, count, page));
         if let Some(run) = run.filter(|_| !given.refresh).map(str::to_owned) {
-            let (workspace, path, query) = (Arc::clone(workspace), path.clone(), query.clone());
+            let (workspace, path, query) = (Arc::clone(&context.workspace), path.clone(), query.clone());
             let known = blocking(move || Ok(stored(&workspace, &path, &query, page, &run).map(|found| (found, path))));
             if let Some((found, path)) = known.await? {
                 return answer(found, &path, true);
@@ -162,7 +158,7 @@ impl Engine {
         let results = self.ask(&query, count, page).await?;
         let engine = self.base.host_str().unwrap_or_default().to_owned();
         let search = Search { query, page, engine, results, run: run.map(str::to_owned) };
-        let workspace = Arc::clone(workspace);
+        let workspace = Arc::clone(&context.workspace);
         let (search, path) = blocking(move || {
             let bytes = serde_json::to_vec_pretty(&search)
                 .map_err(|error| Failure::refused(format!("the results cannot be kept: {error}"), "search again"))?;
@@ -174,7 +170,9 @@ impl Engine {
         .await?;
         answer(search, &path, false)
     }
+}
 
+impl WebSearch {
     async fn ask(&self, query: &str, count: u32, page: u32) -> Result<Vec<Hit>, Failure> {
         let host = self.base.host_str().unwrap_or("the search engine");
         let mut url = self.base.clone();

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use md5::{Digest as _, Md5};
 use reqwest::StatusCode;
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
@@ -19,17 +18,15 @@ use url::Url;
 
 use super::open;
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
 use crate::media;
-use crate::schema::{self, Effect};
-use crate::settings::Settings;
-use crate::tools::blocking;
-use crate::tools::record::{Entry, Record};
+use crate::record::{Entry, Record};
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::web::{self, NoAnswer, Patience, means_not_done};
 use crate::workspace::Workspace;
 
-pub(in crate::tools) const NAME: &str = "upload_to_composio";
 const RECORDS: &str = "composio";
 const MAX_BYTES: u64 = 100 * 1024 * 1024;
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -94,26 +91,20 @@ struct Content {
     md5: String,
 }
 
-/// Composio, as one server reaches it.
+/// The tool: Composio, as one server reaches it.
 #[derive(Debug)]
-pub(in crate::tools) struct Composio {
+pub(in crate::tools) struct UploadToComposio {
     client: reqwest::Client,
     base: Url,
     key: SecretString,
 }
 
-pub(in crate::tools) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Upload a file to Composio",
-        "Uploads a file of the workspace for an action of Composio and returns its s3key. For GMAIL_SEND_EMAIL, pass {name, mimetype, s3key} of the result as `attachment`.",
-        Effect::CreatesOnce,
-    )
-}
+impl Tool for UploadToComposio {
+    const NAME: &'static str = "upload_to_composio";
+    type Arguments = Arguments;
 
-impl Composio {
-    /// Composio where the settings say that it is, if they do.
-    pub(in crate::tools) fn new(settings: &Settings) -> Result<Option<Self>, ToolServerError> {
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        let settings = setup.settings;
         let Some(text) = &settings.composio else { return Ok(None) };
         let wrong =
             |why: &str| ToolServerError::Setting { flag: "composio", value: web::shown(text), why: why.to_owned() };
@@ -126,14 +117,17 @@ impl Composio {
         Ok(Some(Self { client: web::client()?, base, key }))
     }
 
-    pub(in crate::tools) async fn run(
-        &self,
-        workspace: &Arc<Workspace>,
-        given: Arguments,
-        key: Option<&str>,
-    ) -> Answer {
-        let record: Option<Record<Ticket, Uploaded>> = match key {
-            Some(key) => Some(Record::open(workspace, RECORDS, key).await?),
+    fn describe(&self) -> Description {
+        Description::new(
+            "Upload a file to Composio",
+            "Uploads a file of the workspace for an action of Composio and returns its s3key. For GMAIL_SEND_EMAIL, pass {name, mimetype, s3key} of the result as `attachment`.",
+            Effect::CreatesOnce,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let record: Option<Record<Ticket, Uploaded>> = match order.key {
+            Some(key) => Some(Record::open(&context.workspace, RECORDS, key).await?),
             None => None,
         };
         let earlier = record.as_ref().and_then(|record| record.earlier().cloned());
@@ -141,7 +135,7 @@ impl Composio {
             return answer(&uploaded, true);
         }
         let content = {
-            let (workspace, path) = (Arc::clone(workspace), given.path.clone());
+            let (workspace, path) = (Arc::clone(&context.workspace), given.path.clone());
             blocking(move || read(&workspace, &path)).await?
         };
         // The same bytes under the name of the first attempt. Its address may have run out; then there is a new ticket.
@@ -166,7 +160,9 @@ impl Composio {
             }
         }
     }
+}
 
+impl UploadToComposio {
     async fn done(record: Option<&Record<Ticket, Uploaded>>, ticket: &Ticket, content: &Content) -> Answer {
         let uploaded = Uploaded {
             s3key: ticket.s3key.clone(),

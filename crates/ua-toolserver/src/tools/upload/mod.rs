@@ -12,20 +12,17 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::s3::Bucket;
-use super::blocking;
 use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
 use crate::error::ToolServerError;
-use crate::schema::{self, Effect};
 use crate::settings::Settings;
+use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 use crate::{media, regular};
-
-pub(super) const NAME: &str = "upload";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -44,42 +41,53 @@ struct Uploaded {
     already_present: bool,
 }
 
-pub(super) fn describe() -> Tool {
-    schema::tool::<Arguments>(
-        NAME,
-        "Upload a file",
-        "Uploads a file of the workspace to the object store. The object's name starts with its content's SHA-256; uploading the same file again finds it there.",
-        Effect::CreatesOnce,
-    )
-}
+#[derive(Debug)]
+pub(super) struct Upload(Arc<ObjectStore>);
 
-pub(super) async fn run(workspace: &Arc<Workspace>, store: &ObjectStore, given: Arguments) -> Answer {
-    let workspace = Arc::clone(workspace);
-    let uploaded = match store {
-        ObjectStore::Directory(root) => {
-            let root = root.clone();
-            blocking(move || {
-                let (name, mut file) = open(&workspace, &given.path)?;
-                directory::put(&root, &name, &mut file, given.destination.as_deref())
-            })
-            .await?
-        }
-        ObjectStore::Bucket(bucket) => {
-            let place = bucket.place(given.destination.as_deref())?;
-            let (name, content) = blocking(move || {
-                let (name, file) = open(&workspace, &given.path)?;
-                let mut content = Vec::new();
-                file.take(s3::MAX_BYTES + 1)
-                    .read_to_end(&mut content)
-                    .map_err(|error| Failure::io(format_args!("read {:?}", given.path), &error))?;
-                Ok((name, content))
-            })
-            .await?;
-            bucket.put(&place, &name, media::type_of(Path::new(&name)), content).await?
-        }
-    };
-    let what = if uploaded.already_present { "already there" } else { "uploaded" };
-    success(format!("{what}: {}", uploaded.url), &uploaded)
+impl Tool for Upload {
+    const NAME: &'static str = "upload";
+    type Arguments = Arguments;
+
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self(ObjectStore::of(setup)?)))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Upload a file",
+            "Uploads a file of the workspace to the object store. The object's name starts with its content's SHA-256; uploading the same file again finds it there.",
+            Effect::CreatesOnce,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        let workspace = Arc::clone(&context.workspace);
+        let uploaded = match self.0.as_ref() {
+            ObjectStore::Directory(root) => {
+                let root = root.clone();
+                blocking(move || {
+                    let (name, mut file) = open(&workspace, &given.path)?;
+                    directory::put(&root, &name, &mut file, given.destination.as_deref())
+                })
+                .await?
+            }
+            ObjectStore::Bucket(bucket) => {
+                let place = bucket.place(given.destination.as_deref())?;
+                let (name, content) = blocking(move || {
+                    let (name, file) = open(&workspace, &given.path)?;
+                    let mut content = Vec::new();
+                    file.take(s3::MAX_BYTES + 1)
+                        .read_to_end(&mut content)
+                        .map_err(|error| Failure::io(format_args!("read {:?}", given.path), &error))?;
+                    Ok((name, content))
+                })
+                .await?;
+                bucket.put(&place, &name, media::type_of(Path::new(&name)), content).await?
+            }
+        };
+        let what = if uploaded.already_present { "already there" } else { "uploaded" };
+        success(format!("{what}: {}", uploaded.url), &uploaded)
+    }
 }
 
 /// The file that `path` names, and its name.
@@ -108,8 +116,20 @@ pub(super) enum ObjectStore {
 }
 
 impl ObjectStore {
+    /// The one store of a server. Where it is in the workspace, only these tools write to it.
+    fn of(setup: &Setup<'_>) -> Result<Arc<Self>, ToolServerError> {
+        setup.shared(|setup| {
+            let workspace = &setup.context.workspace;
+            let store = Self::new(workspace.area().path(), setup.settings)?;
+            if let Self::Directory(path) = &store {
+                workspace.reserve(path, Upload::NAME);
+            }
+            Ok(Arc::new(store))
+        })
+    }
+
     /// Reads the setting; without one the store is `<workspace>/objects`.
-    pub(super) fn new(workspace: &Path, settings: &Settings) -> Result<Self, ToolServerError> {
+    fn new(workspace: &Path, settings: &Settings) -> Result<Self, ToolServerError> {
         let Some(text) = settings.objects.as_deref() else {
             return Ok(Self::Directory(workspace.join("objects")));
         };
@@ -121,14 +141,6 @@ impl ObjectStore {
             Err(failure) => {
                 Err(ToolServerError::Setting { flag: "objects", value: text.to_owned(), why: failure.text() })
             }
-        }
-    }
-
-    /// The directory, if that is where objects go.
-    pub(super) fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Directory(path) => Some(path),
-            Self::Bucket(_) => None,
         }
     }
 }

@@ -12,16 +12,16 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::blocking;
 use crate::answer::Failure;
 use crate::area::parent_of;
+use crate::context::blocking;
 use crate::digest::sha256_hex;
 use crate::workspace::{PRIVATE, Workspace};
 
 /// What is known about a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", content = "what", rename_all = "snake_case")]
-pub(super) enum Entry<B, D> {
+pub(crate) enum Entry<B, D> {
     /// The request was about to leave; nothing is known after that.
     Begun(B),
     /// It was answered.
@@ -30,7 +30,7 @@ pub(super) enum Entry<B, D> {
 
 /// The record of one key, locked.
 #[derive(Debug)]
-pub(super) struct Record<B, D> {
+pub(crate) struct Record<B, D> {
     workspace: Arc<Workspace>,
     path: PathBuf,
     earlier: Option<Entry<B, D>>,
@@ -43,7 +43,7 @@ where
     D: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
 {
     /// Waits for other calls under `key` and reads what is known about it. `kind` is the folder of such records.
-    pub(super) async fn open(workspace: &Arc<Workspace>, kind: &'static str, key: &str) -> Result<Self, Failure> {
+    pub(crate) async fn open(workspace: &Arc<Workspace>, kind: &'static str, key: &str) -> Result<Self, Failure> {
         let workspace = Arc::clone(workspace);
         let name = sha256_hex(key);
         blocking(move || {
@@ -69,17 +69,17 @@ where
     }
 
     /// What was known when the record was opened.
-    pub(super) fn earlier(&self) -> Option<&Entry<B, D>> {
+    pub(crate) fn earlier(&self) -> Option<&Entry<B, D>> {
         self.earlier.as_ref()
     }
 
     /// The file beside the record that keeps what came back, with this extension.
-    pub(super) fn beside(&self, extension: &str) -> PathBuf {
+    pub(crate) fn beside(&self, extension: &str) -> PathBuf {
         self.path.with_extension(extension)
     }
 
     /// Notes on stable storage that the request is about to leave. Without it nothing may be sent.
-    pub(super) async fn begin(&self, begun: B) -> Result<(), Failure> {
+    pub(crate) async fn begin(&self, begun: B) -> Result<(), Failure> {
         self.write(&Entry::Begun(begun)).await.map_err(|failure| {
             // Nothing has left yet; whether the record did is for the next look to say.
             Failure::refused(failure.text(), "nothing was sent; a person has to look at the server's disk")
@@ -87,7 +87,7 @@ where
     }
 
     /// Notes what came back. When that fails, less is known the next time, and the answer does not depend on it.
-    pub(super) async fn finish(&self, done: D) {
+    pub(crate) async fn finish(&self, done: D) {
         if let Err(failure) = self.write(&Entry::Done(done)).await {
             tracing::warn!(problem = failure.text(), "the answer to a call was not recorded");
         }
@@ -95,7 +95,7 @@ where
 
     /// Takes the attempt back that was begun: it was refused, and what was known before is all that is known. When that
     /// fails, the next attempt under the key is answered with caution.
-    pub(super) async fn withdraw(&self) {
+    pub(crate) async fn withdraw(&self) {
         let undone = if let Some(entry) = &self.earlier {
             self.write(entry).await
         } else {

@@ -1,0 +1,77 @@
+//! What all tools have in common: the workspace, the settings while they are set up, and what a request says of a call.
+//!
+//! Nothing here knows a tool. Clients that several tools use (a crawler, a store, a memory) belong to one of them, which
+//! asks [`Setup::shared`] for it: the first to ask makes it.
+
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ua_core::Env;
+
+use crate::answer::Failure;
+use crate::digest::sha256_hex;
+use crate::error::ToolServerError;
+use crate::settings::Settings;
+use crate::workspace::Workspace;
+
+/// What every call is given.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    /// The only place that paths may be named in.
+    pub(crate) workspace: Arc<Workspace>,
+    /// Dates messages, and names effects that have no key.
+    pub(crate) env: Env,
+}
+
+/// Under which key a call comes, how often it has been tried, and for which run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Order<'a> {
+    pub(crate) key: Option<&'a str>,
+    /// From 1. A later attempt was ordered by a person, or by a runner that was told that keys are honoured.
+    pub(crate) attempt: u64,
+    /// The id of the run that asks, if the client said so.
+    pub(crate) run: Option<&'a str>,
+}
+
+/// What tools are set up with, once, before the first call. They keep what they need of the settings.
+pub(crate) struct Setup<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) context: &'a Context,
+    shared: RefCell<HashMap<TypeId, Box<dyn Any>>>,
+}
+
+impl<'a> Setup<'a> {
+    pub(crate) fn new(settings: &'a Settings, context: &'a Context) -> Self {
+        Self { settings, context, shared: RefCell::default() }
+    }
+
+    /// The one `T` of this server; made by the first tool that asks. Best an [`Arc`], because everybody gets a clone.
+    pub(crate) fn shared<T: Clone + 'static>(
+        &self,
+        make: impl FnOnce(&Self) -> Result<T, ToolServerError>,
+    ) -> Result<T, ToolServerError> {
+        let known = self.shared.borrow().get(&TypeId::of::<T>()).and_then(|known| known.downcast_ref::<T>().cloned());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let made = make(self)?;
+        self.shared.borrow_mut().insert(TypeId::of::<T>(), Box::new(made.clone()));
+        Ok(made)
+    }
+}
+
+/// Runs work that waits for the disk where it does not hold up other calls. It is finished even when nobody waits.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(Failure::Unclear(format!("the tool stopped: {error}"))))
+}
+
+/// The 32 hexadecimal digits that name an effect: made from its key, or by chance when it has none.
+pub(crate) fn effect_id(key: Option<&str>, env: &Env) -> String {
+    key.map_or_else(|| env.uuid_v7(), |key| sha256_hex(key).chars().take(32).collect())
+}

@@ -1,0 +1,77 @@
+//! `workbench_upload`: a file of the workspace, under a name of its own on the workbench.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::super::{ObjectStore, directory, open, s3};
+use super::{Passed, object};
+use crate::answer::{Answer, Failure, success};
+use crate::context::{Context, Order, Setup, blocking};
+use crate::media;
+use crate::tool::{Description, Effect, Opened, Tool};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::tools) struct Arguments {
+    /// The file, relative to the workspace.
+    local_path: String,
+    /// Its name on the workbench, such as shared/report.pdf. A file of that name is replaced.
+    #[schemars(length(min = 1, max = 512))]
+    remote_path: String,
+}
+
+#[derive(Debug)]
+pub(in crate::tools) struct WorkbenchUpload(Arc<ObjectStore>);
+
+impl Tool for WorkbenchUpload {
+    const NAME: &'static str = "workbench_upload";
+    type Arguments = Arguments;
+
+    fn open(setup: &Setup<'_>) -> Opened<Self> {
+        Ok(Some(Self(ObjectStore::of(setup)?)))
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(
+            "Put a file on the workbench",
+            "Copies a file of the workspace to the workbench, a folder that other jobs and people share, under a name of your choice. A file of that name is replaced.",
+            Effect::ReplacesOutside,
+        )
+    }
+
+    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+        let object = object(&given.remote_path)?;
+        let (workspace, local) = (Arc::clone(&context.workspace), given.local_path.clone());
+        let (url, sha256, bytes) = match self.0.as_ref() {
+            ObjectStore::Directory(root) => {
+                let root = root.clone();
+                blocking(move || {
+                    let (_, mut file) = open(&workspace, &local)?;
+                    directory::put_at(&root, &object, &mut file)
+                })
+                .await?
+            }
+            ObjectStore::Bucket(bucket) => {
+                let content = blocking(move || {
+                    let (_, file) = open(&workspace, &local)?;
+                    let mut content = Vec::new();
+                    let failed = |error: &std::io::Error| Failure::io(format_args!("read {local:?}"), error);
+                    file.take(s3::MAX_BYTES + 1).read_to_end(&mut content).map_err(|error| failed(&error))?;
+                    if content.len() as u64 > s3::MAX_BYTES {
+                        let problem = format!("{local:?} is larger than {} MiB", s3::MAX_BYTES >> 20);
+                        return Err(Failure::refused(problem, "split or compress the file"));
+                    }
+                    Ok(content)
+                })
+                .await?;
+                bucket.put_at(&object, media::type_of(Path::new(&object)), content).await?
+            }
+        };
+        let Arguments { local_path, remote_path } = given;
+        success(format!("put on the workbench: {remote_path}"), &Passed { local_path, remote_path, url, sha256, bytes })
+    }
+}
