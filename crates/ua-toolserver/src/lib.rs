@@ -103,5 +103,5 @@ pub use meta::{ATTEMPT, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID};
 pub use secrets::Secrets;
 pub use serve::{serve, serve_stdio};
 pub use server::{ToolServer, tool_names};
-pub use settings::Settings;
+pub use settings::{Settings, environment};
 pub use trace::AdoptParent;

@@ -28,21 +28,30 @@ pub struct Secrets {
     pub composio_api_key: Option<SecretString>,
 }
 
-const VARIABLES: [&str; 9] = [
-    "UA_MAIL_USER",
-    "UA_MAIL_PASSWORD",
-    "UA_MAIL_API_KEY",
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "UA_SEARCH_API_KEY",
-    "UA_IMAGE_API_KEY",
-    "COMPOSIO_API_KEY",
+/// The variables, each with the setting without which nobody needs it.
+const VARIABLES: [(&str, &str); 9] = [
+    ("UA_MAIL_USER", "UA_MAIL"),
+    ("UA_MAIL_PASSWORD", "UA_MAIL"),
+    ("UA_MAIL_API_KEY", "UA_MAIL"),
+    ("AWS_ACCESS_KEY_ID", "UA_OBJECTS"),
+    ("AWS_SECRET_ACCESS_KEY", "UA_OBJECTS"),
+    ("AWS_SESSION_TOKEN", "UA_OBJECTS"),
+    ("UA_SEARCH_API_KEY", "UA_SEARCH"),
+    ("UA_IMAGE_API_KEY", "UA_IMAGE_API"),
+    ("COMPOSIO_API_KEY", "UA_COMPOSIO"),
 ];
+
+/// Whether a server with these settings needs `variable`; so it does when that is no credential.
+pub(crate) fn is_needed(variable: &str, read: impl Fn(&str) -> Option<String>) -> bool {
+    let Some((_, setting)) = VARIABLES.iter().find(|(name, _)| *name == variable) else { return true };
+    // A store in a directory asks for no key.
+    read(setting).is_some_and(|value| *setting != "UA_OBJECTS" || value.starts_with("s3:"))
+}
 
 impl Secrets {
     fn read(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        if let Some(name) = VARIABLES.iter().find(|name| matches.value_source(name) == Some(ValueSource::CommandLine)) {
+        let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        if let Some((name, _)) = VARIABLES.iter().find(|(name, _)| given(name)) {
             let why = format!("{name} is a credential: put it into the environment, not on the command line\n");
             return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
         }
@@ -77,7 +86,7 @@ impl clap::Args for Secrets {
     fn augment_args(command: Command) -> Command {
         // An argument needs a flag, or it would be positional; these flags are hidden and refused.
         let arguments =
-            VARIABLES.iter().map(|name| Arg::new(*name).long(*name).env(*name).hide(true).hide_env_values(true));
+            VARIABLES.iter().map(|(name, _)| Arg::new(*name).long(*name).env(*name).hide(true).hide_env_values(true));
         command.args(arguments)
     }
 

@@ -1,17 +1,24 @@
-//! What the server may touch, as command-line flags.
+//! What the server may touch: flags of the command line, most of them variables of the environment too.
+//!
+//! An option is written here and nowhere else. `ua` starts its own tool server with the variables that [`environment`] picks
+//! out of its own, so what is added here with an `env` is set by whoever sets the variable.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{BoolishValueParser, FalseyValueParser, TypedValueParser as _};
+use clap::{Arg, ArgAction, Command};
 use secrecy::SecretString;
 use ua_pdf::Renderer;
 
 use crate::confine::{Confiner, Limits, Sandbox};
-use crate::secrets::Secrets;
+use crate::secrets::{self, Secrets};
 use crate::trace::AdoptParent;
 
-/// The settings of one tool server: the flags of `ua toolserver`.
+/// The settings of one tool server: the options of `ua toolserver`.
 #[derive(Debug, Clone, clap::Args)]
+#[command(mut_args = unless_off)]
 pub struct Settings {
     /// The directory that the tools work in and can not leave; created when missing.
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -22,17 +29,17 @@ pub struct Settings {
     pub allow_roots: Vec<PathBuf>,
 
     /// The Maildir that `send_email` delivers into; outbox in the workspace when left out.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = OUTBOX, hide_env_values = true)]
     pub outbox: Option<PathBuf>,
 
     /// How `send_email` sends: `maildir:PATH`, `smtp://HOST[:PORT]?starttls=required` (or `never`),
     /// `smtps://HOST[:PORT]`, or `resend+https://HOST` for an API like Resend's. A Maildir when left out. Credentials
     /// come from the environment: `UA_MAIL_USER` and `UA_MAIL_PASSWORD`, or `UA_MAIL_API_KEY`.
-    #[arg(long, value_name = "URL", conflicts_with = "outbox")]
+    #[arg(long, value_name = "URL", conflicts_with = "outbox", env = MAIL, hide_env_values = true)]
     pub mail: Option<String>,
 
     /// A file with certificates in PEM form that may vouch for the SMTP server, besides those that this machine trusts.
-    #[arg(long, value_name = "FILE", requires = "mail")]
+    #[arg(long, value_name = "FILE", requires = "mail", env = "UA_MAIL_CA_FILE", hide_env_values = true)]
     pub mail_ca_file: Option<PathBuf>,
 
     /// Where to ask whether an SMTP message arrived: an http(s) address in which `{message_id}` stands for the
@@ -42,25 +49,25 @@ pub struct Settings {
     pub mail_probe: Option<String>,
 
     /// How many seconds after an attempt the probe's "not there" can be believed.
-    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SETTLE_SECONDS)]
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SETTLE_SECONDS, env = "UA_MAIL_SETTLE_SECONDS", hide_env_values = true)]
     pub mail_settle_seconds: u32,
 
     /// The object store that `upload` creates objects in: the file:// URL of a directory, or `s3://BUCKET/PREFIX`;
     /// objects in the workspace when left out. S3 credentials come from the environment: `AWS_ACCESS_KEY_ID`,
     /// `AWS_SECRET_ACCESS_KEY` and, where there is one, `AWS_SESSION_TOKEN`.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "UA_OBJECTS", hide_env_values = true)]
     pub objects: Option<String>,
 
     /// The http(s) address of a store that speaks S3's protocol; Amazon's own when left out.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "UA_S3_ENDPOINT", hide_env_values = true)]
     pub s3_endpoint: Option<String>,
 
     /// The region that S3 requests are signed for.
-    #[arg(long, value_name = "REGION", default_value = DEFAULT_REGION)]
+    #[arg(long, value_name = "REGION", default_value = DEFAULT_REGION, env = "UA_S3_REGION", hide_env_values = true)]
     pub s3_region: String,
 
     /// The directory that `notify` writes into; notifications in the workspace when left out.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "UA_NOTIFICATIONS", hide_env_values = true)]
     pub notifications: Option<PathBuf>,
 
     /// An http(s) address that `notify` posts to, instead of writing into a directory. An address with a token in it
@@ -70,45 +77,51 @@ pub struct Settings {
 
     /// Declares that the receiver of `--notify-webhook` acts once per `Idempotency-Key`, so that a notification may be
     /// posted again under its key.
-    #[arg(long, requires = "notify_webhook")]
+    #[arg(long, requires = "notify_webhook", env = "UA_NOTIFY_WEBHOOK_HONOURS_KEYS", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub notify_webhook_honours_keys: bool,
 
     /// The file that the memory tools keep what they are told in, shared by all jobs that name it; agent_core.db in the
     /// server's own folder of the workspace when left out.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "UA_MEMORY", hide_env_values = true)]
     pub memory: Option<PathBuf>,
 
     /// The search engine that `web_search` asks: `searxng+https://HOST` or `brave+https://HOST`; without one the tool is
     /// not offered. The engine's key comes from the environment: `UA_SEARCH_API_KEY`.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "UA_SEARCH", hide_env_values = true)]
     pub search: Option<String>,
 
     /// The API that `describe_image` and `generate_image` ask: `anthropic` or `openai`, with an address such as
     /// `openai+http://127.0.0.1:8080/v1` where it is not the maker's own; without one they are not offered. Its key comes from
     /// the environment: `UA_IMAGE_API_KEY`.
-    #[arg(long, value_name = "API")]
+    #[arg(long, value_name = "API", env = "UA_IMAGE_API", hide_env_values = true)]
     pub image_api: Option<String>,
 
     /// The model that `describe_image` asks; without one it is not offered.
-    #[arg(long, value_name = "MODEL", requires = "image_api")]
+    #[arg(long, value_name = "MODEL", requires = "image_api", env = "UA_IMAGE_MODEL", hide_env_values = true)]
     pub image_model: Option<String>,
 
     /// The model that `generate_image` asks; without one it is not offered.
-    #[arg(long, value_name = "MODEL", requires = "image_api")]
+    #[arg(
+        long,
+        value_name = "MODEL",
+        requires = "image_api",
+        env = "UA_IMAGE_GENERATION_MODEL",
+        hide_env_values = true
+    )]
     pub image_generation_model: Option<String>,
 
     /// Declares that the API of `--image-api` charges once per `Idempotency-Key`, so that a lost request may be sent again
     /// under its key.
-    #[arg(long, requires = "image_api")]
+    #[arg(long, requires = "image_api", env = "UA_IMAGE_API_HONOURS_KEYS", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub image_api_honours_keys: bool,
 
     /// Composio's address for `upload_to_composio`, such as <https://backend.composio.dev>; without one the tool is not
     /// offered. The key comes from the environment: `COMPOSIO_API_KEY`.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "UA_COMPOSIO", hide_env_values = true)]
     pub composio: Option<String>,
 
     /// The sender of every message of `send_email`.
-    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_SENDER)]
+    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_SENDER, env = "UA_MAIL_FROM", hide_env_values = true)]
     pub mail_from: String,
 
     /// Offers `run_command`, which runs any program, confined as the flags below say.
@@ -120,11 +133,11 @@ pub struct Settings {
     pub command_path: String,
 
     /// Whether programs of `run_command` are confined: as far as the kernel can, entirely or not started, or not at all.
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Sandbox::Auto)]
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Sandbox::Auto, env = "UA_COMMAND_SANDBOX", hide_env_values = true)]
     pub command_sandbox: Sandbox,
 
     /// Lets programs of `run_command` use the network, whatever else they are kept from.
-    #[arg(long)]
+    #[arg(long, env = "UA_COMMAND_NETWORK", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub command_network: bool,
 
     /// A further directory that programs of `run_command` may read and run files of. May be repeated.
@@ -190,6 +203,45 @@ fn token(text: &str) -> Result<SecretString, std::convert::Infallible> {
     Ok(SecretString::from(text))
 }
 
+/// A variable that is set to nothing is not set, nor is a flag that is set to `0`, `false`, `no` or `off`. The Maildir of the
+/// environment counts only without its mail server, as in a run.
+fn unless_off(argument: Arg) -> Arg {
+    let value = |name: &str| std::env::var_os(name)?.into_string().ok();
+    let is_off = argument.get_env().and_then(|name| value(name.to_str()?)).is_some_and(|text| is_off(&argument, &text));
+    let is_beaten =
+        argument.get_env().is_some_and(|name| name == OUTBOX) && value(MAIL).is_some_and(|mail| !mail.is_empty());
+    if is_off || is_beaten { argument.env(None::<&'static str>) } else { argument }
+}
+
+fn is_off(argument: &Arg, value: &str) -> bool {
+    let says_no = || FalseyValueParser::new().parse_ref(&Command::new(""), None, value.as_ref()).is_ok_and(|yes| !yes);
+    value.is_empty() || matches!(argument.get_action(), ArgAction::SetTrue) && says_no()
+}
+
+/// What a tool server takes of an environment, by variable: the one that `ua` starts is given these and none of the others.
+/// `read` says what a variable is, if it is set.
+///
+/// Of what belongs to another setting, credentials above all, only what is needed is taken. How programs of `run_command`
+/// are confined is not: whoever offers that tool says it in flags. The token of `--http` is not either.
+pub fn environment(read: impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
+    let read = |name: &str| read(name).filter(|value| !value.is_empty());
+    let is_set = |name: &str| read(name).is_some();
+    let is_needed = |name: &str| match name {
+        OUTBOX => !is_set(MAIL),
+        "UA_IMAGE_MODEL" | "UA_IMAGE_GENERATION_MODEL" | "UA_IMAGE_API_HONOURS_KEYS" => is_set("UA_IMAGE_API"),
+        "UA_TOOLSERVER_TOKEN" => false,
+        _ => !name.starts_with("UA_COMMAND_") && secrets::is_needed(name, read),
+    };
+    let all = <Settings as clap::Args>::augment_args(Command::new(""));
+    let taken = all.get_arguments().filter_map(|argument| {
+        let name = argument.get_env()?.to_str().filter(|name| is_needed(name))?;
+        Some((name.to_owned(), read(name).filter(|value| !is_off(argument, value))?))
+    });
+    taken.collect()
+}
+
+const MAIL: &str = "UA_MAIL";
+const OUTBOX: &str = "UA_OUTBOX";
 const DEFAULT_SENDER: &str = "ua@localhost";
 const DEFAULT_SETTLE_SECONDS: u32 = 10;
 const DEFAULT_REGION: &str = "us-east-1";

@@ -56,19 +56,19 @@ pub enum Sandbox {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 pub struct Limits {
     /// How many processes and threads a program of `run_command` may have at once, with all it starts.
-    #[arg(long = "command-processes", value_name = "COUNT", default_value_t = Limits::default().processes)]
+    #[arg(long = "command-processes", value_name = "COUNT", default_value_t = Limits::default().processes, env = "UA_COMMAND_PROCESSES", hide_env_values = true)]
     pub processes: u64,
     /// How many files each of them may have open.
-    #[arg(long = "command-open-files", value_name = "COUNT", default_value_t = Limits::default().open_files)]
+    #[arg(long = "command-open-files", value_name = "COUNT", default_value_t = Limits::default().open_files, env = "UA_COMMAND_OPEN_FILES", hide_env_values = true)]
     pub open_files: u64,
     /// How much address space each of them may have, in MiB. More than what it uses: some programs reserve a lot.
-    #[arg(long = "command-memory-mib", value_name = "MIB", default_value_t = Limits::default().memory_mib)]
+    #[arg(long = "command-memory-mib", value_name = "MIB", default_value_t = Limits::default().memory_mib, env = "UA_COMMAND_MEMORY_MIB", hide_env_values = true)]
     pub memory_mib: u64,
     /// How large a file may become that one of them writes, in MiB.
-    #[arg(long = "command-file-mib", value_name = "MIB", default_value_t = Limits::default().file_mib)]
+    #[arg(long = "command-file-mib", value_name = "MIB", default_value_t = Limits::default().file_mib, env = "UA_COMMAND_FILE_MIB", hide_env_values = true)]
     pub file_mib: u64,
     /// How many seconds each of them may compute; time that it waits does not count.
-    #[arg(long = "command-cpu-seconds", value_name = "SECONDS", default_value_t = Limits::default().cpu_seconds)]
+    #[arg(long = "command-cpu-seconds", value_name = "SECONDS", default_value_t = Limits::default().cpu_seconds, env = "UA_COMMAND_CPU_SECONDS", hide_env_values = true)]
     pub cpu_seconds: u64,
 }
 

@@ -29,6 +29,7 @@ mod research;
 mod s3;
 mod sandbox;
 mod upload;
+mod variables;
 mod workbench;
 
 use std::path::Path;
