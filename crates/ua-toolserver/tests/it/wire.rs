@@ -24,6 +24,7 @@ mod mail_tls;
 mod memory;
 mod notify;
 mod plain_pdf;
+mod policy;
 mod render;
 mod research;
 mod s3;

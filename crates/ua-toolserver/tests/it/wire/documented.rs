@@ -50,7 +50,7 @@ fn guide() -> PathBuf {
 }
 
 /// The tool as the runner knows it.
-fn spec(tool: &Tool) -> ToolSpec {
+pub(super) fn spec(tool: &Tool) -> ToolSpec {
     let honours_keys = tool.meta.as_ref().and_then(|meta| meta.get(HONOURS_KEYS)?.as_bool());
     ToolSpec {
         name: ToolName::qualified(ToolNamespace::Local, "ua", &tool.name),
