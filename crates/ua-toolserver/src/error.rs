@@ -12,7 +12,6 @@ pub enum ToolServerError {
     Directory {
         /// What the directory is for.
         role: &'static str,
-        /// Where it was looked for.
         path: PathBuf,
         /// What the operating system said.
         #[source]
@@ -23,7 +22,6 @@ pub enum ToolServerError {
     Setting {
         /// The flag without its dashes.
         flag: &'static str,
-        /// The value that was given.
         value: String,
         /// What is wrong with it and what to give instead.
         why: String,
@@ -31,14 +29,12 @@ pub enum ToolServerError {
     /// The HTTP client could not be set up (usually: no TLS roots on this machine).
     #[error("set up the HTTP client")]
     Http {
-        /// What the client said.
         #[source]
         source: reqwest::Error,
     },
     /// The address is taken, or not one of this machine.
     #[error("listen on {address}")]
     Listen {
-        /// The address.
         address: std::net::SocketAddr,
         /// What the operating system said.
         #[source]
@@ -47,14 +43,12 @@ pub enum ToolServerError {
     /// The client left before the protocol's first exchange was over, or spoke another protocol.
     #[error("agree with the client on the protocol")]
     Handshake {
-        /// What went wrong.
         #[source]
         source: Box<rmcp::service::ServerInitializeError>,
     },
     /// The task that serves the client ended abnormally.
     #[error("keep serving the client")]
     Serving {
-        /// How it ended.
         #[source]
         source: tokio::task::JoinError,
     },

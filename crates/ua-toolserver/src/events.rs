@@ -38,7 +38,6 @@ pub(crate) struct Events {
     max_bytes: usize,
 }
 
-/// One stream.
 struct Kept {
     events: Vec<ServerSseMessage>,
     bytes: usize,

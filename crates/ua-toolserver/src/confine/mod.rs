@@ -82,7 +82,6 @@ impl Default for Limits {
 /// to [`run_confined`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confiner {
-    /// The program.
     pub program: PathBuf,
     /// The arguments in front of ours.
     pub args: Vec<OsString>,

@@ -23,7 +23,6 @@ pub(super) struct Remote {
     settle: Duration,
 }
 
-/// The protocols.
 #[derive(Debug)]
 pub(super) enum Wire {
     Smtp(Smtp),

@@ -52,7 +52,6 @@ impl Database {
         Self { path, connection: Mutex::new(None) }
     }
 
-    /// Reads.
     pub(super) fn read<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Failure> {
         self.with(|connection| query(connection).map_err(|error| could_not("read the memory", &error)))
     }

@@ -39,7 +39,6 @@ pub(in crate::tools) struct Bucket {
 
 /// What a look at an object found.
 enum Look {
-    /// The same content.
     Same,
     /// Something else; why we think so.
     Other(String),
