@@ -1,4 +1,4 @@
-//! Which variables are credentials, and who gets them.
+//! Which variables are credentials.
 
 use ua_core::Redactor;
 
@@ -11,18 +11,15 @@ const KEYS: [&str; 5] =
 const PUBLIC: [&str; 2] = ["UA_MAIL_USER", "AWS_ACCESS_KEY_ID"];
 
 /// What our own tool server signs in to a mail server with, and no other server sees.
-pub(crate) const MAIL_CREDENTIALS: [&str; 3] = ["UA_MAIL_USER", "UA_MAIL_PASSWORD", "UA_MAIL_API_KEY"];
+const MAIL_CREDENTIALS: [&str; 3] = ["UA_MAIL_USER", "UA_MAIL_PASSWORD", "UA_MAIL_API_KEY"];
 /// The same for an object store.
-pub(crate) const S3_CREDENTIALS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+const S3_CREDENTIALS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 /// The same for a search engine.
-pub(crate) const SEARCH_CREDENTIALS: [&str; 1] = ["UA_SEARCH_API_KEY"];
+const SEARCH_CREDENTIALS: [&str; 1] = ["UA_SEARCH_API_KEY"];
 /// The same for an API that describes and draws.
-pub(crate) const IMAGE_CREDENTIALS: [&str; 1] = ["UA_IMAGE_API_KEY"];
+const IMAGE_CREDENTIALS: [&str; 1] = ["UA_IMAGE_API_KEY"];
 /// The same for Composio.
-pub(crate) const COMPOSIO_CREDENTIALS: [&str; 1] = ["COMPOSIO_API_KEY"];
-
-/// Addresses that often hold a token: they go by the environment, because every user of the machine can read arguments.
-pub(crate) const PRIVATE_ADDRESSES: [&str; 2] = ["UA_MAIL_PROBE", "UA_NOTIFY_WEBHOOK"];
+const COMPOSIO_CREDENTIALS: [&str; 1] = ["COMPOSIO_API_KEY"];
 
 /// Teaches `redactor` the keys that this process was given.
 pub fn learn_own(settings: &Settings, redactor: &Redactor) {
