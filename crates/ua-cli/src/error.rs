@@ -13,7 +13,7 @@
 use clap::builder::styling::AnsiColor;
 use ua_host::{Ending, Kind};
 
-use crate::output::plain;
+use crate::shown::Shown;
 use crate::view::{ErrorBody, ErrorShown};
 
 pub(crate) use ua_host::{HostError, chain};
@@ -75,10 +75,9 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
         }
     }
     let has_color = crate::terminal::err_has_color();
-    let word = crate::terminal::paint("error:", AnsiColor::Red, has_color);
-    crate::output::tell(&format!("{word} {}", plain(error.message())));
+    let word = |text, color| Shown::painted(text, color, has_color).then(" ");
+    crate::output::tell(word("error:", AnsiColor::Red).then(error.message()));
     if let Some(hint) = error.hint_text() {
-        let word = crate::terminal::paint("hint:", AnsiColor::Cyan, has_color);
-        crate::output::tell(&format!("{word} {}", plain(hint)));
+        crate::output::tell(word("hint:", AnsiColor::Cyan).then(hint));
     }
 }

@@ -22,6 +22,7 @@ mod person;
 #[cfg(feature = "toolserver")]
 mod sandbox;
 mod schema;
+mod shown;
 mod telemetry;
 mod terminal;
 mod view;

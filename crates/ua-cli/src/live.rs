@@ -12,6 +12,7 @@ use ua_host::progress::clock;
 use ua_runner::Signal;
 
 use crate::output::line;
+use crate::shown::Shown;
 
 /// How often the spinner moves.
 const TICK: Duration = Duration::from_millis(120);
@@ -121,8 +122,8 @@ impl Live {
     }
 
     fn show(&self, state: &State) {
-        self.doing.set_message(state.doing_text());
-        self.used.set_message(state.used_text(self.doing.elapsed()));
+        self.doing.set_message(Shown::from(state.doing_text()).as_str().to_owned());
+        self.used.set_message(Shown::from(state.used_text(self.doing.elapsed())).as_str().to_owned());
     }
 
     /// Takes the display away; what is written next stands where it was.

@@ -1,6 +1,6 @@
 //! Text for a terminal and JSON for a machine.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::builder::styling::AnsiColor;
 use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Table, presets};
@@ -8,6 +8,7 @@ use serde::Serialize;
 use ua_host::escape::{is_hidden, plain_json};
 
 use crate::error::HostError;
+use crate::shown::Shown;
 
 pub(crate) use ua_host::text::{line, plain};
 
@@ -26,14 +27,23 @@ pub(crate) fn toml_text(text: &str) -> String {
 }
 
 /// Writes to standard output. A reader that went away (`| head`) is no failure.
-pub(crate) fn print(text: &str) -> Result<(), HostError> {
+pub(crate) fn print(text: impl Into<Shown>) -> Result<(), HostError> {
     print_on(text).map(drop)
 }
 
+/// Writes a document to standard output, byte for byte unless that is a terminal.
+pub(crate) fn print_document(text: &str) -> Result<(), HostError> {
+    if io::stdout().is_terminal() { print(text) } else { write_out(text.as_bytes()).map(drop) }
+}
+
 /// The same for what goes on and on; `false` when the reader went away, and nobody reads any more.
-pub(crate) fn print_on(text: &str) -> Result<bool, HostError> {
+pub(crate) fn print_on(text: impl Into<Shown>) -> Result<bool, HostError> {
+    write_out(text.into().as_str().as_bytes())
+}
+
+fn write_out(bytes: &[u8]) -> Result<bool, HostError> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(HostError::failed(format!("cannot write to standard output: {error}")))
         }
@@ -55,9 +65,9 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String, HostError> {
 }
 
 /// Tells a person something on standard error. A terminal that went away, or a log on a full disk, is no reason to end a run.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn tell(text: impl Into<Shown>) {
     // Nobody is left who could be told that this failed.
-    crate::terminal::write_err(format!("{text}\n").as_bytes()).ok();
+    crate::terminal::write_err(&text.into().then("\n")).ok();
 }
 
 /// Writes a table that fits the terminal; every cell is foreign text. The first column, by which a row is named, is never broken; a
@@ -83,12 +93,7 @@ pub(crate) fn print_table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(),
     if let Some(first) = table.column_mut(0) {
         first.set_constraint(ColumnConstraint::ContentWidth);
     }
-    let mut text = String::new();
-    for line in table.lines() {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    print(&text)
+    print(Shown::laid_out(table.lines()))
 }
 
 fn table_color(color: AnsiColor) -> Color {

@@ -9,10 +9,12 @@ use std::panic;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use clap::ValueEnum;
-use clap::builder::styling::{AnsiColor, Style};
+use clap::builder::styling::AnsiColor;
 use indicatif::MultiProgress;
 use ua_core::Redactor;
 use ua_host::{Settings, redaction};
+
+use crate::shown::Shown;
 
 /// When there is colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -113,15 +115,6 @@ fn progress_style(settings: &Settings) -> ProgressStyle {
     }
 }
 
-/// `text` in a colour, where there is colour.
-pub(crate) fn paint(text: &str, color: AnsiColor, is_on: bool) -> String {
-    if !is_on {
-        return text.to_owned();
-    }
-    let style = Style::new().fg_color(Some(color.into()));
-    format!("{}{text}{}", style.render(), style.render_reset())
-}
-
 /// The colour of a status word; `None` for one that is nothing special.
 pub(crate) fn status_color(status: &str) -> Option<AnsiColor> {
     let word = status.split([' ', '(', ':']).next().unwrap_or(status);
@@ -145,11 +138,11 @@ pub(crate) fn clear_live() {
 }
 
 /// Writes to standard error, around a live display if there is one.
-pub(crate) fn write_err(bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_err(text: &Shown) -> io::Result<()> {
     let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let bytes = match TERMINAL.get() {
-        Some(terminal) => redaction::bytes(&terminal.redactor, bytes),
-        None => Cow::Borrowed(bytes),
+        Some(terminal) => redaction::bytes(&terminal.redactor, text.as_str().as_bytes()),
+        None => Cow::Borrowed(text.as_str().as_bytes()),
     };
     let write = || io::stderr().lock().write_all(&bytes);
     match live {
@@ -166,7 +159,7 @@ pub(crate) fn guard_panics(redactor: Redactor) {
         match redactor.text(&words) {
             Cow::Borrowed(_) => usual(info),
             // Nobody is left who could be told that this failed.
-            Cow::Owned(clean) => drop(write_err(format!("{clean}\n").as_bytes())),
+            Cow::Owned(clean) => drop(write_err(&Shown::from(format!("{clean}\n")))),
         }
     }));
 }
@@ -203,7 +196,7 @@ impl Write for LogWriter {
         if self.line.is_empty() {
             return Ok(());
         }
-        write_err(&std::mem::take(&mut self.line))
+        write_err(&Shown::from(String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned()))
     }
 }
 
@@ -235,9 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_painted_only_where_there_is_colour() {
-        assert_eq!(paint("ok", AnsiColor::Green, false), "ok");
-        assert_eq!(paint("ok", AnsiColor::Green, true), "\u{1b}[32mok\u{1b}[0m");
+    fn a_status_has_the_colour_of_its_word() {
         assert_eq!(status_color("stopped (budget)"), Some(AnsiColor::Yellow));
         assert_eq!(status_color("queued"), None);
     }

@@ -21,6 +21,6 @@ pub(crate) fn run(args: &CompletionsArgs) -> Result<u8, HostError> {
             .map_err(|e| HostError::failed(format!("cannot write the script: {e}")))?;
     }
     // As it is: a shell reads it, and escapes in it are its own.
-    crate::output::print(&String::from_utf8_lossy(&script))?;
+    crate::output::print_document(&String::from_utf8_lossy(&script))?;
     Ok(OK)
 }

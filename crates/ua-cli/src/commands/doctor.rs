@@ -11,9 +11,10 @@ use ua_host::Host;
 use crate::args::DoctorArgs;
 use crate::error::HostError;
 use crate::error::{FAILED, OK};
-use crate::output::{plain, print, print_json, print_table};
+use crate::output::{print, print_json, print_table};
 use crate::parts::Parts;
-use crate::terminal::{out_has_color, paint, status_color};
+use crate::shown::Shown;
+use crate::terminal::{out_has_color, status_color};
 use crate::view::{DoctorFinding, DoctorReport, Level, ToolRow};
 
 /// What was found so far.
@@ -82,26 +83,27 @@ fn show(report: &DoctorReport) -> Result<(), HostError> {
         };
         print_table(&["TOOL", "CLASS", "WHY"], report.tools.iter().map(cells).collect())?;
     }
-    let mut out = String::from("\n");
+    let mut out = Shown::from("\n");
     for finding in &report.findings {
         let word = match finding.level {
             Level::Ok => "ok",
             Level::Warn => "warn",
             Level::Fail => "fail",
         };
-        let shown = status_color(word).map_or_else(|| word.to_owned(), |color| paint(word, color, out_has_color()));
+        let color = status_color(word).filter(|_| out_has_color());
+        let shown = color.map_or_else(|| Shown::from(word), |color| Shown::painted(word, color, true));
         let gap = " ".repeat(5 - word.len());
-        out.push_str(&format!("{shown}{gap}{}: {}\n", finding.check, plain(&finding.detail)));
+        out = out.then(shown).then(format!("{gap}{}: {}\n", finding.check, finding.detail));
         if let Some(fix) = &finding.fix {
-            out.push_str(&format!("     fix: {}\n", plain(fix)));
+            out = out.then(format!("     fix: {fix}\n"));
         }
     }
     let count = |level: Level| report.findings.iter().filter(|finding| finding.level == level).count();
-    out.push_str(&format!(
+    let out = out.then(format!(
         "\n{} ok, {} warning(s), {} failure(s)\n",
         count(Level::Ok),
         count(Level::Warn),
         count(Level::Fail)
     ));
-    print(&out)
+    print(out)
 }

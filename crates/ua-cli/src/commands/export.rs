@@ -18,7 +18,7 @@ use ua_store::{Blob, EventRecord, RunRecord, RunRecords, Store, blobs_of};
 use crate::args::ExportArgs;
 use crate::error::{HostError, OK};
 use crate::find;
-use crate::output::{print, print_json, tell};
+use crate::output::{print, print_document, print_json, tell};
 
 /// How many runs are looked through for the other members of a lineage.
 const RUNS: u32 = 10_000;
@@ -38,7 +38,7 @@ pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, HostError> 
     } else if args.transcript {
         let text = ua_report::transcript(&gathered.records);
         match args.out.as_deref().filter(|out| !is_standard_output(out)) {
-            None => print(&text)?,
+            None => print_document(&text)?,
             Some(out) => written(&write_file(&file_in(out, "transcript.md"), &text)?)?,
         }
     } else {
@@ -192,7 +192,7 @@ fn html(gathered: &Gathered, file: Option<&Path>, out: Option<&Path>) -> Result<
         (Some(_), Some(_)) => {
             return Err(HostError::usage("--html names a file, and so does --out").hint("leave one of them out"));
         }
-        (Some(place), None) | (None, Some(place)) if is_standard_output(place) => return print(&page),
+        (Some(place), None) | (None, Some(place)) if is_standard_output(place) => return print_document(&page),
         (Some(file), None) => file.to_path_buf(),
         (None, Some(out)) => file_in(out, "timeline.html"),
         (None, None) => gathered.folder()?.join("timeline.html"),

@@ -10,6 +10,7 @@ pub(crate) use ua_host::questions::choice_word as word;
 
 use crate::error::HostError;
 use crate::output::{line, plain, print as write_out};
+use crate::shown::Shown;
 use crate::view::RunEnded;
 
 /// Prints the final summary on standard output; `resume_command` is how the run goes on.
@@ -21,7 +22,7 @@ pub(crate) fn print(
     if crate::terminal::is_json() {
         return crate::output::print_json(&ended(records, fork));
     }
-    write_out(&text(resume_command, records))
+    write_out(text(resume_command, records))
 }
 
 /// The same for a machine.
@@ -49,17 +50,17 @@ fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
 
 /// Prints the final summary for a person, whatever `--json` says.
 pub(crate) fn print_text(resume_command: &str, records: &RunRecords) -> Result<(), HostError> {
-    write_out(&text(resume_command, records))
+    write_out(text(resume_command, records))
 }
 
-fn text(resume_command: &str, records: &RunRecords) -> String {
+fn text(resume_command: &str, records: &RunRecords) -> Shown {
     let run = &records.run;
     let workspace = Path::new(&run.workspace_dir);
     let headline = headline(run);
     let word = headline.split([' ', ':']).next().unwrap_or(&headline);
     let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
-    let shown = color.map_or_else(|| headline.clone(), |color| crate::terminal::paint(&headline, color, true));
-    let mut out = format!("{shown} · run {}\n", run.run_id);
+    let shown = color.map_or_else(|| Shown::from(&headline), |color| Shown::painted(&headline, color, true));
+    let mut out = format!(" · run {}\n", run.run_id);
     if let Some(output) = run.final_output.as_deref().filter(|text| !text.trim().is_empty()) {
         out.push_str(&format!("\n{}\n", indented(output)));
     }
@@ -78,14 +79,14 @@ fn text(resume_command: &str, records: &RunRecords) -> String {
     let completion = workspace.join(format!("{}.md", Workspace::completion_name(&run.run_id)));
     out.push_str(&format!("\nWorkspace      {}\nDetails        {}\n", workspace.display(), completion.display()));
     if run.status.is_terminal() {
-        return out;
+        return shown.then(out);
     }
     if run.entrypoint == "library" {
         out.push_str("Go on with     the program that started it\n");
     } else {
         out.push_str(&format!("Go on with     {resume_command}\n"));
     }
-    out
+    shown.then(out)
 }
 
 pub(super) fn headline(run: &RunRecord) -> String {
