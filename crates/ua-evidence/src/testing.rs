@@ -1,5 +1,7 @@
 //! Records of made-up runs, told as a story: each method is one thing that happens, and the clock moves a second.
 
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "helpers of tests fail like tests")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -176,7 +176,7 @@ pub fn redactor(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Redacto
     for server in servers_of(host, run, launch)? {
         match server.reach {
             Reach::Stdio { env, .. } => {
-                secrets.extend(env.into_iter().filter(|(name, value)| credentials::is_secret(name, value)))
+                secrets.extend(env.into_iter().filter(|(name, value)| credentials::is_secret(name, value)));
             }
             Reach::Http { headers, .. } => {
                 let secret = headers.into_iter().filter(|(name, value)| credentials::is_secret(name, value));

@@ -22,7 +22,6 @@ pub enum Versions {
 }
 
 /// A client to be set up further. Nothing is read or sent before its first request.
-#[must_use]
 pub fn client(versions: Versions) -> ClientBuilder {
     let builder = ClientBuilder::new().tls_backend_preconfigured(configuration(versions));
     match versions {

@@ -114,15 +114,21 @@ pub(super) fn cells(quick: bool) -> Vec<Cell> {
                     continue;
                 }
                 let at: &[At] = if quick { &[At::Acted] } else { &IN_FLIGHT };
-                at.iter().for_each(|at| add(*at, row_of(outcome), Protection::RedoMeets(outcome)));
+                for at in at {
+                    add(*at, row_of(outcome), Protection::RedoMeets(outcome));
+                }
             }
         }
         let is_tree = class.shape == Shape::SubAgents;
         if is_tree {
             let at: &[At] = if quick { &[At::Recorded, At::Received, At::Acted, At::Committed] } else { &FORKED };
-            at.iter().for_each(|at| add(*at, at.name(), Protection::ForkItself));
+            for at in at {
+                add(*at, at.name(), Protection::ForkItself);
+            }
             let at: &[At] = if quick { &[At::Recorded, At::Settled] } else { &FORKED };
-            at.iter().for_each(|at| add(*at, at.name(), Protection::Fork));
+            for at in at {
+                add(*at, at.name(), Protection::Fork);
+            }
             // Not before it is sent: who looks then sees nothing, and whatever they say is overtaken.
             add(At::Answered, At::Answered.name(), Protection::ForkMeanwhile);
         } else if class.is_sent_around_forks() {
@@ -132,7 +138,9 @@ pub(super) fn cells(quick: bool) -> Vec<Cell> {
         }
         if is_tree || class.is_sent_around_forks() {
             let at: &[At] = if quick { &[At::Acted] } else { &RESTORED };
-            at.iter().for_each(|at| add(*at, at.name(), Protection::Restored));
+            for at in at {
+                add(*at, at.name(), Protection::Restored);
+            }
             add(At::Recorded, At::Recorded.name(), Protection::ForkedAndRestored);
         }
     }
@@ -159,7 +167,16 @@ mod tests {
                 .iter()
                 .filter_map(|cell| match cell.protection {
                     Protection::RedoMeets(outcome) => Some(outcome.name()),
-                    _ => None,
+                    Protection::Resume
+                    | Protection::CrashAgain(_)
+                    | Protection::ServerDies
+                    | Protection::Replaced
+                    | Protection::Fork
+                    | Protection::ForkItself
+                    | Protection::ForkMeanwhile
+                    | Protection::ForkBehindAFailure
+                    | Protection::Restored
+                    | Protection::ForkedAndRestored => None,
                 })
                 .collect()
         };
