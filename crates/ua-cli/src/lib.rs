@@ -48,6 +48,7 @@ fn needs_config(command: &Command) -> bool {
 }
 
 /// Runs the command line of a program with these parts and returns its exit code.
+#[expect(clippy::needless_pass_by_value, reason = "a program gives its parts away")]
 pub fn main(parts: Parts) -> ExitCode {
     #[cfg(feature = "toolserver")]
     if let Some(code) = sandbox::run() {

@@ -55,7 +55,7 @@ fn write_out(bytes: &[u8]) -> Result<bool, HostError> {
 /// Writes pretty JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), HostError> {
     let text = serde_json::to_string_pretty(value).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))?;
-    print(&format!("{}\n", plain_json(&text)))
+    print(format!("{}\n", plain_json(&text)))
 }
 
 /// The same on one line.

@@ -66,11 +66,11 @@ impl People for AtTerminal {
     }
 
     fn begun(&self, begun: &Begun<'_>) {
-        tell(&format!("run {} · workspace {}", begun.run.run_id, begun.run.workspace_dir));
+        tell(format!("run {} · workspace {}", begun.run.run_id, begun.run.workspace_dir));
         if self.quiet {
             return;
         }
-        tell(&format!("to resume: {}", begun.resume_command));
+        tell(format!("to resume: {}", begun.resume_command));
         if crate::terminal::can_draw() {
             let live = Live::start();
             live.limits(&begun.budgets, begun.held);
@@ -81,7 +81,7 @@ impl People for AtTerminal {
     fn watch(&self, seen: &Seen<'_>) {
         if let Some(text) = seen.line.filter(|_| !self.quiet) {
             let who = seen.sub_agent.map_or_else(String::new, |label| format!("{} ▸ ", line(label, 40)));
-            tell(&format!("[{}] {who}{text}", clock(seen.elapsed)));
+            tell(format!("[{}] {who}{text}", clock(seen.elapsed)));
         }
         if seen.sub_agent.is_none()
             && let Some(live) = &*self.live.lock().unwrap_or_else(PoisonError::into_inner)

@@ -41,10 +41,10 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         for question in open.iter().filter(|question| shown.insert(question.question_id.clone())) {
             if args.json {
                 let line = serde_json::to_value(question).unwrap_or_default();
-                print(&format!("{}\n", crate::output::json_line(&line)?))?;
+                print(format!("{}\n", crate::output::json_line(&line)?))?;
             } else {
                 let top = tree::top(&store, &question.run_id).await?;
-                print(&shown_question(question, &top, args.full))?;
+                print(shown_question(question, &top, args.full))?;
             }
         }
         if !args.watch {

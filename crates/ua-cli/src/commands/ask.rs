@@ -52,7 +52,7 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
 /// Says how to go on and returns the exit code.
 pub(crate) fn told(is_answered: bool, top: &RunId) -> u8 {
     if is_answered {
-        tell(&format!("answered; go on with `ua resume {top}`"));
+        tell(format!("answered; go on with `ua resume {top}`"));
         OK
     } else {
         tell("left open");
@@ -71,8 +71,8 @@ enum Item {
 
 /// Shows a question and takes its answer; `None` leaves it open.
 pub(crate) async fn put(question: &QuestionRecord) -> Result<Option<Answer>, HostError> {
-    tell(&format!("\nQuestion {} · run {}", question.question_id, question.run_id));
-    tell(&indented(&question.text));
+    tell(format!("\nQuestion {} · run {}", question.question_id, question.run_id));
+    tell(indented(&question.text));
     if question.kind != QuestionKind::AskUser {
         tell(arguments_in_full(question).trim_end());
     }
@@ -95,7 +95,7 @@ pub(crate) async fn put(question: &QuestionRecord) -> Result<Option<Answer>, Hos
         } else if question.kind == QuestionKind::Elicitation && choice == Choice::Continue {
             text = words("The values, as a JSON object (empty for the defaults)", true).await?;
             if let Err(why) = ua_ledger::check_elicited(question, text.as_deref()) {
-                tell(&format!("that does not do: {why}"));
+                tell(format!("that does not do: {why}"));
                 continue;
             }
         } else if choice == Choice::Skip

@@ -37,7 +37,7 @@ pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
     let open: Vec<&AuditRow> = rows.iter().filter(|row| !row.is_known).collect();
     if !open.is_empty() {
         let rules: Vec<String> = open.iter().map(|row| plain(&row.suggestion)).collect();
-        print(&format!(
+        print(format!(
             "\nA policy file (policy.toml in the user's configuration, or --policy) could say, once you know better than `external`:\n\n{}",
             rules.join("\n")
         ))?;

@@ -127,7 +127,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         let from = event.from.map_or("planned", CallStatus::as_str);
         out.push_str(&format!("  event          {} {from} → {} (epoch {})\n", event.at, event.to, event.epoch));
     }
-    print(&crate::output::plain(&out))?;
+    print(crate::output::plain(&out))?;
     Ok(OK)
 }
 
@@ -160,7 +160,7 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
             Some(content) => content.text.to_string(),
             None => json!(whole_reply(&store, &receipt).await.map_err(|e| fail(&e))?).to_string(),
         };
-        print(&format!("{}\n", crate::output::plain(&text)))?;
+        print(format!("{}\n", crate::output::plain(&text)))?;
     }
     Ok(OK)
 }

@@ -26,9 +26,9 @@ pub(crate) fn run(
     print_settings(&shown.settings)?;
     let files: Vec<String> = shown.files.iter().map(|file| file.display().to_string()).collect();
     let files = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
-    print(&plain(&format!("\nFiles          {files}\n")))?;
+    print(plain(&format!("\nFiles          {files}\n")))?;
     for note in settings.notes() {
-        crate::output::tell(&plain(&format!("note: {note}")));
+        crate::output::tell(plain(&format!("note: {note}")));
     }
     Ok(OK)
 }

@@ -95,19 +95,19 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
     }
     print(&page)?;
     for OfRun { run, violation } in &violations {
-        print(&crate::output::plain(&format!("  {run}: {violation}\n")))?;
+        print(crate::output::plain(&format!("  {run}: {violation}\n")))?;
     }
     if !to_look_at.is_empty() {
-        print(&format!("To look at     {} place(s) where the records may not say what happened\n", to_look_at.len()))?;
+        print(format!("To look at     {} place(s) where the records may not say what happened\n", to_look_at.len()))?;
         for one in &to_look_at {
-            print(&crate::output::plain(&format!("  {}\n", one.sentence())))?;
+            print(crate::output::plain(&format!("  {}\n", one.sentence())))?;
         }
         tell(
             "hint: the database is whole; `ua runs show RUN` and `ua calls show CALL` have what is known of each of these",
         );
     }
     for attempt in &health.forgotten {
-        print(&crate::output::plain(&format!("  {}\n", shown(attempt))))?;
+        print(crate::output::plain(&format!("  {}\n", shown(attempt))))?;
     }
     if !health.forgotten.is_empty() {
         tell(
@@ -158,15 +158,15 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
         print_json(&DbAccepted { run_id: run.run_id.to_string(), accepted })?;
     }
     if forgotten.is_empty() {
-        tell(&format!("run {}: the database knows everything that effects.log does; nothing to accept", run.run_id));
+        tell(format!("run {}: the database knows everything that effects.log does; nothing to accept", run.run_id));
         return Ok(OK);
     }
     let now = ua_core::system::env().now();
     store.accept_forgotten(&run.run_id, now).map_err(|e| HostError::store("write effects.log", &e))?;
     for attempt in &forgotten {
-        tell(&format!("accepted: {}", shown(attempt)));
+        tell(format!("accepted: {}", shown(attempt)));
     }
-    tell(&format!("run {} may go on: `ua resume {}`", run.run_id, run.run_id));
+    tell(format!("run {} may go on: `ua resume {}`", run.run_id, run.run_id));
     Ok(OK)
 }
 
@@ -182,7 +182,7 @@ async fn migrate(home: &Home) -> Result<u8, HostError> {
         print_json(&DbMigrated { path: home.database().to_path_buf(), schema: health.schema })?;
         return Ok(OK);
     }
-    print(&format!("{} has schema {}\n", home.database().display(), health.schema))?;
+    print(format!("{} has schema {}\n", home.database().display(), health.schema))?;
     Ok(OK)
 }
 
@@ -201,7 +201,7 @@ fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
         print_json(&DbCopied { file: to, bytes })?;
         return Ok(OK);
     }
-    print(&format!("{bytes} bytes in {}\n", to.display()))?;
+    print(format!("{bytes} bytes in {}\n", to.display()))?;
     Ok(OK)
 }
 
@@ -221,13 +221,13 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         let forgotten = health.forgotten.iter().map(|attempt| json!(attempt)).collect();
         print_json(&DbRestored { path: home.database().to_path_buf(), kept: kept.clone(), forgotten })?;
     } else {
-        print(&format!("{} is in place of {}\n", file.display(), home.database().display()))?;
+        print(format!("{} is in place of {}\n", file.display(), home.database().display()))?;
     }
     if let Some(kept) = kept {
-        tell(&format!("what was there is kept as {}", kept.display()));
+        tell(format!("what was there is kept as {}", kept.display()));
     }
     for attempt in &health.forgotten {
-        tell(&format!("sent after the copy was made: {}", shown(attempt)));
+        tell(format!("sent after the copy was made: {}", shown(attempt)));
     }
     if !health.forgotten.is_empty() {
         tell("these runs are not driven on until you looked and said so with `ua db accept RUN`");

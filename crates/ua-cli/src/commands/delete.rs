@@ -71,7 +71,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     if crate::terminal::is_json() {
         print_json(&RunsDeleted { dry_run: args.dry_run, deleted })?;
     } else {
-        print(&in_words(&deleted, args))?;
+        print(in_words(&deleted, args))?;
     }
     Ok(if left == 0 { OK } else { STORAGE })
 }
@@ -113,7 +113,7 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     }
     match remove_workspace(home.root(), Path::new(&outcome.workspace_dir)) {
         Ok(()) => run.workspace_removed = true,
-        Err(why) => tell(&format!(
+        Err(why) => tell(format!(
             "the run is deleted, but its folder {} is not: {}; remove it by hand",
             crate::output::plain(&run.workspace_dir),
             crate::output::plain(&why)

@@ -55,7 +55,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         print("\nThe jobs differ (A → B)\n")?;
     }
     for change in &diff.job {
-        print(&format!("  {}\n", line(&change.to_string(), 200)))?;
+        print(format!("  {}\n", line(&change.to_string(), 200)))?;
     }
     let turns: Vec<_> = diff.turns.iter().filter(|turn| all || !turn.same).collect();
     if !turns.is_empty() {
@@ -68,7 +68,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
     }
     let same_turns = diff.turns.iter().filter(|turn| turn.same).count();
     if !all && same_turns > 0 {
-        print(&format!("\n{same_turns} further turn(s) are alike; --all shows them\n"))?;
+        print(format!("\n{same_turns} further turn(s) are alike; --all shows them\n"))?;
     }
     let files: Vec<_> = diff.files.iter().filter(|file| all || !file.same).collect();
     if !files.is_empty() {

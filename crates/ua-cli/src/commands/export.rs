@@ -353,7 +353,7 @@ fn write_file(path: &Path, text: &str) -> Result<PathBuf, HostError> {
 }
 
 fn written(path: &Path) -> Result<(), HostError> {
-    print(&format!("{}\n", crate::output::plain(&path.display().to_string())))
+    print(format!("{}\n", crate::output::plain(&path.display().to_string())))
 }
 
 fn pretty(value: &impl serde::Serialize) -> Result<String, HostError> {

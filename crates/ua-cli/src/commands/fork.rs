@@ -63,7 +63,7 @@ pub(crate) async fn fork(host: &Host, wanted: Wanted<'_>) -> Result<u8, HostErro
         if crate::terminal::is_json() {
             print_json(&shown(&fork.plan, None))?;
         } else {
-            print(&text(&fork.plan, "would be"))?;
+            print(text(&fork.plan, "would be"))?;
         }
         return Ok(OK);
     }

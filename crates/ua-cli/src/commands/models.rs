@@ -45,7 +45,7 @@ fn list(settings: &Settings, provider: Option<&str>, json: bool) -> Result<u8, H
     });
     print_table(&["PROVIDER", "MODEL", "CONTEXT", "MAX OUTPUT", "$/M IN", "$/M OUT", "SOURCE"], cells.collect())?;
     if let Some(day) = all.prices_as_of() {
-        print(&format!("\nPrices are those of {day}, for reading only: a run is charged by your own price table.\n"))?;
+        print(format!("\nPrices are those of {day}, for reading only: a run is charged by your own price table.\n"))?;
     }
     Ok(OK)
 }
@@ -101,7 +101,7 @@ fn show(settings: &Settings, model: &str, provider: Option<&str>, json: bool) ->
         print_json(&shown)?;
         return Ok(OK);
     }
-    print(&page(&shown))?;
+    print(page(&shown))?;
     Ok(OK)
 }
 

@@ -54,9 +54,9 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
             applied,
         })?;
     } else {
-        print(&format!("{} · {}\n", word(&asked), crate::output::plain(&finding_text(&asked))))?;
+        print(format!("{} · {}\n", word(&asked), crate::output::plain(&finding_text(&asked))))?;
     }
-    crate::output::tell(&next(&call, &asked, question.as_ref(), applied, args.apply));
+    crate::output::tell(next(&call, &asked, question.as_ref(), applied, args.apply));
     Ok(OK)
 }
 

@@ -36,7 +36,7 @@ pub(crate) async fn run(home: &Home, args: &PruneArgs) -> Result<u8, HostError> 
     if args.json {
         print_json(&as_json(&pruned, &prune))?;
     } else {
-        print(&in_words(&pruned, &prune))?;
+        print(in_words(&pruned, &prune))?;
     }
     Ok(OK)
 }

@@ -150,7 +150,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         .map(|status| format!("{} {status}", count(*status)))
         .collect();
     let usage = UsageSummary::of(&records);
-    crate::output::print(&format!(
+    crate::output::print(format!(
         "Status         {}\nTurns          {}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
          Cost           {}\nStarted        {}\nTraces         {}\n",
         shown_status(home, &records.run.run_id, records.run.status, records.run.stop_reason),
@@ -166,11 +166,11 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         records.run.created_at,
         records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
     ))?;
-    crate::output::print(&steps_text(&records))?;
-    crate::output::print(&iterations_text(&records))?;
+    crate::output::print(steps_text(&records))?;
+    crate::output::print(iterations_text(&records))?;
     let tasks = ua_host::tree::tasks_below(&store, &records.run.run_id).await?;
-    crate::output::print(&super::lineage::text(&records, &children, &tasks))?;
-    crate::output::print(&pins::text(&records))?;
+    crate::output::print(super::lineage::text(&records, &children, &tasks))?;
+    crate::output::print(pins::text(&records))?;
     Ok(OK)
 }
 
@@ -230,7 +230,7 @@ async fn cancel(host: &Host, name: &str, reason: &str) -> Result<u8, HostError> 
         if crate::terminal::is_json() {
             print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: false })?;
         }
-        crate::output::tell(&format!("cancelled run {}", found.run_id));
+        crate::output::tell(format!("cancelled run {}", found.run_id));
         return Ok(OK);
     }
     ua_host::home::close(store);
@@ -238,6 +238,6 @@ async fn cancel(host: &Host, name: &str, reason: &str) -> Result<u8, HostError> 
         print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: true })?;
     }
     let when = "its process ends it at the next boundary";
-    crate::output::tell(&format!("asked run {} to end: {when}", found.run_id));
+    crate::output::tell(format!("asked run {} to end: {when}", found.run_id));
     Ok(OK)
 }

@@ -11,7 +11,7 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<u8, HostError> {
         if crate::terminal::is_json() {
             print_json(&names)?;
         } else {
-            print(&format!("{}\n", names.join("\n")))?;
+            print(format!("{}\n", names.join("\n")))?;
         }
         return Ok(OK);
     }

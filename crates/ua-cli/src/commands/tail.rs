@@ -76,7 +76,7 @@ fn show(told: &[Told]) -> Result<bool, HostError> {
             let who = who.as_ref().map_or_else(String::new, |who| format!("{who} ▸ "));
             format!("{} {who}{}", clock_of(event), line(&event.text, 400))
         };
-        if !crate::terminal::around_live(|| print_on(&format!("{text}\n")))? {
+        if !crate::terminal::around_live(|| print_on(format!("{text}\n")))? {
             return Ok(false);
         }
     }

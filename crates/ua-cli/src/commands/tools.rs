@@ -36,10 +36,10 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 print_table(&["TOOL", "CLASS", "WHEN IN DOUBT", "WHY"], rows.collect())?;
                 for (server, about) in &about {
                     let (name, version) = (line(&about.name, 60), line(&about.version, 40));
-                    tell(&format!("server {server} · {name} {version} · speaks MCP {}", about.revision));
+                    tell(format!("server {server} · {name} {version} · speaks MCP {}", about.revision));
                 }
                 for note in &notes {
-                    tell(&format!("note: {}", line(note, 300)));
+                    tell(format!("note: {}", line(note, 300)));
                 }
             }
         }
@@ -57,7 +57,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 return Ok(OK);
             }
             for spec in found {
-                print(&format!("{}\n", classifier.explain(spec)))?;
+                print(format!("{}\n", classifier.explain(spec)))?;
             }
         }
         ToolsCommand::Lock { mcp_config, check } => return lock(host, mcp_config.as_deref(), check).await,
@@ -105,7 +105,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
     }
     let changes = found.changes_since(known.as_ref());
     for change in &changes {
-        print(&format!("{}\n", line(change, 500)))?;
+        print(format!("{}\n", line(change, 500)))?;
     }
     if check {
         tell(&if changes.is_empty() {
@@ -118,7 +118,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
     let text = found.to_text();
     tool_lock::write(&path, &text)?;
     let tools: usize = found.servers.values().map(|server| server.tools.len()).sum();
-    tell(&format!("{}: {tools} tool(s) of {} server(s)", path.display(), found.servers.len()));
+    tell(format!("{}: {tools} tool(s) of {} server(s)", path.display(), found.servers.len()));
     Ok(OK)
 }
 
@@ -166,7 +166,7 @@ async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostErro
         // Looking is no reason to start what nobody let in.
         for review in trust::untrusted(host.settings(), file, &config.servers)? {
             config.servers.retain(|(name, _)| *name != review.server);
-            crate::output::tell(&format!(
+            crate::output::tell(format!(
                 "left out: `{}` of {} is not let in; `ua trust` shows it",
                 review.server,
                 file.path.display()

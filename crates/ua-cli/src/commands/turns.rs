@@ -28,7 +28,7 @@ pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, HostEr
     if crate::terminal::is_json() {
         print_json(&shown)?;
     } else {
-        print(&in_words(&shown))?;
+        print(in_words(&shown))?;
     }
     Ok(OK)
 }

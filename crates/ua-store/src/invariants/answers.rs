@@ -151,6 +151,8 @@ fn is_in_the_history(records: &RunRecords, remark: &str) -> bool {
 
 #[cfg(all(test, feature = "conformance"))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
     use ua_core::{CallStatus, OnUnknown, Resolution, RunStatus};
 
     use crate::conformance::{Scene, samples};

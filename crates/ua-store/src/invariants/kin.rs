@@ -164,6 +164,8 @@ fn was_turned_away(records: &RunRecords, attempt: &AttemptRecord) -> bool {
 
 #[cfg(all(test, feature = "conformance"))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
     use ua_core::{CallPolicy, CallStatus, EffectKind, PlannedCall, TASK_MODE};
 
     use super::*;
@@ -200,7 +202,7 @@ mod tests {
         family[1].calls = vec![task];
         family[1].attempts.clear();
         child.run.run_id = id.clone();
-        child.run.run_mode = TASK_MODE.to_owned();
+        TASK_MODE.clone_into(&mut child.run.run_mode);
         child.run.parent_run_id = Some(family[1].run.run_id.clone());
         child.run.forked_at = None;
         child.calls[0].run_id = id;

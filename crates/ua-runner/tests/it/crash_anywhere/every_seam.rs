@@ -384,7 +384,7 @@ fn what_is_not_played_here_says_who_does_or_why_not() {
         match lane {
             Lane::Here | Lane::In("every test of this lane") => {}
             Lane::In(module) => {
-                assert!(main.contains(&format!("mod {module};")), "{name}: no module is called {module}")
+                assert!(main.contains(&format!("mod {module};")), "{name}: no module is called {module}");
             }
             Lane::Not(why) => assert!(why.len() > 20, "{name}: {why:?} is no reason"),
         }
