@@ -230,7 +230,7 @@ mod tests {
         let now = with(&map, "ua-ledger", "ua-store");
         let gone = other("1  ua-store    ua-classify    ua-llm", "1  ua-store    ua-classify");
         assert_eq!(gone.faults(&now), ["ua-llm is not on the map"]);
-        let moved = other("2  ua-ledger    ", "1  ua-ledger    ");
+        let moved = other("1  ua-store    ", "2  ua-store    ");
         assert_eq!(moved.faults(&now), ["ua-ledger → ua-store does not point down"]);
         let unnamed = other("- `ua-toolserver` → `ua-pdf`", "- nothing");
         assert_eq!(unnamed.faults(&now), ["ua-toolserver → ua-pdf does not point down"]);

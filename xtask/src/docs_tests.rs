@@ -56,7 +56,7 @@ fn sources() -> &'static Sources {
 }
 
 /// Options of `cargo` that the pages use, and whether each takes a value.
-const OPTIONS: [(&str, bool); 15] = [
+const OPTIONS: [(&str, bool); 16] = [
     ("-p", true),
     ("--package", true),
     ("--example", true),
@@ -69,6 +69,7 @@ const OPTIONS: [(&str, bool); 15] = [
     ("--doc", false),
     ("--release", false),
     ("--offline", false),
+    ("--no-default-features", false),
     ("--no-deps", false),
     ("--no-run", false),
     ("--all-targets", false),

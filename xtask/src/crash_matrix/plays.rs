@@ -144,6 +144,15 @@ pub(super) fn cells(quick: bool) -> Vec<Cell> {
             add(At::Recorded, At::Recorded.name(), Protection::ForkedAndRestored);
         }
     }
+    if quick {
+        // Whatever is known to be wrong is shown in a quick round, too.
+        for cell in self::cells(false) {
+            let name_of = |cell: &Cell| known::of(cell, &CLASSES[cell.class]).map(|known| known.name);
+            if name_of(&cell).is_some_and(|name| !cells.iter().any(|one| name_of(one) == Some(name))) {
+                cells.push(cell);
+            }
+        }
+    }
     cells
 }
 

@@ -287,7 +287,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "reported-as-nothing-after-loss",
         finding: "new (beside 1)",
-        seed: Some(1036),
+        seed: Some(1009),
         about: "An attempt is lost after its effect; a later one under the same key is answered with an error of which the policy says that \
                 nothing happened, and that counts for the whole call.",
         is_it: |wrong, facts| matches!(wrong, Wrong::ToldWrongly | Wrong::Twice) && reported_after_loss(facts),
@@ -346,7 +346,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "approval-thrown-away",
         finding: "4",
-        seed: Some(157),
+        seed: Some(81),
         about: "Of two calls of a turn one is skipped and one approved; the approved one is cancelled unsent.",
         is_it: |wrong, facts| {
             wrong == Wrong::WordWithoutConsequence
@@ -424,7 +424,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "questions-left-behind",
         finding: "9",
-        seed: None,
+        seed: Some(236),
         about: "A run ends, and questions of its sub-agents stay open for ever.",
         is_it: |wrong, facts| wrong == Wrong::AskedNeedlessly && facts.is_left_behind,
     },
