@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::spans::{NoSpans, Spans};
 
 /// What a front door has for all its work: settings, folders, the redactor, the user's secrets, the clock. Clones share all of it; two
-/// hosts of one process share nothing.
+/// hosts of one process share no setting, secret or folder.
 #[derive(Clone)]
 pub struct Host {
     settings: Arc<Settings>,
