@@ -5,7 +5,7 @@
 //! calls [`job::run`], [`resume::found`] or [`Fork`](fork::Fork). There is no argument parser here, no terminal and no exit code: failures
 //! are a [`HostError`] with a [`Kind`], ends an [`Ending`].
 //!
-//! Invariants: [`env`] alone asks for the process's environment, once; two hosts of one process share no setting, secret or folder; nothing that a
+//! Invariants: [`mod@env`] alone asks for the process's environment, once; two hosts of one process share no setting, secret or folder; nothing that a
 //! front door does with what it is told changes a run.
 //! Proved by: this crate's tests, and the end-to-end tests `front_door` with a second front door beside `ua`.
 //!
