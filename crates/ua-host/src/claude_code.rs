@@ -57,7 +57,7 @@ const GRACE: Duration = Duration::from_millis(500);
 pub fn program(settings: &Settings) -> Option<PathBuf> {
     let named = settings.var("UA_CLAUDE_CODE").unwrap_or_else(|| "claude".to_owned());
     if named.contains('/') {
-        return std::path::absolute(&named).ok().filter(|file| is_program(file));
+        return settings.absolute(Path::new(&named)).ok().filter(|file| is_program(file));
     }
     let path = settings.var("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(&named)).find(|file| is_program(file))
@@ -117,8 +117,7 @@ pub(crate) fn provider(
     let (own_program, idle_timeout) = (settings.program()?, providers::model_timeout(settings)?);
     let locks = LockDir::new(locks, run.run_id.clone(), env.clone())
         .map_err(|e| HostError::storage(format!("cannot use the folder of locks: {e}")))?;
-    let folder = std::path::absolute(Path::new(&run.workspace_dir).join(FOLDER))
-        .map_err(|e| HostError::storage(format!("cannot use the workspace: {e}")))?;
+    let folder = settings.absolute(&Path::new(&run.workspace_dir).join(FOLDER))?;
     let forked_from = run.provider_session_forked_from.clone().filter(|_| !shared.is_empty());
     let forked_from = forked_from
         .map(|session| ForkedFrom { session, folders: shared.iter().map(|folder| folder.join(FOLDER)).collect() });

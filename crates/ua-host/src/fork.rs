@@ -15,6 +15,7 @@ use crate::host::Host;
 use crate::launch::{Launch, LaunchOptions};
 use crate::people::People;
 use crate::session::{self, Ending};
+use crate::settings::Settings;
 use crate::{forgotten, input_files, paths, tree};
 
 /// What is different in a fork.
@@ -49,7 +50,7 @@ impl Fork {
                 .hint("only that program has its tools and its model; it forks runs with `ForkPlan`"));
         }
         tree::refuse_task(store, parent, "forked", "ua fork").await?;
-        let spec = changed_job(&request)?;
+        let spec = changed_job(host.settings(), &request)?;
         input_files::refuse_other(&spec)?;
         let launch = Launch::for_fork(host.settings(), parent, &spec, request.launch)?;
         launch.check(host, &spec)?;
@@ -97,11 +98,11 @@ impl Fork {
 }
 
 /// The parent's job with what the person changes about it.
-fn changed_job(request: &ForkRequest<'_>) -> Result<RunSpec, HostError> {
+fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec, HostError> {
     let parent = request.parent;
     let mut spec = parent.spec.clone();
     if let Some(file) = request.job_overrides {
-        let overrides = paths::read(file, "the job overrides")?;
+        let overrides = paths::read(&settings.absolute(file)?, "the job overrides")?;
         let folder = Launch::from_stored(&parent.launch)?.job_dir_text();
         let overrides = overrides.replace("${JOB_DIR}", &folder);
         let usage = |why: String| HostError::usage(format!("{}: {why}", file.display()));

@@ -16,6 +16,7 @@ use crate::paths::{job_dir, json_fragment};
 use crate::people::People;
 use crate::resume::{self, Changes};
 use crate::session::{self, Ending};
+use crate::settings::Settings;
 use crate::text::line;
 use crate::trust;
 
@@ -46,7 +47,7 @@ pub struct Iterations {
 /// Starts a job and drives its run to a conclusion of this process.
 pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Result<Ending, HostError> {
     let file = &request.file;
-    let mut spec = in_iterations(read(file)?, request.iterations.as_ref())?;
+    let mut spec = in_iterations(read(host.settings(), file)?, request.iterations.as_ref())?;
     let env = host.env();
     let launch = Launch::new(host.settings(), file, &spec, &request.launch)?;
     trust::ask_about(host, people.as_ref(), &launch, &spec).await?;
@@ -188,20 +189,21 @@ fn in_iterations(spec: RunSpec, wanted: Option<&Iterations>) -> Result<RunSpec, 
 }
 
 /// Reads a job file.
-pub fn read(file: &Path) -> Result<RunSpec, HostError> {
-    if let Some(size) = fs::metadata(file).ok().map(|meta| meta.len()).filter(|size| *size > MAX_JOB_BYTES) {
+pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
+    let whole = settings.absolute(file)?;
+    if let Some(size) = fs::metadata(&whole).ok().map(|meta| meta.len()).filter(|size| *size > MAX_JOB_BYTES) {
         return Err(HostError::usage(format!(
             "{} has {size} bytes; a job file has at most {MAX_JOB_BYTES}",
             file.display()
         ))
         .hint("put material into files beside the job, and let it name them"));
     }
-    let text = fs::read_to_string(file).map_err(|e| {
+    let text = fs::read_to_string(&whole).map_err(|e| {
         HostError::usage(format!("cannot read the job file {}: {e}", file.display()))
             .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")
     })?;
     // Inside a job file `${JOB_DIR}` is its folder, so that a job can name files beside it wherever it lies.
-    let text = text.replace("${JOB_DIR}", &json_fragment(&job_dir(file)?));
+    let text = text.replace("${JOB_DIR}", &json_fragment(&job_dir(settings, file)?));
     RunSpec::parse(&text).map_err(|error| {
         let failure = HostError::usage(format!("{}: {error}", file.display()));
         match error {

@@ -17,7 +17,7 @@ use crate::budgets::BudgetChange;
 use crate::claude_code;
 use crate::error::{HostError, chain};
 use crate::host::Host;
-use crate::paths::{absolute, job_dir, json_fragment, read};
+use crate::paths::{job_dir, json_fragment, read};
 use crate::people::People;
 use crate::providers::{self, no_model};
 use crate::servers::{mcp_config, mcp_config_file, mcp_servers};
@@ -99,7 +99,7 @@ pub struct Launch {
 impl Launch {
     /// Reads what the options, the job and the settings say, in this order.
     pub fn new(settings: &Settings, job: &Path, spec: &RunSpec, options: &LaunchOptions) -> Result<Self, HostError> {
-        let job_dir = job_dir(job)?;
+        let job_dir = job_dir(settings, job)?;
         let provider = options.provider.clone().or_else(|| spec.model.provider.clone());
         let provider = provider.unwrap_or_else(|| providers::default_provider(settings));
         let cassette = providers::cassette_file(settings, options.cassette.as_deref())?;
@@ -113,7 +113,7 @@ impl Launch {
         let mcp_config = mcp_config_file(settings, options.mcp_config.as_deref());
         let mut policies = Vec::new();
         for file in &options.policy {
-            policies.push(absolute(file)?);
+            policies.push(settings.absolute(file)?);
         }
         policies.extend(spec.policies.iter().map(|file| job_dir.join(file)));
         policies.extend(policies::configured(settings)?);
@@ -121,10 +121,10 @@ impl Launch {
             model_facts: models::facts(settings, &provider, &model)?,
             model,
             cassette,
-            record: options.record.as_deref().map(absolute).transpose()?,
+            record: options.record.as_deref().map(|file| settings.absolute(file)).transpose()?,
             script: spec.model.script.as_ref().map(|script| job_dir.join(script)),
             mcp_config_is_found: mcp_config.as_ref().is_some_and(|file| file.is_found),
-            mcp_config: mcp_config.map(|file| absolute(&file.path)).transpose()?,
+            mcp_config: mcp_config.map(|file| settings.absolute(&file.path)).transpose()?,
             policies,
             job_dir,
             allow_private_addresses: options.allow_private_addresses || settings.is_on("UA_ALLOW_PRIVATE_ADDRESSES"),
@@ -150,20 +150,20 @@ impl Launch {
             self.model_facts = models::facts(settings, &self.provider, &self.model)?;
         }
         if let Some(cassette) = &options.cassette {
-            self.cassette = Some(absolute(cassette)?);
+            self.cassette = Some(settings.absolute(cassette)?);
         }
         if let Some(record) = &options.record {
-            self.record = Some(absolute(record)?);
+            self.record = Some(settings.absolute(record)?);
         }
         if let Some(file) = &options.mcp_config {
-            self.mcp_config = Some(absolute(file)?);
+            self.mcp_config = Some(settings.absolute(file)?);
             self.mcp_config_is_found = false;
         }
         if let Some(file) = &options.pricing {
-            self.pricing = Some(absolute(file)?);
+            self.pricing = Some(settings.absolute(file)?);
         }
         if !options.policy.is_empty() {
-            let named: Result<Vec<PathBuf>, HostError> = options.policy.iter().map(|file| absolute(file)).collect();
+            let named: Result<Vec<PathBuf>, HostError> = options.policy.iter().map(|file| settings.absolute(file)).collect();
             self.policies = named?;
             self.policies.extend(spec.policies.iter().map(|file| self.job_dir.join(file)));
             self.policies.extend(policies::configured(settings)?);

@@ -19,7 +19,7 @@ fn file(settings: &Settings) -> Option<PathBuf> {
 /// The user's own entries.
 pub fn of_user(settings: &Settings) -> Result<ModelTable, HostError> {
     let Some(file) = file(settings) else { return Ok(ModelTable::default()) };
-    let text = read(&file, "the models")?;
+    let text = read(&settings.absolute(&file)?, "the models")?;
     ModelTable::parse(&file.display().to_string(), &text).map_err(|error| {
         HostError::usage(chain(&error)).hint("docs/guide/models.md shows the form; nothing was started")
     })

@@ -6,13 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::HostError;
+use crate::settings::Settings;
 
-/// A path that means the same from every folder.
-pub fn absolute(path: &Path) -> Result<PathBuf, HostError> {
-    std::path::absolute(path).map_err(|e| HostError::usage(format!("cannot use {}: {e}", path.display())))
-}
-
-/// Reads a file of text; `what` says which one it is in an error.
+/// Reads a file of text, named by a whole path; `what` says which one it is in an error.
 pub fn read(file: &Path, what: &str) -> Result<String, HostError> {
     fs::read_to_string(file).map_err(|e| {
         HostError::usage(format!("cannot read {what} {}: {e}", file.display()))
@@ -21,9 +17,9 @@ pub fn read(file: &Path, what: &str) -> Result<String, HostError> {
 }
 
 /// The folder of a job file, absolute and without links, so that it can be compared with what tools are asked for.
-pub fn job_dir(job: &Path) -> Result<PathBuf, HostError> {
-    let file =
-        job.canonicalize().map_err(|e| HostError::usage(format!("cannot read the job file {}: {e}", job.display())))?;
+pub fn job_dir(settings: &Settings, job: &Path) -> Result<PathBuf, HostError> {
+    let file = settings.absolute(job)?.canonicalize();
+    let file = file.map_err(|e| HostError::usage(format!("cannot read the job file {}: {e}", job.display())))?;
     Ok(file.parent().unwrap_or(Path::new("/")).to_path_buf())
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ua_classify::{Classifier, Lists, PolicyRules};
 
 use crate::error::{HostError, chain};
-use crate::paths::{absolute, read};
+use crate::paths::read;
 use crate::settings::Settings;
 
 /// The user's own policy file, if there is one.
@@ -18,7 +18,7 @@ pub(crate) fn of_user(settings: &Settings) -> Option<PathBuf> {
 pub(crate) fn configured(settings: &Settings) -> Result<Vec<PathBuf>, HostError> {
     let files = settings.var("UA_POLICY").unwrap_or_default();
     let files: Vec<PathBuf> = std::env::split_paths(&files).collect();
-    files.iter().filter(|file| !file.as_os_str().is_empty()).map(|file| absolute(file)).collect()
+    files.iter().filter(|file| !file.as_os_str().is_empty()).map(|file| settings.absolute(file)).collect()
 }
 
 /// Tools that a person named, whatever their names say (Durable Jobs v1 spec §7.4).

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use ua_core::{Money, PriceTable, RunSpec, TokenPrice};
 
 use crate::error::{HostError, chain};
-use crate::paths::{absolute, read};
+use crate::paths::read;
 use crate::settings::Settings;
 
 /// The file of a new run: the one that is named, else `UA_PRICING`, else the user's own if there is one.
 pub fn file(settings: &Settings, named: Option<&Path>) -> Result<Option<PathBuf>, HostError> {
     let named = named.map(Path::to_path_buf).or_else(|| settings.var("UA_PRICING").map(PathBuf::from));
-    named.or_else(|| settings.user_file("pricing.toml")).map(|file| absolute(&file)).transpose()
+    named.or_else(|| settings.user_file("pricing.toml")).map(|file| settings.absolute(&file)).transpose()
 }
 
 /// Reads the table; without a file it is empty, and all costs are unknown.

@@ -12,7 +12,6 @@ use ua_llm::{
 use ua_store::RunRecord;
 
 use crate::error::{HostError, chain};
-use crate::paths::absolute;
 use crate::settings::Settings;
 
 /// The model that is asked when nobody names one.
@@ -160,7 +159,7 @@ fn idle_timeout(seconds: &str) -> Result<Duration, HostError> {
 /// The cassette of a run: the one that is named, else the configured one.
 pub fn cassette_file(settings: &Settings, named: Option<&Path>) -> Result<Option<PathBuf>, HostError> {
     let named = named.map(Path::to_path_buf).or_else(|| settings.var("UA_CASSETTE").map(PathBuf::from));
-    named.map(|file| absolute(&file)).transpose()
+    named.map(|file| settings.absolute(&file)).transpose()
 }
 
 /// What a run has for itself: its folders and its name, which a cassette does not keep.

@@ -83,6 +83,5 @@ pub fn resume_command(home: &Home, run: &RunRecord) -> String {
 
 /// ` --root DIR`, when the default would not find the run again.
 fn root_flag(home: &Home) -> String {
-    let default = std::path::absolute("AGENT_RUN_WORKSPACES").ok();
-    if default.as_deref() == Some(home.root()) { String::new() } else { format!(" --root {}", home.root().display()) }
+    if home.is_default() { String::new() } else { format!(" --root {}", home.root().display()) }
 }

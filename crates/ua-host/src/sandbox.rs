@@ -59,5 +59,5 @@ fn private(settings: &Settings, root: &Path) -> Vec<PathBuf> {
     let database = settings.var("UA_RUNTIME_DB_PATH").map(PathBuf::from);
     private.extend(database.as_deref().and_then(Path::parent).map(Path::to_path_buf));
     private.push(root.to_path_buf());
-    private.into_iter().filter_map(|folder| std::path::absolute(folder).ok()).collect()
+    private.into_iter().filter_map(|folder| settings.absolute(&folder).ok()).collect()
 }

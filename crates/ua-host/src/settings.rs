@@ -160,6 +160,16 @@ impl Settings {
         self.process.program.clone().ok_or_else(|| HostError::failed("cannot find this program's own file"))
     }
 
+    /// What a path means to this process: relative ones are of the folder it works in.
+    pub fn absolute(&self, path: &Path) -> Result<PathBuf, HostError> {
+        let unusable = |why: &dyn std::fmt::Display| HostError::usage(format!("cannot use {}: {why}", path.display()));
+        if path.as_os_str().is_empty() {
+            return Err(unusable(&"a path cannot be empty"));
+        }
+        let whole = self.process.folder.as_ref().map_or_else(|| path.to_path_buf(), |folder| folder.join(path));
+        std::path::absolute(whole).map_err(|error| unusable(&error))
+    }
+
     /// The files that were read, the weakest first.
     pub fn files(&self) -> &[PathBuf] {
         &self.files

@@ -10,7 +10,7 @@ use ua_store::{RunLease, Store, StoreError};
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Says every second that the owner of `lease` is alive, until the lease is of no use any more. For a task beside
-/// [`drive()`](crate::drive()), with a clock that really waits; end the task when the drive is over. Each sign is a relaxed write of
+/// a [`Worker`](crate::Worker), with a clock that really waits; end the task when the drive is over. Each sign is a relaxed write of
 /// one column. One that fails is left out: whatever is wrong with the store, the drive finds it too.
 pub(crate) async fn heartbeat(store: Arc<dyn Store>, lease: RunLease, env: Env) {
     loop {

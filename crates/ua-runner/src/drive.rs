@@ -41,7 +41,7 @@ use crate::watch::{Signal, Watcher};
 use crate::workspace::Workspace;
 
 /// Everything the loop reaches the world through.
-pub struct Ports {
+pub(crate) struct Ports {
     /// The runtime database.
     pub store: Arc<dyn Store>,
     /// The model.
@@ -103,7 +103,7 @@ impl Limits {
 }
 
 /// The most effects of each kind that a run's stop conditions allow.
-pub fn effect_limits(spec: &ua_core::RunSpec) -> BTreeMap<String, u32> {
+pub(crate) fn effect_limits(spec: &ua_core::RunSpec) -> BTreeMap<String, u32> {
     let mut limits = BTreeMap::new();
     for condition in spec.all_stop_conditions().map(StopCondition::expanded) {
         if let StopCondition::Effect { effect, max: Some(max), .. } = condition
@@ -122,7 +122,7 @@ pub fn effect_limits(spec: &ua_core::RunSpec) -> BTreeMap<String, u32> {
 /// Drives the run that `ports.lease` owns, from wherever it stands to a conclusion of this process. `acquired_at` is when the
 /// lease was taken; from then on the time counts as held. Its spans stand below the current one, which is best a
 /// [`run_span`](crate::run_span).
-pub async fn drive(
+pub(crate) async fn drive(
     ports: &Ports,
     settings: &RunSettings,
     acquired_at: Timestamp,
@@ -180,7 +180,7 @@ async fn drive_to_conclusion(
 /// Parks a run whose earlier tool servers are still alive and could not be ended: nothing can be decided about their calls,
 /// so a person is asked. Called instead of [`drive`], when [`ToolTransport::fence_earlier`](ua_gateway::ToolTransport::fence_earlier)
 /// says so.
-pub async fn park_for_orphan(
+pub(crate) async fn park_for_orphan(
     store: &dyn Store,
     lease: &RunLease,
     env: &Env,

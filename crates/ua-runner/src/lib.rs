@@ -1,7 +1,7 @@
 //! What a run does next, and the short loop that does it.
 //!
 //! Durable Jobs v1 spec §8–§11; Durable runner, current state. [`RunMachine`] is pure: no `async`, no clock, no I/O; it is fed
-//! events and answers with commands. [`drive()`] carries them out through the ports. A turn goes one way only:
+//! events and answers with commands. A [`Worker`] carries them out through the ports of its [`Desk`]. A turn goes one way only:
 //! reserve → think → record (reply and planned calls in one write) → dispatch → commit. Whatever a crash leaves behind is
 //! the machine's first phase, fed with the open turn's calls: the same dispatch, the same commit, no second thought.
 //!
@@ -54,7 +54,7 @@ pub use budget::{Charge, Estimate, Spent};
 pub use cancel::end_cancelled;
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use desk::{Desk, DeskPorts};
-pub use drive::{Ports, RunSettings, drive, effect_limits, evidence_ledgers, park_for_orphan, park_for_tool_server};
+pub use drive::{RunSettings, evidence_ledgers, park_for_tool_server};
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::{evidence_of, write_conclusion, write_logs};
 pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};

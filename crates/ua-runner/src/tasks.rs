@@ -1,13 +1,13 @@
 //! Sub-agents: what a task's child run is to be, and how it is driven.
 //!
-//! Durability Architecture (Task relaunch rules: reuse the output, else resume the sub-agent). A child is the same [`drive()`] with
+//! Durability Architecture (Task relaunch rules: reuse the output, else resume the sub-agent). A child is worked on by the same [`Worker`] with
 //! ports of its own, in the process that drives its parent, which holds the lock of the whole tree. [`ChildRuns`] stands at the end of
 //! the gateway's road; how a child gets its ports is the composition root's business ([`ChildDriver`]).
 //! Invariants: a child that has ended is not driven again, its output is told anew from its records; a child uses no more than what was
 //! carved from its parent's budgets when it was made; files of a child stay below its parent's folder.
 //! Proved by: `crash_anywhere::tasks`, the tables in `tasks/carve.rs`, `e2e/subagents.rs`.
 //!
-//! [`drive()`]: crate::drive()
+//! [`Worker`]: crate::Worker
 
 mod carve;
 
@@ -53,7 +53,7 @@ pub fn task_output(
 #[async_trait]
 pub trait ChildDriver: Send + Sync {
     /// Takes a child run that has not ended and drives it to a conclusion of this process: epoch, tool servers of its own,
-    /// [`drive()`](crate::drive()). Nobody else drives it, because the lock of the run at the top of its tree is held. It is taken under
+    /// a [`Worker`](crate::Worker). Nobody else drives it, because the lock of the run at the top of its tree is held. It is taken under
     /// `above`, the lease of the run whose task it is.
     ///
     /// # Errors

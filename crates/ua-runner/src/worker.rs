@@ -1,4 +1,4 @@
-//! One process's work on a run that was taken: a [`Desk`], a model, and [`drive()`]. The only composition there is: the command line, the
+//! One process's work on a run that was taken: a [`Desk`], a model, and the drive. The only composition there is: the command line, the
 //! library face, the simulation and every lane pass ports to it, so what they certify is what ships.
 
 use std::sync::Arc;

@@ -39,7 +39,7 @@ pub(super) fn configuration(settings: &Settings, findings: &mut Findings) {
 pub(super) fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
     let file = args.job.as_ref()?;
     let options = LaunchOptions { mcp_config: args.mcp_config.clone(), ..LaunchOptions::default() };
-    let read = ua_host::job::read(file)
+    let read = ua_host::job::read(host.settings(), file)
         .and_then(|spec| Launch::new(host.settings(), file, &spec, &options).map(|launch| Job { spec, launch }));
     match read {
         Err(error) => {
