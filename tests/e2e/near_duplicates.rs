@@ -269,7 +269,7 @@ fn an_answer_whose_command_died_is_applied_by_the_next_resume() {
 
 #[test]
 fn a_failure_that_may_have_happened_is_not_repeated_and_one_that_did_not_is() {
-    for (error, code, comments) in [("the gateway timed out", 75, 1), ("rejected: nothing was posted", 0, 2)] {
+    for (error, code, comments) in [("the dispatcher timed out", 75, 1), ("rejected: nothing was posted", 0, 2)] {
         for scope in ["", "scope = [{ value = \"text\" }]\n"] {
             let env = env().with_forum();
             comments_are_effects(&env, &format!("{scope}errors_without_effect = [\"^rejected\"]\n"));

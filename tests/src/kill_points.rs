@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use ua_cli::{Parts, Seams};
 use ua_core::Redactor;
-use ua_gateway::ToolTransport;
+use ua_dispatch::ToolTransport;
 use ua_llm::LlmProvider;
 use ua_store::Store;
-use ua_testkit::{Crossing, KillPoint, Plan, RunningAfterDispatch, Seam};
+use ua_testkit::{Crossing, KillPoint, Plan, RunningAfterDispatch, Seam, StoreSeam};
 
 /// The parts of a program under test: this layout engine, if any, and the kill point and the broken rule that the environment names.
 pub fn parts(pdf: Option<ua_pdf::Renderer>) -> Parts {
@@ -40,7 +40,7 @@ impl Plan for Nowhere {
 
 impl Seams for KillPoints {
     fn store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        let seam = Seam::new(store, self.plan.clone());
+        let seam = StoreSeam::new(store, self.plan.clone());
         let is_broken = self.broken == "running-after-dispatch";
         Arc::new(if is_broken { seam.with_writes(RunningAfterDispatch::new()) } else { seam })
     }

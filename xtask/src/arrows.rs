@@ -20,7 +20,7 @@ const PAGE: &str = "docs/architecture.md";
 /// ships.
 const COMPOSES: [(&str, &[&str]); 2] = [
     ("Ledger::new(", &["crates/ua-ledger/", "crates/ua-runner/src/desk.rs", "crates/ua-mcp/src/tests/"]),
-    ("ToolGateway::new(", &["crates/ua-gateway/", "crates/ua-runner/src/desk.rs"]),
+    ("Dispatcher::new(", &["crates/ua-dispatch/", "crates/ua-runner/src/desk.rs"]),
 ];
 
 pub(crate) fn run() -> anyhow::Result<()> {

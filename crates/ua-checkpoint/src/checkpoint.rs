@@ -4,7 +4,7 @@
 //! Invariant: what [`Checkpoint::marker`] writes, [`Checkpoint::read`] gives back unchanged.
 
 use ua_core::{CheckpointId, StepId, Timestamp, signed};
-use ua_store::{CheckpointKind, CheckpointRecord, NewCheckpoint, word};
+use ua_store::{CheckpointKind, CheckpointRecord, NewCheckpoint, stored_name};
 
 use crate::{CheckpointError, Cursor, Snapshot};
 
@@ -28,7 +28,7 @@ impl Checkpoint {
         cursor: &Cursor,
     ) -> NewCheckpoint {
         let (checkpoint_id, turn_index) = (id.as_str(), signed(cursor.turn_index));
-        tracing::info!(checkpoint_id, kind = %word(&kind), turn_index, open_turn = cursor.open_turn.map(signed), "ua.checkpoint");
+        tracing::info!(checkpoint_id, kind = %stored_name(&kind), turn_index, open_turn = cursor.open_turn.map(signed), "ua.checkpoint");
         NewCheckpoint {
             checkpoint_id: id,
             step_id,

@@ -28,13 +28,13 @@ pub(crate) fn address(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
 pub fn run_bridge(args: impl IntoIterator<Item = OsString>) -> i32 {
     let args: Vec<OsString> = args.into_iter().collect();
     let [socket, server] = args.as_slice() else {
-        let _unread = writeln!(io::stderr(), "gateway bridge: a socket and the name of a tool server are needed");
+        let _unread = writeln!(io::stderr(), "tool bridge: a socket and the name of a tool server are needed");
         return 64;
     };
     match carry(Path::new(socket), &server.to_string_lossy()) {
         Ok(()) => 0,
         Err(error) => {
-            let _unread = writeln!(io::stderr(), "gateway bridge: {}: {error}", Path::new(socket).display());
+            let _unread = writeln!(io::stderr(), "tool bridge: {}: {error}", Path::new(socket).display());
             69
         }
     }

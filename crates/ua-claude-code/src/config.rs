@@ -79,6 +79,6 @@ impl ClaudeCodeConfig {
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.join("gateway.sock")
+        self.folder.join("tools.sock")
     }
 }

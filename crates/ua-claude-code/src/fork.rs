@@ -72,7 +72,7 @@ fn keep(config: &ClaudeCodeConfig, id: &str, text: &str) -> io::Result<()> {
 
 /// A reply: which calls it asked for, and what it said.
 #[derive(Debug, Default, PartialEq)]
-struct Said {
+struct Reply {
     tool_uses: Vec<String>,
     text: String,
 }
@@ -84,7 +84,7 @@ type Results = BTreeMap<String, (String, bool)>;
 fn ends_with(lines: &str, messages: &[Message]) -> bool {
     let Some(session) = Session::read(lines) else { return false };
     let Some(last) = messages.iter().rposition(|message| message.role == Role::Assistant) else { return false };
-    let replies: Vec<Said> = messages.iter().filter(|message| message.role == Role::Assistant).map(said).collect();
+    let replies: Vec<Reply> = messages.iter().filter(|message| message.role == Role::Assistant).map(said).collect();
     // A session that began later than the run has fewer replies; a history that was cut has fewer, too.
     let shared = session.replies.len().min(replies.len());
     let is_same = shared > 0
@@ -102,11 +102,11 @@ fn ends_with(lines: &str, messages: &[Message]) -> bool {
         && session.told.iter().any(|told| told.contains(&first))
 }
 
-fn said(message: &Message) -> Said {
-    Said { tool_uses: message.tool_uses().map(|tool_use| tool_use.id.clone()).collect(), text: message.text() }
+fn said(message: &Message) -> Reply {
+    Reply { tool_uses: message.tool_uses().map(|tool_use| tool_use.id.clone()).collect(), text: message.text() }
 }
 
-impl Said {
+impl Reply {
     /// The ids of calls are proof enough; without any it is the words.
     fn is(&self, other: &Self) -> bool {
         self.tool_uses == other.tool_uses && (!self.tool_uses.is_empty() || self.text.trim() == other.text.trim())
@@ -118,7 +118,7 @@ impl Said {
 struct Session {
     /// What it was told, in words.
     told: Vec<String>,
-    replies: Vec<Said>,
+    replies: Vec<Reply>,
     /// What the calls of the last reply were answered.
     results: Results,
     /// Whether it was told something behind its last reply.
@@ -141,7 +141,7 @@ impl Session {
                 Some("assistant") => {
                     let id = message["id"].as_str().map(str::to_owned);
                     if id.is_none() || id != last_id {
-                        session.replies.push(Said::default());
+                        session.replies.push(Reply::default());
                         session.results.clear();
                         session.is_told_more = false;
                     }

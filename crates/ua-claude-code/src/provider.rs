@@ -5,7 +5,7 @@ use std::io;
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 use ua_core::{Block, ModelTurn, Usage};
-use ua_gateway::Fence;
+use ua_dispatch::Fence;
 use ua_llm::{Conversation, LlmError, LlmProvider, ModelRequest, StreamObserver};
 
 use crate::config::{ClaudeCodeConfig, NAME};
@@ -13,7 +13,7 @@ use crate::fork;
 use crate::process::{Live, Start};
 use crate::prompt;
 use crate::session;
-use crate::stream::{Heard, Reply};
+use crate::stream::{AgentEvent, Reply};
 
 /// The Claude Code command line as a provider. See the [crate] for how.
 pub struct ClaudeCode {
@@ -139,29 +139,29 @@ impl ClaudeCode {
                 Err(error) => return Err(LlmError::Cut { text_bytes, source: Some(error.into()) }),
             };
             match live.assembler.hear(&event) {
-                Heard::Session(session_id) => {
+                AgentEvent::Session(session_id) => {
                     if let Err(error) = session::save(&self.config.folder, &session_id) {
                         tracing::warn!(%error, "the session's id could not be kept");
                     }
                     observer.session(&session_id);
                     live.session = Some(session_id);
                 }
-                Heard::NoServer(server) => {
+                AgentEvent::NoServer(server) => {
                     return Err(LlmError::Setup {
-                        why: format!("claude could not reach the gateway's tools of `{server}`"),
+                        why: format!("claude could not reach the run's tools of `{server}`"),
                     });
                 }
-                Heard::Asking => asked = true,
-                Heard::Text(piece) => {
+                AgentEvent::Asking => asked = true,
+                AgentEvent::Text(piece) => {
                     text_bytes += piece.len();
                     observer.text(&piece);
                 }
-                Heard::Reply(reply) if reply.tool_uses().next().is_some() => {
+                AgentEvent::Reply(reply) if reply.tool_uses().next().is_some() => {
                     live.desk.expect(reply.tool_uses());
                     return Ok(turn(with_usage_of(reply, passed), live));
                 }
-                Heard::Reply(reply) => passed = Some(with_usage_of(reply, passed)),
-                Heard::Done(Ok(said)) => {
+                AgentEvent::Reply(reply) => passed = Some(with_usage_of(reply, passed)),
+                AgentEvent::Done(Ok(said)) => {
                     live.is_idle = true;
                     let reply = passed.unwrap_or_else(|| Reply {
                         blocks: vec![Block::text(said)],
@@ -171,8 +171,8 @@ impl ClaudeCode {
                     });
                     return Ok(turn(reply, live));
                 }
-                Heard::Refused(error) | Heard::Done(Err(error)) => return Err(for_model(error, request)),
-                Heard::Nothing => {}
+                AgentEvent::Refused(error) | AgentEvent::Done(Err(error)) => return Err(for_model(error, request)),
+                AgentEvent::Nothing => {}
             }
         }
     }

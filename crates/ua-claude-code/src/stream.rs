@@ -12,7 +12,7 @@ use ua_llm::LlmError;
 
 /// What an event means.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum AgentEvent {
     /// The session's id.
     Session(String),
     /// A tool server that `claude` could not reach, by name.
@@ -79,52 +79,52 @@ impl Assembler {
     }
 
     /// Reads one event.
-    pub(crate) fn hear(&mut self, event: &Value) -> Heard {
+    pub(crate) fn hear(&mut self, event: &Value) -> AgentEvent {
         if !event["parent_tool_use_id"].is_null() {
-            return Heard::Nothing;
+            return AgentEvent::Nothing;
         }
         match (event["type"].as_str().unwrap_or_default(), event["subtype"].as_str().unwrap_or_default()) {
             ("system", "init") => {
                 let servers = event["mcp_servers"].as_array().into_iter().flatten();
                 let mut failed = servers.filter(|server| server["status"] == "failed");
                 match (failed.next(), event["session_id"].as_str()) {
-                    (Some(server), _) => Heard::NoServer(text(&server["name"])),
-                    (None, Some(session)) => Heard::Session(session.to_owned()),
-                    (None, None) => Heard::Nothing,
+                    (Some(server), _) => AgentEvent::NoServer(text(&server["name"])),
+                    (None, Some(session)) => AgentEvent::Session(session.to_owned()),
+                    (None, None) => AgentEvent::Nothing,
                 }
             }
             // It asks again by itself what may pass. That a key is refused does not pass.
             ("system", "api_retry") => {
                 if let Some(status @ (401 | 403)) = event["error_status"].as_u64() {
-                    return Heard::Refused(error_of(Some(status), text(&event["error"])));
+                    return AgentEvent::Refused(error_of(Some(status), text(&event["error"])));
                 }
                 tracing::info!(status = %event["error_status"], "claude asks its model again");
-                Heard::Asking
+                AgentEvent::Asking
             }
-            ("system", "status") if event["status"] == "requesting" => Heard::Asking,
+            ("system", "status") if event["status"] == "requesting" => AgentEvent::Asking,
             ("stream_event", _) => self.grow(&event["event"]),
             ("result", _) => {
                 let said = text(&event["result"]);
                 if event["is_error"] == true {
                     let said = if said.is_empty() { errors(event) } else { said };
-                    return Heard::Done(Err(error_of(event["api_error_status"].as_u64(), said)));
+                    return AgentEvent::Done(Err(error_of(event["api_error_status"].as_u64(), said)));
                 }
-                Heard::Done(Ok(said))
+                AgentEvent::Done(Ok(said))
             }
-            _ => Heard::Nothing,
+            _ => AgentEvent::Nothing,
         }
     }
 
-    fn grow(&mut self, event: &Value) -> Heard {
+    fn grow(&mut self, event: &Value) -> AgentEvent {
         let kind = event["type"].as_str().unwrap_or_default();
         if kind == "message_start" {
             let message = &event["message"];
             let mut growing = Growing { model: text(&message["model"]), ..Growing::default() };
             count(&mut growing.usage, &message["usage"]);
             self.growing = Some(growing);
-            return Heard::Asking;
+            return AgentEvent::Asking;
         }
-        let Some(growing) = &mut self.growing else { return Heard::Nothing };
+        let Some(growing) = &mut self.growing else { return AgentEvent::Nothing };
         let index = event["index"].as_u64().unwrap_or_default();
         match kind {
             "content_block_start" => {
@@ -144,7 +144,7 @@ impl Assembler {
                 (Some(Part::Text(so_far)), delta) if delta["type"] == "text_delta" => {
                     let piece = text(&delta["text"]);
                     so_far.push_str(&piece);
-                    return Heard::Text(piece);
+                    return AgentEvent::Text(piece);
                 }
                 (Some(Part::Tool { json, .. }), delta) if delta["type"] == "input_json_delta" => {
                     json.push_str(delta["partial_json"].as_str().unwrap_or_default());
@@ -156,11 +156,11 @@ impl Assembler {
                 count(&mut growing.usage, &event["usage"]);
             }
             "message_stop" => {
-                return self.growing.take().map_or(Heard::Nothing, |growing| Heard::Reply(growing.whole()));
+                return self.growing.take().map_or(AgentEvent::Nothing, |growing| AgentEvent::Reply(growing.whole()));
             }
             _ => {}
         }
-        Heard::Nothing
+        AgentEvent::Nothing
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
     fn replies(events: impl IntoIterator<Item = Value>) -> Vec<Reply> {
         let mut assembler = Assembler::new(["mcp__mail__send.now"].into_iter());
         let heard = events.into_iter().map(|event| assembler.hear(&event));
-        heard.filter_map(|heard| if let Heard::Reply(reply) = heard { Some(reply) } else { None }).collect()
+        heard.filter_map(|heard| if let AgentEvent::Reply(reply) = heard { Some(reply) } else { None }).collect()
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         let mut assembler = Assembler::default();
         let mut hear = |status: Value| {
             let event = json!({"type": "result", "subtype": "success", "is_error": true, "api_error_status": status, "result": "no"});
-            let Heard::Done(Err(error)) = assembler.hear(&event) else { panic!("no error") };
+            let AgentEvent::Done(Err(error)) = assembler.hear(&event) else { panic!("no error") };
             (error.may_retry(), error.left_us(), error.was_refused())
         };
         assert_eq!(hear(json!(401)), (false, true, true));
@@ -320,7 +320,7 @@ mod tests {
             json!({"type": "system", "subtype": "api_retry", "error_status": 401, "error": "authentication_failed"});
         assert!(matches!(
             Assembler::default().hear(&retry),
-            Heard::Refused(LlmError::Unauthorized { status: 401, .. })
+            AgentEvent::Refused(LlmError::Unauthorized { status: 401, .. })
         ));
     }
 }

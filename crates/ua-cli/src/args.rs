@@ -126,7 +126,7 @@ pub enum Command {
     #[command(name = "__shim", hide = true)]
     Shim(ShimArgs),
     /// Stands between an agent that owns its loop and the runner (internal)
-    #[command(name = "__gateway-bridge", hide = true)]
+    #[command(name = "__tool-bridge", hide = true)]
     GatewayBridge(ShimArgs),
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use ua_core::{Budgets, Costs, Money};
-use ua_gateway::Notice;
+use ua_dispatch::CallProgress;
 use ua_host::progress::clock;
-use ua_runner::Signal;
+use ua_runner::RunEvent;
 
 use crate::output::line;
 use crate::shown::Shown;
@@ -30,7 +30,7 @@ pub(crate) struct Live {
 
 /// Where a run stands that another process drives.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct RunProgress {
     /// The turn that is open or comes next.
     pub(crate) turn: u32,
     /// What is done.
@@ -96,14 +96,14 @@ impl Live {
     }
 
     /// Shows what a run that this process drives is doing.
-    pub(crate) fn take(&self, signal: &Signal) {
+    pub(crate) fn take(&self, signal: &RunEvent) {
         let mut state = self.state();
         state.take(signal);
         self.show(&state);
     }
 
     /// Shows where a run stands that another process drives.
-    pub(crate) fn stands(&self, standing: &Standing) {
+    pub(crate) fn stands(&self, standing: &RunProgress) {
         let mut state = self.state();
         state.turn = standing.turn;
         state.doing.clone_from(&standing.doing);
@@ -143,48 +143,48 @@ impl Drop for Live {
 }
 
 impl State {
-    fn take(&mut self, signal: &Signal) {
+    fn take(&mut self, signal: &RunEvent) {
         match signal {
-            Signal::Thinking { turn } => {
+            RunEvent::Thinking { turn } => {
                 self.turn = *turn;
                 "thinking".clone_into(&mut self.doing);
             }
-            Signal::IterationBegun { number, of, .. } => self.doing = format!("iteration {number} of {of}"),
-            Signal::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
-            Signal::Retrying { .. } => "waiting for the model".clone_into(&mut self.doing),
-            Signal::Recorded { turn, tool_calls, max_tool_calls, .. } => {
+            RunEvent::IterationBegun { number, of, .. } => self.doing = format!("iteration {number} of {of}"),
+            RunEvent::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
+            RunEvent::Retrying { .. } => "waiting for the model".clone_into(&mut self.doing),
+            RunEvent::Recorded { turn, tool_calls, max_tool_calls, .. } => {
                 self.turn = *turn;
                 self.tool_calls = *tool_calls;
                 self.max_tool_calls = *max_tool_calls;
                 "working".clone_into(&mut self.doing);
             }
-            Signal::Charged { spent, max_tokens, max_cost, .. } => {
+            RunEvent::Charged { spent, max_tokens, max_cost, .. } => {
                 self.charged(spent.tokens, &spent.costs, *max_tokens, *max_cost);
             }
-            Signal::Call(Notice::Sending { call } | Notice::Resuming { call, .. }) => {
+            RunEvent::Call(CallProgress::Sending { call } | CallProgress::Resuming { call, .. }) => {
                 self.calls.insert(call.call_id.to_string(), line(&call.name.tool, 40));
             }
-            Signal::Call(Notice::Settled { call } | Notice::Retrying { call, .. }) => {
+            RunEvent::Call(CallProgress::Settled { call } | CallProgress::Retrying { call, .. }) => {
                 self.calls.remove(call.call_id.as_str());
             }
-            Signal::Call(Notice::Waiting { call, .. } | Notice::Probed { call, .. }) => {
+            RunEvent::Call(CallProgress::Waiting { call, .. } | CallProgress::Probed { call, .. }) => {
                 self.doing = format!("in doubt about {}", line(&call.name.tool, 40));
             }
-            Signal::Call(Notice::Held { .. } | Notice::Asking { .. }) => {
+            RunEvent::Call(CallProgress::Held { .. } | CallProgress::Asking { .. }) => {
                 "waiting for a person".clone_into(&mut self.doing);
             }
-            Signal::Resuming { turn_index, .. } => {
+            RunEvent::Resuming { turn_index, .. } => {
                 self.turn = *turn_index;
                 "resuming".clone_into(&mut self.doing);
             }
-            Signal::Call(Notice::Progress { .. })
-            | Signal::Committed { .. }
-            | Signal::ToolsListed { .. }
-            | Signal::Guided { .. }
-            | Signal::Text { .. }
-            | Signal::Accepted { .. }
-            | Signal::SessionForgotten { .. }
-            | Signal::NothingToAccept { .. } => {}
+            RunEvent::Call(CallProgress::Progress { .. })
+            | RunEvent::Committed { .. }
+            | RunEvent::ToolsListed { .. }
+            | RunEvent::Guided { .. }
+            | RunEvent::Text { .. }
+            | RunEvent::Accepted { .. }
+            | RunEvent::SessionForgotten { .. }
+            | RunEvent::NothingToAccept { .. } => {}
         }
     }
 

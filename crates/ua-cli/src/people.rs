@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use serde_json::Value;
 use ua_core::Env;
-use ua_gateway::StopSignal;
+use ua_dispatch::StopSignal;
 use ua_host::People;
-use ua_host::people::{Answer, Begun, End, Presence, Seen};
+use ua_host::people::{Answer, Begun, End, ObservedEvent, Presence};
 use ua_host::progress::clock;
 use ua_host::trust::ServerReview;
 use ua_runner::{DrainTimes, Interrupts};
@@ -78,7 +78,7 @@ impl People for AtTerminal {
         }
     }
 
-    fn watch(&self, seen: &Seen<'_>) {
+    fn watch(&self, seen: &ObservedEvent<'_>) {
         if let Some(text) = seen.line.filter(|_| !self.quiet) {
             let who = seen.sub_agent.map_or_else(String::new, |label| format!("{} ▸ ", line(label, 40)));
             tell(format!("[{}] {who}{text}", clock(seen.elapsed)));

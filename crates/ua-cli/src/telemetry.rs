@@ -5,9 +5,9 @@
 //! metrics to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names. Without a collector there is no layer for it and no thread.
 //! Invariant: telemetry never fails a run, and never holds its end up for more than [`exporter::LONGEST_FLUSH`].
 
+mod export_filter;
 mod exporter;
 mod ids;
-mod leaving;
 mod metrics;
 mod parents;
 mod settings;
@@ -25,8 +25,8 @@ use ua_store::RunRecord;
 #[cfg(feature = "toolserver")]
 pub(crate) use self::parents::adopt_parent;
 
+use self::export_filter::ExportFilter;
 use self::exporter::Exporter;
-use self::leaving::MayLeave;
 use self::settings::Exported;
 use crate::args::{Cli, Command, LogFormat};
 
@@ -156,7 +156,7 @@ fn export(exporter: &Exporter) -> Vec<BoxedLayer> {
         let wanted = Targets::new().with_target(OURS, settings.level).with_target(CONTENT, content);
         let spans = tracing_opentelemetry::layer().with_tracer(tracer);
         let spans = spans.with_location(false).with_threads(false).with_tracked_inactivity(false);
-        layers.push(spans.with_filter(MayLeave::new(wanted, settings.content)).boxed());
+        layers.push(spans.with_filter(ExportFilter::new(wanted, settings.content)).boxed());
     }
     if let Some(meter) = exporter.meter() {
         let wanted = Targets::new().with_target(OURS, LevelFilter::DEBUG);

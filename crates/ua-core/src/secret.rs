@@ -2,7 +2,7 @@
 //!
 //! Invariants: keys, hashes and stored arguments are made of the reference; a value is put in just before the send and nowhere else; only
 //! the user's own grants say which argument of which tool may hold which secret, never a job file and never a model, which could mail
-//! it to itself. Proved by: this file's tests, `ua-gateway`'s tests of planning, and the end-to-end tests `secret_references`.
+//! it to itself. Proved by: this file's tests, `ua-dispatch`'s tests of planning, and the end-to-end tests `secret_references`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -145,7 +145,7 @@ text_enum! {
         Executed = "executed",
         /// A person skipped it; it may have happened and goes on blocking its scope.
         Skipped = "skipped",
-        /// The gateway refused it before it was sent.
+        /// The dispatcher refused it before it was sent.
         Refused = "refused",
         /// An earlier call of the same turn failed.
         AfterFailure = "after_failure",

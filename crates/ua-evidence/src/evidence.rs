@@ -104,7 +104,7 @@ pub fn evaluate_scope(
     artifacts: &[Artifact],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
-    let found = Found { calls, receipts, artifacts, media };
+    let found = Evidence { calls, receipts, artifacts, media };
     let mut conditions = Vec::new();
     if let Some(phase) = scope.phase {
         conditions.extend(found.judge(&phase.stop_conditions, &phase.expected_outputs));
@@ -130,24 +130,24 @@ pub fn evaluate(
     artifacts: &[Artifact],
     media: &dyn Fn(&str) -> Option<String>,
 ) -> EvidenceReport {
-    let found = Found { calls, receipts, artifacts, media };
+    let found = Evidence { calls, receipts, artifacts, media };
     EvidenceReport::of(found.judge(&spec.stop_conditions, &spec.artifacts.expected_outputs))
 }
 
 /// What there is to judge by.
-struct Found<'a> {
+struct Evidence<'a> {
     calls: &'a [CallRecord],
     receipts: &'a [ReceiptRecord],
     artifacts: &'a [Artifact],
     media: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl Found<'_> {
+impl Evidence<'_> {
     /// The stop conditions, then the expected outputs.
     fn judge(&self, conditions: &[StopCondition], outputs: &[String]) -> Vec<ConditionResult> {
         let conditions = conditions.iter().map(|condition| match condition.expanded() {
             StopCondition::Effect { effect, count, max } => {
-                effect_result(condition, &Wanted { effect, count, max }, self)
+                effect_result(condition, &DeclaredEffect { effect, count, max }, self)
             }
             StopCondition::Artifact { artifact, media_type } => {
                 let found = self.artifacts.iter().find(|file| file.path == plain(&artifact));
@@ -209,13 +209,13 @@ impl EvidenceReport {
 }
 
 /// A declared effect and how often it is wanted.
-struct Wanted {
+struct DeclaredEffect {
     effect: String,
     count: u32,
     max: Option<u32>,
 }
 
-fn effect_result(condition: &StopCondition, wanted: &Wanted, by: &Found<'_>) -> ConditionResult {
+fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Evidence<'_>) -> ConditionResult {
     let of_kind: Vec<&CallRecord> = by
         .calls
         .iter()
@@ -254,7 +254,7 @@ fn overrun(effect: &str, found: u32) -> String {
 }
 
 /// What to do about effects that did not happen often enough; depends on how the attempts ended.
-fn shortfall(wanted: &Wanted, found: u32, of_kind: &[&CallRecord]) -> String {
+fn shortfall(wanted: &DeclaredEffect, found: u32, of_kind: &[&CallRecord]) -> String {
     let effect = &wanted.effect;
     let lost = of_kind.iter().filter(|call| Verdict::of(call) == Verdict::MayHaveHappened).count();
     let failed = of_kind.iter().filter(|call| Verdict::of(call) == Verdict::DidNotHappen).count();

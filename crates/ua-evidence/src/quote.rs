@@ -87,7 +87,7 @@ fn longest_run(text: &str) -> usize {
 }
 
 /// The stored word of a value that is stored as one.
-pub fn word(value: &impl Serialize) -> String {
+pub fn stored_name(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 

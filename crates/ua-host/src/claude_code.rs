@@ -128,7 +128,7 @@ pub(crate) fn provider(
         env: environment(settings),
         shim: ShimCommand { program: own_program.clone(), args: hidden("__shim") },
         locks,
-        bridge: (own_program, hidden("__gateway-bridge")),
+        bridge: (own_program, hidden("__tool-bridge")),
         session: run.provider_session_id.clone(),
         forked_from,
         idle_timeout: idle_timeout.unwrap_or(Duration::from_mins(5)),

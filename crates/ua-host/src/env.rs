@@ -10,7 +10,7 @@ pub struct Process {
     pub variables: BTreeMap<String, String>,
     /// The working directory, below or in which a project's `ua.toml` is looked for; `None` looks for none.
     pub folder: Option<PathBuf>,
-    /// The program that answers to the hidden words by which helpers are started (`__shim`, `toolserver`, `__gateway-bridge`): `ua`
+    /// The program that answers to the hidden words by which helpers are started (`__shim`, `toolserver`, `__tool-bridge`): `ua`
     /// itself. `None` when it cannot be found.
     pub program: Option<PathBuf>,
 }

@@ -2,7 +2,7 @@
 //!
 //! How it is shown, and with which exit code a program ends, is the front door's.
 
-use ua_gateway::GatewayError;
+use ua_dispatch::DispatchError;
 use ua_runner::{LockError, ResumeError, RunError, WorkError};
 use ua_store::StoreError;
 
@@ -177,10 +177,10 @@ impl std::error::Error for ChildFailed {}
 
 impl From<RunError> for HostError {
     fn from(error: RunError) -> Self {
-        let error = if let RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } } = error {
+        let error = if let RunError::Dispatch { turn, source: DispatchError::SubAgent { call, source } } = error {
             match source.downcast::<ChildFailed>() {
                 Ok(child) => return child.0,
-                Err(source) => RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } },
+                Err(source) => RunError::Dispatch { turn, source: DispatchError::SubAgent { call, source } },
             }
         } else {
             error
@@ -213,7 +213,7 @@ impl From<RunError> for HostError {
                 ResumeError::SchemaTooNew { .. } => Self::storage(message).hint("use the version of ua that wrote it"),
             },
             RunError::Workspace(_) => Self::storage(message).hint("make the workspace writable, then `ua resume last`"),
-            RunError::Gateway { .. } => Self::usage(message),
+            RunError::Dispatch { .. } => Self::usage(message),
             RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } => Self::lost_result(&error),
             RunError::Store { .. } | RunError::History { .. } | RunError::Machine(_) => Self::failed(message)
                 .hint("this looks like a bug in ua; the run is unharmed and can be looked at with `ua runs show`"),

@@ -181,7 +181,8 @@ mod tests {
     #[test]
     fn a_made_up_name_gives_way_and_one_that_a_job_gives_does_not() {
         let folder = tempfile::tempdir().unwrap();
-        let (home, run, now) = (home(folder.path(), None), RunId::parse("comments").unwrap(), Timestamp::from_millis(0));
+        let (home, run, now) =
+            (home(folder.path(), None), RunId::parse("comments").unwrap(), Timestamp::from_millis(0));
         let name = |wanted: Option<&str>| {
             let path = home.workspace_for(&run, wanted, now)?;
             fs::create_dir_all(&path).unwrap();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::Classifier;
 use ua_core::{Component, Env, PriceTable, Redactor, RunSpec};
-use ua_gateway::Rules;
+use ua_dispatch::Rules;
 use ua_llm::{LlmProvider, ModelFacts, Places, Script, ScriptedProvider};
 use ua_mcp::{McpConfig, ServerSpec};
 use ua_runner::{PinSettings, RetryPolicy, RunSettings};
@@ -163,7 +163,8 @@ impl Launch {
             self.pricing = Some(settings.absolute(file)?);
         }
         if !options.policy.is_empty() {
-            let named: Result<Vec<PathBuf>, HostError> = options.policy.iter().map(|file| settings.absolute(file)).collect();
+            let named: Result<Vec<PathBuf>, HostError> =
+                options.policy.iter().map(|file| settings.absolute(file)).collect();
             self.policies = named?;
             self.policies.extend(spec.policies.iter().map(|file| self.job_dir.join(file)));
             self.policies.extend(policies::configured(settings)?);

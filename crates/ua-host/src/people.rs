@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ua_core::{Budgets, Env};
-use ua_gateway::StopSignal;
-use ua_runner::Signal;
+use ua_dispatch::StopSignal;
+use ua_runner::RunEvent;
 use ua_store::{Choice, QuestionRecord, RunRecord, RunRecords};
 
 use crate::error::HostError;
@@ -41,7 +41,7 @@ pub struct Begun<'a> {
 
 /// Something that happened in a run.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct ObservedEvent<'a> {
     /// The objective of the sub-agent whose work it is; `None` for the run that was started.
     pub sub_agent: Option<&'a str>,
     /// Since this process took the run.
@@ -49,7 +49,7 @@ pub struct Seen<'a> {
     /// What happened in words, as `run.log` has it; `None` for what is of no interest to people.
     pub line: Option<&'a str>,
     /// What happened.
-    pub signal: &'a Signal,
+    pub signal: &'a RunEvent,
 }
 
 /// How this process's work on a run ended.
@@ -96,7 +96,7 @@ pub trait People: Send + Sync {
     fn begun(&self, _begun: &Begun<'_>) {}
 
     /// Something happened. Called from where it happens, so it must not block.
-    fn watch(&self, _seen: &Seen<'_>) {}
+    fn watch(&self, _seen: &ObservedEvent<'_>) {}
 
     /// The work on the run that was begun is over; tool servers have ended, and questions are asked only now.
     fn paused(&self) {}

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use ua_core::{CallStatus, Env, Timestamp, Usage};
-use ua_gateway::{Asked, Finding, Notice};
-use ua_runner::{Signal, Watcher, Workspace};
+use ua_dispatch::{Asked, CallProgress, Finding};
+use ua_runner::{RunEvent, Watcher, Workspace};
 use ua_store::{CallRecord, RequestStatus};
 
-use crate::people::{People, Seen};
+use crate::people::{ObservedEvent, People};
 use crate::text::line;
 
 /// Where progress goes.
@@ -30,9 +30,9 @@ pub(crate) fn watcher(workspace: Workspace, env: Env, people: Arc<dyn People>, l
 }
 
 impl Progress {
-    fn take(&self, signal: &Signal) {
+    fn take(&self, signal: &RunEvent) {
         let (text, now) = (self.line_for(signal), self.env.now());
-        self.people.watch(&Seen {
+        self.people.watch(&ObservedEvent {
             sub_agent: self.label.as_deref(),
             elapsed: now.since(self.started_at),
             line: text.as_deref(),
@@ -54,38 +54,38 @@ impl Progress {
         }
     }
 
-    fn line_for(&self, signal: &Signal) -> Option<String> {
+    fn line_for(&self, signal: &RunEvent) -> Option<String> {
         match signal {
-            Signal::Resuming { turn_index, in_flight } => {
+            RunEvent::Resuming { turn_index, in_flight } => {
                 Some(format!("resuming after turn {turn_index}, {in_flight} call(s) in flight"))
             }
-            Signal::Accepted { component, changes } if changes.is_empty() => {
+            RunEvent::Accepted { component, changes } if changes.is_empty() => {
                 Some(format!("accepted {component}: what is new is offered from now on"))
             }
-            Signal::Accepted { component, changes } => {
+            RunEvent::Accepted { component, changes } => {
                 let texts: Vec<String> = changes.iter().map(ToString::to_string).collect();
                 Some(format!("accepted {component} as it is now: {}", line(&texts.join("; "), 300)))
             }
-            Signal::NothingToAccept { component } => {
+            RunEvent::NothingToAccept { component } => {
                 Some(format!("nothing to accept: `{component}` is as it was pinned"))
             }
-            Signal::PhaseEntered { phase, number, of } => Some(format!("phase {number}/{of} · {phase}")),
-            Signal::IterationBegun { number, of, why } => {
+            RunEvent::PhaseEntered { phase, number, of } => Some(format!("phase {number}/{of} · {phase}")),
+            RunEvent::IterationBegun { number, of, why } => {
                 Some(format!("iteration {number}/{of} · the one before: {why}"))
             }
-            Signal::Thinking { turn } => Some(format!("turn {turn} · thinking")),
-            Signal::SessionForgotten { turn, .. } => {
+            RunEvent::Thinking { turn } => Some(format!("turn {turn} · thinking")),
+            RunEvent::SessionForgotten { turn, .. } => {
                 Some(format!("turn {turn} · the provider has forgotten the conversation, sending the whole history"))
             }
-            Signal::Retrying { attempt, why, wait_millis } => {
+            RunEvent::Retrying { attempt, why, wait_millis } => {
                 let wait = seconds(Duration::from_millis(*wait_millis));
                 Some(format!("model · attempt {attempt} failed ({}), again in {wait}", line(why, 120)))
             }
-            Signal::Recorded { turn, calls, tool_calls, max_tool_calls } => {
+            RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
                 let budget = max_tool_calls.map_or_else(|| tool_calls.to_string(), |max| format!("{tool_calls}/{max}"));
                 (*calls > 0).then(|| format!("turn {turn} · {calls} call(s) planned · {budget} calls used"))
             }
-            Signal::Charged { turn, status, charge, spent, max_tokens, max_cost } => {
+            RunEvent::Charged { turn, status, charge, spent, max_tokens, max_cost } => {
                 let cost = charge.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
                 let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
                 let used = if spent.costs.is_empty() {
@@ -100,50 +100,50 @@ impl Progress {
                     spent.tokens
                 ))
             }
-            Signal::Call(notice) => Some(self.call_line(notice)),
-            Signal::Guided { text } => Some(format!("told the model to go on: {}", line(text, 120))),
-            Signal::ToolsListed { .. } | Signal::Text { .. } | Signal::Committed { .. } => None,
+            RunEvent::Call(notice) => Some(self.call_line(notice)),
+            RunEvent::Guided { text } => Some(format!("told the model to go on: {}", line(text, 120))),
+            RunEvent::ToolsListed { .. } | RunEvent::Text { .. } | RunEvent::Committed { .. } => None,
         }
     }
 
-    fn call_line(&self, notice: &Notice) -> String {
+    fn call_line(&self, notice: &CallProgress) -> String {
         match notice {
-            Notice::Sending { call } => {
+            CallProgress::Sending { call } => {
                 let mut sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner);
                 sent.insert(call.call_id.to_string(), self.env.now());
                 let again = if call.attempt > 1 { format!(" (attempt {})", call.attempt) } else { String::new() };
                 format!("{} · {} {}{again}", place(call), call.name.tool, line(&call.arguments.to_string(), 90))
             }
-            Notice::Settled { call } => {
+            CallProgress::Settled { call } => {
                 let sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
                 let took = sent.map_or_else(String::new, |at| format!(" in {}", seconds(self.env.now().since(at))));
                 format!("{} · {} {}{took}", place(call), call.name.tool, outcome(call))
             }
-            Notice::Retrying { call, wait } => {
+            CallProgress::Retrying { call, wait } => {
                 let why = line(call.error_detail.as_deref().unwrap_or("it failed"), 120);
                 format!("{} · {} did not happen ({why}), again in {}", place(call), call.name.tool, seconds(*wait))
             }
-            Notice::Waiting { call, wait } => {
+            CallProgress::Waiting { call, wait } => {
                 format!("{} · {} in doubt, decided in {}", place(call), call.name.tool, seconds(*wait))
             }
-            Notice::Probed { call, asked } => {
+            CallProgress::Probed { call, asked } => {
                 format!("{} · {} in doubt: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
             }
-            Notice::Resuming { call, task } => {
+            CallProgress::Resuming { call, task } => {
                 let how = if task.is_some() { "its task is asked for" } else { "it is gone on with" };
                 format!("{} · {} was sent before: {how}", place(call), call.name.tool)
             }
-            Notice::Progress { call_id, text } => {
+            CallProgress::Progress { call_id, text } => {
                 let id = call_id.as_str();
                 format!("{} · {}", id.get(id.len().saturating_sub(6)..).unwrap_or(id), line(text, 160))
             }
-            Notice::Asking { question, patience } => format!(
+            CallProgress::Asking { question, patience } => format!(
                 "a tool asks and waits {} · {} · `ua answer {}`",
                 seconds(*patience),
                 line(&question.text, 300),
                 question.question_id
             ),
-            Notice::Held { question } => format!("held · {}", line(&question.text, 200)),
+            CallProgress::Held { question } => format!("held · {}", line(&question.text, 200)),
         }
     }
 }
@@ -189,7 +189,7 @@ pub fn outcome(call: &CallRecord) -> String {
     }
 }
 
-fn event_for(signal: &Signal) -> Option<Value> {
+fn event_for(signal: &RunEvent) -> Option<Value> {
     let call_event = |event: &str, call: &CallRecord| {
         json!({
             "event": event, "run_id": call.run_id, "step_id": call.step_id, "tool_call_id": call.call_id, "turn": call.position.turn,
@@ -197,60 +197,60 @@ fn event_for(signal: &Signal) -> Option<Value> {
         })
     };
     Some(match signal {
-        Signal::Resuming { turn_index, in_flight } => {
+        RunEvent::Resuming { turn_index, in_flight } => {
             json!({"event": "resuming", "turn_index": turn_index, "in_flight": in_flight})
         }
-        Signal::Accepted { component, changes } => {
+        RunEvent::Accepted { component, changes } => {
             json!({"event": "accepted", "component": component, "changes": changes})
         }
-        Signal::NothingToAccept { component } => json!({"event": "nothing_to_accept", "component": component}),
-        Signal::PhaseEntered { phase, number, of } => {
+        RunEvent::NothingToAccept { component } => json!({"event": "nothing_to_accept", "component": component}),
+        RunEvent::PhaseEntered { phase, number, of } => {
             json!({"event": "phase_entered", "phase": phase, "number": number, "of": of})
         }
-        Signal::IterationBegun { number, of, why } => {
+        RunEvent::IterationBegun { number, of, why } => {
             json!({"event": "iteration_begun", "number": number, "of": of, "why": why})
         }
-        Signal::Thinking { turn } => json!({"event": "thinking", "turn": turn}),
-        Signal::SessionForgotten { turn, response_id } => {
+        RunEvent::Thinking { turn } => json!({"event": "thinking", "turn": turn}),
+        RunEvent::SessionForgotten { turn, response_id } => {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }
-        Signal::Retrying { attempt, why, wait_millis } => {
+        RunEvent::Retrying { attempt, why, wait_millis } => {
             json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis})
         }
-        Signal::Recorded { turn, calls, tool_calls, .. } => {
+        RunEvent::Recorded { turn, calls, tool_calls, .. } => {
             json!({"event": "turn_recorded", "turn": turn, "calls": calls, "tool_calls": tool_calls})
         }
-        Signal::Charged { turn, status, charge, spent, .. } => json!({
+        RunEvent::Charged { turn, status, charge, spent, .. } => json!({
             "event": "request_charged", "turn": turn, "status": status, "usage": charge.usage, "cost": charge.cost,
             "total_tokens": spent.tokens, "total_cost": spent.costs,
         }),
-        Signal::Call(Notice::Sending { call }) => call_event("call_sending", call),
-        Signal::Call(Notice::Settled { call }) => call_event("call_settled", call),
-        Signal::Call(Notice::Retrying { call, .. }) => call_event("call_retrying", call),
-        Signal::Call(Notice::Waiting { call, .. }) => call_event("call_waiting", call),
-        Signal::Call(Notice::Probed { call, asked }) => {
+        RunEvent::Call(CallProgress::Sending { call }) => call_event("call_sending", call),
+        RunEvent::Call(CallProgress::Settled { call }) => call_event("call_settled", call),
+        RunEvent::Call(CallProgress::Retrying { call, .. }) => call_event("call_retrying", call),
+        RunEvent::Call(CallProgress::Waiting { call, .. }) => call_event("call_waiting", call),
+        RunEvent::Call(CallProgress::Probed { call, asked }) => {
             let mut event = call_event("call_probed", call);
             event["probe"] = json!(asked.tool);
             event["finding"] = json!(finding_text(asked));
             event
         }
-        Signal::Call(Notice::Resuming { call, task }) => {
+        RunEvent::Call(CallProgress::Resuming { call, task }) => {
             let mut event = call_event("call_resuming", call);
             event["task"] = json!(task);
             event
         }
-        Signal::Call(Notice::Progress { call_id, text }) => {
+        RunEvent::Call(CallProgress::Progress { call_id, text }) => {
             json!({"event": "call_progress", "tool_call_id": call_id, "text": text})
         }
-        Signal::Call(Notice::Asking { question, .. }) => {
+        RunEvent::Call(CallProgress::Asking { question, .. }) => {
             json!({"event": "asking", "question_id": question.question_id, "tool_call_id": question.call_id})
         }
-        Signal::Call(Notice::Held { question }) => {
+        RunEvent::Call(CallProgress::Held { question }) => {
             json!({"event": "held", "question_id": question.question_id, "tool_call_id": question.call_id, "kind": question.kind})
         }
-        Signal::Committed { turn } => json!({"event": "turn_committed", "turn": turn}),
-        Signal::Guided { text } => json!({"event": "guided", "text": text}),
-        Signal::ToolsListed { .. } | Signal::Text { .. } => return None,
+        RunEvent::Committed { turn } => json!({"event": "turn_committed", "turn": turn}),
+        RunEvent::Guided { text } => json!({"event": "guided", "text": text}),
+        RunEvent::ToolsListed { .. } | RunEvent::Text { .. } => return None,
     })
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ua_core::RunId;
-use ua_gateway::{Elicitations, Notice};
-use ua_runner::{Signal, Watcher};
+use ua_dispatch::{CallProgress, Elicitations};
+use ua_runner::{RunEvent, Watcher};
 use ua_store::{Choice, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore};
 use ua_store_sqlite::SqliteStore;
 
@@ -84,8 +84,11 @@ pub async fn ask(
 /// goes the same way as one from any other process: the run reads it from the database (MCP elicitation).
 pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<SqliteStore>, inner: Watcher) -> Watcher {
     Arc::new(move |signal| {
-        let asking =
-            if let Signal::Call(Notice::Asking { question, .. }) = &signal { Some(question.clone()) } else { None };
+        let asking = if let RunEvent::Call(CallProgress::Asking { question, .. }) = &signal {
+            Some(question.clone())
+        } else {
+            None
+        };
         inner(signal);
         if let Some(question) = asking {
             let (host, people, store) = (host.clone(), people.clone(), store.clone());

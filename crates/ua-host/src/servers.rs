@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ua_core::{Redactor, RunId, ToolNamespace};
-use ua_gateway::Notice;
+use ua_dispatch::CallProgress;
 use ua_mcp::{
     DefinitionLock, LockDir, Locked, McpConfig, McpTransport, McpTransportConfig, Progress, ProgressWatcher, Reach,
     ServerSpec, ShimCommand, reach_digest,
 };
-use ua_runner::{Signal, Watcher};
+use ua_runner::{RunEvent, Watcher};
 use ua_store::RunRecord;
 
 use crate::credentials;
@@ -139,7 +139,7 @@ pub(crate) fn tool_servers(
     let logs = Path::new(&run.workspace_dir).join("logs");
     let progress: ProgressWatcher = Arc::new(move |progress: Progress| {
         let text = progress.to_string();
-        watcher(Signal::Call(Notice::Progress { call_id: progress.call_id, text }));
+        watcher(RunEvent::Call(CallProgress::Progress { call_id: progress.call_id, text }));
     });
     let servers = servers_of(host, run, launch)?;
     transport_with(host, servers, &host.home().locks(), run.run_id.clone(), Some(logs), Some(progress))
@@ -152,7 +152,7 @@ pub fn servers_of(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Vec<S
     if run.spec.tools.builtin {
         let mut builtin = builtin_server(host, host.home().root(), workspace, launch, run.spec.tools.run_command)?;
         if let Reach::Stdio { args, .. } = &mut builtin.reach {
-            // The gateway refuses addresses that a model asks for; only the crawler sees where a page redirects to.
+            // The dispatcher refuses addresses that a model asks for; only the crawler sees where a page redirects to.
             for domain in &run.spec.constraints.allowed_domains {
                 args.push(format!("--allow-domain={domain}"));
             }

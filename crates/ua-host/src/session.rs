@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 use ua_core::{RunStatus, RunStop, Trace};
-use ua_gateway::StopSignal;
+use ua_dispatch::StopSignal;
 use ua_runner::{Conclusion, RunLock, Worked, Workspace, owner_stamp};
 use ua_store::{RunRecord, RunRecords, RunStore as _, budgets_with};
 use ua_store_sqlite::SqliteStore;

@@ -11,7 +11,7 @@ use ua_store::{CallRecord, QuestionRecord, ReplayStatus};
 use crate::handle::Continued;
 use crate::permit::Permit;
 
-/// What the gateway found out about a call just before admission.
+/// What the dispatcher found out about a call just before admission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     /// What its effect is, whatever the wording.

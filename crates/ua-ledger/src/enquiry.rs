@@ -349,7 +349,7 @@ mod tests {
     }
 
     /// `found`, `absent` or `unclear`, for tables.
-    fn word(finding: &Finding) -> &'static str {
+    fn name(finding: &Finding) -> &'static str {
         match finding {
             Finding::Found { .. } => "found",
             Finding::Absent => "absent",
@@ -386,7 +386,7 @@ mod tests {
             (Outcome::NotSent { why: "down".into() }, "unclear"),
         ];
         for (outcome, expected) in table {
-            assert_eq!(word(&enquiry.read(&outcome)), expected, "{outcome:?}");
+            assert_eq!(name(&enquiry.read(&outcome)), expected, "{outcome:?}");
         }
         let found = enquiry.read(&page(json!([item("k1")]), false));
         assert_eq!(found, Finding::Found { id: Some("7".to_owned()), item: item("k1") });
@@ -397,15 +397,15 @@ mod tests {
         let found = FoundRule { items: "event".into(), field: "id".into(), contains: false, ..in_bodies() };
         let absent = AbsentRule { error: Some("not found".into()), ..AbsentRule::default() };
         let enquiry = enquiry(&found, Some(absent));
-        assert_eq!(word(&enquiry.read(&says(&json!({"event": {"id": "k1"}})))), "found");
-        assert_eq!(word(&enquiry.read(&says(&json!({"event": {"id": "k1x"}})))), "unclear");
-        assert_eq!(word(&enquiry.read(&reports("Event not found"))), "absent");
+        assert_eq!(name(&enquiry.read(&says(&json!({"event": {"id": "k1"}})))), "found");
+        assert_eq!(name(&enquiry.read(&says(&json!({"event": {"id": "k1x"}})))), "unclear");
+        assert_eq!(name(&enquiry.read(&reports("Event not found"))), "absent");
     }
 
     #[test]
     fn without_a_rule_about_absence_nothing_is_absent() {
         let enquiry = enquiry(&in_bodies(), None);
-        assert_eq!(word(&enquiry.read(&says(&json!({"tickets": []})))), "unclear");
+        assert_eq!(name(&enquiry.read(&says(&json!({"tickets": []})))), "unclear");
     }
 
     #[test]
@@ -416,9 +416,9 @@ mod tests {
         let text = |text: &str| {
             Outcome::Raw(RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}]}) })
         };
-        assert_eq!(word(&enquiry.read(&text("sent with mark k1"))), "found");
-        assert_eq!(word(&enquiry.read(&text("nothing here"))), "absent");
-        assert_eq!(word(&enquiry.read(&text("hm"))), "unclear");
+        assert_eq!(name(&enquiry.read(&text("sent with mark k1"))), "found");
+        assert_eq!(name(&enquiry.read(&text("nothing here"))), "absent");
+        assert_eq!(name(&enquiry.read(&text("hm"))), "unclear");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Durable Jobs v1 spec §10; Durable runner, current state §11. Keys, arguments and answers are no fields.
 
 use ua_core::{CallId, signed};
-use ua_store::{CallRecord, QuestionRecord, ReplayStatus, word};
+use ua_store::{CallRecord, QuestionRecord, ReplayStatus, stored_name};
 
 use crate::admission::Admission;
 
@@ -48,7 +48,7 @@ pub(crate) fn settled(call: &CallRecord) {
 
 /// A resume decided about a call that was in flight.
 pub(crate) fn replayed(call: &str, replay: ReplayStatus) {
-    tracing::info!(tool_call_id = call, replay = %word(&replay), "ua.ledger.replayed");
+    tracing::info!(tool_call_id = call, replay = %stored_name(&replay), "ua.ledger.replayed");
 }
 
 /// A call was cancelled: it was never sent.
@@ -60,5 +60,5 @@ pub(crate) fn cancelled(call: &CallRecord, code: &str) {
 pub(crate) fn asked(question: &QuestionRecord) {
     let call = question.call_id.as_ref().map(CallId::as_str);
     let question_id = question.question_id.as_str();
-    tracing::info!(tool_call_id = call, question_id, kind = %word(&question.kind), "ua.question.asked");
+    tracing::info!(tool_call_id = call, question_id, kind = %stored_name(&question.kind), "ua.question.asked");
 }

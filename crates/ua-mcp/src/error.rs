@@ -4,7 +4,7 @@ use ua_core::FailureClass;
 
 /// Why a configuration of tool servers was not accepted.
 ///
-/// A server that does not start is a `TransportError` of the gateway; what a call brought back is an `Outcome`.
+/// A server that does not start is a `TransportError` of the dispatcher; what a call brought back is an `Outcome`.
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
     /// The text is not JSON, or not an object with `mcpServers`.

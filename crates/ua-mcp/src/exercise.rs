@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use ua_core::{CallId, ElicitAnswer, Env, Outcome, ToolSpec};
-use ua_gateway::ToolTransport as _;
+use ua_dispatch::ToolTransport as _;
 
 use crate::connection::Connection;
 use crate::exchange::Sending;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use ua_core::{Env, RunId};
-use ua_gateway::Fence;
+use ua_dispatch::Fence;
 
 use crate::process::{self, Process};
 

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use ua_core::{CallId, Env, Handle, Input, Outcome, RawReply};
-use ua_gateway::{Permit, TransportError};
+use ua_dispatch::{Permit, TransportError};
 
 use crate::connection::Connection;
 use crate::dialect::Dialect;

@@ -9,7 +9,7 @@ use rmcp::model::{Implementation, Tool};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use ua_core::{Env, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
-use ua_gateway::{Fence, TransportError};
+use ua_dispatch::{Fence, TransportError};
 
 use crate::config::{Reach, ServerSpec};
 use crate::connection::Connection;

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 use tracing::{Span, field};
 use ua_core::{BAGGAGE, CurrentSpan, Outcome, RawReply, TRACEPARENT, TRACESTATE, ToolName, signed};
-use ua_gateway::Permit;
+use ua_dispatch::Permit;
 
 /// The fields of the trace context.
 const FIELDS: [&str; 3] = [TRACEPARENT, TRACESTATE, BAGGAGE];

@@ -12,7 +12,7 @@ use rmcp::model::Implementation;
 use serde_json::json;
 use tracing::Instrument as _;
 use ua_core::{CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SecretFiller, SideEffectClass, ToolSpec};
-use ua_gateway::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
+use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
 use crate::connection::Connection;

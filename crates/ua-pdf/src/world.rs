@@ -20,9 +20,22 @@ use crate::source::Program;
 static LIBRARY: LazyLock<LazyHash<Library>> = LazyLock::new(|| LazyHash::new(Library::default()));
 static FONTS: LazyLock<FontStore> = LazyLock::new(|| {
     let mut fonts = FontStore::new();
-    fonts.extend(typst_kit::fonts::embedded());
+    for file in FONT_FILES {
+        fonts.extend(Font::iter(Bytes::new(*file)).map(|font| (font.clone(), font.info().clone())));
+    }
     fonts
 });
+
+/// The faces that documents are set in. The set that comes with Typst has a family for formulas besides, which is two thirds of its size and
+/// which no document of ours asks for.
+const FONT_FILES: &[&[u8]] = &[
+    include_bytes!("../fonts/LibertinusSerif-Regular.otf"),
+    include_bytes!("../fonts/LibertinusSerif-Bold.otf"),
+    include_bytes!("../fonts/LibertinusSerif-Italic.otf"),
+    include_bytes!("../fonts/LibertinusSerif-BoldItalic.otf"),
+    include_bytes!("../fonts/DejaVuSansMono.ttf"),
+    include_bytes!("../fonts/DejaVuSansMono-Bold.ttf"),
+];
 
 /// Everything a layout may see.
 pub(crate) struct PrivateWorld {

@@ -10,7 +10,7 @@ use ua_core::{Origin, Timestamp};
 use ua_store::{AttemptRecord, CallRecord, RequestStatus, RunRecords};
 
 use crate::lives::{LifeEnd, lives};
-use ua_evidence::quote::{line, word};
+use ua_evidence::quote::{line, stored_name};
 
 /// One thing that happened.
 struct Entry {
@@ -80,7 +80,7 @@ impl EventLogBuilder {
             self.note(life.started_at, event, text);
         }
         for change in &records.overrides {
-            let (kind, component) = (word(&change.kind), line(&change.component, 60));
+            let (kind, component) = (stored_name(&change.kind), line(&change.component, 60));
             let event = json!({"event": "override", "kind": kind, "component": change.component, "by": change.made_by});
             let text = format!("{} changed {kind} {component}", line(&change.made_by, 60));
             self.note(change.created_at, event, text);
@@ -151,7 +151,8 @@ impl EventLogBuilder {
                 "event": "answered", "question_id": question.question_id, "tool_call_id": question.call_id, "choice": answer.choice,
                 "by": answer.by,
             });
-            let text = format!("{} answered {}: {}", line(&answer.by, 60), question.question_id, word(&answer.choice));
+            let text =
+                format!("{} answered {}: {}", line(&answer.by, 60), question.question_id, stored_name(&answer.choice));
             self.note(answer.answered_at, event, text);
         }
     }

@@ -28,7 +28,7 @@ pub struct RestartPlace<'a> {
 
 /// A run as it stands on the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum RunState {
     Driven,
     Crashed,
     Unfinished,
@@ -38,14 +38,14 @@ enum Standing {
 /// Writes the page. `runs` are the newest runs, newest first.
 pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
     let standing = |run: &RunRecord| match run.status {
-        RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => Standing::Finished,
-        RunStatus::Running if (place.is_driven)(&run.run_id) => Standing::Driven,
-        RunStatus::Running => Standing::Crashed,
-        RunStatus::Queued | RunStatus::WaitingForHuman | RunStatus::Stopped => Standing::Unfinished,
+        RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => RunState::Finished,
+        RunStatus::Running if (place.is_driven)(&run.run_id) => RunState::Driven,
+        RunStatus::Running => RunState::Crashed,
+        RunStatus::Queued | RunStatus::WaitingForHuman | RunStatus::Stopped => RunState::Unfinished,
     };
     let mut page = Page::titled("How to go on");
-    let all: Vec<(&RunRecord, Standing)> = runs.iter().map(|run| (run, standing(run))).collect();
-    let (finished, unfinished): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, now)| *now == Standing::Finished);
+    let all: Vec<(&RunRecord, RunState)> = runs.iter().map(|run| (run, standing(run))).collect();
+    let (finished, unfinished): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, now)| *now == RunState::Finished);
     if unfinished.is_empty() {
         page.block("Every run named here is finished; there is nothing to resume.");
     }
@@ -71,31 +71,31 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
     page.finish()
 }
 
-fn write_run(page: &mut Page, run: &RunRecord, now: Standing, place: &RestartPlace<'_>) {
+fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPlace<'_>) {
     page.heading(2, &format!("Run {}", run.run_id));
     let [packet, completion] = (place.files)(run);
     page.item(&format!("run: {}", run.run_id));
     let status = match now {
-        Standing::Driven => "running: a process drove it when this was written".to_owned(),
-        Standing::Crashed => "running, but its process is gone".to_owned(),
-        Standing::Unfinished | Standing::Finished => run.status.to_string(),
+        RunState::Driven => "running: a process drove it when this was written".to_owned(),
+        RunState::Crashed => "running, but its process is gone".to_owned(),
+        RunState::Unfinished | RunState::Finished => run.status.to_string(),
     };
     page.item(&format!("status: {status}"));
     page.item(&format!("objective: {}", code(&run.spec.objective, 120)));
     page.item(&format!("changed: {}, after {} turn(s)", run.updated_at, run.turn_index));
     page.item(&format!("workspace: {}", line(&run.workspace_dir, 400)));
-    if now != Standing::Finished {
+    if now != RunState::Finished {
         page.item(&format!("resume packet: {}", line(&packet, 500)));
     }
     page.item(&format!("completion file: {}", line(&completion, 500)));
     match (now, run.entrypoint.as_str()) {
-        (Standing::Finished, _) => {}
+        (RunState::Finished, _) => {}
         (_, "library") => page.block("Start the program again that started it: it goes on with the run."),
-        (Standing::Driven, _) => {
+        (RunState::Driven, _) => {
             page.block("Once its process is gone, resume it with:");
             page.block(&format!("    ua resume {}{}", run.run_id, place.flags));
         }
-        (Standing::Crashed | Standing::Unfinished, _) => {
+        (RunState::Crashed | RunState::Unfinished, _) => {
             if run.status == RunStatus::WaitingForHuman {
                 page.block("It waits for a person: `ua questions` shows what for. Then resume it with:");
             } else {

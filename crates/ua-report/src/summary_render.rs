@@ -1,7 +1,7 @@
 //! The completion summary as Markdown (`job_completion_<run_id>.md`).
 
 use crate::summary::{CompletionSummary, SideEffect};
-use ua_evidence::quote::{code, line, quoted, word};
+use ua_evidence::quote::{code, line, quoted, stored_name};
 use ua_evidence::{ConditionResult, EvidenceRef};
 use ua_resume::page::Page;
 use ua_resume::render::{action_in_words, write_question};
@@ -193,10 +193,10 @@ fn condition_line(condition: &ConditionResult) -> String {
 }
 
 fn evidence_words(evidence: &EvidenceRef) -> String {
-    let mut words = format!("{} {}", word(&evidence.kind), code(&evidence.id, 300));
+    let mut words = format!("{} {}", stored_name(&evidence.kind), code(&evidence.id, 300));
     if let Some(level) = &evidence.level {
         words.push_str(", ");
-        words.push_str(&word(level));
+        words.push_str(&stored_name(level));
     }
     if let Some(id) = &evidence.external_id {
         words.push_str(", external id ");
@@ -218,7 +218,7 @@ fn write_side_effect(page: &mut Page, effect: &SideEffect) {
     ));
     let resolution = effect.resolution.map_or_else(String::new, |resolution| format!(", resolution {resolution}"));
     page.item(&format!("status {}{resolution}, attempts: {}", effect.status, effect.attempts));
-    let level = effect.evidence.as_ref().map_or_else(|| "none".to_owned(), word);
+    let level = effect.evidence.as_ref().map_or_else(|| "none".to_owned(), stored_name);
     let id = effect.external_id.as_deref().map_or_else(String::new, |id| format!(", external id {}", code(id, 200)));
     page.item(&format!("evidence: {level}{id}"));
     if let Some(twin) = &effect.deduplicated_from {

@@ -7,7 +7,7 @@ use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolName, ToolTe
 use ua_store::{CallRecord, MessageRecord, QuestionStatus, RunRecords};
 
 use ua_evidence::call_line::{external_id, last_receipt, own_success, reply_text};
-use ua_evidence::quote::{code, cut, fenced, line, span, word};
+use ua_evidence::quote::{code, cut, fenced, line, span, stored_name};
 use ua_evidence::verdict::Verdict;
 use ua_resume::page::Page;
 use ua_resume::usage::UsageSummary;
@@ -233,7 +233,7 @@ fn outside_effects(records: &RunRecords) -> Vec<String> {
     }
     lines.extend(outside[earlier..].iter().map(|call| {
         let level = own_success(&records.receipts, call)
-            .map_or_else(String::new, |receipt| format!(", {}", word(&receipt.evidence)));
+            .map_or_else(String::new, |receipt| format!(", {}", stored_name(&receipt.evidence)));
         let id = external_id(&records.receipts, call).map_or_else(String::new, |id| format!(", id {}", line(&id, 100)));
         format!("effect     {}: {}{level}{id}", line(&call.name.tool, 80), Verdict::of(call).in_words())
     }));

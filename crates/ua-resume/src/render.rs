@@ -10,7 +10,7 @@ use crate::packet::{InFlight, PastEffect, ResumePacket};
 use crate::page::Page;
 use crate::question::{AnswerLine, QuestionLine};
 use ua_evidence::call_line::CallLine;
-use ua_evidence::quote::{code, quoted, word};
+use ua_evidence::quote::{code, quoted, stored_name};
 
 /// The most effects that the note lists one by one; the packet lists all.
 const NOTE_EFFECTS: usize = 12;
@@ -60,7 +60,7 @@ impl ResumePacket {
         let open = self.open_turn.map_or_else(String::new, |turn| format!("; turn {turn} is open"));
         page.item(&format!("committed turns: {}{open}", self.turn_index));
         if let Some(checkpoint) = &self.checkpoint {
-            let kind = word(&checkpoint.kind);
+            let kind = stored_name(&checkpoint.kind);
             page.item(&format!("checkpoint: {} ({kind}) of {}", checkpoint.checkpoint_id, checkpoint.created_at));
         }
         for budget in &self.budgets {
@@ -182,7 +182,7 @@ impl ResumePacket {
 /// A question with its text quoted, its answer or the commands that answer it.
 pub fn write_question(page: &mut Page, question: &QuestionLine) {
     let about = question.call_id.as_ref().map_or_else(String::new, |call| format!(" about {call}"));
-    page.heading(3, &format!("{} — {}{about}", question.question_id, word(&question.kind)));
+    page.heading(3, &format!("{} — {}{about}", question.question_id, stored_name(&question.kind)));
     page.block(&quoted(&question.text, 1300));
     match &question.answer {
         Some(answer) => page.block(&answer_line(answer)),
@@ -201,7 +201,7 @@ fn answer_line(answer: &AnswerLine) -> String {
     let proof = answer.proof.as_deref().map_or_else(String::new, |proof| format!(", reference {}", code(proof, 200)));
     let text = answer.text.as_deref().map_or_else(String::new, |text| format!(", saying {}", code(text, 300)));
     let applied = if answer.applied { "" } else { "; not acted on yet" };
-    let choice = word(&answer.choice);
+    let choice = stored_name(&answer.choice);
     format!("Answered **{choice}** by {} at {}{proof}{text}{applied}.", code(&answer.by, 100), answer.answered_at)
 }
 
@@ -262,7 +262,7 @@ pub fn write_call(page: &mut Page, call: &CallLine) {
     page.item(&format!("{} ({})", call.verdict.in_words(), call.class));
     if let Some(level) = call.evidence {
         let id = call.external_id.as_deref().map_or_else(String::new, |id| format!(", external id {}", code(id, 200)));
-        page.item(&format!("evidence: {}{id}", word(&level)));
+        page.item(&format!("evidence: {}{id}", stored_name(&level)));
     }
     if let Some(twin) = &call.deduplicated_from {
         page.item(&format!("answered by the receipt of {twin}"));

@@ -6,7 +6,7 @@ use serde::Serialize;
 use ua_core::{Costs, Money, ToolCharge, Usage};
 use ua_store::{RequestRecord, RequestStatus, RunRecords};
 
-use ua_evidence::quote::{clean, word};
+use ua_evidence::quote::{clean, stored_name};
 
 /// How a request of a tool is called: what it took stands in the receipt of its call.
 const BY_TOOL: &str = "by_tool";
@@ -71,7 +71,7 @@ impl UsageSummary {
     }
 
     fn add(&mut self, request: &RequestRecord) {
-        self.count(&request.provider, &request.model, word(&request.status), request.usage, request.cost);
+        self.count(&request.provider, &request.model, stored_name(&request.status), request.usage, request.cost);
         if request.status == RequestStatus::Actual {
             self.overruns += u32::from(request.is_overrun());
             self.estimated_input_tokens += request.estimated_tokens;

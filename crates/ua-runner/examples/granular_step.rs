@@ -19,9 +19,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{RunId, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
-use ua_gateway::{LocalCall, LocalFailure, LocalTools};
+use ua_dispatch::{LocalCall, LocalFailure, LocalTools};
 use ua_llm::{Script, ScriptedProvider};
-use ua_runner::{Agent, GranularStep, Signal, StepHost, StepOutcome};
+use ua_runner::{Agent, GranularStep, RunEvent, StepHost, StepOutcome};
 use ua_store::{RunStore as _, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
@@ -70,7 +70,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     tell_what_is_there(&store, &run_id).await?;
     let mut host = StepHost::new(store, wanted.folder.join("workspace"), env).with_locks(wanted.folder.join("locks"));
     host.watcher = Arc::new(move |signal| {
-        if let Signal::Committed { turn } = signal {
+        if let RunEvent::Committed { turn } = signal {
             println!("turn {turn} is committed");
             if wanted.die_after_turn == Some(turn) {
                 std::process::abort();

@@ -6,7 +6,7 @@
 
 use serde_json::json;
 use ua_core::{CallStatus, Env, RawReply, Resolution, RunStatus, StepStatus};
-use ua_gateway::is_task_under_way;
+use ua_dispatch::is_task_under_way;
 use ua_ledger::interpret;
 use ua_store::{
     AttemptEnd, CallCancel, Durability, QuestionStatus, RunEnd, RunLease, RunRecord, RunRecords, SettleAttempt,

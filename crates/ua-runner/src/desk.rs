@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use ua_classify::Classifier;
 use ua_core::{Budgets, Env, PriceTable, Redactor, SecretGrants, Trace};
-use ua_gateway::{
-    Catalog, Elicitations, Fence, GatewayError, Redacting, Rules, StopSignal, ToolGateway, ToolTransport,
+use ua_dispatch::{
+    Catalog, DispatchError, Dispatcher, Elicitations, Fence, Redacting, Rules, StopSignal, ToolTransport,
     TransportError, WithAskUser, WorkspaceFiles, task_tool,
 };
 use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
@@ -18,7 +18,7 @@ use crate::drive::effect_limits;
 use crate::error::RunError;
 use crate::seams::{Open, Seams};
 use crate::tasks::{ChildDriver, ChildRuns, top_of_tree};
-use crate::watch::{Signal, Watcher};
+use crate::watch::{RunEvent, Watcher};
 use crate::workspace::Workspace;
 
 /// What every desk needs: a run that was taken, and the ports it is worked on through.
@@ -63,7 +63,7 @@ pub struct Desk {
 /// What came of opening a desk.
 pub(crate) enum Opened {
     /// Calls may go out.
-    Ready(Box<ToolGateway>),
+    Ready(Box<Dispatcher>),
     /// A tool server of an earlier process is alive and could not be ended.
     Orphan(String),
     /// A signal asked for the end before the tool servers had started.
@@ -77,7 +77,7 @@ impl Desk {
     pub fn new(ports: DeskPorts) -> Self {
         Self {
             ports,
-            watcher: Arc::new(|_: Signal| {}),
+            watcher: Arc::new(|_: RunEvent| {}),
             redactor: Redactor::default(),
             seams: Arc::new(Open),
             prices: PriceTable::default(),
@@ -185,24 +185,24 @@ impl Desk {
             Ok(specs) => specs,
             Err(error) => return Ok(Opened::Unreachable(error)),
         };
-        (self.watcher)(Signal::ToolsListed { tools: specs.clone() });
+        (self.watcher)(RunEvent::ToolsListed { tools: specs.clone() });
         if self.children.is_some() {
             specs.push(task_tool());
         }
-        let unusable = |why| GatewayError::Configuration { tool: "*".to_owned(), why };
+        let unusable = |why| DispatchError::Configuration { tool: "*".to_owned(), why };
         let rules = Rules::of(&run.spec).map_err(unusable)?.with_secrets(self.grants.clone());
         let catalog = Catalog::new(specs, &self.ports.classifier, &rules)?;
         let files =
             WorkspaceFiles::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
         let ledger = self.ledger().await?;
         let watcher = self.watcher.clone();
-        let notices = Box::new(move |notice| watcher(Signal::Call(notice)));
+        let notices = Box::new(move |notice| watcher(RunEvent::Call(notice)));
         let classifier = self.ports.classifier.clone();
-        let gateway = ToolGateway::new(catalog, classifier, rules, ledger, transport, files, notices)
+        let dispatcher = Dispatcher::new(catalog, classifier, rules, ledger, transport, files, notices)
             .with_elicitations(self.elicitations);
         Ok(Opened::Ready(Box::new(match &self.children {
-            Some(driver) => gateway.with_sub_agents(self.sub_agents(driver)),
-            None => gateway,
+            Some(driver) => dispatcher.with_sub_agents(self.sub_agents(driver)),
+            None => dispatcher,
         })))
     }
 
@@ -223,7 +223,7 @@ impl Desk {
             .with_prices(self.prices.clone()))
     }
 
-    fn sub_agents(&self, driver: &Arc<dyn ChildDriver>) -> Arc<dyn ua_gateway::SubAgents> {
+    fn sub_agents(&self, driver: &Arc<dyn ChildDriver>) -> Arc<dyn ua_dispatch::SubAgents> {
         let DeskPorts { store, lease, workspace, env, .. } = &self.ports;
         let agents = ChildRuns::new(store.clone(), lease.clone(), workspace.clone(), env.clone(), driver.clone());
         self.seams.sub_agents(Arc::new(agents), store, lease, driver)
@@ -236,5 +236,5 @@ pub(crate) enum DeskError {
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
-    Tools(#[from] GatewayError),
+    Tools(#[from] DispatchError),
 }

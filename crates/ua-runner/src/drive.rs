@@ -21,7 +21,7 @@ use ua_core::{
     Budgets, CallId, EffectKind, Env, Message, PriceTable, QuestionId, Role, RunStatus, RunStop, StopCondition,
     Timestamp,
 };
-use ua_gateway::{StopSignal, ToolGateway};
+use ua_dispatch::{Dispatcher, StopSignal};
 use ua_llm::{KnownPrefix, LlmProvider, ModelRequest};
 use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store, is_task};
 
@@ -37,7 +37,7 @@ use crate::recover::{InFlight, Recovered, recover, start_of};
 use crate::retry::RetryPolicy;
 use crate::spans::{self, Spans};
 use crate::stamps::FileStamps;
-use crate::watch::{Signal, Watcher};
+use crate::watch::{RunEvent, Watcher};
 use crate::workspace::Workspace;
 
 /// Everything the loop reaches the world through.
@@ -47,7 +47,7 @@ pub(crate) struct Ports {
     /// The model.
     pub llm: Arc<dyn LlmProvider>,
     /// The road to the tools.
-    pub gateway: ToolGateway,
+    pub dispatcher: Dispatcher,
     /// Proof of ownership.
     pub lease: RunLease,
     /// The run's folder.
@@ -143,7 +143,7 @@ async fn drive_to_conclusion(
     let Recovered { mut records, in_flight, mut start, waiting_for, aborted } = recover(ports).await?;
     if start.is_resume {
         spans::resuming(start.committed, in_flight.len());
-        (ports.watcher)(Signal::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
+        (ports.watcher)(RunEvent::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
     }
     let pinned = open_step(ports, settings, &records).await?;
     if records.current_step().is_none() && !records.run.spec.phases.is_empty() {
@@ -178,7 +178,7 @@ async fn drive_to_conclusion(
 }
 
 /// Parks a run whose earlier tool servers are still alive and could not be ended: nothing can be decided about their calls,
-/// so a person is asked. Called instead of [`drive`], when [`ToolTransport::fence_earlier`](ua_gateway::ToolTransport::fence_earlier)
+/// so a person is asked. Called instead of [`drive`], when [`ToolTransport::fence_earlier`](ua_dispatch::ToolTransport::fence_earlier)
 /// says so.
 pub(crate) async fn park_for_orphan(
     store: &dyn Store,

@@ -1,7 +1,7 @@
 //! What can end a drive without a conclusion.
 
 use ua_core::{BlobId, CallId, Component, FailureClass, FingerprintDiff, Timestamp};
-use ua_gateway::GatewayError;
+use ua_dispatch::DispatchError;
 use ua_store::{Retry, StoreError};
 
 use crate::machine::UnexpectedEvent;
@@ -21,12 +21,12 @@ pub enum RunError {
     },
     /// A tool call could not be taken to its receipt.
     #[error("run the tool calls of turn {turn}")]
-    Gateway {
+    Dispatch {
         /// The turn.
         turn: u32,
-        /// The gateway's error.
+        /// The dispatcher's error.
         #[source]
-        source: GatewayError,
+        source: DispatchError,
     },
     /// A file of the workspace could not be written.
     #[error("write the run's files")]
@@ -85,7 +85,7 @@ impl RunError {
     pub fn class(&self) -> FailureClass {
         match self {
             Self::Store { source, .. } => source.class(),
-            Self::Gateway { source, .. } => source.class(),
+            Self::Dispatch { source, .. } => source.class(),
             Self::Resume(error) => error.class(),
             Self::Workspace(_) | Self::BlobMissing { .. } | Self::BlobCorrupt { .. } => FailureClass::Operator,
             Self::History { .. } | Self::Machine(_) => FailureClass::Permanent,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use ua_classify::Classifier;
 use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, Redactor, Settings, StopCondition};
-use ua_gateway::{StopSignal, ToolTransport};
+use ua_dispatch::{StopSignal, ToolTransport};
 use ua_llm::LlmProvider;
 use ua_store::Store;
 
@@ -26,7 +26,7 @@ pub use error::StepError;
 pub use outcome::StepOutcome;
 
 use crate::retry::RetryPolicy;
-use crate::watch::{Signal, Watcher};
+use crate::watch::{RunEvent, Watcher};
 
 /// Who carries a step out: a model and what it may use.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ pub struct Agent {
     pub prices: PriceTable,
     /// How often the model is asked for one reply, and how patiently.
     pub retry: RetryPolicy,
-    /// The tools: [`LocalTools`](ua_gateway::LocalTools), MCP servers, or anything else that is a transport.
+    /// The tools: [`LocalTools`](ua_dispatch::LocalTools), MCP servers, or anything else that is a transport.
     pub tools: Arc<dyn ToolTransport>,
     /// What kind of thing each tool call is, and so what happens when its outcome is lost.
     pub classifier: Arc<Classifier>,
@@ -155,7 +155,7 @@ impl StepHost {
             workspace: workspace.into(),
             locks: None,
             env,
-            watcher: Arc::new(|_: Signal| {}),
+            watcher: Arc::new(|_: RunEvent| {}),
             redactor: Redactor::default(),
             stop: StopSignal::default(),
         }

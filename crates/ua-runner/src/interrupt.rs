@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use ua_core::Env;
-use ua_gateway::StopSignal;
+use ua_dispatch::StopSignal;
 
 /// How long calls with an effect are waited for after a first signal.
 #[derive(Debug, Clone, Copy)]

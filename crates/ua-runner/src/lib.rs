@@ -76,7 +76,7 @@ pub use tasks::{ChildDriver, ChildRuns, task_output, top_of_tree};
 pub use ua_evidence::Artifact;
 pub use ua_report::{CallSide, FileDiff, RunDiff, RunSide, StepSummary, TurnDiff, TurnSide};
 pub use ua_resume::{IterationLine, JobChange, ModelUsage, UsageSummary, iterations, job_changes, raise_flags};
-pub use watch::{Signal, Watcher};
+pub use watch::{RunEvent, Watcher};
 pub use worker::{WorkError, Worked, Worker};
 pub use workspace::{Workspace, WorkspaceError};
 

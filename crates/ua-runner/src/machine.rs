@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ua_core::{BudgetStop, CallId, CallStatus, ModelTurn, Money, Resolution, RunStop, StopReason};
-use ua_gateway::Dispatched;
+use ua_dispatch::Dispatched;
 use ua_store::{CallRecord, QuestionKind, QuestionRecord, RequestEnd};
 
 use crate::budget::{Estimate, Spent};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ua_core::{
     Block, CallId, CallStatus, Env, ModelTurn, Money, PriceTable, Resolution, RunStop, StopReason, ToolUse, Usage,
 };
-use ua_gateway::Dispatched;
+use ua_dispatch::Dispatched;
 use ua_store::{CallRecord, QuestionKind, QuestionRecord, QuestionStatus};
 
 use crate::budget::{Estimate, Spent};

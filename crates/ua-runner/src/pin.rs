@@ -15,7 +15,7 @@ use crate::cas::{StoredTurns, TurnAdmission, admit_turn};
 use crate::drive::{Ports, RunSettings};
 use crate::error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 use crate::machine::Conclusion;
-use crate::watch::Signal;
+use crate::watch::RunEvent;
 
 /// What shapes a run beside its job, its model and its tools, and what a person accepts about it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,9 +124,9 @@ fn fingerprint_now(ports: &Ports, settings: &RunSettings, spec: &RunSpec, phase:
         provider: ports.llm.name(),
         model: &settings.model,
         pricing: &settings.pins.pricing,
-        tools: ports.gateway.catalog().tool_pins(),
+        tools: ports.dispatcher.catalog().tool_pins(),
         settings: &sampling,
-        policy: &ports.gateway.policy_version().to_hex(),
+        policy: &ports.dispatcher.policy_version().to_hex(),
         blob_threshold: &settings.pins.blob_threshold,
         switches: &switches,
         execution_mode: "granular",
@@ -168,7 +168,7 @@ pub(crate) async fn open_step(
     };
     let now = fingerprint_now(ports, settings, &records.run.spec, &pinned.phase);
     let pinned = accept(ports, settings, pinned, &now).await?;
-    ports.gateway.catalog().pin(pinned.fingerprint.tool_names());
+    ports.dispatcher.catalog().pin(pinned.fingerprint.tool_names());
     Ok(pinned)
 }
 
@@ -186,7 +186,7 @@ async fn first_step(ports: &Ports, settings: &RunSettings, records: &RunRecords)
         ports.store.open_step(&ports.lease, step).await
     } else {
         if message.is_some() {
-            (ports.watcher)(Signal::PhaseEntered { phase: phase.to_owned(), number, of: spec.phases.len() });
+            (ports.watcher)(RunEvent::PhaseEntered { phase: phase.to_owned(), number, of: spec.phases.len() });
         }
         let messages = message.map(|text| Message::user(Origin::Phase, text)).into_iter().collect();
         let entry = StepEntry { end: None, checkpoints: Vec::new(), step, messages, iteration };
@@ -207,7 +207,7 @@ async fn accept(
         let repinned = pinned.fingerprint.clone().repinned(component, now);
         // Tools that are new are no difference, and a person who accepts the tools wants them.
         if repinned == pinned.fingerprint {
-            (ports.watcher)(Signal::NothingToAccept { component });
+            (ports.watcher)(RunEvent::NothingToAccept { component });
             continue;
         }
         let value = json!({
@@ -226,7 +226,7 @@ async fn accept(
         ports.store.check_lease(&ports.lease).await.map_err(RunError::at("accept a change"))?;
         ports.store.insert_override(change).await.map_err(RunError::at("store what was accepted"))?;
         pinned.fingerprint = repinned;
-        (ports.watcher)(Signal::Accepted { component, changes });
+        (ports.watcher)(RunEvent::Accepted { component, changes });
     }
     Ok(pinned)
 }

@@ -55,11 +55,11 @@ pub(crate) async fn recover(ports: &Ports) -> Result<Recovered, RunError> {
         .collect();
     let turn = open_turn.unwrap_or(before.run.turn_index);
     ports
-        .gateway
+        .dispatcher
         .ledger()
         .recover_in_flight(&before.calls)
         .await
-        .map_err(|source| RunError::Gateway { turn, source: source.into() })?;
+        .map_err(|source| RunError::Dispatch { turn, source: source.into() })?;
 
     note_tasks(ports, &before, &in_flight).await?;
     let (mut waiting_for, aborted) = run_questions(ports, &before).await?;

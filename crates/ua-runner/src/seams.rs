@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ua_core::Redactor;
-use ua_gateway::{SubAgents, ToolTransport};
+use ua_dispatch::{SubAgents, ToolTransport};
 use ua_llm::LlmProvider;
 use ua_store::{RunLease, Store};
 

@@ -4,14 +4,14 @@
 //! Durable Jobs v1 spec §10; Durable runner, current state §11. Names follow OpenTelemetry's conventions for generative AI
 //! (`invoke_agent`, `chat`, `gen_ai.*`); what they do not know begins with `ua.`. Fields are ids, numbers and stored words.
 //! Prompts and replies are events of the target `ua::content`, which nobody records without being asked to. The spans of
-//! tool calls are made where calls are dispatched, by `ua-gateway`.
+//! tool calls are made where calls are dispatched, by `ua-dispatch`.
 
 use std::fmt::Display;
 
 use tracing::{Span, field};
 use ua_core::{ModelTurn, RunId, RunStatus, StepId, StopReason, signed};
 use ua_llm::{LlmError, ModelRequest};
-use ua_store::{QuestionRecord, RequestRecord, RunRecord, word};
+use ua_store::{QuestionRecord, RequestRecord, RunRecord, stored_name};
 
 use crate::budget::Charge;
 use crate::content;
@@ -210,7 +210,7 @@ pub(crate) fn retrying(attempt: u32, wait_millis: u64) {
 pub(crate) fn charged_late<'a>(requests: impl Iterator<Item = &'a RequestRecord>) {
     for request in requests {
         let charge = Charge { usage: request.usage, cost: request.cost };
-        charged(request.turn, &request.provider, &request.model, word(&request.status), charge);
+        charged(request.turn, &request.provider, &request.model, stored_name(&request.status), charge);
     }
 }
 
@@ -237,7 +237,7 @@ pub(crate) fn cancelled(calls: usize) {
 /// A person is asked about the run as a whole.
 pub(crate) fn asked(question: &QuestionRecord) {
     let question_id = question.question_id.as_str();
-    tracing::info!(question_id, kind = %word(&question.kind), "ua.question.asked");
+    tracing::info!(question_id, kind = %stored_name(&question.kind), "ua.question.asked");
 }
 
 /// The process's work on the run is over.
@@ -256,7 +256,7 @@ pub(crate) fn ended(run: &RunRecord, held_millis: u64) {
 
 /// The process's work ended in an error. Its text may quote what tools said, so only its class is told.
 pub(crate) fn broken(error: &RunError) {
-    let class = word(&error.class()).to_string();
+    let class = stored_name(&error.class()).to_string();
     tracing::info!(class, "ua.run.broken");
     Span::current().record("otel.status_code", "ERROR").record("error.type", class);
 }

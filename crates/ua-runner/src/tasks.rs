@@ -2,7 +2,7 @@
 //!
 //! Durability Architecture (Task relaunch rules: reuse the output, else resume the sub-agent). A child is worked on by the same [`Worker`] with
 //! ports of its own, in the process that drives its parent, which holds the lock of the whole tree. [`ChildRuns`] stands at the end of
-//! the gateway's road; how a child gets its ports is the composition root's business ([`ChildDriver`]).
+//! the dispatcher's road; how a child gets its ports is the composition root's business ([`ChildDriver`]).
 //! Invariants: a child that has ended is not driven again, its output is told anew from its records; a child uses no more than what was
 //! carved from its parent's budgets when it was made; files of a child stay below its parent's folder.
 //! Proved by: `crash_anywhere::tasks`, the tables in `tasks/carve.rs`, `e2e/subagents.rs`.
@@ -20,8 +20,8 @@ use ua_core::{
     CallId, CallStatus, Env, Message, Origin, RawReply, RunId, RunSpec, RunStatus, RunStop, Subagents, TASK_FOLDER,
     TASK_MODE, TaskOrder,
 };
+use ua_dispatch::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_evidence::Artifact;
-use ua_gateway::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_report::SubAgentOutput;
 use ua_store::{CallRecord, NewRun, RunLease, RunRecord, RunRecords, Store};
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use ua_core::{Component, FingerprintDiff, Money, ToolSpec};
-use ua_gateway::Notice;
+use ua_dispatch::CallProgress;
 use ua_store::RequestStatus;
 
 use crate::budget::{Charge, Spent};
 
 /// Something worth a line of progress.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Signal {
+pub enum RunEvent {
     /// A resume found this many calls in flight.
     Resuming {
         /// Committed turns.
@@ -106,7 +106,7 @@ pub enum Signal {
         max_tool_calls: Option<u32>,
     },
     /// Something happened to a call.
-    Call(Notice),
+    Call(CallProgress),
     /// A turn is committed.
     Committed {
         /// The turn.
@@ -120,4 +120,4 @@ pub enum Signal {
 }
 
 /// Takes signals; must not block.
-pub type Watcher = Arc<dyn Fn(Signal) + Send + Sync>;
+pub type Watcher = Arc<dyn Fn(RunEvent) + Send + Sync>;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ua_core::{RunStatus, RunStop, Timestamp};
-use ua_gateway::GatewayError;
+use ua_dispatch::DispatchError;
 use ua_llm::{LlmProvider, RedactingProvider};
 use ua_store::{RunEnd, RunRecord};
 
@@ -40,7 +40,7 @@ pub enum WorkError {
     Run(#[from] RunError),
     /// The tools, the policies and the contract do not fit together. The run is parked: nothing was sent, and a resume may find them mended.
     #[error(transparent)]
-    Tools(GatewayError),
+    Tools(DispatchError),
 }
 
 impl WorkError {
@@ -80,12 +80,12 @@ impl Worker {
         let Self { desk, llm, settings, acquired_at } = self;
         let (store, lease, env) = (desk.ports.store.as_ref(), &desk.ports.lease, &desk.ports.env);
         let parked = match desk.open().await {
-            Ok(Opened::Ready(gateway)) => {
+            Ok(Opened::Ready(dispatcher)) => {
                 let llm = desk.seams.llm(Arc::new(RedactingProvider::new(llm, desk.redactor.clone())));
                 let ports = Ports {
                     store: desk.ports.store.clone(),
                     llm,
-                    gateway: *gateway,
+                    dispatcher: *dispatcher,
                     lease: lease.clone(),
                     workspace: desk.ports.workspace.clone(),
                     env: env.clone(),

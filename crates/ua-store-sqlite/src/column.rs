@@ -22,7 +22,7 @@ pub(crate) fn opt_json<T: Serialize>(value: Option<&T>) -> Result<Option<String>
 }
 
 /// The word of a value that serializes to a string.
-pub(crate) fn word<T: Serialize>(value: &T) -> Result<String, DbError> {
+pub(crate) fn stored_name<T: Serialize>(value: &T) -> Result<String, DbError> {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => Ok(word),
         Ok(other) => Err(rusqlite::Error::ToSqlConversionFailure(format!("{other} is not a word").into()).into()),
@@ -109,14 +109,14 @@ impl<'r, 's> Columns<'r, 's> {
     }
 
     /// A value that serializes to a string.
-    pub(crate) fn word<T: DeserializeOwned>(&self, column: &str) -> Result<T, DbError> {
+    pub(crate) fn stored_name<T: DeserializeOwned>(&self, column: &str) -> Result<T, DbError> {
         let text: String = self.get(column)?;
         serde_json::from_value(serde_json::Value::String(text)).map_err(|error| self.corrupt(column, error))
     }
 
     /// A value that serializes to a string, if there is one.
     pub(crate) fn opt_word<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, DbError> {
-        if self.get::<Option<String>>(column)?.is_some() { self.word(column).map(Some) } else { Ok(None) }
+        if self.get::<Option<String>>(column)?.is_some() { self.stored_name(column).map(Some) } else { Ok(None) }
     }
 
     /// A value that is kept as JSON.

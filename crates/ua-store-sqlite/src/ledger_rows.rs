@@ -4,7 +4,7 @@ use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, CallStatus, FailureKind, IdempotencyKey, Position, RunId, Scope, ToolName};
 use ua_store::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RowRef, RunLease, StoreError, rules};
 
-use crate::column::{Columns, int, json, opt_json, opt_text, text, word};
+use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
 use crate::db::Db;
 use crate::error::DbError;
 use crate::run_rows::not_found;
@@ -128,10 +128,10 @@ impl Db<'_> {
             ":key": call.idempotency_key.as_ref().map(IdempotencyKey::as_str),
             ":scope": call.scope.as_ref().map(Scope::as_str),
             ":digests": json(&call.file_digests)?,
-            ":effect": call.possible_effect.as_ref().map(word).transpose()?,
+            ":effect": call.possible_effect.as_ref().map(stored_name).transpose()?,
             ":resolution": opt_text(call.resolution.as_ref()),
             ":from": opt_text(call.deduplicated_from.as_ref()),
-            ":replay": call.replay_status.as_ref().map(word).transpose()?,
+            ":replay": call.replay_status.as_ref().map(stored_name).transpose()?,
             ":correlation": call.external_correlation_id,
             ":code": call.error_code,
             ":detail": call.error_detail,
@@ -219,7 +219,7 @@ impl Db<'_> {
             ":raw": json(&receipt.raw)?,
             ":lifted": json(&receipt.lifted)?,
             ":settlement": opt_json(receipt.settlement.as_ref())?,
-            ":evidence": word(&receipt.evidence)?,
+            ":evidence": stored_name(&receipt.evidence)?,
         })?;
         Ok(())
     }
@@ -305,7 +305,7 @@ pub(crate) fn receipt_record(row: &Row<'_>) -> DbResult<ReceiptRecord> {
         raw: column.json("raw_json")?,
         lifted: column.json("lifted_json")?,
         settlement: column.opt_json("settlement_json")?,
-        evidence: column.word("evidence")?,
+        evidence: column.stored_name("evidence")?,
     })
 }
 

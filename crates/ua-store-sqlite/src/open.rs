@@ -34,24 +34,24 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<Connection, StoreError> {
     make_folder(folder)?;
     filesystem::check(folder, config.allow_unsafe_filesystem)?;
     // Migrations are not safe across processes, and neither is telling a fresh file from an empty one.
-    let _lock = lock(&beside(path, ".migrate.lock"))?;
+    let _lock = lock(&sibling_file(path, ".migrate.lock"))?;
     make_file(path)?;
     check_owner(path)?;
-    let ended_uncleanly = fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
+    let ended_uncleanly = fs::metadata(sibling_file(path, "-wal")).is_ok_and(|log| log.len() > 0);
 
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     pragma::harden(&connection).map_err(sql_error)?;
     match recognise(&connection, path)? {
-        Found::Empty if config.expected_existing => {
+        DatabaseFile::Empty if config.expected_existing => {
             return Err(refused(format!(
                 "{} is empty, although runs were kept in it; restore a backup",
                 path.display()
             )));
         }
-        Found::Empty => {
+        DatabaseFile::Empty => {
             connection.pragma_update(None, "application_id", pragma::APPLICATION_ID).map_err(sql_error)?;
         }
-        Found::Schema(_) => {}
+        DatabaseFile::Schema(_) => {}
     }
     pragma::make_writer(&connection)?;
     if ended_uncleanly {
@@ -85,17 +85,17 @@ pub(crate) fn inspector(path: &Path) -> Result<Connection, StoreError> {
     check_owner(path)?;
     let connection = reader(path)?;
     match recognise(&connection, path)? {
-        Found::Schema(version) if version == our_schema() => Ok(connection),
-        Found::Schema(version) => Err(refused(format!(
+        DatabaseFile::Schema(version) if version == our_schema() => Ok(connection),
+        DatabaseFile::Schema(version) => Err(refused(format!(
             "{} has schema {version}, older than this program's {}; `ua db migrate` brings it up to date",
             path.display(),
             our_schema()
         ))),
-        Found::Empty => Err(refused(format!("{} is empty", path.display()))),
+        DatabaseFile::Empty => Err(refused(format!("{} is empty", path.display()))),
     }
 }
 
-enum Found {
+enum DatabaseFile {
     /// Nothing was ever written to it.
     Empty,
     /// Ours, with this schema.
@@ -103,13 +103,13 @@ enum Found {
 }
 
 /// Tells our databases from others, before anything about them is changed.
-fn recognise(connection: &Connection, path: &Path) -> Result<Found, StoreError> {
+fn recognise(connection: &Connection, path: &Path) -> Result<DatabaseFile, StoreError> {
     let application_id: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql_error)?;
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql_error)?;
     if tables == 0 && (application_id == 0 || application_id == pragma::APPLICATION_ID) {
-        return Ok(Found::Empty);
+        return Ok(DatabaseFile::Empty);
     }
     if application_id != pragma::APPLICATION_ID {
         let why = format!("{} is a database of another program (application id {application_id:#x})", path.display());
@@ -120,7 +120,7 @@ fn recognise(connection: &Connection, path: &Path) -> Result<Found, StoreError> 
         .optional()
         .map_err(sql_error)?;
     if has_history.is_none() {
-        return Ok(Found::Schema(0));
+        return Ok(DatabaseFile::Schema(0));
     }
     let version: i64 = connection
         .query_row("SELECT coalesce(max(version), 0) FROM refinery_schema_history", [], |row| row.get(0))
@@ -132,14 +132,14 @@ fn recognise(connection: &Connection, path: &Path) -> Result<Found, StoreError> 
             our_schema()
         )));
     }
-    Ok(Found::Schema(version))
+    Ok(DatabaseFile::Schema(version))
 }
 
 /// Refuses a file that is not one of our databases, or of a newer schema.
 pub(crate) fn recognise_ours(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     match recognise(connection, path)? {
-        Found::Schema(_) => Ok(()),
-        Found::Empty => Err(refused(format!("{} is empty", path.display()))),
+        DatabaseFile::Schema(_) => Ok(()),
+        DatabaseFile::Empty => Err(refused(format!("{} is empty", path.display()))),
     }
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn sibling_file(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)

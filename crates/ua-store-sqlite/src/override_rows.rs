@@ -4,7 +4,7 @@ use rusqlite::{Row, named_params};
 use ua_core::RunId;
 use ua_store::OverrideRecord;
 
-use crate::column::{Columns, json, text, word};
+use crate::column::{Columns, json, stored_name, text};
 use crate::db::Db;
 use crate::error::DbError;
 
@@ -20,7 +20,7 @@ impl Db<'_> {
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":run": row.run_id.as_str(),
             ":created": text(&row.created_at),
-            ":kind": word(&row.kind)?,
+            ":kind": stored_name(&row.kind)?,
             ":component": row.component,
             ":value": json(&row.value)?,
             ":by": row.made_by,
@@ -33,7 +33,7 @@ fn override_record(row: &Row<'_>) -> Result<OverrideRecord, DbError> {
     let column = Columns::new(row, "overrides", "seq");
     Ok(OverrideRecord {
         run_id: column.parsed("run_id")?,
-        kind: column.word("kind")?,
+        kind: column.stored_name("kind")?,
         component: column.get("component")?,
         value: column.json("value_json")?,
         made_by: column.get("made_by")?,

@@ -7,7 +7,7 @@ use ua_store::{
     RowRef, RunLease, RunRecord, StepRecord, StoreError, TurnRecord, rules,
 };
 
-use crate::column::{Columns, int, json, opt_json, opt_text, text, word};
+use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
 use crate::db::Db;
 use crate::error::DbError;
 
@@ -303,7 +303,7 @@ impl Db<'_> {
             ":run": checkpoint.run_id.as_str(),
             ":step": checkpoint.step_id.as_str(),
             ":created": text(&checkpoint.created_at),
-            ":kind": word(&checkpoint.kind)?,
+            ":kind": stored_name(&checkpoint.kind)?,
             ":snapshot": json(&checkpoint.snapshot)?,
             ":cursor": json(&checkpoint.cursor)?,
         });
@@ -352,7 +352,7 @@ impl Db<'_> {
             ":estimate": int(request.estimated_tokens),
             ":output": int(request.reserved_output_tokens),
             ":price": opt_json(request.price.as_ref())?,
-            ":status": word(&request.status)?,
+            ":status": stored_name(&request.status)?,
             ":reserved": text(&request.reserved_at),
             ":continued_from": request.continued_from,
         })?;
@@ -366,7 +366,7 @@ impl Db<'_> {
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":run": run.as_str(),
             ":id": int(request.request_id),
-            ":status": word(&request.status)?,
+            ":status": stored_name(&request.status)?,
             ":input": int(request.usage.input_tokens),
             ":output": int(request.usage.output_tokens),
             ":read": int(request.usage.cache_read_tokens),
@@ -415,12 +415,12 @@ impl Db<'_> {
             ":id": question.question_id.as_str(),
             ":run": question.run_id.as_str(),
             ":call": opt_text(question.call_id.as_ref()),
-            ":kind": word(&question.kind)?,
+            ":kind": stored_name(&question.kind)?,
             ":text": question.text,
             ":detail": json(&question.detail)?,
             ":choices": json(&question.choices)?,
             ":created": text(&question.created_at),
-            ":status": word(&question.status)?,
+            ":status": stored_name(&question.status)?,
         });
         inserted
             .map(drop)
@@ -431,14 +431,14 @@ impl Db<'_> {
     pub(crate) fn update_question(&self, question: &QuestionRecord) -> DbResult<()> {
         let id = question.question_id.as_str();
         let sql = "UPDATE questions SET status = ?2 WHERE question_id = ?1";
-        self.connection.prepare_cached(sql)?.execute(params![id, word(&question.status)?])?;
+        self.connection.prepare_cached(sql)?.execute(params![id, stored_name(&question.status)?])?;
         if let Some(answer) = &question.answer {
             let sql = "INSERT INTO answers (question_id, choice, proof, note, answered_by, answered_at, applied_at) \
                        VALUES (:id, :choice, :proof, :note, :by, :answered, :applied) \
                        ON CONFLICT (question_id) DO UPDATE SET applied_at = excluded.applied_at";
             self.connection.prepare_cached(sql)?.execute(named_params! {
                 ":id": id,
-                ":choice": word(&answer.choice)?,
+                ":choice": stored_name(&answer.choice)?,
                 ":proof": answer.proof,
                 ":note": answer.text,
                 ":by": answer.by,
@@ -554,7 +554,7 @@ fn checkpoint_record(row: &Row<'_>) -> DbResult<CheckpointRecord> {
         run_id: column.parsed("run_id")?,
         step_id: column.parsed("step_id")?,
         created_at: column.at("created_at")?,
-        kind: column.word("checkpoint_type")?,
+        kind: column.stored_name("checkpoint_type")?,
         snapshot: column.json("state_snapshot_json")?,
         cursor: column.json("cursor_json")?,
     })
@@ -577,7 +577,7 @@ pub(crate) fn request_record(row: &Row<'_>) -> DbResult<RequestRecord> {
         estimated_tokens: column.int("estimated_tokens")?,
         reserved_output_tokens: column.int("reserved_output_tokens")?,
         network_attempted: column.get("network_attempted")?,
-        status: column.word("status")?,
+        status: column.stored_name("status")?,
         usage: Usage {
             input_tokens: column.int("input_tokens")?,
             output_tokens: column.int("output_tokens")?,
@@ -609,12 +609,12 @@ fn question_record(row: &Row<'_>) -> DbResult<QuestionRecord> {
         question_id: column.parsed("question_id")?,
         run_id: column.parsed("run_id")?,
         call_id: column.opt_parsed("tool_call_id")?,
-        kind: column.word("kind")?,
+        kind: column.stored_name("kind")?,
         text: column.get("text")?,
         detail: column.json("detail_json")?,
         choices: column.json("choices_json")?,
         created_at: column.at("created_at")?,
-        status: column.word("status")?,
+        status: column.stored_name("status")?,
         answer,
     })
 }

@@ -49,7 +49,7 @@ impl fmt::Display for Violation {
 
 /// Every statement that does not hold for the run; `events` are the status changes of its calls, in any order.
 pub fn check(records: &RunRecords, events: &[EventRecord]) -> Vec<Violation> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     let mut by_call: BTreeMap<&CallId, Vec<&EventRecord>> = BTreeMap::new();
     for event in events {
         by_call.entry(&event.call_id).or_default().push(event);
@@ -81,16 +81,16 @@ pub fn check(records: &RunRecords, events: &[EventRecord]) -> Vec<Violation> {
 }
 
 #[derive(Default)]
-struct Found(Vec<Violation>);
+struct Violations(Vec<Violation>);
 
-impl Found {
+impl Violations {
     fn add(&mut self, invariant: &'static str, row: impl fmt::Display, why: impl Into<String>) {
         self.0.push(Violation { invariant, row: row.to_string(), why: why.into() });
     }
 }
 
 /// Statuses follow the table without a gap, and epochs never fall.
-fn transitions(found: &mut Found, records: &RunRecords, call: &CallRecord, events: &[&EventRecord]) {
+fn transitions(found: &mut Violations, records: &RunRecords, call: &CallRecord, events: &[&EventRecord]) {
     let leads = |from: CallStatus, to| CallEvent::ALL.iter().any(|event| from.on(*event) == Ok(to));
     let (mut status, mut epoch) = (None, 0);
     for event in events {
@@ -116,7 +116,7 @@ fn transitions(found: &mut Found, records: &RunRecords, call: &CallRecord, event
 }
 
 /// Sent as often as its row says and its policy allows, and only under a key.
-fn sends(found: &mut Found, records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]) {
+fn sends(found: &mut Violations, records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]) {
     let id = &call.call_id;
     let numbers: Vec<u32> = attempts.iter().map(|attempt| attempt.attempt).collect();
     if !(1..=call.attempt).eq(numbers.iter().copied()) {
@@ -161,7 +161,7 @@ fn not_done(records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]
 }
 
 /// A receipt belongs to an attempt, once; what succeeded has one, or says why not.
-fn receipts(found: &mut Found, records: &RunRecords, call: &CallRecord) {
+fn receipts(found: &mut Violations, records: &RunRecords, call: &CallRecord) {
     let own: Vec<_> = records.receipts.iter().filter(|receipt| receipt.call_id == call.call_id).collect();
     let attempts: BTreeSet<u32> = own.iter().map(|receipt| receipt.attempt).collect();
     if attempts.len() < own.len() {
@@ -186,7 +186,7 @@ fn receipts(found: &mut Found, records: &RunRecords, call: &CallRecord) {
 }
 
 /// No two calls of the lineage claim one key.
-fn keys(found: &mut Found, records: &RunRecords) {
+fn keys(found: &mut Violations, records: &RunRecords) {
     let mut holders = BTreeMap::new();
     let all = records.calls.iter().chain(&records.lineage.calls).chain(&records.lineage.elsewhere);
     for call in all.filter(|call| call.status.claims_key() && call.deduplicated_from.is_none()) {
@@ -201,7 +201,7 @@ fn keys(found: &mut Found, records: &RunRecords) {
 }
 
 /// A run waits exactly as long as somebody has something to answer.
-fn questions(found: &mut Found, records: &RunRecords) {
+fn questions(found: &mut Violations, records: &RunRecords) {
     let waits = records.run.status == RunStatus::WaitingForHuman;
     let pending = records.questions.iter().filter(|question| question.status != QuestionStatus::Closed).count();
     // What a sub-agent asks stands with its own run.
@@ -226,7 +226,7 @@ fn questions(found: &mut Found, records: &RunRecords) {
 }
 
 /// Turns are numbered 1, 2, 3 …, shared ones first; only the last may be open; a call belongs to a recorded turn.
-fn turns(found: &mut Found, records: &RunRecords) {
+fn turns(found: &mut Violations, records: &RunRecords) {
     let run = &records.run;
     let shared = run.shared_turns();
     let numbers: Vec<u32> = records.turns.iter().map(|turn| turn.turn).collect();
@@ -263,7 +263,7 @@ fn turns(found: &mut Found, records: &RunRecords) {
 }
 
 /// Each tool use of a committed turn has exactly one result, and each result its tool use.
-fn history(found: &mut Found, records: &RunRecords) {
+fn history(found: &mut Violations, records: &RunRecords) {
     let committed = records.messages.iter().filter(|message| message.turn <= records.run.turn_index);
     let (mut uses, mut results) = (BTreeMap::new(), BTreeMap::new());
     for message in committed {
@@ -293,7 +293,7 @@ fn history(found: &mut Found, records: &RunRecords) {
 }
 
 /// A checkpoint stands at a turn that was committed.
-fn checkpoints(found: &mut Found, records: &RunRecords) {
+fn checkpoints(found: &mut Violations, records: &RunRecords) {
     for checkpoint in &records.checkpoints {
         let turn = checkpoint.cursor.get("turn_index").and_then(serde_json::Value::as_u64);
         if turn.is_none_or(|turn| turn > u64::from(records.run.turn_index)) {
@@ -304,7 +304,7 @@ fn checkpoints(found: &mut Found, records: &RunRecords) {
 }
 
 /// A request to the model is charged once; nothing stays reserved once the run ended.
-fn requests(found: &mut Found, records: &RunRecords) {
+fn requests(found: &mut Violations, records: &RunRecords) {
     let actual = records.requests.iter().filter(|request| request.status == RequestStatus::Actual).count();
     if actual < records.turns.len() {
         let why = format!("{} turn(s), but {actual} request(s) charged as the provider said", records.turns.len());
@@ -321,7 +321,7 @@ fn requests(found: &mut Found, records: &RunRecords) {
 
 /// A run that ended has nothing under way. A doubt that it went on without is no part of it any more: its question stays open
 /// for whoever looks later.
-fn end(found: &mut Found, records: &RunRecords) {
+fn end(found: &mut Violations, records: &RunRecords) {
     if records.run.status != RunStatus::Succeeded {
         return;
     }

@@ -31,7 +31,7 @@ mod overrides;
 mod record;
 pub mod rules;
 mod run_store;
-mod word;
+mod stored_name;
 
 pub use archive_store::{ArchiveStore, CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
@@ -54,7 +54,7 @@ pub use record::{
     RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 pub use run_store::RunStore;
-pub use word::word;
+pub use stored_name::stored_name;
 
 /// Whether a write waits for stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,10 +17,10 @@ use async_trait::async_trait;
 use serde_json::json;
 use ua_classify::{Classifier, Lists};
 use ua_core::{Block, Message, ModelTurn, Origin, PriceTable, RunId, RunSpec, StopReason, ToolUse, Trace, Usage};
-use ua_gateway::StopSignal;
+use ua_dispatch::StopSignal;
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_runner::{
-    Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunSettings, Signal, Worker, Workspace, owner_stamp,
+    Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunEvent, RunSettings, Worker, Workspace, owner_stamp,
 };
 use ua_store::{NewRun, Store};
 use ua_store_sqlite::{Batches, SqliteConfig, SqliteStore};
@@ -113,7 +113,7 @@ async fn play(folder: &Path, turns: u32, window: u32) -> Outcome<()> {
     let watched = sqlite.clone();
     let watcher = move |signal| {
         // A turn begins when the one before it is committed.
-        let Signal::Committed { turn } = signal else { return };
+        let RunEvent::Committed { turn } = signal else { return };
         let mut began = began.lock().unwrap_or_else(PoisonError::into_inner);
         let is_measured = |turn: u32| measured.iter().any(|window| window.contains(&turn));
         if !is_measured(turn) && !is_measured(turn + 1) {

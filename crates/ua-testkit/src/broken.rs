@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ua_core::{CallId, CallStatus, Handle, KeyBuilder, OnUnknown, Outcome, ToolSpec};
-use ua_gateway::{Enquiry, Fence, Permit, SubAgents, ToolTransport, TransportError};
+use ua_dispatch::{Enquiry, Fence, Permit, SubAgents, ToolTransport, TransportError};
 use ua_llm::LlmProvider;
 use ua_runner::ChildDriver;
+use ua_store::conformance::LedgerWrites;
 use ua_store::{CallRecord, RunLease, SettleAttempt, StartAttempt, Store, StoreError, TurnDraft};
 
 use crate::broken_trees::{ChildrenStartAgain, HandoffForgotten};
-use crate::seams::LedgerWrites;
 
 /// A rule that can be broken on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum BrokenRule {
     ForcedReplay,
     /// Each process makes a key of its own for the same call: [`KeyOfThisProcess`].
     KeyOfThisProcess,
-    /// The store takes writes of any epoch: [`Seam::ignoring_epochs`](crate::Seam::ignoring_epochs).
+    /// The store takes writes of any epoch: [`StoreSeam::ignoring_epochs`](crate::StoreSeam::ignoring_epochs).
     NoEpochCheck,
     /// What a probe does not find counts as absent at once: [`BrokenRule::policy`].
     ProbeWithoutHorizon,

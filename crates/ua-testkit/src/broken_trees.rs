@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use serde_json::json;
 use ua_core::{Block, Message, ModelTurn, Origin, RawReply, RunId, RunStop, iteration_begins_after};
-use ua_gateway::{Carried, StopSignal, SubAgentError, SubAgents};
+use ua_dispatch::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_runner::{ChildDriver, Conclusion};
 use ua_store::{CallRecord, NewRun, RunLease, Store};

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-
-use crate::seams::{Crossing, Plan};
+use ua_store::conformance::{Crossing, Plan};
 
 /// A crossing, and which side of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

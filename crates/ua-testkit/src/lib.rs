@@ -31,7 +31,6 @@ mod provider_server;
 mod seams;
 mod servers;
 pub mod sim;
-mod store_fault;
 mod third_party;
 mod unfinished;
 mod world;
@@ -48,12 +47,13 @@ pub use otlp_receiver::{Attributes, CollectorMood, OtlpReceiver, ReceivedPoint, 
 pub use outcomes::{ClockOutcome, ModelOutcome, PersonOutcome, ProcessOutcome, Refusal, StoreOutcome, ToolOutcome};
 pub use program::{example_program, ua_program, workspace_root};
 pub use provider_server::{Provider, serve_provider};
-pub use seams::{Crossing, LedgerWrites, Plan, Seam};
+pub use seams::Seam;
 pub use servers::{
     ComposioFiles, ComposioFilesConfig, DRAWN_PNG_BASE64, Encryption, HttpFault, ImageModelApi, ImageModelApiConfig,
     MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SiteConfig, SmtpFault, SmtpSink, SmtpSinkConfig, TlsIdentity,
     Webhook, WebhookConfig, serve_site,
 };
 pub use third_party::ThirdParty;
+pub use ua_store::conformance::{Crossing, LedgerWrites, Plan, StoreSeam};
 pub use unfinished::Unfinished;
 pub use world::{Delivery, Honours, World, foreign_tool, own_tool};

@@ -5,48 +5,8 @@
 //! one says so in its arm, with the reason; those arms are what is not tested there.
 
 use ua_core::RawReply;
-
-/// An enum whose members are listed once, with the words they are called by.
-macro_rules! outcomes {
-    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $member:ident = $words:literal,)+ }) => {
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum $name { $($(#[$doc])* $member,)+ }
-
-        impl $name {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$member),+];
-
-            /// What it is called, on a command line and in a trace.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$member => $words,)+ }
-            }
-
-            /// The one of this name.
-            pub fn parse(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.name() == name)
-            }
-        }
-    };
-}
-
-outcomes! {
-    /// What can come of a write to the store.
-    StoreOutcome {
-        /// It is committed, and the writer knows.
-        Done = "done",
-        /// Another process holds the database; nothing was written, and the next write finds it free.
-        Busy = "busy",
-        /// Another process holds the database for twenty seconds; nothing is written meanwhile, whoever tries.
-        BusyForLong = "busy-for-long",
-        /// The disk is full; nothing was written.
-        DiskFull = "disk-full",
-        /// It was committed, and the writer never learns it.
-        AnswerLost = "answer-lost",
-        /// Later the database goes back to a copy that was made before this write, while the world and `effects.log` do not.
-        Forgotten = "forgotten",
-    }
-}
+pub use ua_store::conformance::StoreOutcome;
+use ua_store::outcomes;
 
 outcomes! {
     /// What can come of a request to the model.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{Env, Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
-use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 use crate::outcomes::ToolOutcome;
 use crate::unfinished::{Tasks, Unfinished, question};

@@ -31,14 +31,14 @@ const MAX_BYTES: usize = 128 << 20;
 /// The events of all streams of one server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Events {
-    streams: Arc<Mutex<HashMap<String, Kept>>>,
+    streams: Arc<Mutex<HashMap<String, StoredStream>>>,
     env: Env,
     /// How long a stream without an answer is kept after its last event.
     life: Duration,
     max_bytes: usize,
 }
 
-struct Kept {
+struct StoredStream {
     events: Vec<ServerSseMessage>,
     bytes: usize,
     /// Whether the answer came, which is the last event.
@@ -60,12 +60,12 @@ impl Events {
         Self { streams: Arc::default(), env, life, max_bytes: MAX_BYTES }
     }
 
-    fn streams(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
+    fn streams(&self) -> MutexGuard<'_, HashMap<String, StoredStream>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets what is too old, and the oldest answers while all of them take too much.
-    fn trim(&self, streams: &mut HashMap<String, Kept>) {
+    fn trim(&self, streams: &mut HashMap<String, StoredStream>) {
         let now = self.env.now();
         streams.retain(|_, kept| {
             let life = if kept.is_answered { KEPT_FOR } else { self.life };
@@ -92,7 +92,7 @@ impl EventStore for Events {
     async fn store_event(&self, stream_id: &str, event: &ServerSseMessage) -> Result<EventId, EventStoreError> {
         let bytes = event.message.as_deref().map_or(Ok(0), size)?;
         let mut streams = self.streams();
-        let kept = streams.entry(stream_id.to_owned()).or_insert_with(|| Kept {
+        let kept = streams.entry(stream_id.to_owned()).or_insert_with(|| StoredStream {
             events: Vec::new(),
             bytes: 0,
             is_answered: false,

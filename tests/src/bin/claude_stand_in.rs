@@ -369,7 +369,7 @@ impl Server {
         loop {
             let mut line = String::new();
             if self.stdout.read_line(&mut line)? == 0 {
-                return Err("the gateway is gone".into());
+                return Err("the dispatcher is gone".into());
             }
             let message: Value = serde_json::from_str(&line)?;
             if message["id"] == id {

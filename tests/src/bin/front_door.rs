@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ua_core::{Redactor, RunId};
 use ua_host::job::{self, JobRequest};
-use ua_host::people::{Answer, End, Presence, Seen};
+use ua_host::people::{Answer, End, ObservedEvent, Presence};
 use ua_host::questions::choice_word;
 use ua_host::{Ending, Host, HostError, People, Process, Settings};
 use ua_store::{Choice, QuestionRecord};
@@ -26,7 +26,7 @@ impl People for OneWord {
         if self.0.is_some() { Presence::Here } else { Presence::Nobody }
     }
 
-    fn watch(&self, seen: &Seen<'_>) {
+    fn watch(&self, seen: &ObservedEvent<'_>) {
         if let Some(line) = seen.line {
             eprintln!("{line}");
         }

@@ -1,4 +1,4 @@
-//! Classification from the outside, the way the gateway and `ua tools explain` use it.
+//! Classification from the outside, the way the dispatcher and `ua tools explain` use it.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may panic like the tests themselves")]
 

@@ -112,7 +112,7 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
             let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
             let top = tree::top(&store, &question.run_id).await?;
             ua_host::home::close(store);
-            return Ok(super::ask::told(answered, &top));
+            return Ok(super::ask::report_answered(answered, &top));
         }
         None => {
             let words: Vec<&str> = question.choices.iter().map(|choice| word(*choice)).collect();

@@ -46,11 +46,11 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
     let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
     let top = tree::top(&store, &question.run_id).await?;
     ua_host::home::close(store);
-    Ok(told(answered, &top))
+    Ok(report_answered(answered, &top))
 }
 
 /// Says how to go on and returns the exit code.
-pub(crate) fn told(is_answered: bool, top: &RunId) -> u8 {
+pub(crate) fn report_answered(is_answered: bool, top: &RunId) -> u8 {
     if is_answered {
         tell(format!("answered; go on with `ua resume {top}`"));
         OK

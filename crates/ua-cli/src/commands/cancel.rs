@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ua_core::Trace;
-use ua_gateway::{Fence, ToolTransport as _};
+use ua_dispatch::{Fence, ToolTransport as _};
 use ua_host::{Host, servers, tree};
 use ua_runner::{LockError, RunLock, Workspace, end_cancelled, owner_stamp};
 use ua_store::{RunRecord, RunStore as _};

@@ -30,7 +30,7 @@ const HANDOFF: &str = "handoff.json";
 pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let found = find::run(&store, &args.run).await?;
-    let mut gathered = Gathered::of(home, &store, &found, args.include_blobs).await?;
+    let mut gathered = ExportData::of(home, &store, &found, args.include_blobs).await?;
     if let Some(file) = &args.html {
         html(&gathered, file.as_deref(), args.out.as_deref())?;
     } else if args.json {
@@ -54,7 +54,7 @@ pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, HostError> 
 }
 
 /// Everything an export is made of.
-struct Gathered {
+struct ExportData {
     records: RunRecords,
     events: Vec<EventRecord>,
     lineage: Vec<RunRecord>,
@@ -71,7 +71,7 @@ struct Gathered {
     notes: Vec<String>,
 }
 
-impl Gathered {
+impl ExportData {
     async fn of(home: &Home, store: &dyn Store, run: &RunRecord, with_blobs: bool) -> Result<Self, HostError> {
         let fail = |error: &ua_store::StoreError| HostError::store("read the run", error);
         let records = store.load(&run.run_id).await.map_err(|e| fail(&e))?;
@@ -186,7 +186,7 @@ fn blobs(records: &RunRecords) -> Vec<BlobRef> {
     found
 }
 
-fn html(gathered: &Gathered, file: Option<&Path>, out: Option<&Path>) -> Result<(), HostError> {
+fn html(gathered: &ExportData, file: Option<&Path>, out: Option<&Path>) -> Result<(), HostError> {
     let page = ua_report::timeline_html(&gathered.export());
     let path = match (file, out) {
         (Some(_), Some(_)) => {
@@ -200,7 +200,7 @@ fn html(gathered: &Gathered, file: Option<&Path>, out: Option<&Path>) -> Result<
     written(&write_file(&path, &page)?)
 }
 
-fn json(gathered: &Gathered, out: Option<&Path>) -> Result<(), HostError> {
+fn json(gathered: &ExportData, out: Option<&Path>) -> Result<(), HostError> {
     let document = gathered.export().to_json();
     match out.filter(|out| !is_standard_output(out)) {
         None => print_json(&document),
@@ -212,7 +212,7 @@ fn json(gathered: &Gathered, out: Option<&Path>) -> Result<(), HostError> {
 }
 
 /// Writes every file that a run's records make.
-fn all(gathered: &mut Gathered, args: &ExportArgs) -> Result<(), HostError> {
+fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
     let folder = match args.out.as_deref() {
         None => gathered.folder()?,
         Some(out) if is_standard_output(out) => {
@@ -281,7 +281,7 @@ fn all(gathered: &mut Gathered, args: &ExportArgs) -> Result<(), HostError> {
 
 /// What the last iteration was handed, as it was written when it began; `None` when none followed another one, and when the agent has
 /// built an evidence ledger in its place since. Its ledgers are in no row, so they are taken over from the file that is there.
-fn handoff(gathered: &Gathered, artifacts: &[Artifact]) -> Result<Option<String>, HostError> {
+fn handoff(gathered: &ExportData, artifacts: &[Artifact]) -> Result<Option<String>, HostError> {
     let Some(workspace) = &gathered.workspace else { return Ok(None) };
     let Some((before, number)) = ua_resume::before_last_iteration(&gathered.records) else { return Ok(None) };
     let is_the_agents = fs::read_to_string(workspace.path(HANDOFF))
@@ -298,7 +298,7 @@ fn handoff(gathered: &Gathered, artifacts: &[Artifact]) -> Result<Option<String>
 }
 
 /// Refuses, before anything is written, what cannot be copied.
-fn can_be_copied(gathered: &Gathered, folder: &Path) -> Result<(), HostError> {
+fn can_be_copied(gathered: &ExportData, folder: &Path) -> Result<(), HostError> {
     let Some(workspace) = &gathered.workspace else {
         return Err(HostError::usage("the files of the workspace cannot be copied: it is not here")
             .hint("leave --all-files out; everything that the database has is written"));
@@ -312,7 +312,7 @@ fn can_be_copied(gathered: &Gathered, folder: &Path) -> Result<(), HostError> {
 }
 
 /// Copies what the tools made.
-fn copy_files(gathered: &Gathered, folder: &Path) -> Result<(), HostError> {
+fn copy_files(gathered: &ExportData, folder: &Path) -> Result<(), HostError> {
     let (Some(workspace), Some(artifacts)) = (&gathered.workspace, &gathered.artifacts) else { return Ok(()) };
     for artifact in artifacts.iter().filter(|artifact| artifact.path != "transcript.md") {
         let path = folder.join(&artifact.path);

@@ -19,7 +19,7 @@ use crate::people::AtTerminal;
 
 /// A fork, as a person asks for it.
 #[derive(Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ForkArguments<'a> {
     /// The run to fork.
     pub(crate) run: &'a str,
     /// The fork's name.
@@ -31,7 +31,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 pub(crate) async fn run(host: &Host, args: ForkArgs) -> Result<u8, HostError> {
-    let wanted = Wanted {
+    let wanted = ForkArguments {
         run: &args.run,
         run_id: args.run_id.as_deref(),
         changes: &args.changes,
@@ -43,7 +43,7 @@ pub(crate) async fn run(host: &Host, args: ForkArgs) -> Result<u8, HostError> {
 }
 
 /// Makes the fork and drives it.
-pub(crate) async fn fork(host: &Host, wanted: Wanted<'_>) -> Result<u8, HostError> {
+pub(crate) async fn fork(host: &Host, wanted: ForkArguments<'_>) -> Result<u8, HostError> {
     let run_id = wanted.run_id.map(RunId::parse).transpose().map_err(|e| {
         HostError::usage(format!("cannot use --run-id: {e}"))
             .hint("leave --run-id out, and the fork gets a name of its own")

@@ -13,7 +13,7 @@ use crate::people::AtTerminal;
 
 pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
     if args.fork {
-        let wanted = super::fork::Wanted {
+        let wanted = super::fork::ForkArguments {
             run: args.run_id.as_deref().unwrap_or("last"),
             run_id: None,
             changes: &args.fork_changes,

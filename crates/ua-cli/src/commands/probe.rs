@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use ua_core::{CallStatus, RunId};
-use ua_gateway::{Asked, Catalog, Enquiry, Finding, Rules, ToolTransport as _};
+use ua_dispatch::{Asked, Catalog, Enquiry, Finding, Rules, ToolTransport as _};
 use ua_host::launch::Launch;
 use ua_host::progress::finding_text;
 use ua_host::{Host, servers};
@@ -42,7 +42,7 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
         print_json(&CallProbed {
             tool_call_id: call.call_id.to_string(),
             probe: json!(asked.tool),
-            finding: word(&asked),
+            finding: name_of_finding(&asked),
             why: finding_text(&asked),
             asked_at: asked.at,
             absent_counts_from: asked.conclusive_from,
@@ -54,7 +54,7 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
             applied,
         })?;
     } else {
-        print(format!("{} · {}\n", word(&asked), crate::output::plain(&finding_text(&asked))))?;
+        print(format!("{} · {}\n", name_of_finding(&asked), crate::output::plain(&finding_text(&asked))))?;
     }
     crate::output::tell(next(&call, &asked, question.as_ref(), applied, args.apply));
     Ok(OK)
@@ -100,7 +100,7 @@ async fn ask(
     asked
 }
 
-fn word(asked: &Asked) -> &'static str {
+fn name_of_finding(asked: &Asked) -> &'static str {
     match asked.finding {
         Finding::Found { .. } => "found",
         Finding::Absent => "absent",

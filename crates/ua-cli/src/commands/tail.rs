@@ -15,12 +15,12 @@ use ua_host::progress;
 use ua_runner::RunLock;
 use ua_store::{CallRecord, RequestRecord, RequestStatus, RunRecord, RunRecords};
 
-use self::tree::{Told, Tree};
+use self::tree::{NamedEvent, Tree};
 
 use crate::args::TailArgs;
 use crate::error::{FAILED, HostError, INTERRUPTED, OK, PROVIDER, WAITING};
 use crate::find;
-use crate::live::{Live, Standing};
+use crate::live::{Live, RunProgress};
 use crate::output::{json_line, line, print_on};
 use crate::view::TailEvent;
 
@@ -57,7 +57,7 @@ pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, HostError> {
     }
     drop(live);
     if is_read {
-        show(&[Told { event: end(&run, is_open(run.status) && alone >= PATIENCE), who: None }])?;
+        show(&[NamedEvent { event: end(&run, is_open(run.status) && alone >= PATIENCE), who: None }])?;
     }
     Ok(if follow { exit_code(&run) } else { OK })
 }
@@ -68,8 +68,8 @@ fn is_open(status: RunStatus) -> bool {
 }
 
 /// Writes events; `false` when nobody reads any more.
-fn show(told: &[Told]) -> Result<bool, HostError> {
-    for Told { event, who } in told {
+fn show(told: &[NamedEvent]) -> Result<bool, HostError> {
+    for NamedEvent { event, who } in told {
         let text = if crate::terminal::is_json() {
             json_line(event)?
         } else {
@@ -183,12 +183,12 @@ impl Tail {
     }
 
     /// Where the run stands, for a live display.
-    fn standing(&self, records: &RunRecords) -> Standing {
+    fn standing(&self, records: &RunRecords) -> RunProgress {
         let mut costs = Costs::default();
         self.requests.values().filter_map(|request| request.cost).for_each(|cost| costs.add(cost));
         let running = records.calls.iter().filter(|call| call.status == CallStatus::Running);
         let is_thinking = self.requests.values().next_back().is_some_and(|last| last.status == RequestStatus::Reserved);
-        Standing {
+        RunProgress {
             turn: records.run.turn_index + 1,
             doing: if is_thinking { "thinking".to_owned() } else { records.run.status.to_string() },
             calls: running.map(|call| (call.call_id.to_string(), line(&call.name.tool, 40))).collect(),

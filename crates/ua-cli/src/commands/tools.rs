@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use ua_core::{RunId, ToolSpec};
-use ua_gateway::{ToolTransport as _, TransportError};
+use ua_dispatch::{ToolTransport as _, TransportError};
 use ua_host::launch::Launch;
 use ua_host::policies::classifier_of_user;
 use ua_host::servers::{self, builtin_server, mcp_config_file};

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tracing::Instrument as _;
 use ua_core::{Redactor, Timestamp, Trace};
-use ua_gateway::{StopSignal, SubAgentError, ToolTransport};
+use ua_dispatch::{StopSignal, SubAgentError, ToolTransport};
 use ua_runner::{
-    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RunLock, Signal, Watcher, Worked, Worker, Workspace,
+    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RunEvent, RunLock, Watcher, Worked, Worker, Workspace,
     owner_stamp, park_for_tool_server, run_span,
 };
 use ua_store::{RunLease, RunRecord, Store, budgets_with, is_task};
@@ -77,7 +77,7 @@ impl Driver {
     fn noting(&self, run: &RunRecord, logs: PathBuf, redactor: Redactor, inner: Watcher) -> Watcher {
         let (driver, run) = (self.clone(), run.run_id.clone());
         Arc::new(move |signal| {
-            if let Signal::ToolsListed { tools } = &signal {
+            if let RunEvent::ToolsListed { tools } = &signal {
                 scrub_logs(&logs, &redactor);
                 let host = &driver.host;
                 if let Ok(classifier) = driver.launch.classifier(host.settings()) {

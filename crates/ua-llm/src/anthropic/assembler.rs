@@ -269,7 +269,7 @@ fn block(partial: Partial) -> Option<Block> {
     }
 }
 
-/// The streamed input, parsed; its text when it is not JSON of one meaning, so that the gateway can refuse it.
+/// The streamed input, parsed; its text when it is not JSON of one meaning, so that the dispatcher can refuse it.
 fn read_input(at_start: Option<Value>, streamed: String) -> Value {
     if streamed.trim().is_empty() {
         return at_start.unwrap_or_else(|| Value::Object(Map::new()));

@@ -373,7 +373,7 @@ fn stop_reason(reason: &str, has_calls: bool, is_refusal: bool) -> StopReason {
     }
 }
 
-/// The streamed arguments, parsed; their text when they are not JSON of one meaning, so that the gateway can refuse them.
+/// The streamed arguments, parsed; their text when they are not JSON of one meaning, so that the dispatcher can refuse them.
 fn read_arguments(streamed: String) -> Value {
     if streamed.trim().is_empty() {
         return Value::Object(Map::new());

@@ -264,7 +264,7 @@ fn push_blocks(mut item: Value, streamed_arguments: &str, blocks: &mut Vec<Block
     }
 }
 
-/// The arguments, parsed; their text when they are not JSON of one meaning, so that the gateway can refuse them.
+/// The arguments, parsed; their text when they are not JSON of one meaning, so that the dispatcher can refuse them.
 fn read_arguments(text: String) -> Value {
     if text.trim().is_empty() {
         return Value::Object(serde_json::Map::new());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use ua_core::{CallId, Outcome, RawReply};
-use ua_gateway::TransportError;
+use ua_dispatch::TransportError;
 
 use super::servers::{ServerBed, spec};
 use super::wait_for_async;

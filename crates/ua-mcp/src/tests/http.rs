@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use ua_core::{Outcome, RawReply, ToolNamespace};
-use ua_gateway::ToolTransport;
+use ua_dispatch::ToolTransport;
 use ua_toolserver::{HttpServer, Settings};
 
 use super::hostile::Hostile;

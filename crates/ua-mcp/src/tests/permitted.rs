@@ -1,4 +1,4 @@
-//! Calls as the gateway makes them: with a permit of a real ledger.
+//! Calls as the dispatcher makes them: with a permit of a real ledger.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use ua_core::{
     Position, RawReply, RunId, RunSpec, SideEffectClass, Sleep, StepId, StopReason, Timestamp, ToolName, ToolNamespace,
     ToolUse, Trace, Usage, sha256,
 };
-use ua_gateway::{Fence, Payload, Permit, ToolTransport, verify_key};
+use ua_dispatch::{Fence, Payload, Permit, ToolTransport, verify_key};
 use ua_ledger::{Admission, Facts, Ledger, LedgerConfig};
 use ua_store::{MemStore, NewRun, NewStep, OwnerStamp, RequestReservation, RunStore, TurnDraft};
 

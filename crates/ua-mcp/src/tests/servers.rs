@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use ua_core::{Env, Outcome, RawReply, RunId, ToolNamespace};
-use ua_gateway::{Fence, ToolTransport, TransportError};
+use ua_dispatch::{Fence, ToolTransport, TransportError};
 
 use super::{example, is_alive, wait_for_async};
 use crate::config::{Reach, ServerSpec};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use ua_core::RunId;
-use ua_gateway::Fence;
+use ua_dispatch::Fence;
 
 use super::{DEAF, example, is_alive, is_locked, pid_in, wait_for};
 use crate::process::Process;

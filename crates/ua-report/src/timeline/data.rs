@@ -9,7 +9,7 @@ use ua_store::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RequestRec
 use crate::export::{RunExport, lineage_line};
 use crate::lives::lives;
 use ua_evidence::call_line::{external_id, own_success, reply_text};
-use ua_evidence::quote::{clean, word};
+use ua_evidence::quote::{clean, stored_name};
 use ua_evidence::verdict::Verdict;
 use ua_resume::budget;
 use ua_resume::question::QuestionLine;
@@ -67,7 +67,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             question
         }).collect::<Vec<_>>(),
         "overrides": records.overrides.iter().map(|change| json!({
-            "at": change.created_at.as_millis(), "kind": word(&change.kind), "component": clean(&change.component),
+            "at": change.created_at.as_millis(), "kind": stored_name(&change.kind), "component": clean(&change.component),
             "by": clean(&change.made_by),
         })).collect::<Vec<_>>(),
         "notes": records.messages.iter()
@@ -78,7 +78,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             })).collect::<Vec<_>>(),
         "checkpoints": records.checkpoints.iter()
             .filter(|checkpoint| checkpoint.kind != ua_store::CheckpointKind::StepBoundary)
-            .map(|checkpoint| json!({"at": checkpoint.created_at.as_millis(), "kind": word(&checkpoint.kind)}))
+            .map(|checkpoint| json!({"at": checkpoint.created_at.as_millis(), "kind": stored_name(&checkpoint.kind)}))
             .collect::<Vec<_>>(),
         "conditions": export.evidence.map(|evidence| &evidence.conditions),
         "artifacts": export.artifacts.map(|files| files.iter().take(FILES).map(|file| json!({
@@ -198,7 +198,7 @@ impl<'a> Index<'a> {
         json!({
             "n": turn.turn, "epoch": turn.epoch, "recorded": turn.recorded_at.as_millis(),
             "committed": turn.committed_at.map(Timestamp::as_millis), "model": clean(&turn.reply.model),
-            "stop": word(&turn.reply.stop_reason), "text": excerpt(said.trim(), limit),
+            "stop": stored_name(&turn.reply.stop_reason), "text": excerpt(said.trim(), limit),
             "requests": requests.iter().map(|row| request(row)).collect::<Vec<_>>(),
         })
     }

@@ -1,7 +1,7 @@
 //! What stands between wanting a turn and running it, and between a commit and knowing that it is one.
 
 use ua_core::{CallStatus, FingerprintDiff, RunStop};
-use ua_gateway::{Dispatched, GatewayError};
+use ua_dispatch::{DispatchError, Dispatched};
 use ua_ledger::LedgerError;
 use ua_store::{QuestionKind, RunRecord, StoreError, TurnCommit};
 
@@ -106,20 +106,20 @@ impl Driver<'_> {
         let unknown = self.turn_calls(turn).await?.into_iter().filter(|call| call.status == CallStatus::Unknown);
         let mut questions = 0_u32;
         for call in unknown {
-            match self.ports.gateway.settle_without_sending(&call.call_id).await {
+            match self.ports.dispatcher.settle_without_sending(&call.call_id).await {
                 Ok(Some(Dispatched::Held(_))) => questions += 1,
                 Ok(Some(Dispatched::Settled(_) | Dispatched::Parked { .. } | Dispatched::Stopped) | None) => {}
-                Err(GatewayError::Ledger(LedgerError::Aborted { .. })) => {
+                Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => {
                     return Ok(Conclusion::Failed { why: "a person answered `abort`".to_owned() });
                 }
-                Err(GatewayError::OrphanAlive { server, detail }) => {
+                Err(DispatchError::OrphanAlive { server, detail }) => {
                     let text = format!(
                         "An earlier process of the tool server `{server}` is still alive and could not be ended: {detail}. End it, then resume."
                     );
                     let question = self.ask(QuestionKind::OrphanAlive, &text).await?;
                     return Ok(Conclusion::Waiting { question: Box::new(question) });
                 }
-                Err(source) => return Err(RunError::Gateway { turn, source }),
+                Err(source) => return Err(RunError::Dispatch { turn, source }),
             }
         }
         let mut detail = mismatch_text(diff);

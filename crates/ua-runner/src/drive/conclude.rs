@@ -148,8 +148,8 @@ impl Driver<'_> {
             let calls = self.ports.store.calls(&self.run.run_id, None).await;
             let calls = calls.map_err(RunError::at("read the run's calls"))?;
             let turn = self.machine.committed() + 1;
-            let abandoned = self.ports.gateway.abandon(&calls).await;
-            abandoned.map_err(|source| RunError::Gateway { turn, source })?;
+            let abandoned = self.ports.dispatcher.abandon(&calls).await;
+            abandoned.map_err(|source| RunError::Dispatch { turn, source })?;
         }
         if matches!(conclusion, Conclusion::Cancelled) {
             self.end_tasks().await?;

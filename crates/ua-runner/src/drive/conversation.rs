@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use ua_core::{CallId, CallStatus, Message, Origin, PlannedCall};
-use ua_gateway::answer_for;
+use ua_dispatch::answer_for;
 use ua_llm::Conversation;
 use ua_store::{CallRecord, ReplayStatus, RunRecords};
 

@@ -19,7 +19,7 @@ use crate::forced_replay::ForcedReplay;
 use crate::iteration::{IterationEnd, IterationState, context};
 use crate::machine::Event;
 use crate::pin::{PinnedStep, mismatch_text};
-use crate::watch::Signal;
+use crate::watch::RunEvent;
 use crate::workspace::Workspace;
 
 /// The file that hands an iteration's context on.
@@ -69,12 +69,12 @@ impl Driver<'_> {
         // An agent that owns its loop begins with an empty conversation, too: it is told by the hand-off what it would have been owed.
         self.replay = ForcedReplay::default();
         self.pinned = PinnedStep::of(&records_with(records, entered.clone()), &entered)?;
-        self.ports.gateway.catalog().pin(self.pinned.tool_names());
+        self.ports.dispatcher.catalog().pin(self.pinned.tool_names());
         self.last_seq += 1;
         let mut history = self.history.messages().to_vec();
         history.push(message);
         self.remember(context(history));
-        (self.ports.watcher)(Signal::IterationBegun { number, of: handoff.max_iterations, why: why.in_words() });
+        (self.ports.watcher)(RunEvent::IterationBegun { number, of: handoff.max_iterations, why: why.in_words() });
         Ok(Event::IterationEntered(Box::new(state)))
     }
 }

@@ -10,7 +10,7 @@ use crate::error::RunError;
 use crate::machine::Event;
 use crate::phase::PhaseState;
 use crate::pin::{PinnedStep, mismatch_text};
-use crate::watch::Signal;
+use crate::watch::RunEvent;
 
 impl Driver<'_> {
     /// Ends the current phase, whose conditions hold, and begins `next`. Under another setup than the pinned one nothing begins: a
@@ -46,11 +46,11 @@ impl Driver<'_> {
         };
         let entered = self.enter_once(entry, doing).await?;
         self.pinned = PinnedStep::of(&records_with(records, entered.clone()), &entered)?;
-        self.ports.gateway.catalog().pin(self.pinned.tool_names());
+        self.ports.dispatcher.catalog().pin(self.pinned.tool_names());
         self.last_seq += 1;
         self.history.push(message);
         let of = self.run.spec.phases.len();
-        (self.ports.watcher)(Signal::PhaseEntered { phase: next.to_owned(), number, of });
+        (self.ports.watcher)(RunEvent::PhaseEntered { phase: next.to_owned(), number, of });
         Ok(Event::PhaseEntered(Box::new(state)))
     }
 

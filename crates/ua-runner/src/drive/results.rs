@@ -4,7 +4,7 @@
 //! other. Invariant: each tool use of a turn whose calls are settled has exactly one result.
 
 use ua_core::{Block, ToolContent};
-use ua_gateway::{answer_for, answer_together};
+use ua_dispatch::{answer_for, answer_together};
 use ua_store::{CallRecord, Store, whole_text};
 
 use crate::error::RunError;

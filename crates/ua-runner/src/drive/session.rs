@@ -19,7 +19,7 @@ use ua_store::{RunRecords, TurnRecord};
 use super::{Driver, Reserved};
 use crate::error::RunError;
 use crate::spans;
-use crate::watch::{Signal, Watcher};
+use crate::watch::{RunEvent, Watcher};
 
 /// Where the provider's conversation stands.
 #[derive(Debug, Clone, Default)]
@@ -110,7 +110,7 @@ impl Driver<'_> {
             "the provider has forgotten the conversation; the whole history is sent"
         );
         spans::session_forgotten(turn, response_id);
-        (self.ports.watcher)(Signal::SessionForgotten { turn, response_id: response_id.to_owned() });
+        (self.ports.watcher)(RunEvent::SessionForgotten { turn, response_id: response_id.to_owned() });
         self.session = Session::default();
     }
 }
@@ -132,6 +132,6 @@ impl StreamObserver for Observer {
     }
 
     fn text(&self, delta: &str) {
-        (self.watcher)(Signal::Text { delta: delta.to_owned() });
+        (self.watcher)(RunEvent::Text { delta: delta.to_owned() });
     }
 }

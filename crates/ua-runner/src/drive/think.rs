@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use ua_llm::{ESTIMATOR, LlmError, ModelRequest, estimate_input_tokens, tell_tool_uses_apart};
-use ua_store::{RequestEnd, RequestReservation, RequestStatus, word};
+use ua_store::{RequestEnd, RequestReservation, RequestStatus, stored_name};
 
 use super::{Driver, Reserved, chain};
 use crate::budget::{Estimate, Spent};
 use crate::error::RunError;
 use crate::machine::{Event, ThinkFailure};
 use crate::spans;
-use crate::watch::Signal;
+use crate::watch::RunEvent;
 
 /// How often a wait looks whether somebody asked to cancel the run.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -68,7 +68,7 @@ impl Driver<'_> {
             self.close_request(turn, RequestEnd::Zero).await?;
             return Ok(Event::ThinkingInterrupted { left_us: false });
         }
-        (self.ports.watcher)(Signal::Thinking { turn });
+        (self.ports.watcher)(RunEvent::Thinking { turn });
         loop {
             let Some(reserved) = &self.request else { unreachable!("a request is reserved until it is charged") };
             let span = spans::chat(self.ports.llm.name(), &reserved.request);
@@ -130,12 +130,12 @@ impl Driver<'_> {
             RequestEnd::Baseline => RequestStatus::Baseline,
             RequestEnd::Refused | RequestEnd::Zero => RequestStatus::Zero,
         };
-        spans::charged(turn, self.ports.llm.name(), &self.settings.model, word(&status), charge);
+        spans::charged(turn, self.ports.llm.name(), &self.settings.model, stored_name(&status), charge);
         let mut spent: Spent = self.machine.spent().clone();
         spent.add(charge);
         let limits = self.machine.limits();
         let (max_tokens, max_cost) = (limits.max_tokens, limits.max_cost);
-        (self.ports.watcher)(Signal::Charged { turn, status, charge, spent, max_tokens, max_cost });
+        (self.ports.watcher)(RunEvent::Charged { turn, status, charge, spent, max_tokens, max_cost });
     }
 
     /// Waits before the model is asked again. A signal ends the wait at once, a cancel within half a second.
@@ -143,7 +143,7 @@ impl Driver<'_> {
         let wait_millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         tracing::warn!(attempt, why, wait_millis, "a request to the model failed, asking again");
         spans::retrying(attempt, wait_millis);
-        (self.ports.watcher)(Signal::Retrying { attempt, why, wait_millis });
+        (self.ports.watcher)(RunEvent::Retrying { attempt, why, wait_millis });
         let mut left = wait;
         while !left.is_zero() {
             let piece = left.min(LOOK_EVERY);

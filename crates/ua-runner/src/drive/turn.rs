@@ -1,7 +1,7 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
 use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, ToolCharge};
-use ua_gateway::{Dispatched, GatewayError, StopSignal, is_task_under_way};
+use ua_dispatch::{DispatchError, Dispatched, StopSignal, is_task_under_way};
 use ua_ledger::LedgerError;
 use ua_llm::{ModelRequest, ToolOffer, estimate_input_tokens};
 use ua_store::{
@@ -16,7 +16,7 @@ use crate::error::RunError;
 use crate::machine::{Event, Guidance, OpenCall};
 use crate::recover::start_of;
 use crate::spans;
-use crate::watch::Signal;
+use crate::watch::RunEvent;
 
 /// How a tool's charge is called where requests to models are `actual`, `baseline` or `zero`.
 const TOOL_CHARGE: &str = "by_tool";
@@ -27,7 +27,7 @@ impl Driver<'_> {
             return Ok(event);
         }
         let messages = compose(&self.history, &self.run, self.settings, self.ports.store.as_ref()).await?;
-        let tools = self.ports.gateway.catalog().offers().map(|offer| ToolOffer {
+        let tools = self.ports.dispatcher.catalog().offers().map(|offer| ToolOffer {
             name: offer.name.clone(),
             description: offer.description.clone(),
             input_schema: offer.input_schema.clone(),
@@ -50,7 +50,7 @@ impl Driver<'_> {
         let Some(reserved) = self.request.take() else {
             return Ok(Event::Recorded(Vec::new()));
         };
-        let mut calls = self.ports.gateway.plan(&reply, turn);
+        let mut calls = self.ports.dispatcher.plan(&reply, turn);
         self.enforce_replay(&mut calls).await?;
         let message = reply.clone().into_message();
         let request_sha256 = reserved.request.sha256();
@@ -77,7 +77,7 @@ impl Driver<'_> {
         self.machine.note_refused(&calls);
         self.last_call = calls.last().map(|call| call.call_id.clone()).or(self.last_call.take());
         spans::recorded(turn, calls.len());
-        (self.ports.watcher)(Signal::Recorded {
+        (self.ports.watcher)(RunEvent::Recorded {
             turn,
             calls: calls.len(),
             tool_calls: self.machine.tool_calls() + u32::try_from(calls.len()).unwrap_or(u32::MAX),
@@ -97,11 +97,11 @@ impl Driver<'_> {
             self.checkpoint(CheckpointKind::PreSideEffect, Some(turn), Vec::new()).await?;
         }
         self.answer_owed(turn, calls).await?;
-        let ended = match self.ports.gateway.dispatch_group(calls, &self.ports.stop).await {
+        let ended = match self.ports.dispatcher.dispatch_group(calls, &self.ports.stop).await {
             Ok(ended) => ended,
-            Err(GatewayError::Ledger(LedgerError::Aborted { .. })) => return Ok(Event::Aborted),
-            Err(GatewayError::Transport(source)) => return Ok(Event::ToolServerDown { detail: chain(&source) }),
-            Err(GatewayError::OrphanAlive { server, detail }) => {
+            Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => return Ok(Event::Aborted),
+            Err(DispatchError::Transport(source)) => return Ok(Event::ToolServerDown { detail: chain(&source) }),
+            Err(DispatchError::OrphanAlive { server, detail }) => {
                 let text = format!(
                     "An earlier process of the tool server `{server}` is still alive and could not be ended: {detail}. End it, then resume."
                 );
@@ -109,10 +109,10 @@ impl Driver<'_> {
                 return Ok(Event::Dispatched(vec![Dispatched::Held(Box::new(question)); calls.len()]));
             }
             // What drives a sub-agent says it as it would of any run.
-            Err(GatewayError::SubAgent { call, source }) => {
+            Err(DispatchError::SubAgent { call, source }) => {
                 return Err(match source.downcast::<RunError>() {
                     Ok(error) => *error,
-                    Err(source) => RunError::Gateway { turn, source: GatewayError::SubAgent { call, source } },
+                    Err(source) => RunError::Dispatch { turn, source: DispatchError::SubAgent { call, source } },
                 });
             }
             // A cancel that came after the last look: the store starts nothing any more.
@@ -120,13 +120,13 @@ impl Driver<'_> {
                 if was_refused(&source) && self.is_cancel_asked().await? {
                     return Ok(Event::CancelAsked);
                 }
-                return Err(RunError::Gateway { turn, source });
+                return Err(RunError::Dispatch { turn, source });
             }
         };
         if ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Held(_))) {
             let calls = self.turn_calls(turn).await?;
-            let asked = self.ports.gateway.ask_ahead(&calls).await;
-            asked.map_err(|source| RunError::Gateway { turn, source })?;
+            let asked = self.ports.dispatcher.ask_ahead(&calls).await;
+            asked.map_err(|source| RunError::Dispatch { turn, source })?;
         }
         self.note_first_runs(&ended).await?;
         self.count_sub_agents(turn).await?;
@@ -182,8 +182,8 @@ impl Driver<'_> {
         if under_way.is_empty() {
             return Ok(());
         }
-        let ended = self.ports.gateway.dispatch_group(&under_way, &StopSignal::default()).await;
-        ended.map(drop).map_err(|source| RunError::Gateway { turn, source })
+        let ended = self.ports.dispatcher.dispatch_group(&under_way, &StopSignal::default()).await;
+        ended.map(drop).map_err(|source| RunError::Dispatch { turn, source })
     }
 
     /// Notes calls that a crash had left unsent and that this resume ran for the first time.
@@ -258,7 +258,7 @@ impl Driver<'_> {
         let mut messages = messages;
         ua_store::offload_results(&mut messages, self.run.spec.settings.blob_threshold_bytes);
         self.history.extend(messages);
-        (self.ports.watcher)(Signal::Committed { turn });
+        (self.ports.watcher)(RunEvent::Committed { turn });
         self.write_files_if_due(turn).await;
         Ok(Event::Committed { held_millis: self.run.held_millis })
     }
@@ -268,7 +268,7 @@ impl Driver<'_> {
             Guidance::Continue => "Your reply was cut at its length limit. Continue, in smaller pieces.".to_owned(),
             Guidance::Missing(missing) => missing.clone(),
         };
-        (self.ports.watcher)(Signal::Guided { text: text.clone() });
+        (self.ports.watcher)(RunEvent::Guided { text: text.clone() });
         let message = Message::user(Origin::Guidance, text);
         self.ports
             .store
@@ -282,6 +282,6 @@ impl Driver<'_> {
 }
 
 /// Whether the store refused a write because of how things stand.
-fn was_refused(error: &GatewayError) -> bool {
-    matches!(error, GatewayError::Ledger(LedgerError::Store { source: StoreError::Conflict { .. }, .. }))
+fn was_refused(error: &DispatchError) -> bool {
+    matches!(error, DispatchError::Ledger(LedgerError::Store { source: StoreError::Conflict { .. }, .. }))
 }

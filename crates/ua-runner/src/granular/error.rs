@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ua_core::{FailureClass, RunId, SpecError};
-use ua_gateway::GatewayError;
+use ua_dispatch::DispatchError;
 use ua_store::StoreError;
 
 use crate::error::RunError;
@@ -50,7 +50,7 @@ pub enum StepError {
     /// The tools cannot keep what is asked of them: one needs a key and cannot take it, or two share a name. Nothing was
     /// sent, and the run waits, stopped, to be gone on with.
     #[error("offer the agent its tools")]
-    Tools(#[source] GatewayError),
+    Tools(#[source] DispatchError),
     /// The store refused or failed.
     #[error("{doing}")]
     Store {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tracing::Instrument as _;
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError, Trace};
-use ua_gateway::Rules;
+use ua_dispatch::Rules;
 use ua_store::{NewRun, OwnerStamp, RunRecord, StoreError};
 
 use super::definition::differences;

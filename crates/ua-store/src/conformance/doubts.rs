@@ -2,8 +2,9 @@
 
 use ua_core::{CallStatus, Resolution, RunStatus, ToolName, ToolNamespace};
 
+use super::lost_answers::lossy;
 use super::samples::{self, at, call_id, question_id};
-use super::{LoseAnswers, Scene, refused};
+use super::{Scene, refused};
 use crate::commit::UnknownResolution;
 use crate::error::StoreError;
 use crate::record::{Choice, QuestionStatus};
@@ -50,8 +51,8 @@ pub async fn a_doubt_outlives_its_run_until_it_is_answered(store: &dyn Store) {
     scene.commit(1).await;
     store.end_run(&scene.lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
 
-    let lossy = LoseAnswers::new(store);
-    lossy.lose_next();
+    let (lossy, answers) = lossy(store);
+    answers.lose_next();
     let lost = lossy.resolve_late(&id, no(), &question, at(41)).await;
     assert!(matches!(lost, Err(StoreError::Unavailable { .. })), "{lost:?}");
     let call = store.call(&id).await.unwrap();

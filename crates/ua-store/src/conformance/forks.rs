@@ -2,8 +2,9 @@
 
 use ua_core::{CallStatus, Message, Origin, RunStatus};
 
+use super::lost_answers::lossy;
 use super::samples::{self, at, call_id, run_id};
-use super::{LoseAnswers, Scene, refused};
+use super::{Scene, refused};
 use crate::error::StoreError;
 use crate::record::{MessageRecord, RunRecord};
 use crate::{NewRun, RunStore as _, Store};
@@ -236,8 +237,8 @@ pub async fn a_fork_keeps_its_parents_job_key(store: &dyn Store) {
 /// A fork, or a job that is run again, whose answer was lost is refused the second time and is there once.
 pub async fn a_repeated_fork_changes_nothing(store: &dyn Store) {
     parent(store, 2).await;
-    let lossy = LoseAnswers::new(store);
-    lossy.lose_next();
+    let (lossy, answers) = lossy(store);
+    answers.lose_next();
     let lost = lossy.fork_run(samples::new_fork("run_2", "run_1", 1)).await;
     assert!(matches!(lost, Err(StoreError::Unavailable { .. })), "{lost:?}");
     let committed = store.load(&run_id("run_2")).await.unwrap();
@@ -247,7 +248,7 @@ pub async fn a_repeated_fork_changes_nothing(store: &dyn Store) {
 
     store.submit_run(keyed("run_k", 0)).await.unwrap();
     end(store, "run_k", RunStatus::Succeeded).await;
-    lossy.lose_next();
+    answers.lose_next();
     assert!(lossy.submit_again(keyed("run_l", 1), &run_id("run_k")).await.is_err());
     let repeated = lossy.submit_again(keyed("run_l", 1), &run_id("run_k")).await;
     assert!(matches!(repeated, Err(StoreError::Exists { .. })), "{repeated:?}");

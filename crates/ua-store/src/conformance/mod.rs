@@ -18,13 +18,13 @@ pub mod doubts;
 pub mod forks;
 pub mod handles;
 pub mod iterations;
-mod lose_answers;
 pub mod lost_answers;
 pub mod overrides;
 pub mod ownership;
 pub mod questions;
 pub mod samples;
 mod scene;
+mod seam;
 pub mod steps;
 pub mod tasks;
 pub mod turns;
@@ -35,8 +35,8 @@ use crate::Store;
 use crate::error::StoreError;
 
 pub use differential::agree;
-pub use lose_answers::LoseAnswers;
 pub use scene::{Scene, cancel};
+pub use seam::{Crossing, LedgerWrites, Plan, StoreOutcome, StoreSeam};
 
 /// A fresh store and whatever keeps it alive.
 pub trait Harness {

@@ -5,11 +5,11 @@
 
 use ua_core::{Block, CallStatus, OnUnknown, Resolution, RunStatus};
 
-use super::Found;
+use super::Violations;
 use crate::record::{AnswerRecord, CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecords};
 
 /// Each answered question is closed with its consequence.
-pub(super) fn acted_on(found: &mut Found, records: &RunRecords) {
+pub(super) fn acted_on(found: &mut Violations, records: &RunRecords) {
     for question in &records.questions {
         let Some(answer) = &question.answer else { continue };
         let call = question.call_id.as_ref().and_then(|call| records.call(call));
@@ -22,7 +22,7 @@ pub(super) fn acted_on(found: &mut Found, records: &RunRecords) {
 }
 
 /// Nobody is left who could act on it once its run has succeeded.
-fn never_applied(found: &mut Found, records: &RunRecords, question: &QuestionRecord, call: Option<&CallRecord>) {
+fn never_applied(found: &mut Violations, records: &RunRecords, question: &QuestionRecord, call: Option<&CallRecord>) {
     if records.run.status != RunStatus::Succeeded {
         return;
     }
@@ -35,7 +35,7 @@ fn never_applied(found: &mut Found, records: &RunRecords, question: &QuestionRec
 }
 
 fn applied(
-    found: &mut Found,
+    found: &mut Violations,
     records: &RunRecords,
     question: &QuestionRecord,
     answer: &AnswerRecord,
@@ -85,7 +85,7 @@ fn went_on_after(records: &RunRecords, answer: &AnswerRecord) -> Option<&'static
 }
 
 fn skipped(
-    found: &mut Found,
+    found: &mut Violations,
     records: &RunRecords,
     question: &QuestionRecord,
     answer: &AnswerRecord,

@@ -5,11 +5,11 @@
 
 use ua_core::{CallStatus, OnUnknown, PossibleEffect, Resolution, SideEffectClass};
 
-use super::Found;
+use super::Violations;
 use crate::record::{AttemptRecord, CallRecord, Choice, QuestionKind, RunRecords};
 
 /// A call that says nothing happened has no attempt in doubt.
-pub(super) fn kept(found: &mut Found, records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]) {
+pub(super) fn kept(found: &mut Violations, records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]) {
     let has_doubt = matches!(call.policy.class, SideEffectClass::Local | SideEffectClass::External);
     if !has_doubt || call.policy.on_unknown == OnUnknown::Redo {
         return;

@@ -2,11 +2,11 @@
 
 use ua_core::Origin;
 
-use super::Found;
+use super::Violations;
 use crate::record::RunRecords;
 
 /// As many iterations are counted as begin in the run's own history, and each is a step of its own.
-pub(super) fn counted(found: &mut Found, records: &RunRecords) {
+pub(super) fn counted(found: &mut Violations, records: &RunRecords) {
     let run = &records.run;
     let own_from = run.forked_at.map_or(0, |point| point.seq);
     let is_boundary =

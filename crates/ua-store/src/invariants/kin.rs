@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 
 use ua_core::{CallStatus, OnUnknown, RunId, SideEffectClass, Timestamp};
 
-use super::{Found, Violation};
+use super::{Violation, Violations};
 use crate::lineage::is_task;
 use crate::record::{AttemptRecord, CallRecord, RunRecords};
 
 /// Every statement that does not hold between the runs of one family: all runs of one root, and their sub-agents.
 pub fn check_family(family: &[RunRecords]) -> Vec<Violation> {
-    let mut found = Found::default();
+    let mut found = Violations::default();
     let kin = Family::of(family);
     let mut calls: Vec<Candidate<'_>> = family.iter().flat_map(|records| kin.candidates(records)).collect();
     calls.sort_by(|one, other| one.began_at.cmp(&other.began_at).then(one.call.call_id.cmp(&other.call.call_id)));

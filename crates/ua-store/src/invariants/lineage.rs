@@ -1,10 +1,10 @@
 //! What must hold of a fork: it shares a whole, committed beginning, and nothing of its own stands in it.
 
-use super::Found;
+use super::Violations;
 use crate::record::RunRecords;
 
 /// A fork shares committed turns from the first to its fork point, and its own messages and calls come behind them.
-pub(super) fn shared(found: &mut Found, records: &RunRecords) {
+pub(super) fn shared(found: &mut Violations, records: &RunRecords) {
     let run = &records.run;
     if (run.root_run_id == run.run_id) == run.parent_run_id.is_some() {
         found.add("a_lineage_has_one_root", &run.run_id, format!("its root is {}", run.root_run_id));

@@ -1,11 +1,11 @@
 //! What must hold of a provider's conversation: it goes on from replies of committed turns, and from the newest one.
 
-use super::Found;
+use super::Violations;
 use crate::record::RunRecords;
 
 /// A request that continues from a reply continues from that of the turn before the one it asks for, own or shared; a reply that no
 /// turn has is never continued from.
-pub(super) fn continued(found: &mut Found, records: &RunRecords) {
+pub(super) fn continued(found: &mut Violations, records: &RunRecords) {
     for request in &records.requests {
         let Some(from) = &request.continued_from else { continue };
         let mut turns = records.lineage.turns.iter().chain(&records.turns);

@@ -10,12 +10,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::Pid;
 use ua_core::{Env, Message, ModelTurn, Origin, RunId, RunSpec, RunStatus, Trace};
-use ua_gateway::{StopSignal, ToolTransport};
+use ua_dispatch::{StopSignal, ToolTransport};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
 use ua_runner::{ForkPlace, ForkPlan, RunLock, owner_stamp};
 use ua_store::{Choice, NewAnswer, NewRun, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _, Store};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
-use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam};
+use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam, StoreSeam};
 
 use crate::options::{Job, Options, Outcome};
 use crate::replaced::Successor;
@@ -109,7 +109,7 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
     }
     let successor = Successor::new(sqlite.clone(), run.clone(), env.clone(), &job.tools);
     let plan = Arc::new(Plans(points(options, &folder, &servers, &successor)?));
-    let seam = Seam::new(sqlite.clone() as Arc<dyn Store>, plan.clone());
+    let seam = StoreSeam::new(sqlite.clone(), plan.clone());
     let store: Arc<dyn Store> = Arc::new(match broken.and_then(BrokenRule::writes) {
         Some(writes) => seam.with_writes(writes),
         None if broken == Some(BrokenRule::NoEpochCheck) => seam.ignoring_epochs(),

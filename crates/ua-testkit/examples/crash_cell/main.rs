@@ -1,6 +1,6 @@
 //! One process of one cell of `cargo xtask crash-matrix`.
 //!
-//! Small on purpose: the real machine, gateway, ledger and SQLite store with a scripted model in this process, and tools in a
+//! Small on purpose: the real machine, dispatcher, ledger and SQLite store with a scripted model in this process, and tools in a
 //! process of their own that reach the outside world through a third one. A harness starts thousands of these and kills them.
 //!
 //! | role | what it is |

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use rustix::process::Pid;
 use serde_json::{Value, json};
 use ua_core::{KeyChannel, Outcome, RawReply, ToolSpec};
-use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_testkit::ToolOutcome;
 
 use crate::options::{Job, Options};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Env, PriceTable, RunId, Trace};
-use ua_gateway::{StopSignal, SubAgentError, SubAgents, ToolTransport};
+use ua_dispatch::{StopSignal, SubAgentError, SubAgents, ToolTransport};
 use ua_ledger::PeopleRules;
 use ua_llm::LlmProvider;
 use ua_runner::{

@@ -8,10 +8,9 @@ use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use ua_core::RunId;
+use ua_store::conformance::{Crossing, Plan, StoreOutcome};
 
 use super::locked;
-use crate::outcomes::StoreOutcome;
-use crate::seams::{Crossing, Plan};
 
 /// Which side of a crossing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

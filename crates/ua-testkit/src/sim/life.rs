@@ -10,13 +10,14 @@ use async_trait::async_trait;
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Clock, Env, Message, Origin, PriceTable, RunId, RunSpec, RunStatus, SeededEntropy, Trace};
-use ua_gateway::{StopSignal, SubAgentError, SubAgents, ToolTransport};
+use ua_dispatch::{StopSignal, SubAgentError, SubAgents, ToolTransport};
 use ua_ledger::PeopleRules;
 use ua_llm::LlmProvider;
 use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunSettings, Seams, WorkError, Worker,
     Workspace, owner_stamp,
 };
+use ua_store::conformance::StoreSeam;
 use ua_store::{NewRun, RunLease, RunRecord, Store, StoreError};
 
 use super::gates::{Gates, LifePlan};
@@ -126,7 +127,7 @@ impl Life {
     }
 
     fn seam(&self, plan: &Arc<LifePlan>) -> Arc<dyn Store> {
-        let seam = Seam::new(Arc::clone(&self.store), plan.clone());
+        let seam = StoreSeam::new(Arc::clone(&self.store), plan.clone());
         Arc::new(match self.broken.and_then(BrokenRule::writes) {
             Some(writes) => seam.with_writes(writes),
             None if self.broken == Some(BrokenRule::NoEpochCheck) => seam.ignoring_epochs(),

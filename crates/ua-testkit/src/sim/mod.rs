@@ -1,4 +1,4 @@
-//! A simulation of whole runs: the real machine, gateway, ledger and store, on one thread, with the order of everything decided by a
+//! A simulation of whole runs: the real machine, dispatcher, ledger and store, on one thread, with the order of everything decided by a
 //! seed.
 //!
 //! Durable Jobs v1 spec §8, §9 and §11. Each crossing of a seam is a gate at which a process waits until it may go on. What happens

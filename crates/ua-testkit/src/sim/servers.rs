@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use ua_core::{CallId, Handle, Outcome, RawReply, RunId, Timestamp, ToolAnnotations, ToolSpec};
-use ua_gateway::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 use super::clock::StageClock;
 use super::job::{HORIZON_SECONDS, Kind, LISTING, NOTHING_DONE, SETTLE_SECONDS, TOOLS, Tool, tag_of};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use ua_core::{Clock as _, Env, RunId, RunStatus, SeededEntropy, Timestamp, sha256};
-use ua_gateway::StopSignal;
+use ua_dispatch::StopSignal;
 use ua_runner::{ForkError, ForkPlace, ForkPlan, top_of_tree};
 use ua_store::{Choice, QuestionRecord, RunRecord, StoreError};
 

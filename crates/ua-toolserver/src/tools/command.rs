@@ -283,19 +283,19 @@ async fn wait(child: &mut Child, limit: Duration) -> std::io::Result<(std::proce
 /// One output stream, read while the program runs.
 #[derive(Debug)]
 struct Collected {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<CollectedBytes>>,
     reader: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CollectedBytes {
     bytes: Vec<u8>,
     truncated: bool,
 }
 
 impl Collected {
     fn from(stream: Option<impl AsyncRead + Send + Unpin + 'static>) -> Self {
-        let kept = Arc::<Mutex<Kept>>::default();
+        let kept = Arc::<Mutex<CollectedBytes>>::default();
         let reader = stream.map(|stream| tokio::spawn(collect(stream, Arc::clone(&kept))));
         Self { kept, reader }
     }
@@ -312,7 +312,7 @@ impl Collected {
 }
 
 /// Reads to the end, so that the program is never held up, and keeps the beginning.
-async fn collect(mut stream: impl AsyncRead + Unpin, kept: Arc<Mutex<Kept>>) {
+async fn collect(mut stream: impl AsyncRead + Unpin, kept: Arc<Mutex<CollectedBytes>>) {
     let mut buffer = vec![0_u8; 16 * 1024];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);

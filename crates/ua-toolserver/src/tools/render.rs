@@ -182,7 +182,7 @@ impl Page<'_> {
             let hint = "name an image file of the workspace, relative to the Markdown file";
             Failure::refused(format!("the image {reference:?} can not be embedded: {problem}"), hint)
         };
-        let path = beside(self.source, reference).ok_or_else(|| failed("it is not in the workspace".to_owned()))?;
+        let path = image_path(self.source, reference).ok_or_else(|| failed("it is not in the workspace".to_owned()))?;
         let media = media::type_of(&path);
         if !media.starts_with("image/") {
             return Err(failed(format!("{media} is not a type of image")));
@@ -200,7 +200,7 @@ impl Page<'_> {
 }
 
 /// The path that `reference` means in the file `source`; `None` when it leads out of the workspace.
-pub(super) fn beside(source: &Path, reference: &str) -> Option<PathBuf> {
+pub(super) fn image_path(source: &Path, reference: &str) -> Option<PathBuf> {
     if reference.is_empty() || reference.contains("://") || reference.starts_with("data:") {
         return None;
     }
@@ -293,11 +293,11 @@ mod tests {
 
     #[test]
     fn image_paths_stay_in_the_workspace() {
-        let beside = |reference| beside(Path::new("docs/a.md"), reference);
-        assert_eq!(beside("x.png"), Some(PathBuf::from("docs/x.png")));
-        assert_eq!(beside("../img/my%20x.png"), Some(PathBuf::from("img/my x.png")));
-        assert_eq!(beside("../../x.png"), None);
-        assert_eq!(beside("/etc/x.png"), None);
-        assert_eq!(beside("file:///etc/x.png"), None);
+        let image_path = |reference| super::image_path(Path::new("docs/a.md"), reference);
+        assert_eq!(image_path("x.png"), Some(PathBuf::from("docs/x.png")));
+        assert_eq!(image_path("../img/my%20x.png"), Some(PathBuf::from("img/my x.png")));
+        assert_eq!(image_path("../../x.png"), None);
+        assert_eq!(image_path("/etc/x.png"), None);
+        assert_eq!(image_path("file:///etc/x.png"), None);
     }
 }

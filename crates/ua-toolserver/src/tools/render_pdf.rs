@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ua_pdf::{Paper, PdfError, PdfOptions, Renderer, limits};
 
-use super::render::{beside, read_markdown};
+use super::render::{image_path, read_markdown};
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
@@ -149,7 +149,7 @@ fn hint(error: &PdfError) -> &'static str {
 
 /// The bytes of the image that the Markdown file `source` calls `reference`.
 fn image(workspace: &Workspace, source: &Path, reference: &str) -> Result<Vec<u8>, String> {
-    let path = beside(source, reference).ok_or("it is not in the workspace")?;
+    let path = image_path(source, reference).ok_or("it is not in the workspace")?;
     let path = workspace.readable(&path.to_string_lossy()).map_err(|failure| failure.text())?;
     regular::read_up_to(workspace.area().dir(), &path, reference, limits::IMAGE_BYTES as u64)
         .map_err(|failure| failure.text())

@@ -1,7 +1,7 @@
 //! What a job is set up with: configuration, model, prices, tool servers.
 
 use ua_core::{RunId, RunSpec};
-use ua_gateway::ToolTransport as _;
+use ua_dispatch::ToolTransport as _;
 use ua_host::launch::{Launch, LaunchOptions};
 use ua_host::policies::classifier_of_user;
 use ua_host::{Host, Settings, claude_code, input_files, models, pricing, providers, servers as tool_servers};

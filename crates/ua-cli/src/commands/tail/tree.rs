@@ -34,7 +34,7 @@ struct Member {
 }
 
 /// An event, and what its line begins with.
-pub(super) struct Told {
+pub(super) struct NamedEvent {
     pub(super) event: TailEvent,
     pub(super) who: Option<String>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Told {
 /// What one look brought.
 pub(super) struct Look {
     /// What is new in all runs, in the order in which it happened.
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<NamedEvent>,
     /// What was read of the run at the top.
     pub(super) records: RunRecords,
     /// Calls of sub-agents that are under way, by id.
@@ -115,7 +115,7 @@ impl Tree {
     }
 
     /// What is new in one run.
-    async fn take(&mut self, store: &SqliteStore, at: usize) -> Result<(Vec<Told>, RunRecords), HostError> {
+    async fn take(&mut self, store: &SqliteStore, at: usize) -> Result<(Vec<NamedEvent>, RunRecords), HostError> {
         let since = self.since;
         let member = &mut self.members[at];
         let id = &member.run.run_id;
@@ -130,7 +130,7 @@ impl Tree {
         }
         member.is_new = false;
         member.run = records.run.clone();
-        let told = events.into_iter().map(|event| Told { event, who: member.name.clone() });
+        let told = events.into_iter().map(|event| NamedEvent { event, who: member.name.clone() });
         Ok((told.collect(), records))
     }
 }

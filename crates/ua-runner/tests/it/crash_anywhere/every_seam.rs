@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ua_core::{CallStatus, Clock, ModelTurn, RunStatus, SimClock, Sleep, Timestamp};
-use ua_gateway::StopSignal;
+use ua_dispatch::StopSignal;
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::{Choice, QuestionRecord, QuestionStatus};
 use ua_testkit::{ClockOutcome, CrashAt, Crossing, ModelOutcome, PersonOutcome, Plan, ProcessOutcome, StoreOutcome};

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ua_core::{Env, Message, RunId, RunStatus};
-use ua_gateway::{StopSignal, SubAgentError};
+use ua_dispatch::{StopSignal, SubAgentError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, check_history};
 use ua_runner::{ChildDriver, Conclusion, RunError};
 use ua_store::{
     CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionRecord, RunLease, RunRecord, RunRecords,
     RunStore as _, Store, invariants,
 };
-use ua_testkit::{CrashAt, CrashPlan, Crossing, Honours, Plan, Seam, World, foreign_tool, own_tool};
+use ua_testkit::{CrashAt, CrashPlan, Crossing, Honours, Plan, StoreSeam, World, foreign_tool, own_tool};
 
 use super::process::{Process, folder, new_run};
 
@@ -161,7 +161,7 @@ impl Family {
         let plan = Arc::new(CrashPlan::new(at));
         let life = Life {
             world: self.world.clone(),
-            store: Arc::new(Seam::new(self.store.clone() as Arc<dyn Store>, plan.clone())),
+            store: Arc::new(StoreSeam::new(self.store.clone(), plan.clone())),
             llm: self.llm.clone(),
             env: self.env.clone(),
             plan: if self.has_slow_tools { Arc::new(SlowTools(plan.clone())) } else { plan.clone() },

@@ -1,4 +1,4 @@
-//! What every process of these tests drives a run with: the real gateway, ledger and machine over a world that counts.
+//! What every process of these tests drives a run with: the real dispatcher, ledger and machine over a world that counts.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Env, Message, Origin, PriceTable, RunId, RunSpec, Trace};
-use ua_gateway::{StopSignal, ToolTransport};
+use ua_dispatch::{StopSignal, ToolTransport};
 use ua_ledger::PeopleRules;
 use ua_llm::LlmProvider;
 use ua_runner::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ua_checkpoint::{MeasuredHistory, Window, estimate_tokens};
 use ua_core::{Block, Env, Message, RunId, RunSpec, RunStatus};
-use ua_gateway::StopSignal;
+use ua_dispatch::StopSignal;
 use ua_ledger::PeopleRules;
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
 use ua_runner::{Conclusion, ForkPlace, ForkPlan, RunError};
@@ -12,7 +12,7 @@ use ua_store::{
     Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionKind, QuestionRecord,
     RunRecord, RunRecords, RunStore as _, Store, invariants, whole_reply,
 };
-use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, Seam, World, foreign_tool, own_tool};
+use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, StoreSeam, World, foreign_tool, own_tool};
 
 use super::billed::Billed;
 use super::own_loop::{Agent, Manners};
@@ -293,7 +293,7 @@ impl Scenario {
         plan: Arc<CrashPlan>,
         writes: Option<Arc<dyn LedgerWrites>>,
     ) -> Option<(Conclusion, RunRecord)> {
-        let seam = Seam::new(self.store.clone() as Arc<dyn Store>, plan.clone());
+        let seam = StoreSeam::new(self.store.clone(), plan.clone());
         let store: Arc<dyn Store> = Arc::new(match writes {
             Some(writes) => seam.with_writes(writes),
             None => seam,
@@ -311,7 +311,7 @@ impl Scenario {
         plan: Arc<dyn Plan>,
         writes: Option<Arc<dyn LedgerWrites>>,
     ) -> Result<(Conclusion, RunRecord), RunError> {
-        let seam = Seam::new(self.store.clone() as Arc<dyn Store>, plan.clone());
+        let seam = StoreSeam::new(self.store.clone(), plan.clone());
         let store: Arc<dyn Store> = Arc::new(match writes {
             Some(writes) => seam.with_writes(writes),
             None => seam,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ua_core::{CallStatus, Clock, Env, Resolution, RunStatus, SeededEntropy, SimClock, Sleep, Timestamp};
-use ua_gateway::StopSignal;
+use ua_dispatch::StopSignal;
 use ua_store::{CallRecord, Choice, QuestionStatus, ReplayStatus};
 use ua_testkit::{CrashAt, Honours, ToolOutcome, World, foreign_tool, own_tool};
 

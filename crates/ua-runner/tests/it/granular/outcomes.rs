@@ -4,8 +4,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::json;
-use ua_core::{Budgets, CallStatus, Env, Message, Origin, RunSpec, RunStatus, RunStop, Settings, Trace};
-use ua_gateway::{LocalCall, LocalFailure};
+use ua_core::{
+    Budgets, CallStatus, Env, Message, Money, Origin, PriceTable, Redactor, RunSpec, RunStatus, RunStop, Settings,
+    Trace,
+};
+use ua_dispatch::{LocalCall, LocalFailure};
 use ua_runner::{LockError, RunLock, StepError, StepOutcome, owner_stamp};
 use ua_store::{Choice, NewOverride, NewRun, OverrideKind, RunStore as _};
 
@@ -65,13 +68,13 @@ async fn a_signal_stops_the_step_between_turns_and_the_next_call_goes_on() {
     let mut shop = Shop::new(SCRIPT, POLICY, done);
     let stop = shop.host.stop.clone();
     shop.host.watcher = std::sync::Arc::new(move |signal| {
-        if matches!(signal, ua_runner::Signal::Committed { turn: 1 }) {
+        if matches!(signal, ua_runner::RunEvent::Committed { turn: 1 }) {
             stop.stop_gently();
         }
     });
     let outcome = shop.run().await.unwrap();
     assert!(matches!(outcome, StepOutcome::Stopped { reason: RunStop::Interrupt, .. }), "{outcome:?}");
-    shop.host.stop = ua_gateway::StopSignal::default();
+    shop.host.stop = ua_dispatch::StopSignal::default();
     let outcome = shop.run().await.unwrap();
     assert!(matches!(outcome, StepOutcome::Complete { turns: 3, .. }), "{outcome:?}");
     assert_eq!((shop.requests(), shop.orders().len()), (3, 1));
@@ -252,4 +255,30 @@ async fn the_time_being_up_cuts_no_call_and_starts_none() {
     let articles: Vec<String> = shop.orders().iter().map(|call| call.text("article").to_owned()).collect();
     assert_eq!(articles, ["pen", "ink"]);
     assert_eq!(shop.records().await.run.held_millis, 240_000);
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_a_secret_that_the_host_knows() {
+    let leaks = |_: &[LocalCall]| Ok(json!({"order": 1, "note": "paid with sk-very-secret-1"}));
+    let script = SCRIPT.replace("Ordered.", "Ordered with sk-very-secret-1.");
+    let mut shop = Shop::new(&script, POLICY, leaks);
+    let secrets = [("SHOP_KEY".to_owned(), "sk-very-secret-1".to_owned())];
+    shop.host = shop.host.with_redactor(Redactor::new(secrets));
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Complete { final_output, .. } = &outcome else { panic!("{outcome:?}") };
+    assert_eq!(final_output, "Ordered with [secret SHOP_KEY].");
+    let records = format!("{:?}", shop.records().await);
+    assert!(!records.contains("sk-very-secret-1"), "{records}");
+    assert!(records.contains("paid with [secret SHOP_KEY]"), "{records}");
+}
+
+#[tokio::test]
+async fn what_a_step_costs_is_counted_by_its_agents_prices() {
+    let mut shop = Shop::new(SCRIPT, POLICY, done);
+    let prices = "[providers.scripted.scripted]\ninput = 3\noutput = 15\n";
+    shop.step.agent.prices = PriceTable::parse("prices", prices).unwrap();
+    shop.step.budgets.max_cost = Money::parse("$0.000001");
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Stopped { reason: RunStop::Budget, detail } = &outcome else { panic!("{outcome:?}") };
+    assert!(detail.contains("cost"), "{detail}");
 }

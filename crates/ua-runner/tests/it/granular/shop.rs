@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Env, ModelTurn, RunId, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
-use ua_gateway::{LocalCall, LocalFailure, LocalTools};
+use ua_dispatch::{LocalCall, LocalFailure, LocalTools};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
 use ua_runner::{Agent, GranularStep, StepError, StepHost, StepOutcome};
 use ua_store::{Choice, MemStore, NewAnswer, QuestionRecord, RunRecords, RunStore as _};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use ua_core::CallStatus;
-use ua_gateway::{LocalCall, LocalFailure};
+use ua_dispatch::{LocalCall, LocalFailure};
 use ua_runner::{StepError, StepOutcome};
 use ua_store::{CallRecord, Choice};
 

@@ -65,13 +65,13 @@ struct Crawled {
 #[derive(Debug, Serialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 enum Outcome {
-    Ok(Box<Kept>),
+    Ok(Box<SavedPage>),
     Error { url: String, error: String },
 }
 
 /// A page that is in the workspace now.
 #[derive(Debug, Serialize)]
-struct Kept {
+struct SavedPage {
     url: String,
     /// Where it came from in the end, after redirects.
     source: String,
@@ -209,7 +209,7 @@ impl Crawler {
         run: Option<&str>,
         known: Option<&str>,
         sites: &Sites,
-    ) -> Result<Kept, Failure> {
+    ) -> Result<SavedPage, Failure> {
         let url = Url::parse(text).map_err(|error| {
             Failure::refused(
                 format!("this is not a URL: {error}"),
@@ -223,7 +223,7 @@ impl Crawler {
                     let (workspace, copy, url) = (Arc::clone(&self.workspace), path.clone(), url.clone());
                     let found = blocking(move || Ok(stored::find(&workspace, &copy, &url, &run))).await?;
                     if let Some(page) = found {
-                        return Ok(Kept::new(text.to_owned(), page, &path, shown, true));
+                        return Ok(SavedPage::new(text.to_owned(), page, &path, shown, true));
                     }
                 }
                 self.fetcher.fetch(url.clone(), sites).await?
@@ -247,13 +247,13 @@ impl Crawler {
             let page = Page::read(document)?;
             stored::keep(&workspace, &path, &page, &Origin { asked: &url, http_status, run: run.as_deref() })?;
             drop(slot);
-            Ok(Kept::new(asked, page, &path, shown, false))
+            Ok(SavedPage::new(asked, page, &path, shown, false))
         })
         .await
     }
 }
 
-impl Kept {
+impl SavedPage {
     fn new(url: String, page: Page, path: &Path, shown: usize, reused: bool) -> Self {
         let beginning: String = page.markdown.chars().take(shown).collect();
         Self {

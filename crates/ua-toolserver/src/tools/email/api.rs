@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use url::Url;
 
-use super::letter::Letter;
+use super::outgoing::OutgoingMail;
 use crate::answer::Failure;
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
@@ -69,7 +69,7 @@ impl Api {
     }
 
     /// The request's body. The same letter gives the same bytes, which the provider compares under a key.
-    pub(super) fn body(letter: &Letter) -> Result<Vec<u8>, Failure> {
+    pub(super) fn body(letter: &OutgoingMail) -> Result<Vec<u8>, Failure> {
         let texts = |people: &[Mailbox]| people.iter().map(ToString::to_string).collect();
         let message = Message {
             from: letter.from.to_string(),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ua_core::Timestamp;
 
-use super::letter::{Bcc, Letter, Recipients, Sender};
+use super::outgoing::{Bcc, OutgoingMail, Recipients, Sender};
 use super::{Arguments, Receipt, message_id};
 use crate::answer::Failure;
 use crate::area::{Area, Created};
@@ -52,7 +52,7 @@ impl Outbox {
         let (path, already_sent) = if let Some(found) = find(&area, id).map_err(|error| could_not(&error))? {
             (found, true)
         } else {
-            let letter = Letter::read(workspace, from, given, people, id.to_owned())?;
+            let letter = OutgoingMail::read(workspace, from, given, people, id.to_owned())?;
             let message = letter.mime(Bcc::Kept, now)?.formatted();
             let target = Path::new("new").join(id);
             let (staged, ()) = area

@@ -22,8 +22,8 @@
 
 mod api;
 mod journal;
-mod letter;
 mod maildir;
+mod outgoing;
 mod probe;
 mod remote;
 mod smtp;
@@ -35,8 +35,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ua_core::Env;
 
-use self::letter::Sender;
 use self::maildir::Outbox;
+use self::outgoing::Sender;
 use self::transport::Transport;
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking, effect_id};

@@ -7,7 +7,7 @@ use ua_core::{Env, Timestamp};
 
 use super::api::{self, Api};
 use super::journal::{Entry, Journal, State};
-use super::letter::{Bcc, Letter, Recipients, Sender};
+use super::outgoing::{Bcc, OutgoingMail, Recipients, Sender};
 use super::probe::{Found, Probe};
 use super::smtp::Smtp;
 use super::{Arguments, Receipt, message_id};
@@ -30,7 +30,7 @@ pub(super) enum Wire {
 }
 
 /// What is known about a key before anything is sent.
-enum Standing {
+enum KeyState {
     /// Nothing that keeps the message from being sent.
     Open,
     /// The message was sent.
@@ -90,7 +90,7 @@ impl Remote {
         };
         // Asked before anything can be refused: what was sent stays sent when an attachment is gone by now.
         if let Some(journal) = &journal
-            && let Standing::Sent { reference, evidence } = self.standing(journal, order.attempt, env).await?
+            && let KeyState::Sent { reference, evidence } = self.standing(journal, order.attempt, env).await?
         {
             return Ok(Receipt {
                 already_sent: true,
@@ -101,28 +101,28 @@ impl Remote {
         }
         let letter = {
             let (workspace, from, id) = (Arc::clone(workspace), from.clone(), id.clone());
-            blocking(move || Letter::read(&workspace, &from, given, people, id)).await?
+            blocking(move || OutgoingMail::read(&workspace, &from, given, people, id)).await?
         };
         let reference = self.deliver(&letter, order.key.unwrap_or(&id), journal.as_ref(), env).await?;
         Ok(Receipt { provider_reference: reference, ..receipt })
     }
 
-    async fn standing(&self, journal: &Arc<Journal>, attempt: u64, env: &Env) -> Result<Standing, Failure> {
+    async fn standing(&self, journal: &Arc<Journal>, attempt: u64, env: &Env) -> Result<KeyState, Failure> {
         let Some(entry) = journal.earlier() else {
-            return Ok(Standing::Open);
+            return Ok(KeyState::Open);
         };
         if entry.state == State::Accepted {
             let evidence = "the server took it in an earlier attempt under this key";
-            return Ok(Standing::Sent { reference: entry.reference.clone(), evidence });
+            return Ok(KeyState::Sent { reference: entry.reference.clone(), evidence });
         }
         let is_same_server = entry.via == self.wire.address();
         match (&self.wire, &self.probe) {
-            (Wire::Api(_), _) if is_same_server && age(entry, env.now()) < ttl() => Ok(Standing::Open),
+            (Wire::Api(_), _) if is_same_server && age(entry, env.now()) < ttl() => Ok(KeyState::Open),
             (Wire::Smtp(_), Some(probe)) if is_same_server => self.ask(probe, journal, entry, env).await,
             // Repeated only by order of a person, who looked; see the module's introduction. After its key's lifetime
             // that holds for an API too.
-            (Wire::Smtp(_), None) if attempt > 1 => Ok(Standing::Open),
-            (Wire::Api(_), _) if attempt > 1 && is_same_server => Ok(Standing::Open),
+            (Wire::Smtp(_), None) if attempt > 1 => Ok(KeyState::Open),
+            (Wire::Api(_), _) if attempt > 1 && is_same_server => Ok(KeyState::Open),
             (Wire::Smtp(_) | Wire::Api(_), _) => Err(Failure::Unclear(format!(
                 "an earlier attempt under this key, at {} through {}, may have been delivered: look for {}",
                 entry.attempted_at, entry.via, entry.message_id
@@ -131,7 +131,7 @@ impl Remote {
     }
 
     /// Asks whether the message arrived. "Not there" counts only when it was asked late enough.
-    async fn ask(&self, probe: &Probe, journal: &Arc<Journal>, entry: &Entry, env: &Env) -> Result<Standing, Failure> {
+    async fn ask(&self, probe: &Probe, journal: &Arc<Journal>, entry: &Entry, env: &Env) -> Result<KeyState, Failure> {
         let mut answer = probe.ask(&entry.message_id).await;
         let wait = self.settle.saturating_sub(age(entry, env.now()));
         if matches!(answer, Found::Absent) && !wait.is_zero() {
@@ -139,21 +139,21 @@ impl Remote {
             answer = probe.ask(&entry.message_id).await;
         }
         match answer {
-            Found::Absent => Ok(Standing::Open),
+            Found::Absent => Ok(KeyState::Open),
             Found::Unclear(why) => Err(Failure::Unclear(format!(
                 "an earlier attempt under this key, at {}, may have been delivered, and {why}",
                 entry.attempted_at
             ))),
             Found::Present => {
                 record(Some(journal), Entry { state: State::Accepted, ..entry.clone() }).await;
-                Ok(Standing::Sent { reference: None, evidence: "found by probe" })
+                Ok(KeyState::Sent { reference: None, evidence: "found by probe" })
             }
         }
     }
 
     async fn deliver(
         &self,
-        letter: &Letter,
+        letter: &OutgoingMail,
         key: &str,
         journal: Option<&Arc<Journal>>,
         env: &Env,

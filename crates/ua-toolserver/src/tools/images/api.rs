@@ -95,7 +95,7 @@ impl Usage {
 }
 
 /// Whether a request is still to be sent.
-pub(super) enum Standing<D> {
+pub(super) enum RequestState<D> {
     /// It is; the record of its key, when it has one.
     Open(Option<Record<Begun, D>>),
     /// It was answered in an earlier attempt.
@@ -154,19 +154,23 @@ impl ImageApi {
 
     /// Looks up what is known about the key. An answered request is not sent again; whether one may be that was not
     /// answered is for a person to say, or for an API that honours keys.
-    pub(super) async fn standing<D>(&self, workspace: &Arc<Workspace>, order: Order<'_>) -> Result<Standing<D>, Failure>
+    pub(super) async fn standing<D>(
+        &self,
+        workspace: &Arc<Workspace>,
+        order: Order<'_>,
+    ) -> Result<RequestState<D>, Failure>
     where
         D: Clone + Serialize + for<'a> Deserialize<'a> + Send + Sync + 'static,
     {
-        let Some(key) = order.key else { return Ok(Standing::Open(None)) };
+        let Some(key) = order.key else { return Ok(RequestState::Open(None)) };
         let record = Record::open(workspace, RECORDS, key).await?;
         match record.earlier().cloned() {
-            Some(Entry::Done(done)) => Ok(Standing::Done(record, done)),
+            Some(Entry::Done(done)) => Ok(RequestState::Done(record, done)),
             Some(Entry::Begun(begun)) if order.attempt < 2 && !self.honours_keys => Err(Failure::Unclear(format!(
                 "an earlier request under this key, at {} to {}, may have been answered and charged",
                 begun.at, begun.via
             ))),
-            Some(Entry::Begun(_)) | None => Ok(Standing::Open(Some(record))),
+            Some(Entry::Begun(_)) | None => Ok(RequestState::Open(Some(record))),
         }
     }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{Dialect, ImageApi, Standing, Usage, image_part};
+use super::api::{Dialect, ImageApi, RequestState, Usage, image_part};
 use super::decode::{ImageFile, pack};
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
@@ -100,8 +100,8 @@ impl Tool for DescribeImage {
             return Err(Failure::refused(format!("max_words {words} is not allowed"), "give 5 to 1000"));
         }
         let record = match api.standing::<Described>(&context.workspace, order).await? {
-            Standing::Done(_, described) => return answer(api, &given.path, &described, true),
-            Standing::Open(record) => record,
+            RequestState::Done(_, described) => return answer(api, &given.path, &described, true),
+            RequestState::Open(record) => record,
         };
         let (sha256, media_type, data) = {
             let (workspace, path) = (Arc::clone(&context.workspace), given.path.clone());

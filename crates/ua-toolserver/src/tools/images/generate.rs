@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{ImageApi, Standing, Usage};
+use super::api::{ImageApi, RequestState, Usage};
 use super::decode::{ImageFile, MAX_FILE_BYTES, media_type, pack};
 use crate::answer::{Answer, Failure, success};
 use crate::area::Created;
@@ -106,13 +106,13 @@ impl Tool for GenerateImage {
         let wanted = wanted_format(&given.output)?;
         let output = context.workspace.writable(&given.output)?;
         let record = match api.standing::<Drawn>(&context.workspace, order).await? {
-            Standing::Done(record, drawn) => {
+            RequestState::Done(record, drawn) => {
                 let (workspace, kept) = (Arc::clone(&context.workspace), record.beside(KEPT));
                 let (to, known) = (output.clone(), drawn.clone());
                 blocking(move || place_again(&workspace, &kept, &to, &known)).await?;
                 return answer(api, &output, &drawn, true);
             }
-            Standing::Open(record) => record,
+            RequestState::Open(record) => record,
         };
         if context.workspace.area().dir().symlink_metadata(&output).is_ok() {
             let hint = "give the name of a file that does not exist yet; nothing was charged";

@@ -8,11 +8,11 @@ use serde::Serialize;
 /// word is made when it is shown, so naming it in a span that nobody records costs nothing.
 ///
 /// ```
-/// use ua_store::{QuestionKind, word};
+/// use ua_store::{QuestionKind, stored_name};
 ///
-/// assert_eq!(word(&QuestionKind::UnknownOutcome).to_string(), "unknown_outcome");
+/// assert_eq!(stored_name(&QuestionKind::UnknownOutcome).to_string(), "unknown_outcome");
 /// ```
-pub fn word<T: Serialize>(value: &T) -> impl fmt::Display + '_ {
+pub fn stored_name<T: Serialize>(value: &T) -> impl fmt::Display + '_ {
     Word(value)
 }
 

@@ -13,8 +13,8 @@ use ua_core::{CallStatus, ElicitAnswer, Handle, Outcome, Timestamp};
 use ua_ledger::{Continued, Elicited, LedgerError, Permit};
 use ua_store::{CallRecord, QuestionRecord, QuestionStatus};
 
-use crate::error::GatewayError;
-use crate::gateway::{Notice, ToolGateway, backoff};
+use crate::dispatcher::{CallProgress, Dispatcher, backoff};
+use crate::error::DispatchError;
 use crate::stop::StopSignal;
 
 /// How often a tool may ask within one call.
@@ -50,7 +50,7 @@ pub(crate) enum LongCallOutcome {
     Stopped,
 }
 
-impl ToolGateway {
+impl Dispatcher {
     /// The same road with other patience towards tools that ask.
     #[must_use]
     pub fn with_elicitations(mut self, elicitations: Elicitations) -> Self {
@@ -63,9 +63,9 @@ impl ToolGateway {
         &self,
         continued: Continued,
         stop: &StopSignal,
-    ) -> Result<LongCallOutcome, GatewayError> {
+    ) -> Result<LongCallOutcome, DispatchError> {
         let (permit, handle, started_at) = self.ledger.permit_again(continued);
-        self.tell(Notice::Resuming { call: Box::new(permit.call().clone()), task: handle.task.clone() });
+        self.tell(CallProgress::Resuming { call: Box::new(permit.call().clone()), task: handle.task.clone() });
         let generation = self.transport.ready(&permit.name().server).await?;
         let handle = Handle { generation: Some(generation), ..handle };
         self.ledger.keep(&permit, handle.clone()).await?;
@@ -78,7 +78,7 @@ impl ToolGateway {
         permit: Permit,
         outcome: Outcome,
         stop: &StopSignal,
-    ) -> Result<LongCallOutcome, GatewayError> {
+    ) -> Result<LongCallOutcome, DispatchError> {
         let Outcome::Continues(handle) = outcome else { return Ok(LongCallOutcome::Ended(Box::new(permit), outcome)) };
         let started_at = permit.call().updated_at;
         self.ledger.keep(&permit, (*handle).clone()).await?;
@@ -90,7 +90,7 @@ impl ToolGateway {
     ///
     /// # Errors
     /// Those of the ledger. That a server could not be told is none.
-    pub async fn abandon(&self, calls: &[CallRecord]) -> Result<(), GatewayError> {
+    pub async fn abandon(&self, calls: &[CallRecord]) -> Result<(), DispatchError> {
         for call in calls.iter().filter(|call| call.status == CallStatus::Running) {
             let attempt = self.ledger.attempts(&call.call_id).await?.pop();
             let Some(attempt) = attempt.filter(|attempt| attempt.live_handle().is_some()) else { continue };
@@ -119,7 +119,7 @@ impl ToolGateway {
         mut handle: Handle,
         started_at: Timestamp,
         stop: &StopSignal,
-    ) -> Result<LongCallOutcome, GatewayError> {
+    ) -> Result<LongCallOutcome, DispatchError> {
         let mut unreached = 0;
         loop {
             if handle.open_request().is_some() {
@@ -191,7 +191,7 @@ impl ToolGateway {
     }
 
     /// Answers what a tool asks for. A server that waits on its connection is waited with, and told *no* when nobody answers in time.
-    async fn elicit(&self, call: &CallRecord, handle: Handle, stop: &StopSignal) -> Result<Elicited, GatewayError> {
+    async fn elicit(&self, call: &CallRecord, handle: Handle, stop: &StopSignal) -> Result<Elicited, DispatchError> {
         let is_live = handle.input.as_ref().is_some_and(|input| input.is_live);
         let patience = self.elicitations.live_wait;
         if is_live && patience.is_zero() {
@@ -203,7 +203,7 @@ impl ToolGateway {
         if !is_live {
             return Ok(Elicited::Open(question));
         }
-        self.tell(Notice::Asking { question: Box::new(question.clone()), patience });
+        self.tell(CallProgress::Asking { question: Box::new(question.clone()), patience });
         let until = self.ledger.env().now().plus(patience);
         let mut handle = handle;
         let mut open = question;
@@ -221,7 +221,7 @@ impl ToolGateway {
                     Elicited::Open(next) => {
                         handle =
                             self.ledger.attempts(&call.call_id).await?.pop().and_then(|a| a.handle).unwrap_or_default();
-                        self.tell(Notice::Asking { question: Box::new(next.clone()), patience });
+                        self.tell(CallProgress::Asking { question: Box::new(next.clone()), patience });
                         open = next;
                     }
                 }
@@ -239,7 +239,7 @@ impl ToolGateway {
         }
     }
 
-    async fn is_cancelled(&self, call: &CallRecord) -> Result<bool, GatewayError> {
+    async fn is_cancelled(&self, call: &CallRecord) -> Result<bool, DispatchError> {
         let run = self.ledger.store().run(&call.run_id).await;
         let run =
             run.map_err(|source| LedgerError::Store { doing: "read the run of", call: call.call_id.clone(), source })?;

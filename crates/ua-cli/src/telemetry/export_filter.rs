@@ -13,19 +13,19 @@ use tracing_subscriber::layer::{Context, Filter};
 const FIXED: &str = "ua.";
 
 /// The filter of everything that is sent to a collector.
-pub(super) struct MayLeave {
+pub(super) struct ExportFilter {
     targets: Targets,
     content: bool,
 }
 
-impl MayLeave {
+impl ExportFilter {
     /// Lets through what `targets` lets through; with `content` also what people, models, tools and diagnostics said.
     pub(super) fn new(targets: Targets, content: bool) -> Self {
         Self { targets, content }
     }
 }
 
-impl<S: Subscriber> Filter<S> for MayLeave {
+impl<S: Subscriber> Filter<S> for ExportFilter {
     fn enabled(&self, metadata: &Metadata<'_>, context: &Context<'_, S>) -> bool {
         Filter::enabled(&self.targets, metadata, context)
     }
@@ -76,9 +76,9 @@ mod tests {
     use super::*;
 
     /// Keeps the names of the fields of every event that it is shown.
-    struct Kept(Arc<Mutex<Vec<String>>>);
+    struct FieldNames(Arc<Mutex<Vec<String>>>);
 
-    impl<S: Subscriber> Layer<S> for Kept {
+    impl<S: Subscriber> Layer<S> for FieldNames {
         fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
             let names: Vec<&str> = event.metadata().fields().iter().map(|field| field.name()).collect();
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(names.join(" "));
@@ -88,7 +88,7 @@ mod tests {
     fn kept(content: bool) -> Vec<String> {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let targets = Targets::new().with_target("ua_", LevelFilter::INFO);
-        let layer = Kept(Arc::clone(&seen)).with_filter(MayLeave::new(targets, content));
+        let layer = FieldNames(Arc::clone(&seen)).with_filter(ExportFilter::new(targets, content));
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             tracing::info!(target: "ua_runner", turn = 1, "ua.turn.committed");
             tracing::warn!(target: "ua_runner", why = "a canary", "a request to the model failed, asking again");

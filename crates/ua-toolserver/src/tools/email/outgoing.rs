@@ -32,7 +32,7 @@ impl Sender {
 
 /// All that a message is made of.
 #[derive(Debug)]
-pub(super) struct Letter {
+pub(super) struct OutgoingMail {
     pub(super) id: String,
     pub(super) from: Mailbox,
     pub(super) people: Recipients,
@@ -57,7 +57,7 @@ pub(super) enum Bcc {
     Removed,
 }
 
-impl Letter {
+impl OutgoingMail {
     /// Reads what `given` names.
     pub(super) fn read(
         workspace: &Workspace,

@@ -1,4 +1,4 @@
-//! Guardrails: what the gateway refuses before anything is sent, and what it tells the model to do instead.
+//! Guardrails: what the dispatcher refuses before anything is sent, and what it tells the model to do instead.
 //!
 //! Durability Architecture, guardrails; RunSpec `constraints` (Durable Jobs v1 spec §6).
 

@@ -8,7 +8,7 @@ use ua_classify::{Classifier, without_argument, without_key_argument};
 use ua_core::{Sha256, ToolPin, ToolSpec};
 
 use crate::enforce::{self, enforced};
-use crate::error::GatewayError;
+use crate::error::DispatchError;
 use crate::guardrail::Rules;
 use crate::names::{plain, tail};
 use crate::plan::made_up_keys;
@@ -42,7 +42,7 @@ pub struct Catalog {
 
 impl Catalog {
     /// Classifies and checks every tool. Fails when a tool could not keep what is asked of it.
-    pub fn new(specs: Vec<ToolSpec>, classifier: &Classifier, rules: &Rules) -> Result<Self, GatewayError> {
+    pub fn new(specs: Vec<ToolSpec>, classifier: &Classifier, rules: &Rules) -> Result<Self, DispatchError> {
         let mut entries = BTreeMap::new();
         for spec in specs {
             let raw = spec.name.raw.clone();
@@ -68,7 +68,7 @@ impl Catalog {
             let pin = ToolPin::of(&spec, policy.class);
             let entry = Entry { digest: spec.digest(), pin, denied, offer, validator, spec };
             if entries.insert(raw.clone(), entry).is_some() {
-                return Err(GatewayError::Configuration {
+                return Err(DispatchError::Configuration {
                     tool: raw,
                     why: "two servers offer a tool of this name; rename one of them".to_owned(),
                 });

@@ -7,18 +7,18 @@
 use ua_core::CallId;
 use ua_ledger::{Admission, LedgerError};
 
-use crate::error::GatewayError;
-use crate::gateway::{Dispatched, Notice, ToolGateway};
+use crate::dispatcher::{CallProgress, Dispatched, Dispatcher};
+use crate::error::DispatchError;
 use crate::stop::StopSignal;
 
-impl ToolGateway {
+impl Dispatcher {
     /// Settles a call as far as that goes without sending it. `None` when all that is left is to send it (again), which a
     /// later dispatch decides anew from the same rows.
     ///
     /// # Errors
-    /// [`GatewayError::OrphanAlive`] when the process it was sent to is still alive; errors of the ledger, among them a
+    /// [`DispatchError::OrphanAlive`] when the process it was sent to is still alive; errors of the ledger, among them a
     /// person's `abort`.
-    pub async fn settle_without_sending(&self, id: &CallId) -> Result<Option<Dispatched>, GatewayError> {
+    pub async fn settle_without_sending(&self, id: &CallId) -> Result<Option<Dispatched>, DispatchError> {
         let call = self.ledger().store().call(id).await.map_err(|source| LedgerError::Store {
             doing: "read",
             call: id.clone(),
@@ -30,11 +30,11 @@ impl ToolGateway {
         stop.stop_at_once();
         Ok(match self.admit(id, facts, &stop).await? {
             Admission::Settled(call) => {
-                self.tell(Notice::Settled { call: Box::new(call.clone()) });
+                self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
                 Some(Dispatched::Settled(Box::new(call)))
             }
             Admission::Held(question) => {
-                self.tell(Notice::Held { question: Box::new(question.clone()) });
+                self.tell(CallProgress::Held { question: Box::new(question.clone()) });
                 Some(Dispatched::Held(Box::new(question)))
             }
             Admission::Ready(_) | Admission::Continues(_) | Admission::Ongoing(_) | Admission::Unknown(_) => None,

@@ -1,14 +1,14 @@
 //! The one road from a model's tool use to its receipt.
 //!
-//! Durable Jobs v1 spec §3.2 and §8; Durability Architecture, guardrails. Two halves: [`ToolGateway::plan`] is pure and decides, in
+//! Durable Jobs v1 spec §3.2 and §8; Durability Architecture, guardrails. Two halves: [`Dispatcher::plan`] is pure and decides, in
 //! the same write as the model's reply, what each tool use is (catalog, guardrails, schema, class, policy, canonical
-//! arguments); [`ToolGateway::dispatch`] is the only code that holds a [`Permit`], and admission (scope, key, digests,
+//! arguments); [`Dispatcher::dispatch`] is the only code that holds a [`Permit`], and admission (scope, key, digests,
 //! dedupe, conflicts, approval) happens there. One retry layer only: this one.
 //!
 //! A transport cannot be called without a permit:
 //!
 //! ```compile_fail
-//! async fn cheat(transport: &dyn ua_gateway::ToolTransport, call: &ua_core::CallId) {
+//! async fn cheat(transport: &dyn ua_dispatch::ToolTransport, call: &ua_core::CallId) {
 //!     transport.invoke(call).await; // expects `&Permit`, which only the ledger makes
 //! }
 //! ```
@@ -18,7 +18,7 @@
 //! ```
 //! use ua_classify::Classifier;
 //! use ua_core::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
-//! use ua_gateway::{Catalog, Rules};
+//! use ua_dispatch::{Catalog, Rules};
 //!
 //! let spec = ToolSpec {
 //!     name: ToolName::qualified(ToolNamespace::Mcp, "notes", "list_notes"),
@@ -34,10 +34,10 @@ mod approvals;
 mod ask_user;
 mod catalog;
 mod composite;
+mod dispatcher;
 mod enforce;
 mod error;
 mod files;
-mod gateway;
 mod guardrail;
 mod local;
 mod long_running;
@@ -54,10 +54,10 @@ mod transport;
 
 pub use ask_user::WithAskUser;
 pub use catalog::{Catalog, Offer};
+pub use dispatcher::{CallProgress, Dispatched, Dispatcher};
 pub use enforce::{Payload, verify_key};
-pub use error::GatewayError;
+pub use error::DispatchError;
 pub use files::WorkspaceFiles;
-pub use gateway::{Dispatched, Notice, ToolGateway};
 pub use guardrail::Rules;
 pub use local::{LocalCall, LocalFailure, LocalTools, PermittedCall};
 pub use long_running::Elicitations;

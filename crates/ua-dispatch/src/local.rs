@@ -93,7 +93,7 @@ struct LocalTool {
 /// ```
 /// use serde_json::json;
 /// use ua_core::{Env, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
-/// use ua_gateway::{LocalCall, LocalFailure, LocalTools};
+/// use ua_dispatch::{LocalCall, LocalFailure, LocalTools};
 ///
 /// let price = ToolSpec {
 ///     name: ToolName::qualified(ToolNamespace::Local, "shop", "get_price"),

@@ -8,7 +8,7 @@ use crate::transport::TransportError;
 
 /// Why a call could not be taken to its receipt.
 #[derive(Debug, thiserror::Error)]
-pub enum GatewayError {
+pub enum DispatchError {
     /// The ledger refused or failed.
     #[error("take a tool call to its receipt")]
     Ledger(#[from] LedgerError),
@@ -42,7 +42,7 @@ pub enum GatewayError {
     },
 }
 
-impl GatewayError {
+impl DispatchError {
     /// What the caller may do next.
     pub fn class(&self) -> FailureClass {
         match self {

@@ -18,7 +18,7 @@ use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
 use ua_store::{CallRecord, QuestionRecord};
 
 use crate::catalog::Catalog;
-use crate::error::GatewayError;
+use crate::error::DispatchError;
 use crate::files::WorkspaceFiles;
 use crate::guardrail::Rules;
 use crate::long_running::{Elicitations, LongCallOutcome};
@@ -54,7 +54,7 @@ pub enum Dispatched {
 
 /// What the one who watches a run is told while a call is on its way.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Notice {
+pub enum CallProgress {
     /// An attempt was committed and is being sent.
     Sending {
         /// The call.
@@ -115,7 +115,7 @@ pub enum Notice {
 }
 
 /// The road. One per process that drives a run.
-pub struct ToolGateway {
+pub struct Dispatcher {
     pub(crate) catalog: Catalog,
     pub(crate) classifier: Arc<Classifier>,
     policy_version: OnceLock<Sha256>,
@@ -123,14 +123,14 @@ pub struct ToolGateway {
     pub(crate) ledger: Ledger,
     pub(crate) transport: Arc<dyn ToolTransport>,
     files: WorkspaceFiles,
-    watcher: Box<dyn Fn(Notice) + Send + Sync>,
+    watcher: Box<dyn Fn(CallProgress) + Send + Sync>,
     pub(crate) elicitations: Elicitations,
     /// What drives sub-agents; `None` where nothing does.
     pub(crate) agents: Option<Arc<dyn SubAgents>>,
     pub(crate) tasks_at_once: Semaphore,
 }
 
-impl ToolGateway {
+impl Dispatcher {
     /// Puts the road together.
     pub fn new(
         catalog: Catalog,
@@ -139,7 +139,7 @@ impl ToolGateway {
         ledger: Ledger,
         transport: Arc<dyn ToolTransport>,
         files: WorkspaceFiles,
-        watcher: Box<dyn Fn(Notice) + Send + Sync>,
+        watcher: Box<dyn Fn(CallProgress) + Send + Sync>,
     ) -> Self {
         let ledger = ledger.with_definitions(catalog.definitions());
         Self {
@@ -186,16 +186,16 @@ impl ToolGateway {
     }
 
     /// Dispatches calls that may run together (reads, or tasks), or one call with an effect.
-    pub async fn dispatch_group(&self, calls: &[CallId], stop: &StopSignal) -> Result<Vec<Dispatched>, GatewayError> {
+    pub async fn dispatch_group(&self, calls: &[CallId], stop: &StopSignal) -> Result<Vec<Dispatched>, DispatchError> {
         // All of them first, so that what is waited for is `Send`: a closure that borrows is not known to be.
         let dispatches: Vec<_> = calls.iter().map(|call| self.dispatch(call, stop)).collect();
-        let ended: Vec<Result<Dispatched, GatewayError>> =
+        let ended: Vec<Result<Dispatched, DispatchError>> =
             stream::iter(dispatches).buffered(READS_AT_ONCE).collect().await;
         ended.into_iter().collect()
     }
 
     /// Takes one call to its receipt.
-    pub async fn dispatch(&self, id: &CallId, stop: &StopSignal) -> Result<Dispatched, GatewayError> {
+    pub async fn dispatch(&self, id: &CallId, stop: &StopSignal) -> Result<Dispatched, DispatchError> {
         let call = self.read(id).await?;
         let span = spans::of_call(&call);
         let dispatch = async {
@@ -211,7 +211,7 @@ impl ToolGateway {
         read.map_err(|source| LedgerError::Store { doing: "read", call: id.clone(), source })
     }
 
-    async fn take_to_receipt(&self, call: CallRecord, stop: &StopSignal) -> Result<Dispatched, GatewayError> {
+    async fn take_to_receipt(&self, call: CallRecord, stop: &StopSignal) -> Result<Dispatched, DispatchError> {
         let id = &call.call_id.clone();
         let mut read = Some(call);
         let mut readmissions = 0;
@@ -223,11 +223,11 @@ impl ToolGateway {
             let facts = self.facts(&call);
             let went_on = match self.admit(id, facts, stop).await? {
                 Admission::Settled(call) => {
-                    self.tell(Notice::Settled { call: Box::new(call.clone()) });
+                    self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
                     return Ok(Dispatched::Settled(Box::new(call)));
                 }
                 Admission::Held(question) => {
-                    self.tell(Notice::Held { question: Box::new(question.clone()) });
+                    self.tell(CallProgress::Held { question: Box::new(question.clone()) });
                     return Ok(Dispatched::Held(Box::new(question)));
                 }
                 // `admit` recovers what is unknown; it stays unknown only when a stop came in between.
@@ -262,7 +262,7 @@ impl ToolGateway {
                         continue;
                     };
                     self.ledger.confirm(&permit).await?;
-                    self.tell(Notice::Sending { call: Box::new(permit.call().clone()) });
+                    self.tell(CallProgress::Sending { call: Box::new(permit.call().clone()) });
                     let outcome = self.send(&permit, stop).await;
                     self.finish(permit, outcome, stop).await?
                 }
@@ -270,7 +270,7 @@ impl ToolGateway {
             let (permit, outcome) = match went_on {
                 LongCallOutcome::Ended(permit, outcome) => (*permit, outcome),
                 LongCallOutcome::Held(question) => {
-                    self.tell(Notice::Held { question: Box::new(question.clone()) });
+                    self.tell(CallProgress::Held { question: Box::new(question.clone()) });
                     return Ok(Dispatched::Held(Box::new(question)));
                 }
                 LongCallOutcome::Stopped => return Ok(Dispatched::Stopped),
@@ -280,7 +280,7 @@ impl ToolGateway {
             match call.status {
                 CallStatus::FailedDefinite if self.ledger.may_retry(&call) => {
                     let wait = backoff(call.attempt, self.ledger.env().entropy.next_u64());
-                    self.tell(Notice::Retrying { call: Box::new(call), wait });
+                    self.tell(CallProgress::Retrying { call: Box::new(call), wait });
                     tokio::select! {
                         () = self.ledger.env().clock.sleep(wait) => {}
                         () = stop.stopping() => return Ok(Dispatched::Stopped),
@@ -295,7 +295,7 @@ impl ToolGateway {
                 | CallStatus::FailedDefinite
                 | CallStatus::FailedReported
                 | CallStatus::Cancelled => {
-                    self.tell(Notice::Settled { call: Box::new(call.clone()) });
+                    self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
                     return Ok(Dispatched::Settled(Box::new(call)));
                 }
             }
@@ -303,7 +303,7 @@ impl ToolGateway {
     }
 
     /// Refuses a call that the store kept from starting again and again.
-    async fn give_up_start(&self, id: &CallId) -> Result<Dispatched, GatewayError> {
+    async fn give_up_start(&self, id: &CallId) -> Result<Dispatched, DispatchError> {
         let call = self.read(id).await?;
         let message = "Not run: another call of this job kept claiming the same effect.";
         let refused = self.ledger.cancel(&call, Resolution::Refused, "key_taken", message).await?;
@@ -311,14 +311,14 @@ impl ToolGateway {
     }
 
     /// Admits a call; one that is unknown is fenced first, then decided by its policy.
-    pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, GatewayError> {
+    pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, DispatchError> {
         match Box::pin(self.ledger.admit(id, facts.clone())).await? {
             Admission::Unknown(unknown) => {
                 let server = unknown.call().name.server.clone();
                 if let Some(generation) = unknown.generation()
                     && let Fence::Alive { detail } = self.transport.fence(&server, generation).await
                 {
-                    return Err(GatewayError::OrphanAlive { server, detail });
+                    return Err(DispatchError::OrphanAlive { server, detail });
                 }
                 self.recover(unknown, &facts, stop).await
             }
@@ -363,7 +363,7 @@ impl ToolGateway {
         Facts { scope, file_digests }
     }
 
-    pub(crate) fn tell(&self, notice: Notice) {
+    pub(crate) fn tell(&self, notice: CallProgress) {
         spans::note(&notice);
         (self.watcher)(notice);
     }

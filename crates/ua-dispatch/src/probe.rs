@@ -13,8 +13,8 @@ use ua_ledger::{Admission, Asked, Enquiry, Facts, Recovery, UnknownCall};
 use ua_store::{AttemptRecord, CallRecord};
 
 use crate::catalog::{Catalog, Entry};
-use crate::error::GatewayError;
-use crate::gateway::{Notice, ToolGateway, backoff};
+use crate::dispatcher::{CallProgress, Dispatcher, backoff};
+use crate::error::DispatchError;
 use crate::stop::StopSignal;
 
 /// The longest a process waits before it decides about a call in doubt.
@@ -52,13 +52,13 @@ impl Catalog {
 
     /// A probe of the user's own policy has to name a tool that is there and only looks. One of the built-in policy that does not
     /// fit these servers is passed over, and its calls are held.
-    pub(crate) fn check_probes(&self, classifier: &Classifier) -> Result<(), GatewayError> {
+    pub(crate) fn check_probes(&self, classifier: &Classifier) -> Result<(), DispatchError> {
         for entry in self.entries().filter(|entry| entry.denied.is_none()) {
             let policy = classifier.classify(&entry.spec, None);
             let Some(probe) = policy.probe.as_ref().filter(|_| policy.on_unknown == OnUnknown::Probe) else { continue };
             let Err(why) = self.check_probe(classifier, &entry.spec.name, probe) else { continue };
             if policy.class_source == ClassSource::UserPolicy {
-                return Err(GatewayError::Configuration {
+                return Err(DispatchError::Configuration {
                     tool: entry.spec.name.raw.clone(),
                     why: format!("the policy `{}` wants to ask a probe, but {why}", policy.rule_id),
                 });
@@ -81,19 +81,22 @@ impl Catalog {
     }
 }
 
-impl ToolGateway {
+impl Dispatcher {
     /// Decides about a call whose server is fenced. `Unknown` comes back when a stop was asked for first.
     pub(crate) async fn recover(
         &self,
         unknown: UnknownCall,
         facts: &Facts,
         stop: &StopSignal,
-    ) -> Result<Admission, GatewayError> {
+    ) -> Result<Admission, DispatchError> {
         loop {
             let mut next = self.ledger.recover(&unknown, facts).await?;
             if matches!(next, Recovery::Ask) {
                 let Some(asked) = self.ask(unknown.call(), stop).await? else { return Ok(Admission::Unknown(unknown)) };
-                self.tell(Notice::Probed { call: Box::new(unknown.call().clone()), asked: Box::new(asked.clone()) });
+                self.tell(CallProgress::Probed {
+                    call: Box::new(unknown.call().clone()),
+                    asked: Box::new(asked.clone()),
+                });
                 next = self.ledger.conclude(&unknown, facts, asked).await?;
             }
             match next {
@@ -111,7 +114,7 @@ impl ToolGateway {
                         );
                         return Ok(self.ledger.hold(&unknown, &because).await?);
                     }
-                    self.tell(Notice::Waiting { call: Box::new(unknown.call().clone()), wait });
+                    self.tell(CallProgress::Waiting { call: Box::new(unknown.call().clone()), wait });
                     tokio::select! {
                         () = self.ledger.env().clock.sleep(wait) => {}
                         () = stop.stopping() => return Ok(Admission::Unknown(unknown)),
@@ -122,7 +125,7 @@ impl ToolGateway {
     }
 
     /// Asks the declared probe about a call; `None` when a stop was asked for first.
-    async fn ask(&self, call: &CallRecord, stop: &StopSignal) -> Result<Option<Asked>, GatewayError> {
+    async fn ask(&self, call: &CallRecord, stop: &StopSignal) -> Result<Option<Asked>, DispatchError> {
         if stop.is_stopping() {
             return Ok(None);
         }

@@ -10,15 +10,15 @@ use ua_classify::file_arguments;
 use ua_core::{CallStatus, ScopeField, SideEffectClass};
 use ua_store::CallRecord;
 
-use crate::error::GatewayError;
-use crate::gateway::{Notice, ToolGateway};
+use crate::dispatcher::{CallProgress, Dispatcher};
+use crate::error::DispatchError;
 
-impl ToolGateway {
+impl Dispatcher {
     /// Raises the questions that the `prepared` calls of an open turn will need. `calls` are all of the turn, in order.
     ///
     /// # Errors
     /// Those of the ledger.
-    pub async fn ask_ahead(&self, calls: &[CallRecord]) -> Result<(), GatewayError> {
+    pub async fn ask_ahead(&self, calls: &[CallRecord]) -> Result<(), DispatchError> {
         let mut files_may_change = false;
         let mut seen = HashSet::new();
         for call in calls.iter().filter(|call| !call.status.is_settled()) {
@@ -27,7 +27,7 @@ impl ToolGateway {
             if is_new && !(files_may_change && names_files(call)) {
                 let asked = self.ledger.ask_ahead(&call.call_id, &self.facts(call)).await?;
                 if let Some(question) = asked {
-                    self.tell(Notice::Held { question: Box::new(question) });
+                    self.tell(CallProgress::Held { question: Box::new(question) });
                 }
             }
             files_may_change |= call.policy.class == SideEffectClass::Local;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use ua_core::{CallPolicy, KeyChannel, OnUnknown, SideEffectClass, ToolSpec};
 use ua_ledger::Permit;
 
-use crate::error::GatewayError;
+use crate::error::DispatchError;
 
 /// What is about to leave for one attempt.
 #[derive(Debug, Clone, Copy)]
@@ -69,14 +69,14 @@ fn repeats_do_harm(policy: &CallPolicy) -> bool {
 }
 
 /// Refuses a tool that must get a key and cannot.
-pub(crate) fn check(spec: &ToolSpec, policy: &CallPolicy) -> Result<(), GatewayError> {
+pub(crate) fn check(spec: &ToolSpec, policy: &CallPolicy) -> Result<(), DispatchError> {
     // A composite tool is never sent as it is; its actions are looked at when they are planned.
     if policy.composite.is_none() && policy.requires_idempotency_key && policy.key_channel.is_none() {
         let (tool, mut why) = (spec.name.raw.clone(), no_channel(policy));
         if let Some(argument) = ua_classify::likely_key_arguments(&spec.input_schema).first() {
             why.push_str(&format!("; its argument `{argument}` looks like one"));
         }
-        return Err(GatewayError::Configuration { tool, why });
+        return Err(DispatchError::Configuration { tool, why });
     }
     Ok(())
 }

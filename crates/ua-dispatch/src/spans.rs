@@ -7,9 +7,9 @@
 use tracing::{Span, field};
 use ua_core::{CallStatus, Outcome, RawReply, signed};
 use ua_ledger::Finding;
-use ua_store::{CallRecord, word};
+use ua_store::{CallRecord, stored_name};
 
-use crate::gateway::{Dispatched, Notice};
+use crate::dispatcher::{CallProgress, Dispatched};
 
 /// The target of what people, models and tools said.
 const CONTENT: &str = "ua::content";
@@ -52,7 +52,7 @@ pub(crate) fn ended(dispatched: &Dispatched) {
                 span.record("ua.tool.deduplicated_from", twin.as_str());
             }
             if let Some(replay) = &call.replay_status {
-                span.record("ua.tool.replay", field::display(word(replay)));
+                span.record("ua.tool.replay", field::display(stored_name(replay)));
             }
             match call.status {
                 CallStatus::FailedDefinite | CallStatus::FailedReported => {
@@ -86,14 +86,14 @@ pub(crate) fn answered(outcome: &Outcome) {
 }
 
 /// One event per notice. Texts of tools and of people stay out.
-pub(crate) fn note(notice: &Notice) {
+pub(crate) fn note(notice: &CallProgress) {
     match notice {
-        Notice::Sending { call } => {
+        CallProgress::Sending { call } => {
             tracing::info!(attempt = signed(call.attempt), class = call.policy.class.as_str(), "ua.call.sending");
             let arguments = &call.arguments;
             tracing::trace!(target: CONTENT, { gen_ai.tool.call.arguments = %arguments }, "gen_ai.tool.call");
         }
-        Notice::Settled { call } => {
+        CallProgress::Settled { call } => {
             let deduplicated = call.deduplicated_from.is_some();
             tracing::info!(
                 tool_call_id = call.call_id.as_str(),
@@ -106,14 +106,14 @@ pub(crate) fn note(notice: &Notice) {
                 "ua.call.ended"
             );
         }
-        Notice::Retrying { call, wait } => {
+        CallProgress::Retrying { call, wait } => {
             let (attempt, seconds) = (signed(call.attempt), wait.as_secs_f64());
             tracing::info!(attempt, seconds, code = call.error_code.as_deref(), "ua.call.retrying");
         }
-        Notice::Waiting { call, wait } => {
+        CallProgress::Waiting { call, wait } => {
             tracing::info!(attempt = signed(call.attempt), seconds = wait.as_secs_f64(), "ua.call.waiting");
         }
-        Notice::Probed { call, asked } => {
+        CallProgress::Probed { call, asked } => {
             let finding = match &asked.finding {
                 Finding::Found { .. } => "found",
                 Finding::Absent => "absent",
@@ -122,18 +122,18 @@ pub(crate) fn note(notice: &Notice) {
             let conclusive = asked.proves_absence() || matches!(asked.finding, Finding::Found { .. });
             tracing::info!(attempt = signed(call.attempt), probe = asked.tool, finding, conclusive, "ua.call.probed");
         }
-        Notice::Resuming { call, task } => {
+        CallProgress::Resuming { call, task } => {
             let attempt = signed(call.attempt);
             tracing::info!(tool_call_id = call.call_id.as_str(), attempt, is_task = task.is_some(), "ua.call.resuming");
         }
-        Notice::Progress { call_id, .. } => tracing::debug!(tool_call_id = call_id.as_str(), "ua.call.progress"),
-        Notice::Asking { question, patience } => {
+        CallProgress::Progress { call_id, .. } => tracing::debug!(tool_call_id = call_id.as_str(), "ua.call.progress"),
+        CallProgress::Asking { question, patience } => {
             let question_id = question.question_id.as_str();
             tracing::info!(question_id, seconds = patience.as_secs_f64(), "ua.call.asking");
         }
-        Notice::Held { question } => {
+        CallProgress::Held { question } => {
             let question_id = question.question_id.as_str();
-            tracing::info!(question_id, kind = %word(&question.kind), "ua.call.held");
+            tracing::info!(question_id, kind = %stored_name(&question.kind), "ua.call.held");
         }
     }
 }

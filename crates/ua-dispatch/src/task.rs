@@ -13,8 +13,8 @@ use ua_core::{CallStatus, Outcome, RawReply, Resolution, RunStop, TaskOrder, Too
 use ua_ledger::{Permit, Prepared};
 use ua_store::{CallRecord, NewRun, QuestionRecord};
 
-use crate::error::GatewayError;
-use crate::gateway::{Dispatched, Notice, ToolGateway};
+use crate::dispatcher::{CallProgress, Dispatched, Dispatcher};
+use crate::error::DispatchError;
 use crate::spans;
 use crate::stop::StopSignal;
 
@@ -102,13 +102,13 @@ enum Begun {
     Again,
 }
 
-impl ToolGateway {
+impl Dispatcher {
     /// Starts a task that was admitted, and carries it on. `None` when it has to be admitted again.
     pub(crate) async fn start_task(
         &self,
         prepared: Prepared,
         stop: &StopSignal,
-    ) -> Result<Option<Dispatched>, GatewayError> {
+    ) -> Result<Option<Dispatched>, DispatchError> {
         // Before RUNNING: a task that waits for its turn was not started.
         let turn = self.tasks_at_once.acquire().await;
         if turn.is_err() || stop.is_stopping() {
@@ -117,7 +117,7 @@ impl ToolGateway {
         Ok(match self.begin_task(prepared).await? {
             Begun::Started(permit) => Some(self.finish_task(*permit, stop).await?),
             Begun::Settled(call) => {
-                self.tell(Notice::Settled { call: call.clone() });
+                self.tell(CallProgress::Settled { call: call.clone() });
                 Some(Dispatched::Settled(call))
             }
             Begun::Again => None,
@@ -125,7 +125,7 @@ impl ToolGateway {
     }
 
     /// Carries on a task that was started before.
-    pub(crate) async fn carry_on_task(&self, permit: Permit, stop: &StopSignal) -> Result<Dispatched, GatewayError> {
+    pub(crate) async fn carry_on_task(&self, permit: Permit, stop: &StopSignal) -> Result<Dispatched, DispatchError> {
         let turn = self.tasks_at_once.acquire().await;
         if turn.is_err() || stop.is_stopping() {
             return Ok(Dispatched::Stopped);
@@ -133,7 +133,7 @@ impl ToolGateway {
         self.finish_task(permit, stop).await
     }
 
-    async fn begin_task(&self, prepared: Prepared) -> Result<Begun, GatewayError> {
+    async fn begin_task(&self, prepared: Prepared) -> Result<Begun, DispatchError> {
         let call = prepared.call().clone();
         let refusal = match self.tools_of_child(&call) {
             Err(why) => why,
@@ -151,9 +151,9 @@ impl ToolGateway {
         Ok(Begun::Settled(Box::new(refused)))
     }
 
-    async fn finish_task(&self, permit: Permit, stop: &StopSignal) -> Result<Dispatched, GatewayError> {
+    async fn finish_task(&self, permit: Permit, stop: &StopSignal) -> Result<Dispatched, DispatchError> {
         self.ledger.confirm(&permit).await?;
-        self.tell(Notice::Sending { call: Box::new(permit.call().clone()) });
+        self.tell(CallProgress::Sending { call: Box::new(permit.call().clone()) });
         // A stop reaches the child as well, which drains its own calls and says where it was left.
         let carried = self.sub_agents()?.carry_on(permit.call(), stop).await.map_err(at(permit.call()))?;
         Ok(match carried {
@@ -161,7 +161,7 @@ impl ToolGateway {
                 let outcome = Outcome::Raw(raw);
                 spans::answered(&outcome);
                 let call = Box::new(self.ledger.settle(permit, outcome).await?);
-                self.tell(Notice::Settled { call: call.clone() });
+                self.tell(CallProgress::Settled { call: call.clone() });
                 Dispatched::Settled(call)
             }
             Carried::Waiting(question) => Dispatched::Held(question),
@@ -170,8 +170,8 @@ impl ToolGateway {
         })
     }
 
-    fn sub_agents(&self) -> Result<&dyn SubAgents, GatewayError> {
-        self.agents.as_deref().ok_or_else(|| GatewayError::Configuration {
+    fn sub_agents(&self) -> Result<&dyn SubAgents, DispatchError> {
+        self.agents.as_deref().ok_or_else(|| DispatchError::Configuration {
             tool: ToolName::task().raw,
             why: "nothing here drives sub-agents; leave `subagents` out of the job".to_owned(),
         })
@@ -212,9 +212,9 @@ impl ToolGateway {
     }
 }
 
-fn at(call: &CallRecord) -> impl FnOnce(SubAgentError) -> GatewayError {
+fn at(call: &CallRecord) -> impl FnOnce(SubAgentError) -> DispatchError {
     let call = call.call_id.clone();
-    move |source| GatewayError::SubAgent { call, source }
+    move |source| DispatchError::SubAgent { call, source }
 }
 
 pub(crate) fn patterns(globs: &[String]) -> Result<GlobSet, String> {
