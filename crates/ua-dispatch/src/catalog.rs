@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
-use ua_classify::{Classifier, without_argument, without_key_argument};
-use ua_core::{Sha256, ToolPin, ToolSpec};
+use ua_classify::{Classifier, declared_keys, without_argument, without_key_argument};
+use ua_core::{CallPolicy, KeyChannel, Sha256, ToolPin, ToolSpec};
 
 use crate::enforce::{self, enforced};
 use crate::error::DispatchError;
 use crate::guardrail::Rules;
 use crate::names::{plain, tail};
-use crate::plan::made_up_keys;
 
 /// A tool as a model sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,4 +157,16 @@ impl Catalog {
 
 fn is_pinned(pinned: Option<&BTreeSet<String>>, name: &str) -> bool {
     pinned.is_none_or(|names| names.contains(name))
+}
+
+/// Arguments that the schema declares as a key beside the one that is ours to set. Where nothing says that a call has a key, by
+/// channel or by content, and where the tool insists on one, they are the model's to fill in.
+pub(crate) fn made_up_keys(policy: &CallPolicy, schema: &Value) -> Vec<String> {
+    if policy.key_channel.is_none() && !policy.requires_idempotency_key && !policy.is_by_content() {
+        return Vec::new();
+    }
+    let ours = |name: &String| matches!(&policy.key_channel, Some(KeyChannel::Argument(own)) if own == name);
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &String| required.is_some_and(|names| names.iter().any(|n| n.as_str() == Some(name)));
+    declared_keys(schema).into_iter().filter(|name| !ours(name) && !is_required(name)).collect()
 }

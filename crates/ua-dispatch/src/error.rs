@@ -3,8 +3,10 @@
 use ua_core::FailureClass;
 use ua_ledger::LedgerError;
 
-use crate::task::SubAgentError;
 use crate::transport::TransportError;
+
+/// Why a sub-agent could not be driven; what drives it knows.
+pub type SubAgentError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a call could not be taken to its receipt.
 #[derive(Debug, thiserror::Error)]

@@ -1,13 +1,13 @@
 //! Planning: what each tool use of a reply is. Pure; its result is stored in the same write as the reply.
 
 use serde_json::{Map, Value};
-use ua_classify::{Classifier, declared_keys};
+use ua_classify::Classifier;
 use ua_core::{
     CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution,
     StopReason, ToolName, ToolNamespace, ToolSpec, ToolUse, sha256,
 };
 
-use crate::catalog::{Catalog, Entry};
+use crate::catalog::{Catalog, Entry, made_up_keys};
 use crate::enforce::{enforced, no_channel};
 use crate::guardrail::Rules;
 use crate::names::{malformed, repair, shown};
@@ -223,18 +223,6 @@ pub(crate) fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> 
             errors.join("; ")
         )
     })
-}
-
-/// Arguments that the schema declares as a key beside the one that is ours to set. Where nothing says that a call has a key, by
-/// channel or by content, and where the tool insists on one, they are the model's to fill in.
-pub(crate) fn made_up_keys(policy: &CallPolicy, schema: &Value) -> Vec<String> {
-    if policy.key_channel.is_none() && !policy.requires_idempotency_key && !policy.is_by_content() {
-        return Vec::new();
-    }
-    let ours = |name: &String| matches!(&policy.key_channel, Some(KeyChannel::Argument(own)) if own == name);
-    let required = schema.get("required").and_then(Value::as_array);
-    let is_required = |name: &String| required.is_some_and(|names| names.iter().any(|n| n.as_str() == Some(name)));
-    declared_keys(schema).into_iter().filter(|name| !ours(name) && !is_required(name)).collect()
 }
 
 #[cfg(test)]

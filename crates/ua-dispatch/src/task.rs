@@ -14,7 +14,7 @@ use ua_ledger::{Permit, Prepared};
 use ua_store::{CallRecord, NewRun, QuestionRecord};
 
 use crate::dispatcher::{CallProgress, Dispatched, Dispatcher};
-use crate::error::DispatchError;
+use crate::error::{DispatchError, SubAgentError};
 use crate::spans;
 use crate::stop::StopSignal;
 
@@ -38,9 +38,6 @@ pub enum Carried {
     /// A stop was asked for.
     Stopped,
 }
-
-/// Why a sub-agent could not be driven; what drives it knows.
-pub type SubAgentError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Whoever makes and drives child runs.
 #[async_trait]

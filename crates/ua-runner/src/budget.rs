@@ -5,10 +5,51 @@
 //! tools that pay, so it counts on over crashes and resumes; a charge computed here is the one that the store writes.
 //! Proved by: the tables below, `machine_tests`, `crash_anywhere`, and `e2e/usage.rs`.
 
-use ua_core::{BudgetStop, Costs, Money, RunId, TokenPrice, ToolCharge, Usage};
+use ua_core::{BudgetStop, Budgets, Costs, Money, RunId, TokenPrice, ToolCharge, Usage};
 use ua_store::{RequestEnd, RequestRecord, RunRecords};
 
-use crate::machine::Limits;
+/// Where the run stops by itself. `None` means no limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Tool calls, counted when the model asks for them.
+    pub max_tool_calls: Option<u32>,
+    /// Steps: the phases that are entered.
+    pub max_steps: Option<u32>,
+    /// Committed turns of its own.
+    pub max_turns: Option<u32>,
+    /// Committed turns that it shares with its parent and that count for no budget of its own.
+    pub shared_turns: u32,
+    /// Tokens of all requests.
+    pub max_tokens: Option<u64>,
+    /// Money for all requests.
+    pub max_cost: Option<Money>,
+    /// Milliseconds in which a process held the run.
+    pub max_held_millis: Option<u64>,
+    /// Equal errors in a row.
+    pub max_same_error_repeats: Option<u32>,
+    /// Whether a person is asked when the same failure happens again and again; otherwise the run fails.
+    pub ask_on_repeated_failures: bool,
+    /// Whether a person is asked when the provider refuses the credentials; otherwise the run stops.
+    pub ask_on_auth_failure: bool,
+}
+
+impl Limits {
+    /// The limits of a run: its budgets, as its contract or a person says.
+    pub fn of(spec: &ua_core::RunSpec, budgets: &Budgets) -> Self {
+        Self {
+            max_tool_calls: Some(budgets.max_tool_calls),
+            max_steps: Some(budgets.max_steps),
+            max_turns: budgets.max_turns,
+            shared_turns: 0,
+            max_tokens: budgets.max_tokens,
+            max_cost: budgets.max_cost,
+            max_held_millis: Some(budgets.max_wallclock_minutes.saturating_mul(60_000)),
+            max_same_error_repeats: Some(budgets.max_same_error_repeats),
+            ask_on_repeated_failures: spec.escalation.ask_human_on_repeated_failures,
+            ask_on_auth_failure: spec.escalation.ask_human_on_auth_failure,
+        }
+    }
+}
 
 /// What requests to models took so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use ua_core::{BlobRef, Block, Message, OnUnknown, SideEffectClass, Timestamp, To
 use ua_llm::check_history;
 use ua_store::{Blob, CallRecord, RunRecord, Store};
 
-use crate::drive::RunSettings;
 use crate::error::RunError;
 use crate::images::add_images;
 use crate::input_files::{add_input_files, input_tokens};
+use crate::ports::RunSettings;
 
 /// Makes the messages of the next request of `run`.
 ///

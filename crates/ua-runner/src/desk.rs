@@ -14,8 +14,8 @@ use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
 use ua_store::{RunLease, RunRecord, Store};
 
 use crate::alive::heartbeat;
-use crate::drive::effect_limits;
 use crate::error::RunError;
+use crate::ports::effect_limits;
 use crate::seams::{Open, Seams};
 use crate::tasks::{ChildDriver, ChildRuns, top_of_tree};
 use crate::watch::{RunEvent, Watcher};

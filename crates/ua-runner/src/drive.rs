@@ -12,112 +12,25 @@ mod session;
 mod think;
 mod turn;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
-use ua_core::{
-    Budgets, CallId, EffectKind, Env, Message, PriceTable, QuestionId, Role, RunStatus, RunStop, StopCondition,
-    Timestamp,
-};
-use ua_dispatch::{Dispatcher, StopSignal};
-use ua_llm::{KnownPrefix, LlmProvider, ModelRequest};
-use ua_store::{Choice, NewQuestion, QuestionKind, RequestId, RunEnd, RunLease, RunRecord, RunRecords, Store, is_task};
+use ua_core::{CallId, Message, Role, RunStop, Timestamp};
+use ua_llm::{KnownPrefix, ModelRequest};
+use ua_store::{QuestionKind, RequestId, RunRecord, RunRecords, is_task};
 
 pub use self::iteration::evidence_ledgers;
 use self::session::Session;
-use crate::budget::Estimate;
+use crate::budget::{Estimate, Limits};
 use crate::error::RunError;
 use crate::forced_replay::ForcedReplay;
 use crate::iteration::context;
-use crate::machine::{Command, Conclusion, Event, Limits, RunMachine};
-use crate::pin::{PinSettings, PinnedStep, already_complete, open_step};
+use crate::machine::{Command, Conclusion, Event, RunMachine};
+use crate::pin::{PinnedStep, already_complete, open_step};
+use crate::ports::{Ports, RunSettings, raise_run_question};
 use crate::recover::{InFlight, Recovered, recover, start_of};
-use crate::retry::RetryPolicy;
 use crate::spans::{self, Spans};
 use crate::stamps::FileStamps;
-use crate::watch::{RunEvent, Watcher};
-use crate::workspace::Workspace;
-
-/// Everything the loop reaches the world through.
-pub(crate) struct Ports {
-    /// The runtime database.
-    pub store: Arc<dyn Store>,
-    /// The model.
-    pub llm: Arc<dyn LlmProvider>,
-    /// The road to the tools.
-    pub dispatcher: Dispatcher,
-    /// Proof of ownership.
-    pub lease: RunLease,
-    /// The run's folder.
-    pub workspace: Workspace,
-    /// Clock and entropy.
-    pub env: Env,
-    /// Who watches.
-    pub watcher: Watcher,
-    /// How to ask the loop to end.
-    pub stop: StopSignal,
-}
-
-/// How the model is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunSettings {
-    /// The provider's name of the model.
-    pub model: String,
-    /// The system prompt.
-    pub system: String,
-    /// The most output tokens of one reply.
-    pub max_output_tokens: u32,
-    /// The most tokens of history that the model takes beside its reply, if that is known. The contract's
-    /// `settings.history_max_tokens` counts when it is less.
-    pub history_tokens: Option<u64>,
-    /// Whether the model reads images: those that tools answered are sent along then.
-    pub images: bool,
-    /// Sampling temperature, in thousandths.
-    pub temperature_milli: Option<u32>,
-    /// What tokens cost.
-    pub prices: PriceTable,
-    /// How often the model is asked for one reply, and how patiently.
-    pub retry: RetryPolicy,
-    /// What else shapes the run, and what a person accepts about it.
-    pub pins: PinSettings,
-}
-
-impl Limits {
-    /// The limits of a run: its budgets, as its contract or a person says.
-    pub fn of(spec: &ua_core::RunSpec, budgets: &Budgets) -> Self {
-        Self {
-            max_tool_calls: Some(budgets.max_tool_calls),
-            max_steps: Some(budgets.max_steps),
-            max_turns: budgets.max_turns,
-            shared_turns: 0,
-            max_tokens: budgets.max_tokens,
-            max_cost: budgets.max_cost,
-            max_held_millis: Some(budgets.max_wallclock_minutes.saturating_mul(60_000)),
-            max_same_error_repeats: Some(budgets.max_same_error_repeats),
-            ask_on_repeated_failures: spec.escalation.ask_human_on_repeated_failures,
-            ask_on_auth_failure: spec.escalation.ask_human_on_auth_failure,
-        }
-    }
-}
-
-/// The most effects of each kind that a run's stop conditions allow.
-pub(crate) fn effect_limits(spec: &ua_core::RunSpec) -> BTreeMap<String, u32> {
-    let mut limits = BTreeMap::new();
-    for condition in spec.all_stop_conditions().map(StopCondition::expanded) {
-        if let StopCondition::Effect { effect, max: Some(max), .. } = condition
-            && let Some(kind) = EffectKind::parse(&effect)
-        {
-            // Several phases may name one effect; what the strictest allows is what all allow.
-            limits
-                .entry(kind.as_str().to_owned())
-                .and_modify(|least: &mut u32| *least = max.min(*least))
-                .or_insert(max);
-        }
-    }
-    limits
-}
+use crate::watch::RunEvent;
 
 /// Drives the run that `ports.lease` owns, from wherever it stands to a conclusion of this process. `acquired_at` is when the
 /// lease was taken; from then on the time counts as held. Its spans stand below the current one, which is best a
@@ -177,75 +90,8 @@ async fn drive_to_conclusion(
     Ok((conclusion, run))
 }
 
-/// Parks a run whose earlier tool servers are still alive and could not be ended: nothing can be decided about their calls,
-/// so a person is asked. Called instead of [`drive`], when [`ToolTransport::fence_earlier`](ua_dispatch::ToolTransport::fence_earlier)
-/// says so.
-pub(crate) async fn park_for_orphan(
-    store: &dyn Store,
-    lease: &RunLease,
-    env: &Env,
-    detail: &str,
-) -> Result<(Conclusion, RunRecord), RunError> {
-    let text = format!(
-        "A tool server that an earlier process started is still alive and could not be ended: {detail}. End it, then resume the run."
-    );
-    let question = raise_run_question(store, lease, env, QuestionKind::OrphanAlive, &text).await?;
-    let end = run_end(RunStatus::WaitingForHuman, Some(text), 0, env.now());
-    let run = store.end_run(lease, end).await.map_err(RunError::at("park the run"))?;
-    Ok((Conclusion::Waiting { question: Box::new(question) }, run))
-}
-
-/// Parks a run whose tool servers could not be started: nothing was sent, and a resume may find them.
-pub async fn park_for_tool_server(
-    store: &dyn Store,
-    lease: &RunLease,
-    env: &Env,
-    detail: &str,
-) -> Result<(Conclusion, RunRecord), RunError> {
-    let end = RunEnd {
-        stop_reason: Some(RunStop::ToolServer),
-        ..run_end(RunStatus::Stopped, Some(detail.to_owned()), 0, env.now())
-    };
-    let run = store.end_run(lease, end).await.map_err(RunError::at("park the run"))?;
-    Ok((Conclusion::Stopped { reason: RunStop::ToolServer, detail: detail.to_owned() }, run))
-}
-
-pub(crate) async fn raise_run_question(
-    store: &dyn Store,
-    lease: &RunLease,
-    env: &Env,
-    kind: QuestionKind,
-    text: &str,
-) -> Result<ua_store::QuestionRecord, RunError> {
-    let question = NewQuestion {
-        question_id: QuestionId::new(env),
-        call_id: None,
-        kind,
-        text: text.to_owned(),
-        detail: serde_json::Value::Null,
-        choices: vec![Choice::Continue, Choice::Abort],
-        at: env.now(),
-    };
-    let asked = store.raise_question(lease, question).await.map_err(RunError::at("ask a person"))?;
-    spans::asked(&asked);
-    Ok(asked)
-}
-
 fn held_for(ports: &Ports, since: Timestamp) -> u64 {
     u64::try_from(ports.env.now().since(since).as_millis()).unwrap_or(u64::MAX)
-}
-
-fn run_end(status: RunStatus, detail: Option<String>, held_millis: u64, at: Timestamp) -> RunEnd {
-    RunEnd {
-        status,
-        stop_reason: None,
-        detail,
-        final_output: None,
-        final_artifact_ref: None,
-        step_end: None,
-        held_millis,
-        at,
-    }
 }
 
 /// A request that is reserved and not charged yet.
@@ -404,18 +250,4 @@ impl<'a> Driver<'a> {
         let run = self.ports.store.run(&self.run.run_id).await.map_err(RunError::at("read the run"))?;
         Ok(run.cancel_requested_at.is_some())
     }
-}
-
-/// An error and its causes on one line, each said once.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        cause = inner.source();
-    }
-    text
 }

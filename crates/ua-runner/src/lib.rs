@@ -39,6 +39,7 @@ mod machine;
 mod machine_tests;
 mod phase;
 mod pin;
+mod ports;
 mod recover;
 mod retry;
 mod seams;
@@ -50,11 +51,11 @@ mod watch;
 mod worker;
 mod workspace;
 
-pub use budget::{Charge, Estimate, Spent};
+pub use budget::{Charge, Estimate, Limits, Spent};
 pub use cancel::end_cancelled;
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use desk::{Desk, DeskPorts};
-pub use drive::{RunSettings, evidence_ledgers, park_for_tool_server};
+pub use drive::evidence_ledgers;
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::{evidence_of, write_conclusion, write_logs};
 pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};
@@ -64,12 +65,11 @@ pub use input_files::{InputFileError, input_file_now, place_input_files, take_in
 pub use interrupt::{DrainTimes, Interrupts};
 pub use iteration::{IterationEnd, IterationState};
 pub use lock::{LockError, RunLock};
-pub use machine::{
-    Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure, UnexpectedEvent,
-};
+pub use machine::{Command, Conclusion, Event, Guidance, OpenCall, OpenTurn, RunMachine, Start, UnexpectedEvent};
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
-pub use retry::RetryPolicy;
+pub use ports::{RunSettings, park_for_tool_server};
+pub use retry::{RetryPolicy, ThinkFailure};
 pub use seams::{Open, Seams};
 pub use spans::run_span;
 pub use tasks::{ChildDriver, ChildRuns, task_output, top_of_tree};

@@ -23,39 +23,14 @@ mod iteration;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ua_core::{BudgetStop, CallId, CallStatus, ModelTurn, Money, Resolution, RunStop, StopReason};
+use ua_core::{BudgetStop, CallId, CallStatus, ModelTurn, Resolution, RunStop, StopReason};
 use ua_dispatch::Dispatched;
 use ua_store::{CallRecord, QuestionKind, QuestionRecord, RequestEnd};
 
-use crate::budget::{Estimate, Spent};
+use crate::budget::{Estimate, Limits, Spent};
 use crate::iteration::{IterationEnd, IterationState};
 use crate::phase::{PhaseState, calls_in_words};
-use crate::retry::RetryPolicy;
-
-/// Where the run stops by itself. `None` means no limit.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Tool calls, counted when the model asks for them.
-    pub max_tool_calls: Option<u32>,
-    /// Steps: the phases that are entered.
-    pub max_steps: Option<u32>,
-    /// Committed turns of its own.
-    pub max_turns: Option<u32>,
-    /// Committed turns that it shares with its parent and that count for no budget of its own.
-    pub shared_turns: u32,
-    /// Tokens of all requests.
-    pub max_tokens: Option<u64>,
-    /// Money for all requests.
-    pub max_cost: Option<Money>,
-    /// Milliseconds in which a process held the run.
-    pub max_held_millis: Option<u64>,
-    /// Equal errors in a row.
-    pub max_same_error_repeats: Option<u32>,
-    /// Whether a person is asked when the same failure happens again and again; otherwise the run fails.
-    pub ask_on_repeated_failures: bool,
-    /// Whether a person is asked when the provider refuses the credentials; otherwise the run stops.
-    pub ask_on_auth_failure: bool,
-}
+use crate::retry::{RetryPolicy, ThinkFailure};
 
 /// A call of a turn, as far as the machine cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -296,25 +271,6 @@ pub enum Conclusion {
         /// In words.
         detail: String,
     },
-}
-
-/// Why there is no reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThinkFailure {
-    /// In a few words.
-    pub why: String,
-    /// In words, with what to do.
-    pub message: String,
-    /// How the request is charged: as estimated if it may have reached the provider, otherwise nothing.
-    pub end: RequestEnd,
-    /// Whether another request may bring a reply.
-    pub may_retry: bool,
-    /// Whether the provider refused the credentials.
-    pub credentials_refused: bool,
-    /// How long the provider asks to wait before.
-    pub retry_after: Option<Duration>,
-    /// Random bits for the wait before the next request.
-    pub random: u64,
 }
 
 /// What happened.

@@ -8,10 +8,9 @@ use ua_core::{
 use ua_dispatch::Dispatched;
 use ua_store::{CallRecord, QuestionKind, QuestionRecord, QuestionStatus};
 
-use crate::budget::{Estimate, Spent};
-use crate::machine::{
-    Command, Conclusion, Event, Guidance, Limits, OpenCall, OpenTurn, RunMachine, Start, ThinkFailure,
-};
+use crate::budget::{Estimate, Limits, Spent};
+use crate::machine::{Command, Conclusion, Event, Guidance, OpenCall, OpenTurn, RunMachine, Start};
+use crate::retry::ThinkFailure;
 
 fn id(n: u32) -> CallId {
     CallId::parse(&format!("call_{n}")).unwrap()

@@ -12,9 +12,9 @@ use ua_core::{
 use ua_store::{NewIteration, NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, StepEntry, StepRecord};
 
 use crate::cas::{StoredTurns, TurnAdmission, admit_turn};
-use crate::drive::{Ports, RunSettings};
 use crate::error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 use crate::machine::Conclusion;
+use crate::ports::{Ports, RunSettings};
 use crate::watch::RunEvent;
 
 /// What shapes a run beside its job, its model and its tools, and what a person accepts about it now.

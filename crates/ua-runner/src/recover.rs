@@ -9,11 +9,11 @@ use ua_core::{CallId, CallStatus, Role, StopReason, Timestamp};
 use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, RunRecords};
 
 use crate::budget::{Below, Spent};
-use crate::drive::{Ports, raise_run_question};
 use crate::error::RunError;
 use crate::iteration::IterationState;
 use crate::machine::{OpenCall, OpenTurn, Start, errors_in_a_row};
 use crate::phase::PhaseState;
+use crate::ports::{Ports, raise_run_question};
 use crate::spans;
 
 /// A call that was in flight when the last owner went away.

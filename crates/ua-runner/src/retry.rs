@@ -5,7 +5,26 @@
 
 use std::time::Duration;
 
-use crate::machine::ThinkFailure;
+use ua_store::RequestEnd;
+
+/// Why there is no reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThinkFailure {
+    /// In a few words.
+    pub why: String,
+    /// In words, with what to do.
+    pub message: String,
+    /// How the request is charged: as estimated if it may have reached the provider, otherwise nothing.
+    pub end: RequestEnd,
+    /// Whether another request may bring a reply.
+    pub may_retry: bool,
+    /// Whether the provider refused the credentials.
+    pub credentials_refused: bool,
+    /// How long the provider asks to wait before.
+    pub retry_after: Option<Duration>,
+    /// Random bits for the wait before the next request.
+    pub random: u64,
+}
 
 /// How often the model is asked for one reply, and how patiently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,10 +27,8 @@ use ua_store::{CallRecord, NewRun, RunLease, RunRecord, RunRecords, Store};
 
 use crate::error::RunError;
 use crate::machine::Conclusion;
+use crate::workspace::OUTPUT_FILE;
 use crate::workspace::{Workspace, WorkspaceError};
-
-/// The file in a task's folder that holds what it came to.
-pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
 
 /// What the task `call` came to, by the records of its child run, which has ended, and the files that it left in its parent's
 /// `workspace`; and the path of the file there that says so.

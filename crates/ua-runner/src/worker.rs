@@ -9,9 +9,10 @@ use ua_llm::{LlmProvider, RedactingProvider};
 use ua_store::{RunEnd, RunRecord};
 
 use crate::desk::{Desk, DeskError, Opened};
-use crate::drive::{Ports, RunSettings, chain, drive, park_for_orphan, park_for_tool_server};
+use crate::drive::drive;
 use crate::error::RunError;
 use crate::machine::Conclusion;
+use crate::ports::{Ports, RunSettings, chain, park_for_orphan, park_for_tool_server};
 
 /// A run's desk, and the model that works at it.
 pub struct Worker {

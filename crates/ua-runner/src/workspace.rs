@@ -9,6 +9,9 @@ use sha2::Digest as _;
 use ua_core::{INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
 use ua_evidence::Artifact;
 
+/// The file in a task's folder that holds what it came to.
+pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
+
 /// A file of the workspace that could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("{doing} {}", path.display())]
@@ -49,7 +52,7 @@ const OWN: [&str; 9] = [
     "timeline.html",
     Workspace::BLOBS,
     "logs",
-    crate::tasks::OUTPUT_FILE,
+    OUTPUT_FILE,
     INPUT_FOLDER,
 ];
 

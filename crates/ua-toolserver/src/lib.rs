@@ -57,7 +57,7 @@
 //! # The order of the modules
 //!
 //! A module uses only what stands on floors below its own; `tests/it/arrows.rs` compares this page with the sources. A
-//! tool is one file of `tools` that implements `Tool` (`tool.rs`) and one line in its list (`tools/mod.rs`).
+//! tool is one file of `tools` that implements `Tool` (`tool.rs`) and one line in its list (`tools.rs`).
 //!
 //! ```text
 //! serve

@@ -8,10 +8,11 @@ use ua_evidence::EvidenceReport;
 use ua_resume::{Decision, ResumePacket};
 use ua_store::{CallCancel, CheckpointKind, CorpusRef, NewCheckpoint, ReplayStatus, RunRecord, RunRecords, StepEnd};
 
-use super::{Driver, held_for, run_end};
+use super::{Driver, held_for};
 use crate::error::RunError;
 use crate::files::{self, write_conclusion_with, write_packet};
 use crate::machine::{Conclusion, Event};
+use crate::ports::{chain, run_end};
 use crate::recover::InFlight;
 use crate::spans;
 use crate::workspace::WorkspaceError;
@@ -229,7 +230,7 @@ impl Driver<'_> {
         match self.ports.store.load(&self.run.run_id).await {
             Ok(records) => files::note("the trace", files::write_progress(&self.ports.workspace, &records)),
             // A database that cannot be read says so itself where it matters: at the next write.
-            Err(error) => tracing::warn!(error = super::chain(&error), turn, "the trace could not be written"),
+            Err(error) => tracing::warn!(error = chain(&error), turn, "the trace could not be written"),
         }
     }
 

@@ -8,10 +8,12 @@ use std::time::Duration;
 use ua_llm::{ESTIMATOR, LlmError, ModelRequest, estimate_input_tokens, tell_tool_uses_apart};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus, stored_name};
 
-use super::{Driver, Reserved, chain};
+use super::{Driver, Reserved};
 use crate::budget::{Estimate, Spent};
 use crate::error::RunError;
-use crate::machine::{Event, ThinkFailure};
+use crate::machine::Event;
+use crate::ports::chain;
+use crate::retry::ThinkFailure;
 use crate::spans;
 use crate::watch::RunEvent;
 

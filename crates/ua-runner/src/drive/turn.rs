@@ -9,11 +9,12 @@ use ua_store::{
 };
 
 use super::results::results_of;
-use super::{Driver, chain, held_for};
+use super::{Driver, held_for};
 use crate::budget::Charge;
 use crate::compose::compose;
 use crate::error::RunError;
 use crate::machine::{Event, Guidance, OpenCall};
+use crate::ports::chain;
 use crate::recover::start_of;
 use crate::spans;
 use crate::watch::RunEvent;

@@ -33,7 +33,7 @@ async fn a_store_that_answers_otherwise_is_seen() {
 
 #[test]
 fn every_promise_is_listed() {
-    let list = include_str!("../../src/conformance/mod.rs");
+    let list = include_str!("../../src/conformance.rs");
     let parts = [
         ("ownership", include_str!("../../src/conformance/ownership.rs")),
         ("turns", include_str!("../../src/conformance/turns.rs")),

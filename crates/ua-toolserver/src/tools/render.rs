@@ -293,8 +293,8 @@ mod tests {
 
     #[test]
     fn image_paths_stay_in_the_workspace() {
-        let image_path = |reference| super::image_path(Path::new("docs/a.md"), reference);
-        assert_eq!(image_path("x.png"), Some(PathBuf::from("docs/x.png")));
+        let image_path = |reference| super::image_path(Path::new("texts/a.md"), reference);
+        assert_eq!(image_path("x.png"), Some(PathBuf::from("texts/x.png")));
         assert_eq!(image_path("../img/my%20x.png"), Some(PathBuf::from("img/my x.png")));
         assert_eq!(image_path("../../x.png"), None);
         assert_eq!(image_path("/etc/x.png"), None);

@@ -152,10 +152,7 @@ fn an_upward_arrow_and_a_circle_are_seen() {
     assert_eq!(seen("server.rs", "use crate::{answer::Answer, tools};"), [] as [&str; 0]);
     assert_eq!(seen("tools/read.rs", "// crate::server\nuse crate::answer::Answer;"), [] as [&str; 0]);
     assert_eq!(seen("tools/read.rs", "use crate::server::KEY;"), ["tools uses server, in tools/read.rs"]);
-    assert_eq!(
-        seen("tools/crawl/mod.rs", "use super::super::server::KEY;"),
-        ["tools uses server, in tools/crawl/mod.rs"]
-    );
+    assert_eq!(seen("tools/crawl.rs", "use super::super::server::KEY;"), ["tools uses server, in tools/crawl.rs"]);
     assert_eq!(seen("web.rs", "fn f() { crate::tools::f() }"), ["web uses tools, in web.rs"]);
 
     let circle = [file("tools/a.rs", "use super::b::B;"), file("tools/b/c.rs", "use crate::tools::{a::A, d::D};")];

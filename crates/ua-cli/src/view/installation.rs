@@ -1,0 +1,284 @@
+//! What commands write about tools, settings, models, trust, and the database: what is installed, not what runs.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use ua_core::Timestamp;
+
+use super::Row;
+
+/// A tool that is offered.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ToolRow {
+    /// Its name, as the model sees it.
+    pub(crate) name: String,
+    /// Its server.
+    pub(crate) server: String,
+    /// In the server's words.
+    pub(crate) description: String,
+    /// Digest of its definition.
+    pub(crate) digest: Value,
+    /// What was decided about it.
+    pub(crate) policy: Value,
+}
+
+/// A tool of a past run that nothing was known about.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct AuditRow {
+    /// Its name, as the model saw it.
+    pub(crate) name: String,
+    /// Its server.
+    pub(crate) server: String,
+    /// The run that met it first.
+    pub(crate) run_id: String,
+    /// When.
+    pub(crate) at: String,
+    /// Its class then.
+    pub(crate) class: String,
+    /// Why.
+    pub(crate) reason: String,
+    /// Its class by the policies of now.
+    pub(crate) class_now: String,
+    /// Whether a policy, its name or its server says something about it now.
+    pub(crate) is_known: bool,
+    /// A rule to begin with, for a policy file.
+    pub(crate) suggestion: String,
+}
+
+/// A setting and where it comes from.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct SettingRow {
+    /// Its key in a configuration file.
+    pub(crate) key: &'static str,
+    /// The environment variable that sets it, too.
+    pub(crate) variable: &'static str,
+    /// Its value; `set` for a secret that is there.
+    pub(crate) value: Option<String>,
+    /// flag, environment, the file with its line, or default.
+    pub(crate) source: String,
+    /// What it is for.
+    pub(crate) about: &'static str,
+}
+
+/// A model that is known by name.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ModelRow {
+    /// The provider, or its kind: `openai` stands for `openai-chat` too.
+    pub(crate) provider: String,
+    /// The name; one that ends in `*` is a pattern.
+    pub(crate) name: String,
+    /// The most tokens of a request and its reply together.
+    pub(crate) context_tokens: Option<u64>,
+    /// The most tokens of one reply.
+    pub(crate) max_output_tokens: Option<u64>,
+    /// Whether it is known to read images.
+    pub(crate) images: bool,
+    /// What it was said to cost.
+    pub(crate) price: Option<ModelPriceShown>,
+    /// Who says so: `shipped` with this version, or the `user`.
+    pub(crate) source: String,
+}
+
+/// What a model was said to cost, for reading: nothing is charged by it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ModelPriceShown {
+    /// US dollars per million tokens of input.
+    pub(crate) input: String,
+    /// The same for output.
+    pub(crate) output: String,
+    /// The same for input that is read from a cache.
+    pub(crate) cache_read: Option<String>,
+    /// The same for input that is written to a cache.
+    pub(crate) cache_write: Option<String>,
+    /// The day of the price; null for one that the user wrote.
+    pub(crate) as_of: Option<String>,
+}
+
+/// What a run with a model would work with.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ModelShown {
+    /// The provider.
+    pub(crate) provider: String,
+    /// The model.
+    pub(crate) model: String,
+    /// Whether anything is known about it.
+    pub(crate) known: bool,
+    /// The most tokens of a request and its reply together.
+    pub(crate) context_tokens: Option<u64>,
+    /// The most tokens that the model writes in one reply.
+    pub(crate) max_output_tokens: Option<u64>,
+    /// Whether images that tools answer are sent to it.
+    pub(crate) images: bool,
+    /// The longest reply of a job that does not say.
+    pub(crate) reply_tokens: u64,
+    /// The most tokens of history of a job that does not say.
+    pub(crate) history_tokens: u64,
+    /// What it was said to cost.
+    pub(crate) price: Option<ModelPriceShown>,
+    /// Whether the user's price table has it, so that runs know their cost.
+    pub(crate) charged: bool,
+}
+
+/// The configuration.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ConfigShown {
+    /// The files that were read, the weakest first.
+    pub(crate) files: Vec<PathBuf>,
+    /// Every setting.
+    pub(crate) settings: Vec<SettingRow>,
+}
+
+/// A tool server that was let in.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TrustRow {
+    /// The configuration file it is named in.
+    pub(crate) file: PathBuf,
+    /// Its name.
+    pub(crate) server: String,
+    /// `trusted`, `changed` since it was let in (and asked about again), or `gone`.
+    pub(crate) state: &'static str,
+    /// What it was when it was let in: the SHA-256 over all that decides what it does.
+    pub(crate) digest: String,
+    /// When it was let in.
+    #[schemars(with = "String")]
+    pub(crate) at: Timestamp,
+}
+
+/// How something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Level {
+    /// As it should be.
+    Ok,
+    /// Worth knowing.
+    Warn,
+    /// A job would not start, or not be safe.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct DoctorFinding {
+    /// What was looked at.
+    pub(crate) check: String,
+    /// How it is.
+    pub(crate) level: Level,
+    /// In words.
+    pub(crate) detail: String,
+    /// What to do about it.
+    pub(crate) fix: Option<String>,
+}
+
+/// A check-up.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DoctorReport {
+    /// Whether nothing fails.
+    pub(crate) ok: bool,
+    /// What was looked at.
+    pub(crate) findings: Vec<DoctorFinding>,
+    /// The tools of the servers that were started.
+    pub(crate) tools: Vec<ToolRow>,
+    /// The configuration.
+    pub(crate) settings: Vec<SettingRow>,
+}
+
+/// What `ua db migrate` did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DbMigrated {
+    /// The database.
+    pub(crate) path: PathBuf,
+    /// Its schema now.
+    pub(crate) schema: i64,
+}
+
+/// What `ua db backup` made.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DbCopied {
+    /// The copy.
+    pub(crate) file: PathBuf,
+    /// Its size.
+    pub(crate) bytes: u64,
+}
+
+/// What `ua db restore` put in place.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DbRestored {
+    /// The database.
+    pub(crate) path: PathBuf,
+    /// Where what was there before is kept.
+    pub(crate) kept: Option<PathBuf>,
+    /// What was sent after the copy was made.
+    pub(crate) forgotten: Vec<Value>,
+}
+
+/// What `ua db accept` accepted.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DbAccepted {
+    /// The run.
+    pub(crate) run_id: String,
+    /// The attempts that the database does not know.
+    pub(crate) accepted: Vec<Value>,
+}
+
+/// How the database is.
+#[derive(Debug, JsonSchema)]
+#[expect(dead_code, reason = "it describes what `ua db check` writes")]
+pub(crate) struct DbChecked {
+    /// Where it is.
+    path: String,
+    /// Tells it from every other database.
+    db_uuid: String,
+    /// Its schema.
+    schema: i64,
+    /// The SQLite library that reads it.
+    sqlite_version: String,
+    /// How it is journaled.
+    journal_mode: String,
+    /// Its size, without its log.
+    bytes: u64,
+    /// What is wrong with it.
+    findings: Vec<String>,
+    /// Lines of effects.log.
+    mirror_lines: u64,
+    /// Those of another database, or cut ones.
+    mirror_foreign_lines: u64,
+    /// Attempts that effects.log knows and the database does not.
+    forgotten: Vec<Row>,
+    /// Whether nothing is wrong.
+    ok: bool,
+    /// With --invariants: how many runs were checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checked_runs: Option<u64>,
+    /// With --invariants: what does not hold: run_id, invariant, row, why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    violations: Option<Vec<Row>>,
+    /// With --invariants: where the records may not say what happened, which is no damage: run_id, invariant, row, why, advice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to_look_at: Option<Vec<Row>>,
+}
+
+/// What a prune let go of.
+#[derive(Debug, JsonSchema)]
+#[expect(dead_code, reason = "it describes what `ua db prune` writes")]
+pub(crate) struct DbPruned {
+    /// Whether nothing was done.
+    dry_run: bool,
+    /// What was not used since then goes.
+    used_before: Option<String>,
+    /// The most bytes that stay.
+    max_bytes: Option<u64>,
+    /// What went: blob_id, size_bytes.
+    freed: Vec<Row>,
+    /// Its bytes.
+    freed_bytes: u64,
+    /// How many stay.
+    kept: u64,
+    /// Their bytes.
+    kept_bytes: u64,
+    /// How many of those belong to runs that are not finished.
+    live: u64,
+    /// Their bytes.
+    live_bytes: u64,
+}

@@ -1,0 +1,180 @@
+//! What people do on the stage of a simulation: answer, change their minds, cancel, fork, and put a copy of the database back.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use ua_core::{Clock as _, RunId};
+use ua_runner::{ForkError, ForkPlace, ForkPlan};
+use ua_store::{QuestionRecord, RunRecord, StoreError};
+
+use super::super::job::tag_of;
+use super::super::life::BoxError;
+use super::super::person;
+use super::super::task::block_on;
+use super::{Stage, Top};
+use crate::outcomes::{PersonOutcome, StoreOutcome};
+
+impl Stage {
+    pub(super) fn answers(&mut self, question: &QuestionRecord, mind: PersonOutcome) -> Result<(), BoxError> {
+        let asked_before = self.words.iter().any(|word| {
+            word.question.run_id == question.run_id && word.question.kind == question.kind && word.call.is_none()
+        });
+        let (step, effects) = (self.counts.steps, self.servers.effects());
+        let runtime = self.store.enter();
+        let port = Arc::clone(&self.store.port);
+        let said = block_on(person::answer(port.as_ref(), question, mind, &effects, step, &self.env, asked_before))?;
+        drop(runtime);
+        let Some(word) = said else { return Ok(()) };
+        self.outcomes.person(word.mind);
+        match word.mind {
+            PersonOutcome::Aborts => self.harm.aborts = self.harm.aborts.saturating_sub(1),
+            PersonOutcome::Skips => self.harm.skips = self.harm.skips.saturating_sub(1),
+            PersonOutcome::Looks
+            | PersonOutcome::Remarks
+            | PersonOutcome::Executes
+            | PersonOutcome::ClaimsHappened
+            | PersonOutcome::WhileItLives
+            | PersonOutcome::Silent
+            | PersonOutcome::Cancels
+            | PersonOutcome::Forks
+            | PersonOutcome::Accepts
+            | PersonOutcome::RaisesBudgets => {}
+        }
+        let about = word
+            .call
+            .as_ref()
+            .map_or_else(String::new, |call| format!(" about {} {}", call.name.tool, tag_of(&call.tool_use_id)));
+        self.say(format!("a person ({}) answers {:?}{about}: {:?}", mind.name(), question.kind, word.choice));
+        self.words.push(word);
+        Ok(())
+    }
+
+    pub(super) fn person_does(&mut self, outcome: PersonOutcome, top: usize) -> Result<(), BoxError> {
+        let run = self.tops[top].run.clone();
+        self.outcomes.person(outcome);
+        match outcome {
+            PersonOutcome::Cancels => {
+                self.harm.cancels -= 1;
+                self.say(format!("a person cancels {run}"));
+                let runtime = self.store.enter();
+                let cancelled = block_on(self.store.port.request_cancel(&run, "enough", self.clock.now()));
+                drop(runtime);
+                match cancelled {
+                    Ok(_) => self.tops[top].was_cancelled = true,
+                    Err(StoreError::NotFound { .. } | StoreError::Conflict { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            PersonOutcome::RaisesBudgets => {
+                self.say("a person raises the budgets");
+                self.tops.iter_mut().for_each(|top| top.budgets_are_raised = true);
+                let _runtime = self.store.enter();
+                let at = self.clock.now();
+                for run in block_on(self.store.port.runs(u32::MAX))? {
+                    if !run.status.is_terminal() {
+                        block_on(person::raise_budgets(self.store.port.as_ref(), &run.run_id, at))?;
+                    }
+                }
+            }
+            PersonOutcome::Accepts => {
+                // They look at each line, and say that the runs may go on.
+                let runtime = self.store.enter();
+                let port = Arc::clone(&self.store.port);
+                let mut said = Vec::new();
+                for record in block_on(port.runs(u32::MAX))? {
+                    if !block_on(self.mirror.forgotten(port.as_ref(), &record.run_id))?.is_empty() {
+                        self.mirror.accept(&record.run_id);
+                        self.accepted.insert(record.run_id.clone());
+                        said.push(format!("a person accepts what the database forgot of {}", record.run_id));
+                    }
+                }
+                drop(runtime);
+                said.sort();
+                for words in said {
+                    self.say(words);
+                }
+            }
+            PersonOutcome::Forks => self.fork(top)?,
+            // Answers have an event of their own, and who is silent does nothing.
+            PersonOutcome::Looks
+            | PersonOutcome::Remarks
+            | PersonOutcome::Skips
+            | PersonOutcome::Aborts
+            | PersonOutcome::Executes
+            | PersonOutcome::ClaimsHappened
+            | PersonOutcome::WhileItLives
+            | PersonOutcome::Silent => {}
+        }
+        Ok(())
+    }
+
+    /// A person forks a run at its last committed turn, or at an earlier one, whether or not somebody drives it.
+    pub(super) fn fork(&mut self, parent: usize) -> Result<(), BoxError> {
+        self.harm.forks -= 1;
+        let Some(record) = self.record(&self.tops[parent].run)? else { return Ok(()) };
+        let earlier = self
+            .chance
+            .one_in(3)
+            .then(|| u32::try_from(self.chance.below(record.turn_index as usize + 1)).unwrap_or(0));
+        let number = self.tops.len();
+        let run = RunId::parse(&format!("run_fork_{number}"))?;
+        let runtime = self.store.enter();
+        let port = Arc::clone(&self.store.port);
+        if !block_on(self.mirror.forgotten(port.as_ref(), &record.run_id))?.is_empty() {
+            drop(runtime);
+            self.say("a fork is refused: the database went back in time");
+            return Ok(());
+        }
+        let root = self.folder.path().to_owned();
+        let place = ForkPlace {
+            run_id: run.clone(),
+            root: &root,
+            locks: &root.join("locks"),
+            workspace_dir: self.workspace(number),
+            launch: Value::Null,
+            entrypoint: "library".to_owned(),
+        };
+        let made: Result<RunRecord, ForkError> = block_on(async {
+            let mut plan = ForkPlan::new(port.as_ref(), &record.run_id, earlier, None).await?;
+            plan.carry_out(port.as_ref(), place, &self.env).await
+        });
+        drop(runtime);
+        let made = made?;
+        self.counts.forks += 1;
+        self.say(format!("a person forks {} at turn {}: {run}", record.run_id, made.shared_turns()));
+        self.tops.push(Top { run, was_cancelled: false, budgets_are_raised: false, is_gone: false });
+        Ok(())
+    }
+
+    /// The database goes back to its copy. The world does not, nor does the log of what was sent.
+    pub(super) fn go_back(&mut self) -> Result<(), BoxError> {
+        self.harm.restores -= 1;
+        self.counts.restores += 1;
+        self.outcomes.store(StoreOutcome::Forgotten);
+        self.say("the database goes back to its copy");
+        let copied_at = self.copied_at.take().unwrap_or(0);
+        {
+            let _runtime = self.store.enter();
+            block_on(self.mirror.catch_up(self.store.port.as_ref()))?;
+        }
+        for actor in &mut self.actors {
+            actor.task = None;
+        }
+        self.store.go_back(self.clock.now())?;
+        let runtime = self.store.enter();
+        let forgotten = block_on(self.mirror.all_forgotten(self.store.port.as_ref()))?;
+        drop(runtime);
+        self.forgotten.extend(forgotten);
+        self.words.retain(|word| word.step < copied_at);
+        self.was_restored = true;
+        for top in 0..self.tops.len() {
+            self.tops[top].budgets_are_raised = false;
+            if top > 0 && self.record(&self.tops[top].run.clone())?.is_none() {
+                self.tops[top].is_gone = true;
+            }
+        }
+        self.orphan_questions.clear();
+        self.epochs.clear();
+        Ok(())
+    }
+}
