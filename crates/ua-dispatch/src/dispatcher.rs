@@ -14,7 +14,7 @@ use ua_classify::{Classifier, file_arguments, project_scope};
 use ua_core::{
     CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256, SideEffectClass,
 };
-use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
+use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit, Recovery};
 use ua_store::{CallRecord, QuestionRecord};
 
 use crate::catalog::Catalog;
@@ -30,6 +30,8 @@ use crate::transport::{Fence, ToolTransport};
 
 /// How many reads of a turn run at the same time.
 const READS_AT_ONCE: usize = 8;
+/// How often a call that waits for its twin looks at it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How often the store may refuse a start for a reason that a new admission can settle.
 const MAX_READMISSIONS: u32 = 4;
@@ -230,6 +232,12 @@ impl Dispatcher {
                     self.tell(CallProgress::Held { question: Box::new(question.clone()) });
                     return Ok(Dispatched::Held(Box::new(question)));
                 }
+                Admission::WaitFor(twin) => {
+                    if !self.wait_for(&twin, stop).await? {
+                        return Ok(Dispatched::Stopped);
+                    }
+                    continue;
+                }
                 // `admit` recovers what is unknown; it stays unknown only when a stop came in between.
                 Admission::Unknown(_) => return Ok(Dispatched::Stopped),
                 Admission::Continues(continued) if stop.is_stopping() => {
@@ -288,6 +296,14 @@ impl Dispatcher {
                 }
                 CallStatus::FailedDefinite if self.ledger.asks_for_credentials(&call) => {} // asked at the next admission
                 CallStatus::Unknown if stop.is_stopping() => return Ok(Dispatched::Stopped),
+                // A repeat that did nothing: the other side is not asked again at once.
+                CallStatus::Unknown if call.doubt.is_some_and(|doubt| doubt < call.attempt) => {
+                    let wait = backoff(call.attempt, self.ledger.env().entropy.next_u64());
+                    tokio::select! {
+                        () = self.ledger.env().clock.sleep(wait) => {}
+                        () = stop.stopping() => return Ok(Dispatched::Stopped),
+                    }
+                }
                 CallStatus::Unknown => {} // fenced and decided at the next admission
                 CallStatus::Prepared
                 | CallStatus::Running
@@ -298,6 +314,20 @@ impl Dispatcher {
                     self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
                     return Ok(Dispatched::Settled(Box::new(call)));
                 }
+            }
+        }
+    }
+
+    /// Waits until a twin that is being sent is not any more; `false` when a stop was asked for first. A twin that waits for a person is
+    /// not waited for.
+    async fn wait_for(&self, twin: &CallId, stop: &StopSignal) -> Result<bool, DispatchError> {
+        loop {
+            tokio::select! {
+                () = self.ledger.env().clock.sleep(LOOK_EVERY) => {}
+                () = stop.stopping() => return Ok(false),
+            }
+            if !self.ledger.is_under_way(twin).await? {
+                return Ok(true);
             }
         }
     }
@@ -314,6 +344,14 @@ impl Dispatcher {
     pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, DispatchError> {
         match Box::pin(self.ledger.admit(id, facts.clone())).await? {
             Admission::Unknown(unknown) => {
+                // What a person has said, and what a person is asked, needs no look at the process it was sent to: nothing is sent. A
+                // run that goes on without the call needs a process that answers.
+                if unknown.call().policy.on_unknown != OnUnknown::Continue
+                    && let Recovery::Decided(admission) = self.ledger.recover(&unknown, &facts).await?
+                    && matches!(*admission, Admission::Settled(_) | Admission::Held(_))
+                {
+                    return Ok(*admission);
+                }
                 let server = unknown.call().name.server.clone();
                 if let Some(generation) = unknown.generation()
                     && let Fence::Alive { detail } = self.transport.fence(&server, generation).await
@@ -326,6 +364,7 @@ impl Dispatcher {
             | Admission::Held(_)
             | Admission::Ready(_)
             | Admission::Continues(_)
+            | Admission::WaitFor(_)
             | Admission::Ongoing(_)) => Ok(admission),
         }
     }

@@ -16,6 +16,7 @@ use crate::catalog::{Catalog, Entry};
 use crate::dispatcher::{CallProgress, Dispatcher, backoff};
 use crate::error::DispatchError;
 use crate::stop::StopSignal;
+use crate::transport::TransportError;
 
 /// The longest a process waits before it decides about a call in doubt.
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
@@ -102,6 +103,10 @@ impl Dispatcher {
             match next {
                 Recovery::Decided(admission) => return Ok(*admission),
                 Recovery::Ask => {} // asked above
+                Recovery::Unreachable { why } => {
+                    let server = unknown.call().name.server.clone();
+                    return Err(TransportError::NotReached { server, why }.into());
+                }
                 Recovery::NotBefore { until, question } => {
                     let wait = until.since(self.ledger.env().now());
                     if wait > LONGEST_WAIT {

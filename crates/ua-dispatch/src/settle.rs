@@ -37,7 +37,11 @@ impl Dispatcher {
                 self.tell(CallProgress::Held { question: Box::new(question.clone()) });
                 Some(Dispatched::Held(Box::new(question)))
             }
-            Admission::Ready(_) | Admission::Continues(_) | Admission::Ongoing(_) | Admission::Unknown(_) => None,
+            Admission::Ready(_)
+            | Admission::Continues(_)
+            | Admission::Ongoing(_)
+            | Admission::WaitFor(_)
+            | Admission::Unknown(_) => None,
         })
     }
 }

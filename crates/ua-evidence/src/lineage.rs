@@ -24,7 +24,8 @@ pub fn evaluate_run(
 
 fn counting(records: &RunRecords) -> (Vec<CallRecord>, Vec<ReceiptRecord>) {
     let lineage = &records.lineage;
-    let mut calls: Vec<CallRecord> = lineage.calls.iter().chain(&records.calls).cloned().collect();
+    let mut calls: Vec<CallRecord> =
+        lineage.calls.iter().chain(&lineage.shared_effects).chain(&records.calls).cloned().collect();
     let answered_by: Vec<_> = calls.iter().filter_map(|call| call.deduplicated_from.clone()).collect();
     let counts = |other: &&CallRecord| answered_by.contains(&other.call_id) || is_limited(&records.run.spec, other);
     calls.extend(lineage.elsewhere.iter().filter(counts).cloned());

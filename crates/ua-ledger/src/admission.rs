@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Sha256};
-use ua_store::{CallRecord, QuestionRecord, ReplayStatus};
+use ua_store::{CallRecord, QuestionRecord, ReplayStatus, Seen};
 
 use crate::handle::Continued;
 use crate::permit::Permit;
@@ -33,6 +33,8 @@ pub enum Admission {
     Continues(Box<Continued>),
     /// It is a task under way: its child run goes on, whoever drove it before. No new attempt.
     Ongoing(Box<Permit>),
+    /// Another call of the same tree is having the very effect now; its receipt will answer this one.
+    WaitFor(CallId),
     /// It was sent and nobody knows what came of it: fence its server, then ask [`Ledger::recover`](crate::Ledger::recover).
     Unknown(UnknownCall),
 }
@@ -43,7 +45,10 @@ pub struct Prepared {
     pub(crate) call: CallRecord,
     pub(crate) key: IdempotencyKey,
     pub(crate) facts: Facts,
-    pub(crate) scope_seen: Option<Vec<CallId>>,
+    /// What it might repeat, as it was when this was decided; `None` for what repeats nothing.
+    pub(crate) seen: Option<Vec<Seen>>,
+    /// Somebody says that no attempt had the effect.
+    pub(crate) ends_doubt: bool,
     pub(crate) approved_by: Option<QuestionId>,
     pub(crate) replay_status: Option<ReplayStatus>,
 }

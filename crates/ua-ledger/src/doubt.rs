@@ -8,7 +8,7 @@
 use ua_core::{CallStatus, Env, OnUnknown, Resolution, RunId};
 use ua_store::{CallRecord, Choice, QuestionRecord, QuestionStatus, Store, StoreError, UnknownResolution};
 
-use crate::admission::{Admission, Facts};
+use crate::admission::Admission;
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::question::Why;
@@ -21,7 +21,7 @@ pub fn is_left_open(call: &CallRecord) -> bool {
 }
 
 /// Whether something says what the effect of a call is, so that its doubt need not block the whole tool.
-fn is_named(call: &CallRecord) -> bool {
+pub(crate) fn is_named(call: &CallRecord) -> bool {
     call.scope.as_ref().is_some_and(|scope| !scope.is_of_whole_call())
 }
 
@@ -38,47 +38,14 @@ impl Ledger {
         Ok(Admission::Settled(skipped.map_err(LedgerError::at("go on without", id))?))
     }
 
-    /// An earlier call of the lineage of which nobody knows whether it happened, and which `call` might repeat: one with its scope,
-    /// one of the same tool in the same words, or, where the tool's policy goes on in doubt and no scope says what the effect is,
-    /// any one of the same tool.
-    pub(crate) async fn doubt_left_open(
-        &self,
-        call: &CallRecord,
-        facts: &Facts,
-    ) -> Result<Option<CallRecord>, LedgerError> {
-        if let Some(doubt) = self.open_doubt(call, facts).await? {
-            if doubt.run_id == self.lease.run_id {
-                self.apply_late_answers(std::slice::from_ref(&doubt)).await?;
-            } else {
-                // What was answered about it is for its own run to apply, unless that has ended.
-                settle_late_answers(self.store.as_ref(), &self.env, &doubt.run_id)
-                    .await
-                    .map_err(LedgerError::at("apply the late answer about", &doubt.call_id))?;
-            }
-            return self.open_doubt(call, facts).await;
+    /// Acts on what people answered about a call that its run had gone on without.
+    pub(crate) async fn act_on_late_answers(&self, doubt: &CallRecord) -> Result<(), LedgerError> {
+        if doubt.run_id == self.lease.run_id {
+            return self.apply_late_answers(std::slice::from_ref(doubt)).await;
         }
-        Ok(None)
-    }
-
-    async fn open_doubt(&self, call: &CallRecord, facts: &Facts) -> Result<Option<CallRecord>, LedgerError> {
-        // A read, and what replaces its own output, may be repeated whatever became of the last time.
-        if !call.policy.class.has_effect() || call.policy.on_unknown == OnUnknown::Redo {
-            return Ok(None);
-        }
-        let at = || LedgerError::at("look for calls in doubt beside", &call.call_id);
-        let mut earlier = Vec::new();
-        if let Some(scope) = &facts.scope {
-            earlier = self.store.scope_calls(&call.root_run_id, scope).await.map_err(at())?;
-            earlier.retain(is_left_open);
-        }
-        let doubts = self.store.doubts(&call.root_run_id, &call.name).await.map_err(at())?;
-        let goes_on = call.policy.on_unknown == OnUnknown::Continue;
-        let in_the_way = |other: &CallRecord| {
-            let is_same = other.args_hash == call.args_hash && self.config.no_duplicate_external_actions;
-            !is_named(other) && (is_same || (goes_on && is_left_open(other)))
-        };
-        earlier.extend(doubts.into_iter().filter(in_the_way));
-        Ok(earlier.into_iter().find(|other| other.call_id != call.call_id))
+        // What was answered about it is for its own run to apply, unless that has ended.
+        let settled = settle_late_answers(self.store.as_ref(), &self.env, &doubt.run_id).await;
+        settled.map(drop).map_err(LedgerError::at("apply the late answer about", &doubt.call_id))
     }
 
     /// Applies what persons answered about calls that the run had gone on without.

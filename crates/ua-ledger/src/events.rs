@@ -15,6 +15,7 @@ pub(crate) fn admitted(admission: &Admission) {
         Admission::Ready(prepared) => ("ready", prepared.call().call_id.as_str()),
         Admission::Continues(continued) => ("continues", continued.call().call_id.as_str()),
         Admission::Ongoing(permit) => ("ongoing", permit.call().call_id.as_str()),
+        Admission::WaitFor(twin) => ("wait_for", twin.as_str()),
         Admission::Unknown(unknown) => ("unknown", unknown.call().call_id.as_str()),
     };
     let twin = match admission {
@@ -23,6 +24,7 @@ pub(crate) fn admitted(admission: &Admission) {
         | Admission::Ready(_)
         | Admission::Continues(_)
         | Admission::Ongoing(_)
+        | Admission::WaitFor(_)
         | Admission::Unknown(_) => None,
     };
     tracing::info!(tool_call_id = call, verdict, deduplicated_from = twin, "ua.ledger.admitted");

@@ -9,18 +9,20 @@ use ua_core::{
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, NewRun, QuestionKind, QuestionRecord,
-    QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError,
-    rules::may_have_happened, whole_reply,
+    QuestionStatus, ReceiptRecord, Relations, ReplayStatus, RunLease, Seen, SettleAttempt, StartAttempt, Store,
+    StoreError, is_task, whole_reply,
 };
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
+use crate::doubt::is_left_open;
 use crate::error::LedgerError;
 use crate::events;
 use crate::interpret::another_attempt_may_help;
 use crate::people::{PeopleRules, declined};
 use crate::permit::Permit;
 use crate::question::{Why, question};
-use crate::taint::Seen;
+use crate::standing::{Standing, lets_pass};
+use crate::taint::ReadsSeen;
 
 /// What the run's contract says about its calls.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +48,7 @@ pub struct Ledger {
     /// What the tools are now, by qualified name.
     pub(crate) definitions: BTreeMap<String, Sha256>,
     pub(crate) trace: Trace,
-    pub(crate) seen: Seen,
+    pub(crate) reads: ReadsSeen,
 }
 
 impl Ledger {
@@ -60,12 +62,7 @@ impl Ledger {
         trace: Trace,
     ) -> Self {
         let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), BTreeMap::new());
-        Self { store, lease, root, config, env, people, prices, definitions, seen: Seen::default(), trace }
-    }
-
-    /// The first run of the lineage.
-    pub(crate) fn root(&self) -> &RunId {
-        &self.root
+        Self { store, lease, root, config, env, people, prices, definitions, reads: ReadsSeen::default(), trace }
     }
 
     /// The environment the ledger lives in.
@@ -90,32 +87,7 @@ impl Ledger {
         let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
         match call.status {
             CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Ok(Admission::Settled(call)),
-            CallStatus::FailedDefinite => {
-                if !self.may_retry(&call) && !self.asks_for_credentials(&call) {
-                    return Ok(Admission::Settled(call));
-                }
-                let word = match self.approval_before_retry(&call, &facts).await? {
-                    Ok(word) => word,
-                    Err(admission) => return Ok(admission),
-                };
-                let approved_by = word.map(|question| question.question_id);
-                let key = self.key(&call, &facts, None);
-                let holder =
-                    self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", id))?;
-                if holder.is_some_and(|holder| holder.call_id != *id) {
-                    return Ok(Admission::Settled(call)); // a twin took the effect over; this one stays failed
-                }
-                let rivals = self.scope_rivals(&call, &facts).await?;
-                // Also every call that is known by its place: whether a person let it pass cannot be told from its key, and what came
-                // after its first attempt is compared once more when it starts.
-                let was_accepted = call.policy.on_scope_conflict == OnScopeConflict::Allow
-                    || key == self.identity(&call, &facts, Some(id));
-                if !was_accepted && in_conflict(&call, rivals.as_deref()).is_some() {
-                    return Ok(Admission::Settled(call)); // another run of the lineage may have had the effect meanwhile
-                }
-                let scope_seen = rival_ids(rivals);
-                Ok(Admission::Ready(Prepared { key, facts, scope_seen, approved_by, replay_status: None, call }))
-            }
+            CallStatus::FailedDefinite => self.admit_retry(call, facts).await,
             CallStatus::Running => self.admit_running(call).await,
             CallStatus::Unknown => self.admit_unknown(call).await,
             CallStatus::Prepared => self.admit_prepared(call, facts).await,
@@ -195,11 +167,9 @@ impl Ledger {
             }
         }
         let mut key = self.key(&call, &facts, repeat_on_purpose.then_some(&id));
-        let rivals = self.scope_rivals(&call, &facts).await?;
+        let relations = self.relations(&call, &facts).await?;
         if !repeat_on_purpose {
-            let holder =
-                self.store.key_holder(&self.root, &key).await.map_err(LedgerError::at("look for a twin of", &id))?;
-            let holder = holder.filter(|holder| holder.call_id != id);
+            let holder = self.holder(&call, &key).await?;
             if let Some(twin) = holder.as_ref().filter(|holder| holder.status == CallStatus::Succeeded) {
                 self.withdraw(&call, unanswered).await?;
                 if let Some(asked) = self.pending_question(&call).await? {
@@ -209,13 +179,14 @@ impl Ledger {
                     self.store.deduplicate_call(&self.lease, &id, &twin.call_id, &key, self.env.now()).await;
                 return Ok(Admission::Settled(deduplicated.map_err(LedgerError::at("deduplicate", &id))?));
             }
-            let mut other = holder.as_ref().or_else(|| in_conflict(&call, rivals.as_deref())).cloned();
-            if other.is_none() {
-                other = self.doubt_left_open(&call, &facts).await?;
+            if let Some(twin) = &holder
+                && self.is_under_way_beside(&call, twin).await?
+            {
+                self.withdraw(&call, unanswered).await?;
+                return Ok(Admission::WaitFor(twin.call_id.clone()));
             }
-            if other.is_none() {
-                other = self.done_beside(&call, &facts).await?;
-            }
+            let standing = Standing { call: &call, facts: &facts, relations: &relations, config: &self.config };
+            let other = holder.as_ref().or_else(|| standing.in_the_way()).cloned();
             match (other, call.policy.on_scope_conflict) {
                 (Some(other), OnScopeConflict::Ask | OnScopeConflict::Refuse) => {
                     return match unanswered {
@@ -237,33 +208,129 @@ impl Ledger {
         Ok(Admission::Ready(Prepared {
             key,
             facts,
-            scope_seen: rival_ids(rivals),
+            seen: seen(&call, &relations),
+            ends_doubt: false,
             approved_by,
             replay_status: None,
             call,
         }))
     }
 
-    /// Other calls of the lineage with this scope that may already have had the effect: being sent, sent and not known, failed
-    /// and perhaps done, or done. One that was done under the key of this call is its twin; of the others [`in_conflict`] says
-    /// which are near-duplicates, also with the same arguments that went another route. `None` when the effect has no
-    /// scope that is looked after.
-    pub(crate) async fn scope_rivals(
+    /// A call that definitely did nothing and may be tried again: as any other call, it goes out only if nobody had its effect meanwhile.
+    async fn admit_retry(&self, call: CallRecord, facts: Facts) -> Result<Admission, LedgerError> {
+        if !self.may_retry(&call) && !self.asks_for_credentials(&call) {
+            return Ok(Admission::Settled(call));
+        }
+        let id = call.call_id.clone();
+        let pending = self.pending_question(&call).await?;
+        let mut approved_by = None;
+        match pending.filter(|asked| asked.kind == QuestionKind::NearDuplicate) {
+            Some(asked) => match Self::decision(&call, &asked)? {
+                None => return Ok(Admission::Held(asked)),
+                Some(Choice::Skip | Choice::Abort) => {
+                    self.close(&call, &asked).await?;
+                    return Ok(Admission::Settled(call));
+                }
+                Some(_) if !self.is_as_asked(&call, &facts, &asked) => self.close(&call, &asked).await?,
+                Some(Choice::Execute | Choice::Continue | Choice::Happened) => approved_by = Some(asked.question_id),
+            },
+            None => match self.approval_before_retry(&call, &facts).await? {
+                Ok(word) => approved_by = word.map(|question| question.question_id),
+                Err(admission) => return Ok(admission),
+            },
+        }
+        // Nothing of it is outside, so it is the request that its files make it now; a repeat that a person ordered stays one.
+        let first = Facts { scope: call.scope.clone(), file_digests: call.file_digests.clone() };
+        let is_repeat = call.idempotency_key == Some(self.identity(&call, &first, Some(&id)));
+        let key = self.identity(&call, &facts, is_repeat.then_some(&id));
+        if self.holder(&call, &key).await?.is_some() {
+            return Ok(Admission::Settled(call)); // a twin took the effect over; this one stays failed
+        }
+        let relations = self.relations(&call, &facts).await?;
+        let standing = Standing { call: &call, facts: &facts, relations: &relations, config: &self.config };
+        if let Some(other) = standing.in_the_way().filter(|_| approved_by.is_none() && !lets_pass(&call)).cloned()
+            && !self.was_let_pass(&call, &facts, &other).await?
+        {
+            if call.policy.on_scope_conflict == OnScopeConflict::Refuse {
+                return Ok(Admission::Settled(call));
+            }
+            return Ok(Admission::Held(self.ask(&call, &Why::NearDuplicate { facts: &facts, other: &other }).await?));
+        }
+        let seen = seen(&call, &relations);
+        Ok(Admission::Ready(Prepared { key, facts, seen, ends_doubt: false, approved_by, replay_status: None, call }))
+    }
+
+    /// Whether a person let this call go out although they knew of the other one as it is now.
+    async fn was_let_pass(&self, call: &CallRecord, facts: &Facts, other: &CallRecord) -> Result<bool, LedgerError> {
+        let knew = |asked: &&QuestionRecord| {
+            asked.kind == QuestionKind::NearDuplicate
+                && asked.created_at >= other.updated_at
+                && asked
+                    .answer
+                    .as_ref()
+                    .is_some_and(|answer| matches!(answer.choice, Choice::Execute | Choice::Continue))
+                && self.is_as_asked(call, facts, asked)
+        };
+        Ok(self.questions_about(call).await?.iter().any(|asked| knew(&asked)))
+    }
+
+    /// Whether a call is being sent, and its tool asks nobody for anything.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn is_under_way(&self, id: &CallId) -> Result<bool, LedgerError> {
+        let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
+        Ok(call.status == CallStatus::Running && self.pending_question(&call).await?.is_none())
+    }
+
+    /// Another call that holds the key this one would be sent under.
+    pub(crate) async fn holder(
         &self,
         call: &CallRecord,
-        facts: &Facts,
-    ) -> Result<Option<Vec<CallRecord>>, LedgerError> {
-        let Some(scope) = &facts.scope else { return Ok(None) };
-        if !call.policy.class.has_effect() || !self.config.no_duplicate_external_actions {
-            return Ok(None);
+        key: &IdempotencyKey,
+    ) -> Result<Option<CallRecord>, LedgerError> {
+        let holder = self.store.key_holder(&self.root, key).await;
+        let holder = holder.map_err(LedgerError::at("look for a twin of", &call.call_id))?;
+        Ok(holder.filter(|holder| holder.call_id != call.call_id))
+    }
+
+    /// Whether a twin is being sent for a run of the same tree, so that its receipt is worth waiting for. One whose tool asks a person
+    /// something is not waited for.
+    async fn is_under_way_beside(&self, call: &CallRecord, twin: &CallRecord) -> Result<bool, LedgerError> {
+        if twin.doubt.is_some() || !self.is_under_way(&twin.call_id).await? {
+            return Ok(false);
         }
-        let mut others = self
-            .store
-            .scope_calls(&self.root, scope)
-            .await
-            .map_err(LedgerError::at("look for near-duplicates of", &call.call_id))?;
-        others.retain(|other| other.call_id != call.call_id && may_have_happened(other));
-        Ok(Some(others))
+        Ok(self.top_of(call).await? == self.top_of(twin).await?)
+    }
+
+    /// The run that is no sub-agent's, at the top of the tree of a call.
+    async fn top_of(&self, call: &CallRecord) -> Result<RunId, LedgerError> {
+        let mut run = call.run_id.clone();
+        loop {
+            let record = self.store.run(&run).await.map_err(LedgerError::at("look who works on", &call.call_id))?;
+            match record.parent_run_id.clone().filter(|_| is_task(&record)) {
+                Some(parent) => run = parent,
+                None => return Ok(run),
+            }
+        }
+    }
+
+    /// What the call might repeat. What people answered about calls in doubt that stand in its way is acted on first.
+    pub(crate) async fn relations(&self, call: &CallRecord, facts: &Facts) -> Result<Relations, LedgerError> {
+        if !call.policy.class.has_effect() {
+            return Ok(Relations::default());
+        }
+        let read = || async {
+            let relations = self.store.relations(&call.call_id, facts.scope.as_ref()).await;
+            relations.map_err(LedgerError::at("look for what may be the same as", &call.call_id))
+        };
+        let relations = read().await?;
+        let standing = Standing { call, facts, relations: &relations, config: &self.config };
+        let Some(doubt) = standing.open_doubt().filter(|doubt| is_left_open(doubt)).cloned() else {
+            return Ok(relations);
+        };
+        self.act_on_late_answers(&doubt).await?;
+        read().await
     }
 
     /// Closes a question that nobody has to answer any more.
@@ -310,7 +377,7 @@ impl Ledger {
         generation: &str,
         child: Option<NewRun>,
     ) -> Result<Option<Permit>, LedgerError> {
-        let Prepared { call, key, facts, scope_seen, approved_by, replay_status } = prepared;
+        let Prepared { call, key, facts, seen, ends_doubt, approved_by, replay_status } = prepared;
         let id = call.call_id.clone();
         let effect = call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned());
         let start = StartAttempt {
@@ -318,7 +385,8 @@ impl Ledger {
             attempt: call.attempt + 1,
             key: key.clone(),
             scope: facts.scope,
-            scope_seen,
+            seen,
+            ends_doubt,
             file_digests: facts.file_digests,
             server_generation: Some(generation.to_owned()),
             max_effects: effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied()),
@@ -534,16 +602,9 @@ impl Ledger {
     }
 }
 
-/// The first of the rivals that stands in the call's way. An effect that creates something is not wanted twice; one that replaces or
-/// changes something may be wanted again once it is done, but not while nobody knows whether the earlier one may still happen.
-fn in_conflict<'a>(call: &CallRecord, rivals: Option<&'a [CallRecord]>) -> Option<&'a CallRecord> {
-    let stands = |rival: &&CallRecord| call.policy.is_by_content() || rival.status != CallStatus::Succeeded;
-    rivals?.iter().find(stands)
-}
-
-/// What was looked at, for the start to compare.
-fn rival_ids(rivals: Option<Vec<CallRecord>>) -> Option<Vec<CallId>> {
-    rivals.map(|rivals| rivals.into_iter().map(|rival| rival.call_id).collect())
+/// What was looked at, for the start to compare; a read repeats nothing.
+pub(crate) fn seen(call: &CallRecord, relations: &Relations) -> Option<Vec<Seen>> {
+    call.policy.class.has_effect().then(|| relations.seen())
 }
 
 /// A call with an effect waits for stable storage; a read does not.

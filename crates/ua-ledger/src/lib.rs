@@ -36,7 +36,6 @@
 
 mod admission;
 mod answer;
-mod beside;
 mod charge;
 mod composite;
 mod doubt;
@@ -51,6 +50,7 @@ mod permit;
 mod question;
 mod recipient;
 mod recovery;
+mod standing;
 mod taint;
 mod task;
 

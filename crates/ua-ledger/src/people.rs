@@ -16,6 +16,7 @@ use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::question::Why;
 use crate::recipient::{Problem, recipients};
+use crate::standing::Standing;
 use crate::taint::TaintRule;
 
 /// What the job says about asking people, beside what policies say about single tools. The default asks about nothing of this.
@@ -194,13 +195,10 @@ impl Ledger {
             return Ok(None);
         }
         let key = self.key(&call, facts, None);
-        let holder =
-            self.store.key_holder(self.root(), &key).await.map_err(LedgerError::at("look for a twin of", id))?;
-        let rivals = self.scope_rivals(&call, facts).await?.unwrap_or_default();
-        if holder.is_some() || !rivals.is_empty() {
-            return Ok(None);
-        }
-        if self.doubt_left_open(&call, facts).await?.is_some() || self.done_beside(&call, facts).await?.is_some() {
+        let relations = self.relations(&call, facts).await?;
+        let standing = Standing { call: &call, facts, relations: &relations, config: &self.config };
+        if self.holder(&call, &key).await?.is_some() || standing.in_the_way().is_some() || !relations.rivals.is_empty()
+        {
             return Ok(None);
         }
         let problem = self.recipient_problem(&call).await?;
@@ -272,7 +270,8 @@ impl Ledger {
             Some(Choice::Execute | Choice::Continue | Choice::Happened) => Ok(Admission::Ready(Prepared {
                 key: self.key(&call, &facts, None),
                 facts,
-                scope_seen: None,
+                seen: None,
+                ends_doubt: false,
                 approved_by: Some(asked.question_id),
                 replay_status: None,
                 call,
@@ -285,7 +284,7 @@ impl Ledger {
     }
 
     /// Every question about a call, oldest first, closed ones included.
-    async fn questions_about(&self, call: &CallRecord) -> Result<Vec<QuestionRecord>, LedgerError> {
+    pub(crate) async fn questions_about(&self, call: &CallRecord) -> Result<Vec<QuestionRecord>, LedgerError> {
         let records = self.store.load(&call.run_id).await;
         let records = records.map_err(LedgerError::at("read the questions about", &call.call_id))?;
         Ok(records.questions.into_iter().filter(|q| q.call_id.as_ref() == Some(&call.call_id)).collect())

@@ -6,15 +6,16 @@
 //! every attempt counts, also one that a probe allowed.
 
 use ua_core::{EvidenceLevel, OnUnknown, RawReply, Timestamp};
-use ua_store::{CallRecord, Choice, QuestionRecord, ReplayStatus, UnknownResolution};
+use ua_store::{AttemptRecord, CallRecord, Choice, QuestionRecord, Relations, ReplayStatus, UnknownResolution};
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::enquiry::{Asked, Finding, are_rivals, given_up_at, horizon};
 use crate::error::LedgerError;
 use crate::events;
 use crate::interpret::interpret;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, seen};
 use crate::question::Why;
+use crate::standing::Standing;
 
 /// What is to be done about an unknown call.
 #[derive(Debug)]
@@ -23,6 +24,11 @@ pub enum Recovery {
     Decided(Box<Admission>),
     /// Ask the declared probe, and hand what it says to [`Ledger::conclude`].
     Ask,
+    /// The tool server could not be reached again and again; the key still counts, so a later resume tries it under the same one.
+    Unreachable {
+        /// What stood in the way.
+        why: String,
+    },
     /// Too early: decide again at this time. A process that does not want to wait so long holds the call.
     NotBefore {
         /// When.
@@ -30,6 +36,16 @@ pub enum Recovery {
         /// The question that is there already, if there is one.
         question: Option<Box<QuestionRecord>>,
     },
+}
+
+/// Who says that no earlier attempt had the effect.
+enum Word<'q> {
+    /// Nobody: the attempt is a repeat under its key.
+    None,
+    /// A person.
+    Person(&'q QuestionRecord),
+    /// A probe.
+    Absent,
 }
 
 fn decided(admission: Admission) -> Recovery {
@@ -46,7 +62,8 @@ impl Ledger {
         {
             return self.answered(call, facts, asked, choice).await;
         }
-        let exhausted = call.attempt > self.config.max_retries;
+        let attempts = self.attempts(&call.call_id).await?;
+        let exhausted = self.is_exhausted(&attempts);
         let because = match call.policy.on_unknown {
             OnUnknown::Probe => match self.rival(call).await? {
                 None => return Ok(Recovery::Ask),
@@ -54,14 +71,20 @@ impl Ledger {
             },
             OnUnknown::Continue => return Ok(decided(self.go_on_without(call).await?)),
             OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold if asked.is_some() => String::new(),
-            OnUnknown::Redo if !exhausted => match self.overtaken(call, facts).await? {
-                None => return Ok(decided(self.again(call, facts, None))),
-                Some(why) => why,
-            },
-            OnUnknown::RedoKeyed if !exhausted => match self.keyed_redo_obstacle(call, facts).await? {
-                None => return Ok(decided(self.again(call, facts, None))),
-                Some(why) => why,
-            },
+            OnUnknown::Redo if !exhausted => {
+                let relations = self.relations(call, facts).await?;
+                match self.overtaken(call, facts, &relations) {
+                    None => return Ok(self.again_if_reached(call, facts, &attempts, &relations)),
+                    Some(why) => why,
+                }
+            }
+            OnUnknown::RedoKeyed if !exhausted => {
+                let relations = self.relations(call, facts).await?;
+                match self.keyed_redo_obstacle(call, facts, &attempts, &relations) {
+                    None => return Ok(self.again_if_reached(call, facts, &attempts, &relations)),
+                    Some(why) => why,
+                }
+            }
             OnUnknown::Redo | OnUnknown::RedoKeyed => "it was tried as often as the job allows".to_owned(),
             OnUnknown::Hold => "the tool neither takes a key nor can be asked afterwards".to_owned(),
         };
@@ -97,21 +120,24 @@ impl Ledger {
                 }
                 None => "the attempt is not known to have ended".to_owned(),
             },
-            Finding::Absent if call.attempt > self.config.max_retries => {
+            Finding::Absent if self.is_exhausted(&self.attempts(id).await?) => {
                 format!("`{}` does not show it, but it was tried as often as the job allows", asked.tool)
             }
             Finding::Absent if call.file_digests != facts.file_digests => {
                 format!("`{}` does not show it, but a file it sends has changed since", asked.tool)
             }
-            Finding::Absent if let Some(why) = self.overtaken(call, facts).await? => why,
             Finding::Absent => {
+                let relations = self.relations(call, facts).await?;
+                if let Some(why) = self.overtaken(call, facts, &relations) {
+                    return self.hold(unknown, &why).await.map(decided);
+                }
                 if let Some(question) = &pending {
                     self.store
                         .close_question(&self.lease, &question.question_id, self.env.now())
                         .await
                         .map_err(LedgerError::at("close the question about", id))?;
                 }
-                return Ok(decided(self.again(call, facts, None)));
+                return Ok(decided(self.again(call, facts, &relations, Word::Absent)));
             }
             Finding::Unclear { why } => why,
         };
@@ -124,8 +150,11 @@ impl Ledger {
         let question = if let Some(pending) = self.pending_question(call).await? {
             pending
         } else {
-            let attempt = self.last_attempt(call).await?;
-            self.ask(call, &Why::Unknown { attempt: attempt.as_ref(), because }).await?
+            let attempts = self.attempts(&call.call_id).await?;
+            let attempt = call.doubt.and_then(|doubt| attempts.iter().find(|a| a.attempt == doubt)).or(attempts.last());
+            // What a later attempt came to is part of what is known.
+            let refused = call.error_detail.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
+            self.ask(call, &Why::Unknown { attempt, because: refused.unwrap_or(because) }).await?
         };
         if call.replay_status != Some(ReplayStatus::Held) {
             self.note(&call.call_id, ReplayStatus::Held).await?;
@@ -133,13 +162,42 @@ impl Ledger {
         Ok(Admission::Held(question))
     }
 
+    /// Whether a call was sent as often as the job allows. An attempt that never left us does not count.
+    fn is_exhausted(&self, attempts: &[AttemptRecord]) -> bool {
+        let sent = attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("not_sent")).count();
+        sent > self.config.max_retries as usize
+    }
+
+    /// The call, ready for another attempt under its old key, unless this process has found often enough that its server cannot be reached.
+    fn again_if_reached(
+        &self,
+        call: &CallRecord,
+        facts: &Facts,
+        attempts: &[AttemptRecord],
+        relations: &Relations,
+    ) -> Recovery {
+        let never_left = |attempt: &&AttemptRecord| {
+            attempt.outcome.as_deref() == Some("not_sent") && attempt.epoch == self.lease.epoch
+        };
+        let in_vain = attempts.iter().rev().take_while(never_left).count();
+        if in_vain > self.config.max_retries as usize {
+            let why = attempts.last().and_then(|attempt| attempt.detail.clone()).unwrap_or_default();
+            return Recovery::Unreachable { why };
+        }
+        decided(self.again(call, facts, relations, Word::None))
+    }
+
     /// The call, ready for another attempt under its old key.
-    fn again(&self, call: &CallRecord, facts: &Facts, approved_by: Option<&QuestionRecord>) -> Admission {
+    fn again(&self, call: &CallRecord, facts: &Facts, relations: &Relations, word: Word<'_>) -> Admission {
         Admission::Ready(Prepared {
-            key: call.idempotency_key.clone().unwrap_or_else(|| self.key(call, facts, None)),
+            key: self.key(call, facts, None),
             facts: facts.clone(),
-            scope_seen: None, // it had the scope before; what came after it was in conflict with it
-            approved_by: approved_by.map(|question| question.question_id.clone()),
+            seen: seen(call, relations),
+            ends_doubt: !matches!(word, Word::None),
+            approved_by: match word {
+                Word::Person(question) => Some(question.question_id.clone()),
+                Word::None | Word::Absent => None,
+            },
             replay_status: Some(ReplayStatus::Redone),
             call: call.clone(),
         })
@@ -163,26 +221,29 @@ impl Ledger {
     }
 
     /// Why a redo under the same key would not be the same request any more, if it would not.
-    async fn keyed_redo_obstacle(&self, call: &CallRecord, facts: &Facts) -> Result<Option<String>, LedgerError> {
+    fn keyed_redo_obstacle(
+        &self,
+        call: &CallRecord,
+        facts: &Facts,
+        attempts: &[AttemptRecord],
+        relations: &Relations,
+    ) -> Option<String> {
         if call.file_digests != facts.file_digests {
-            return Ok(Some("a file it sends has changed since".to_owned()));
+            return Some("a file it sends has changed since".to_owned());
         }
-        if let Some(why) = self.overtaken(call, facts).await? {
-            return Ok(Some(why));
+        if let Some(why) = self.overtaken(call, facts, relations) {
+            return Some(why);
         }
-        let Some(ttl) = call.policy.key_ttl else { return Ok(None) };
-        let attempts =
-            self.store.attempts(&call.call_id).await.map_err(LedgerError::at("read the attempts of", &call.call_id))?;
-        let expired = attempts
-            .first()
-            .is_some_and(|first| self.env.now() >= first.started_at.plus(ttl) || self.env.now() < first.started_at);
-        Ok(expired.then(|| "the other side may have forgotten its key".to_owned()))
+        let (ttl, now) = (call.policy.key_ttl?, self.env.now());
+        let first = attempts.first()?.started_at;
+        let expired = now >= first.plus(ttl) || now < first;
+        expired.then(|| "the other side may have forgotten its key".to_owned())
     }
 
     /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.
-    async fn overtaken(&self, call: &CallRecord, facts: &Facts) -> Result<Option<String>, LedgerError> {
-        let other = self.overtaken_by(call, facts).await?;
-        Ok(other.map(|other| format!("call {} of run {} may have had the effect since", other.call_id, other.run_id)))
+    fn overtaken(&self, call: &CallRecord, facts: &Facts, relations: &Relations) -> Option<String> {
+        let other = Standing { call, facts, relations, config: &self.config }.overtaken_by()?;
+        Some(format!("call {} of run {} may have had the effect since", other.call_id, other.run_id))
     }
 
     /// Acts on a person's word. *It did not happen* is executed only when the other side cannot begin it any more.
@@ -204,7 +265,8 @@ impl Ledger {
                     let until = given_up.plus(horizon);
                     return Ok(Recovery::NotBefore { until, question: Some(Box::new(asked.clone())) });
                 }
-                return Ok(decided(self.again(call, facts, Some(asked))));
+                let relations = self.relations(call, facts).await?;
+                return Ok(decided(self.again(call, facts, &relations, Word::Person(asked))));
             }
             Choice::Happened => Self::happened(call, asked),
             Choice::Skip | Choice::Abort => UnknownResolution::Skipped,

@@ -63,12 +63,12 @@ impl TaintRule {
 
 /// What was found to be in the run. Only grows, so what was seen once need not be looked for again.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ReadsSeen {
     untrusted: AtomicBool,
     private: AtomicBool,
 }
 
-impl Seen {
+impl ReadsSeen {
     fn note(&self, call: &CallRecord) {
         let was_sent = !matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled);
         if was_sent && call.policy.reads.contains(&Reads::Untrusted) {
@@ -117,7 +117,7 @@ impl Ledger {
 
     /// Whether untrusted content and private data met in the run, its parents, forks or sub-agents.
     async fn is_tainted(&self, call: &CallRecord) -> Result<bool, LedgerError> {
-        if self.seen.is_both() {
+        if self.reads.is_both() {
             return Ok(true);
         }
         let failed = || LedgerError::at("see what was read before", &call.call_id);
@@ -129,9 +129,9 @@ impl Ledger {
                 return Ok(true);
             }
             for call in self.store.calls(&run, None).await.map_err(failed())? {
-                self.seen.note(&call);
+                self.reads.note(&call);
             }
-            if self.seen.is_both() {
+            if self.reads.is_both() {
                 return Ok(true);
             }
             let parent = self.store.run(&run).await.map_err(failed())?.parent_run_id;

@@ -2,7 +2,7 @@
 //!
 //! Durable runner, current state (fork). A pure function of stored records. Tool text in it is quoted data.
 
-use ua_core::{CallStatus, SideEffectClass};
+use ua_core::{CallId, CallStatus, RunId, SideEffectClass};
 use ua_store::{CallRecord, RunRecords};
 
 use crate::job_diff::JobChange;
@@ -36,7 +36,20 @@ impl ForkNote<'_> {
         let own = own.filter(|call| call.position.turn > self.at_turn && call.attempt > 0);
         let reaches_out =
             |call: &&CallRecord| !matches!(call.policy.class, SideEffectClass::ReadOnly | SideEffectClass::Local);
-        let all = own.chain(&self.parent.lineage.elsewhere).filter(reaches_out);
+        // What a sub-agent did belongs to the turn that asked for it.
+        let turn_of = |task: &CallId| self.parent.call(task).map_or(u32::MAX, |call| call.position.turn);
+        let agents = &self.parent.lineage.sub_agents;
+        let top_task = |mut task: CallId, mut above: RunId| {
+            while let Some(next) = agents.iter().find(|agent| agent.run_id == above) {
+                (task, above) = (next.call_id.clone(), next.parent_run_id.clone());
+            }
+            task
+        };
+        let behind = agents
+            .iter()
+            .filter(|agent| turn_of(&top_task(agent.call_id.clone(), agent.parent_run_id.clone())) > self.at_turn)
+            .flat_map(|agent| &agent.effects);
+        let all = own.chain(behind).chain(&self.parent.lineage.elsewhere).filter(reaches_out);
         let mut all: Vec<&CallRecord> = all.filter(|call| Verdict::of(call).forbids_repeat()).collect();
         all.sort_by_key(|call| call.updated_at);
         all

@@ -222,7 +222,8 @@ fn recent_calls(records: &RunRecords) -> Vec<CallLine> {
 fn past_effects(records: &RunRecords) -> Vec<PastEffect> {
     let may_not_be_repeated = |call: &&CallRecord| call.policy.class.has_effect() && Verdict::of(call).forbids_repeat();
     let below = records.lineage.sub_agents.iter().flat_map(|child| &child.effects);
-    let lineage = records.lineage.calls.iter().chain(&records.lineage.elsewhere).chain(below);
+    let lineage = records.lineage.calls.iter().chain(&records.lineage.shared_effects);
+    let lineage = lineage.chain(&records.lineage.elsewhere).chain(below);
     lineage
         .chain(&records.calls)
         .filter(may_not_be_repeated)

@@ -115,7 +115,7 @@ impl Db<'_> {
     /// Stores what may change about a call; a trigger refuses illegal moves and notes legal ones as events.
     pub(crate) fn update_call(&self, call: &CallRecord, epoch: u64) -> DbResult<()> {
         let sql = "UPDATE tool_calls SET updated_at = :updated, status = :status, failure_kind = :kind, attempt = :attempt, \
-                   idempotency_key = :key, side_effect_scope = :scope, file_digests_json = :digests, \
+                   idempotency_key = :key, side_effect_scope = :scope, file_digests_json = :digests, doubt = :doubt, \
                    possible_effect = :effect, resolution = :resolution, deduplicated_from = :from, \
                    replay_status = :replay, external_correlation_id = :correlation, error_code = :code, \
                    error_detail = :detail, lease_epoch = :epoch WHERE tool_call_id = :id";
@@ -125,6 +125,7 @@ impl Db<'_> {
             ":status": call.status.column(),
             ":kind": call.status.failure_kind().map(FailureKind::as_str),
             ":attempt": call.attempt,
+            ":doubt": call.doubt,
             ":key": call.idempotency_key.as_ref().map(IdempotencyKey::as_str),
             ":scope": call.scope.as_ref().map(Scope::as_str),
             ":digests": json(&call.file_digests)?,
@@ -267,6 +268,7 @@ pub(crate) fn call_record(row: &Row<'_>) -> DbResult<CallRecord> {
         policy: column.json("policy_json")?,
         status,
         attempt: column.int("attempt")?,
+        doubt: column.opt_int("doubt")?,
         idempotency_key: column.get::<Option<String>>("idempotency_key")?.map(IdempotencyKey::from_stored),
         scope: column.get::<Option<String>>("side_effect_scope")?.map(Scope::from_stored),
         file_digests: column.json("file_digests_json")?,

@@ -1,9 +1,9 @@
 //! The ledger's half of the port: find rows, apply a rule, store what it returns.
 
 use async_trait::async_trait;
-use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
+use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp};
 use ua_store::{
-    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, KeepHandle, LedgerStore, ReceiptRecord,
+    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, KeepHandle, LedgerStore, ReceiptRecord, Relations,
     ReplayStatus, RunLease, SettleAttempt, StartAttempt, StoreError, UnknownResolution, rules,
 };
 
@@ -23,9 +23,9 @@ impl LedgerStore for SqliteStore {
             let context = rules::StartContext {
                 run: &run,
                 holder: db.key_holder(&start.key)?.filter(|holder| holder.call_id != call.call_id),
-                sent_in_scope: match (&start.scope, &start.scope_seen) {
-                    (Some(scope), Some(_)) => db.scope_calls(&call.root_run_id, scope)?,
-                    (None, _) | (_, None) => Vec::new(),
+                relations: match &start.seen {
+                    Some(_) => db.relations(&call, start.scope.as_ref())?,
+                    None => Relations::default(),
                 },
                 other_effects: db.other_effects(&call)?,
                 approval: start.approved_by.as_ref().map(|question| db.question(question)).transpose()?,
@@ -229,19 +229,9 @@ impl LedgerStore for SqliteStore {
         self.read(move |db| Ok(db.key_holder(&key)?.filter(|call| call.root_run_id == root))).await
     }
 
-    async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError> {
-        let (root, scope) = (root.clone(), scope.clone());
-        self.read(move |db| db.scope_calls(&root, &scope)).await
-    }
-
-    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
-        let run = run.clone();
-        self.read(move |db| db.effects_elsewhere(&db.run(&run)?)).await
-    }
-
-    async fn doubts(&self, root: &RunId, tool: &ToolName) -> Result<Vec<CallRecord>, StoreError> {
-        let (root, tool) = (root.clone(), tool.clone());
-        self.read(move |db| db.doubts(&root, &tool)).await
+    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError> {
+        let (call, scope) = (call.clone(), scope.cloned());
+        self.read(move |db| db.relations(&db.call(&call)?, scope.as_ref())).await
     }
 
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {

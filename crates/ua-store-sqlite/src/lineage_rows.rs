@@ -1,8 +1,8 @@
 //! Rows that a run shares with others of its lineage: forks store none of them again, reads follow the parents.
 
 use rusqlite::params;
-use ua_core::{CallId, RunId};
-use ua_store::{CallRecord, LineageRecords, MessageRecord, RowRef, RunRecord, StoreError, rules};
+use ua_core::{CallId, RunId, Scope};
+use ua_store::{CallRecord, LineageRecords, MessageRecord, Relations, RowRef, RunRecord, StoreError, rules};
 
 use crate::column::int;
 use crate::db::Db;
@@ -66,22 +66,35 @@ impl Db<'_> {
         Ok((last, session))
     }
 
-    /// What other runs of the lineage may have done outside what the run shares with them.
+    /// What other trees of the family may have done outside the history that the run shares with them.
     pub(crate) fn effects_elsewhere(&self, run: &RunRecord) -> DbResult<Vec<CallRecord>> {
-        let members = "SELECT * FROM runs WHERE root_run_id = ?1 AND run_id <> ?2 ORDER BY seq";
-        let mut members = self.rows(members, params![run.root_run_id.as_str(), run.run_id.as_str()], run_record)?;
-        members.retain(|member| rules::is_beside(member, run));
-        let parts = if members.is_empty() { Vec::new() } else { rules::shared_parts(run, |id| self.run(id))? };
+        let sql = "SELECT * FROM runs WHERE root_run_id = ?1 ORDER BY seq";
+        let family = self.rows(sql, [run.root_run_id.as_str()], run_record)?;
+        if family.len() < 2 {
+            return Ok(Vec::new());
+        }
         let mut found = Vec::new();
-        for member in members {
-            let behind = parts.iter().find(|part| part.run_id == member.run_id).map_or(0, |part| part.upto.turn);
+        for kin in rules::kin_of(run, &family, |task| Ok::<_, DbError>(self.call(task)?.position.turn))? {
             let sql = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn > ?2 AND attempt > 0 \
                        AND side_effect_class <> 'read_only' ORDER BY turn, ordinal";
-            let mut calls = self.rows(sql, params![member.run_id.as_str(), behind], call_record)?;
+            let mut calls = self.rows(sql, params![kin.run_id.as_str(), kin.behind], call_record)?;
             calls.retain(rules::is_effect_elsewhere);
             found.extend(calls);
         }
         Ok(found)
+    }
+
+    /// What a call might repeat whose effect is `scope`.
+    pub(crate) fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> DbResult<Relations> {
+        let mut relations = Relations {
+            rivals: scope.map_or_else(|| Ok(Vec::new()), |scope| self.scope_calls(&call.root_run_id, scope))?,
+            doubts: self.doubts(&call.root_run_id, &call.name)?,
+            kin: self.effects_elsewhere(&self.run(&call.run_id)?)?,
+        };
+        relations.rivals.retain(|rival| rival.call_id != call.call_id && rules::may_have_happened(rival));
+        relations.doubts.retain(|doubt| doubt.call_id != call.call_id);
+        relations.kin.retain(|kin| rules::could_repeat(call, scope, kin));
+        Ok(relations)
     }
 
     pub(crate) fn lineage_of(&self, run: &RunRecord) -> DbResult<LineageRecords> {
@@ -97,8 +110,16 @@ impl Db<'_> {
                             WHERE c.run_id = ?1 AND c.turn <= ?2 ORDER BY c.turn, c.ordinal, r.receipt_seq";
             lineage.receipts.extend(self.rows(receipts, params![id, turn], receipt_record)?);
         }
+        for task in lineage.calls.iter().filter(|call| call.name.is_task()) {
+            let child = RunId::of_task(&task.call_id);
+            let below = self.runs_below(&child)?.into_iter().map(|run| run.run_id);
+            for agent in std::iter::once(child.clone()).chain(below) {
+                let calls = self.calls_of(&agent, None)?.into_iter();
+                lineage.shared_effects.extend(calls.filter(rules::is_shared_effect));
+            }
+        }
         lineage.elsewhere = self.effects_elsewhere(run)?;
-        for call in lineage.elsewhere.iter().map(|call| &call.call_id) {
+        for call in lineage.shared_effects.iter().chain(&lineage.elsewhere).map(|call| &call.call_id) {
             let receipts = self.receipts_of_call(call)?;
             lineage.receipts.extend(receipts);
         }

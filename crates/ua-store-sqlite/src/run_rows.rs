@@ -85,10 +85,10 @@ impl Db<'_> {
             return Err(StoreError::Exists { row: RowRef::new("deleted_runs", &run.run_id) }.into());
         }
         let sql = "INSERT INTO runs (run_id, created_at, updated_at, status, entrypoint, run_mode, run_spec_json, job_path, \
-                   job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, parent_run_id, \
+                   job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, parent_run_id, task_call_id, \
                    provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index, max_iterations, completion_promise) \
                    VALUES (:id, :created, :updated, :status, :entrypoint, :mode, :spec, :job_path, :job_key, :prompt, \
-                   :workspace, :launch, :root, :parent, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise)";
+                   :workspace, :launch, :root, :parent, :task, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise)";
         let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": run.run_id.as_str(),
             ":created": text(&run.created_at),
@@ -104,6 +104,7 @@ impl Db<'_> {
             ":launch": json(&run.launch)?,
             ":root": run.root_run_id.as_str(),
             ":parent": opt_text(run.parent_run_id.as_ref()),
+            ":task": opt_text(run.task_call_id.as_ref()),
             ":forked_from": run.provider_session_forked_from,
             ":forked_turn": run.forked_at.map(|point| point.turn),
             ":forked_seq": run.forked_at.map(|point| int(point.seq)),
@@ -476,6 +477,7 @@ pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
         launch: column.json("launch_json")?,
         root_run_id: column.parsed("root_run_id")?,
         parent_run_id: column.opt_parsed("parent_run_id")?,
+        task_call_id: column.opt_parsed("task_call_id")?,
         forked_at,
         provider_session_id: column.get("provider_session_id")?,
         provider_session_forked_from: column.get("provider_session_forked_from")?,

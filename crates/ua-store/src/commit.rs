@@ -13,6 +13,7 @@ use crate::Durability;
 use crate::iteration::NewIteration;
 use crate::lifted::NewBlob;
 use crate::record::{CheckpointKind, Choice, QuestionKind, ReplayStatus, RequestId};
+use crate::relations::Seen;
 
 /// A run to be submitted; it starts `queued`, with its opening prompt as the first message.
 #[derive(Debug, Clone, PartialEq)]
@@ -227,9 +228,11 @@ pub struct StartAttempt {
     pub key: IdempotencyKey,
     /// What the effect is.
     pub scope: Option<Scope>,
-    /// The calls of the lineage with this scope that may have had the effect, as the caller last saw them and goes on
-    /// all the same; any other one refuses the start. `None` does not look.
-    pub scope_seen: Option<Vec<CallId>>,
+    /// The calls that this one might repeat, as they were when the start was decided on; any that is another one now, or stands
+    /// elsewhere, refuses it. `None` does not look: a read repeats nothing.
+    pub seen: Option<Vec<Seen>>,
+    /// What ended the call's doubt: a person's word or a probe says that no attempt had the effect.
+    pub ends_doubt: bool,
     /// Digests of the files it sends.
     pub file_digests: BTreeMap<String, Sha256>,
     /// The process of the tool server it will be sent to.

@@ -106,6 +106,8 @@ macro_rules! conformance_tests {
             calls::a_start_claims_the_key,
             calls::a_held_key_refuses_every_other_call,
             calls::attempts_are_numbered_and_keep_their_key,
+            calls::a_later_attempt_that_did_nothing_leaves_the_doubt,
+            calls::only_what_did_nothing_may_get_another_key,
             calls::only_legal_moves_are_made,
             calls::a_reply_is_stored_before_it_is_understood,
             calls::a_reply_may_leave_the_outcome_open,

@@ -1,12 +1,13 @@
 //! What the ledger of tool calls reads and writes.
 
 use async_trait::async_trait;
-use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
+use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp};
 
 use crate::Durability;
 use crate::commit::{CallCancel, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, ReplayStatus, RunLease};
+use crate::relations::Relations;
 
 /// Tool calls, attempts and receipts (Durable Jobs v1 spec §8.3; Context Storage & Durability §4).
 #[async_trait]
@@ -91,15 +92,8 @@ pub trait LedgerStore: Send + Sync {
     /// The call of the lineage that holds `key`, if any.
     async fn key_holder(&self, root: &RunId, key: &IdempotencyKey) -> Result<Option<CallRecord>, StoreError>;
 
-    /// Calls of the lineage with this scope that have been sent, oldest first.
-    async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError>;
-
-    /// Calls with an effect that other runs of the lineage sent outside the turns this run shares with them, and that may have
-    /// happened, run by run. Sub-agents have and see none: they work for their parent, not beside it.
-    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError>;
-
-    /// Calls of the lineage and of this tool whose outcome is not known, those that a person gave up included, oldest first.
-    async fn doubts(&self, root: &RunId, tool: &ToolName) -> Result<Vec<CallRecord>, StoreError>;
+    /// What a call might repeat whose effect is `scope`, from one snapshot.
+    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError>;
 
     /// The newest receipt of a call.
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError>;

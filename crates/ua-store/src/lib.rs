@@ -29,6 +29,7 @@ mod lineage;
 mod mem;
 mod overrides;
 mod record;
+mod relations;
 pub mod rules;
 mod run_store;
 mod stored_name;
@@ -53,6 +54,7 @@ pub use record::{
     OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord,
     RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
+pub use relations::{Relations, Seen};
 pub use run_store::RunStore;
 pub use stored_name::stored_name;
 

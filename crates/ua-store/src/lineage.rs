@@ -33,7 +33,10 @@ pub struct LineageRecords {
     pub turns: Vec<TurnRecord>,
     /// The calls of these turns, by position.
     pub calls: Vec<CallRecord>,
-    /// Calls with an effect that other runs of the lineage sent outside these turns and that may have happened, run by run.
+    /// What the sub-agents of these turns did, as far as it may have happened: it counts as the run's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared_effects: Vec<CallRecord>,
+    /// Calls with an effect that other trees of the family sent outside what is shared with them and that may have happened, run by run.
     pub elsewhere: Vec<CallRecord>,
     /// The receipts of both, and of what sub-agents did.
     pub receipts: Vec<ReceiptRecord>,
@@ -81,6 +84,7 @@ impl LineageRecords {
         self.turns.is_empty()
             && self.calls.is_empty()
             && self.elsewhere.is_empty()
+            && self.shared_effects.is_empty()
             && self.receipts.is_empty()
             && self.sub_agents.is_empty()
     }

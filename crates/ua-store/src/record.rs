@@ -74,6 +74,9 @@ pub struct RunRecord {
     pub root_run_id: RunId,
     /// The run it was forked from or started by.
     pub parent_run_id: Option<RunId>,
+    /// The task it works on, when it is the run of a sub-agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_call_id: Option<CallId>,
     /// For a fork, up to where it shares its parent's history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_at: Option<ForkPoint>,
@@ -250,6 +253,11 @@ pub struct CallRecord {
     pub status: CallStatus,
     /// Number of its last attempt; 0 when it was never sent.
     pub attempt: u32,
+    /// The earliest of its attempts that may have had the effect, and of which nobody knows. It stands, whatever later attempts come to,
+    /// until a success under its key, a probe or a person says otherwise. Only calls with an effect that must not simply be had again
+    /// are ever in doubt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<u32>,
     /// Its key; empty until RUNNING or a dedupe writes it.
     pub idempotency_key: Option<IdempotencyKey>,
     /// What its effect is, whatever the wording.

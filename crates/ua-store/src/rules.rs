@@ -11,6 +11,7 @@ mod blob;
 mod call;
 mod deletion;
 mod fork;
+mod kin;
 mod overrides;
 mod question;
 mod run;
@@ -30,7 +31,10 @@ pub use call::{
 };
 pub(crate) use call::{counts_as_effect, holds_key};
 pub use deletion::run_deleted;
-pub use fork::{ForkContext, check_again, is_beside, is_effect_elsewhere, key_is_inherited, run_forked, shared_parts};
+pub use fork::{
+    ForkContext, check_again, is_effect_elsewhere, is_shared_effect, key_is_inherited, run_forked, shared_parts,
+};
+pub use kin::{KinRun, could_repeat, kin_of};
 pub use overrides::override_made;
 pub use question::{question_answered, question_closed, question_for_call, question_raised};
 pub use run::{

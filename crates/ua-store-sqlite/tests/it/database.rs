@@ -14,6 +14,8 @@ use ua_store::conformance::{Scene, samples};
 use ua_store::{ArchiveStore as _, Retry, RunQuery, RunStore, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
+use crate::earlier::take_back_to;
+
 struct Place {
     _folder: TempDir,
     path: PathBuf,
@@ -161,13 +163,7 @@ async fn a_database_of_the_schema_before_is_brought_up_to_date() {
     store.close().unwrap();
     // What later schemas added is taken back.
     let raw = rusqlite::Connection::open(&place.path).unwrap();
-    let back = "DROP TRIGGER tool_call_events_are_immutable; DROP INDEX idx_tool_call_events_chain; \
-                ALTER TABLE tool_call_events DROP COLUMN run_id; ALTER TABLE tool_call_events DROP COLUMN chain; \
-                CREATE TRIGGER tool_call_events_are_immutable BEFORE UPDATE ON tool_call_events BEGIN SELECT RAISE(ABORT, 'x'); END; \
-                ALTER TABLE tool_attempts DROP COLUMN handle_json; DROP TRIGGER usage_names_one_reply; \
-                ALTER TABLE usage DROP COLUMN response_id; ALTER TABLE usage DROP COLUMN continued_from; DROP TABLE deleted_runs; \
-                DELETE FROM refinery_schema_history WHERE version >= 4";
-    raw.execute_batch(back).unwrap();
+    take_back_to(&raw, 3);
     drop(raw);
     let why = refusal(SqliteStore::open_read_only(&place.path));
     assert!(why.contains("older than this program's"), "{why}");

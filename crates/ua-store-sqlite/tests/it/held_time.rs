@@ -5,17 +5,7 @@ use ua_store::RunStore as _;
 use ua_store::conformance::samples::{self, at};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
-/// What V3 and later ones added, taken away again.
-const WITHOUT_V3: &str = "
-    DROP TRIGGER tool_call_events_are_immutable; DROP INDEX idx_tool_call_events_chain;
-    ALTER TABLE tool_call_events DROP COLUMN run_id; ALTER TABLE tool_call_events DROP COLUMN chain;
-    CREATE TRIGGER tool_call_events_are_immutable BEFORE UPDATE ON tool_call_events BEGIN SELECT RAISE(ABORT, 'x'); END;
-    ALTER TABLE tool_attempts DROP COLUMN handle_json;
-    DROP TRIGGER usage_names_one_reply;
-    ALTER TABLE usage DROP COLUMN response_id; ALTER TABLE usage DROP COLUMN continued_from;
-    DROP TABLE deleted_runs;
-    ALTER TABLE runs DROP COLUMN held_from; ALTER TABLE runs DROP COLUMN seen_at;
-    DELETE FROM refinery_schema_history WHERE version >= 3;";
+use crate::earlier::take_back_to;
 
 #[tokio::test]
 async fn a_run_of_an_earlier_schema_is_held_from_its_next_owner_on() {
@@ -25,7 +15,7 @@ async fn a_run_of_an_earlier_schema_is_held_from_its_next_owner_on() {
     let run = store.submit_run(samples::new_run("run_1")).await.unwrap().run_id;
     store.acquire_run(&run, &samples::owner(100), at(1)).await.unwrap();
     store.close().unwrap();
-    Connection::open(&path).unwrap().execute_batch(WITHOUT_V3).unwrap();
+    take_back_to(&Connection::open(&path).unwrap(), 2);
 
     let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
     // Nobody knows how long the first owner held it.

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod database;
+mod earlier;
 mod event_chain;
 mod held_time;
 mod migrations;

@@ -5,21 +5,7 @@ use ua_store::conformance::samples;
 use ua_store::{RunStore as _, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
-/// What V2 and later ones added, taken away again: a database as the first release made it.
-const BACK_TO_V1: &str = "
-    DROP TRIGGER tool_call_events_are_immutable; DROP INDEX idx_tool_call_events_chain;
-    ALTER TABLE tool_call_events DROP COLUMN run_id; ALTER TABLE tool_call_events DROP COLUMN chain;
-    CREATE TRIGGER tool_call_events_are_immutable BEFORE UPDATE ON tool_call_events
-    BEGIN SELECT RAISE(ABORT, 'the history of a tool call never changes'); END;
-    DROP TRIGGER usage_names_one_reply;
-    ALTER TABLE usage DROP COLUMN response_id; ALTER TABLE usage DROP COLUMN continued_from;
-    ALTER TABLE tool_attempts DROP COLUMN handle_json;
-    DROP TABLE deleted_runs;
-    ALTER TABLE runs DROP COLUMN held_from; ALTER TABLE runs DROP COLUMN seen_at;
-    DROP TRIGGER runs_share_committed_turns_only; DROP TRIGGER runs_begin_where_they_forked;
-    DROP TRIGGER runs_keep_their_fork_point; DROP INDEX idx_runs_parent;
-    ALTER TABLE runs DROP COLUMN forked_at_seq; ALTER TABLE runs DROP COLUMN forked_at_turn;
-    DELETE FROM refinery_schema_history WHERE version >= 2;";
+use crate::earlier::take_back_to;
 
 #[tokio::test]
 async fn a_database_of_the_first_schema_gets_forks_and_keeps_its_runs() {
@@ -29,7 +15,7 @@ async fn a_database_of_the_first_schema_gets_forks_and_keeps_its_runs() {
     let run = store.submit_run(samples::new_run("run_1")).await.unwrap();
     store.close().unwrap();
     let raw = Connection::open(&path).unwrap();
-    raw.execute_batch(BACK_TO_V1).unwrap();
+    take_back_to(&raw, 1);
     drop(raw);
 
     let refused = SqliteStore::open_read_only(&path).map(drop).expect_err("an inspection migrates nothing");

@@ -52,7 +52,7 @@ async fn the_trigger_repeats_the_table_of_moves() {
             let twin = if duplicate { format!("'{id}'") } else { "NULL".to_owned() };
             let update = format!(
                 "SAVEPOINT try; UPDATE tool_calls SET status = '{}', failure_kind = {kind}, attempt = {attempt}, \
-                 idempotency_key = coalesce(idempotency_key, '{id}'), deduplicated_from = {twin} \
+                 idempotency_key = coalesce(idempotency_key, '{id}'), doubt = NULL, deduplicated_from = {twin} \
                  WHERE tool_call_id = '{id}'",
                 to.column()
             );

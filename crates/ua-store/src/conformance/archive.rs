@@ -154,9 +154,9 @@ pub async fn a_deleted_run_is_remembered_by_its_lineage(store: &dyn Store) {
     assert_eq!(store.find_calls(&CallQuery { limit: 10, ..CallQuery::default() }).await.unwrap(), []);
     let holder = store.key_holder(&run_id("run_1"), sent.idempotency_key.as_ref().unwrap()).await.unwrap();
     assert_eq!(holder.as_ref(), Some(&sent));
-    if let Some(scope) = &sent.scope {
-        assert_eq!(store.scope_calls(&run_id("run_1"), scope).await.unwrap(), std::slice::from_ref(&sent));
-    }
+    fork.turn(vec![samples::planned_email("call_9", 1, 1)]).await;
+    let relations = store.relations(&call_id("call_9"), sent.scope.as_ref()).await.unwrap();
+    assert_eq!(relations.kin, std::slice::from_ref(&sent), "what a deleted run did is remembered");
     assert!(store.receipt(&sent.call_id).await.unwrap().is_some());
     is_gone(store.delete_run(&deletion("run_1", true)).await);
 

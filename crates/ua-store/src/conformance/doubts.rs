@@ -1,6 +1,6 @@
 //! Calls whose outcome nobody knows: found by their tool, and settled after their run has ended.
 
-use ua_core::{CallStatus, Resolution, RunStatus, ToolName, ToolNamespace};
+use ua_core::{CallStatus, Resolution, RunStatus};
 
 use super::lost_answers::lossy;
 use super::samples::{self, at, call_id, question_id};
@@ -12,7 +12,6 @@ use crate::{LedgerStore, Store};
 
 /// Doubts about a tool are found across the lineage, also those that a person gave up, and no other calls.
 pub async fn doubts_about_a_tool_are_found_in_the_whole_lineage(store: &dyn Store) {
-    let tool = samples::planned_email("call_0", 1, 1).name;
     let first = Scene::begin(store, "run_1").await;
     let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
     let stranger = Scene::begin(store, "run_3").await;
@@ -31,11 +30,12 @@ pub async fn doubts_about_a_tool_are_found_in_the_whole_lineage(store: &dyn Stor
     }
     let skipped = UnknownResolution::Skipped;
     store.resolve_unknown(&first.lease, &call_id("call_1"), skipped, None, at(30)).await.unwrap();
-    let found = store.doubts(first.run_id(), &tool).await.unwrap();
-    let names: Vec<&str> = found.iter().map(|call| call.call_id.as_str()).collect();
-    assert_eq!(names, ["call_1", "call_2"]);
-    let elsewhere = ToolName::qualified(ToolNamespace::Mcp, "other", &tool.tool);
-    assert_eq!(store.doubts(first.run_id(), &elsewhere).await.unwrap(), Vec::new());
+    let seen = async |call: &str| {
+        let relations = store.relations(&call_id(call), None).await.unwrap();
+        relations.doubts.into_iter().map(|call| call.call_id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(seen("call_1_done").await, ["call_1", "call_2"]);
+    assert_eq!(seen("call_2").await, ["call_1"], "nobody is its own doubt");
 }
 
 /// A doubt of a run that has ended is settled without a lease, once, with its question; one of a run that goes on is its owner's.
@@ -60,8 +60,5 @@ pub async fn a_doubt_outlives_its_run_until_it_is_answered(store: &dyn Store) {
     refused(store.resolve_late(&id, no(), &question, at(42)).await, "not unknown");
     let records = scene.records().await;
     assert_eq!(records.questions[0].status, QuestionStatus::Closed);
-    assert_eq!(
-        (records.run.status, store.doubts(scene.run_id(), &call.name).await.unwrap()),
-        (RunStatus::Succeeded, Vec::new())
-    );
+    assert_eq!((records.run.status, store.call(&id).await.unwrap().doubt), (RunStatus::Succeeded, None));
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp, ToolName};
+use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp};
 
 use crate::archive_store::{ArchiveStore, CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
@@ -19,6 +19,7 @@ use crate::record::{
     AttemptRecord, CallRecord, EventRecord, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord, ReplayStatus,
     RequestId, RunLease, RunRecord, RunRecords, StepRecord,
 };
+use crate::relations::Relations;
 use crate::{BlobStore, Durability, LedgerStore, RunStore, Store};
 
 /// An enum whose members are listed once, with the words they are called by.
@@ -491,14 +492,8 @@ impl LedgerStore for StoreSeam<'_> {
     async fn key_holder(&self, root: &RunId, key: &IdempotencyKey) -> Result<Option<CallRecord>, StoreError> {
         self.inner().key_holder(root, key).await
     }
-    async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError> {
-        self.inner().scope_calls(root, scope).await
-    }
-    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
-        self.inner().effects_elsewhere(run).await
-    }
-    async fn doubts(&self, root: &RunId, tool: &ToolName) -> Result<Vec<CallRecord>, StoreError> {
-        self.inner().doubts(root, tool).await
+    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError> {
+        self.inner().relations(call, scope).await
     }
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
         self.inner().receipt(call).await

@@ -72,16 +72,36 @@ mod tests {
     use crate::invariants::check;
     use crate::{Choice, EventRecord, LedgerStore as _, MemStore, RunRecords, RunStore as _};
 
-    /// A call whose first attempt was lost, and whose second came to `end`.
+    /// A call whose first attempt was lost, and whose second came to `end`, as rows of a program that forgot the doubt have it.
     async fn lost_then(end: AttemptEnd) -> (RunRecords, Vec<EventRecord>) {
+        let said = match &end {
+            AttemptEnd::NotSent { .. } => (CallStatus::FailedDefinite, None),
+            AttemptEnd::Lost { .. } => (CallStatus::Unknown, None),
+            AttemptEnd::Replied { settlement, .. } => {
+                let settlement = settlement.as_ref().unwrap();
+                (settlement.status, settlement.possible_effect)
+            }
+        };
         let store = MemStore::default();
         let scene = Scene::begin(&store, "run_1").await;
         scene.call_that_is("call_1", CallStatus::Unknown).await;
         store.start_attempt(&scene.lease, samples::start("call_1", 2, "call_1")).await.unwrap();
         store.settle_attempt(&scene.lease, samples::ended("call_1", 2, end)).await.unwrap();
         let mut records = scene.records().await;
-        records.calls[0].policy.on_unknown = OnUnknown::RedoKeyed;
-        (records, store.events(&samples::call_id("call_1")).await.unwrap())
+        let mut events = store.events(&samples::call_id("call_1")).await.unwrap();
+        forget_doubt(&mut records, &mut events, said);
+        (records, events)
+    }
+
+    fn forget_doubt(
+        records: &mut RunRecords,
+        events: &mut [EventRecord],
+        (status, effect): (CallStatus, Option<PossibleEffect>),
+    ) {
+        let call = &mut records.calls[0];
+        call.policy.on_unknown = OnUnknown::RedoKeyed;
+        (call.status, call.possible_effect, call.doubt) = (status, effect, None);
+        events.last_mut().unwrap().to = status;
     }
 
     fn refused() -> AttemptEnd {
@@ -136,7 +156,9 @@ mod tests {
         store.start_attempt(&scene.lease, samples::start("call_1", 2, "call_1")).await.unwrap();
         store.settle_attempt(&scene.lease, samples::ended("call_1", 2, refused())).await.unwrap();
         let mut records = scene.records().await;
-        let events = store.events(&samples::call_id("call_1")).await.unwrap();
+        let mut events = store.events(&samples::call_id("call_1")).await.unwrap();
+        forget_doubt(&mut records, &mut events, (CallStatus::FailedDefinite, None));
+        records.calls[0].policy.on_unknown = OnUnknown::Hold;
         assert_eq!(broken(&(records.clone(), events.clone())), []);
         // Whoever skips does not say what happened.
         records.questions[0].answer.as_mut().unwrap().choice = Choice::Skip;

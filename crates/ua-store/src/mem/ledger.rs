@@ -1,11 +1,10 @@
 //! The ledger's half of the model.
 
 use async_trait::async_trait;
-use ua_core::{
-    CallId, CallStatus, IdempotencyKey, QuestionId, Resolution, RunId, Scope, Settlement, Timestamp, ToolName,
-};
+use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, Resolution, RunId, Scope, Settlement, Timestamp};
 
 use super::MemStore;
+use super::lineage::oldest_first;
 use super::model::Model;
 use crate::Durability;
 use crate::commit::{CallCancel, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
@@ -14,6 +13,7 @@ use crate::ledger_store::LedgerStore;
 use crate::record::{
     AttemptRecord, CallRecord, EventRecord, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RunLease,
 };
+use crate::relations::Relations;
 use crate::rules;
 
 fn leased_call(model: &Model, lease: &RunLease, call: &CallId) -> Result<CallRecord, StoreError> {
@@ -32,12 +32,6 @@ fn put_resolved(model: &mut Model, resolved: rules::Resolved, epoch: u64, at: Ti
     call
 }
 
-/// Sorts calls of any run by age, and calls of one write by where they stand.
-fn oldest_first(mut calls: Vec<CallRecord>) -> Vec<CallRecord> {
-    calls.sort_by_key(|call| (call.created_at, call.run_id.clone(), call.position));
-    calls
-}
-
 #[async_trait]
 impl LedgerStore for MemStore {
     async fn start_attempt(&self, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError> {
@@ -45,18 +39,13 @@ impl LedgerStore for MemStore {
         let run = model.leased_run(lease)?;
         let call = rules::owned_call(model.call(&start.call_id)?, lease)?;
         let is_holder = |other: &&CallRecord| other.call_id != call.call_id && rules::holds_key(other, &start.key);
-        let scope = start.scope.as_ref().filter(|_| start.scope_seen.is_some());
-        let shares_scope = |other: &&CallRecord| {
-            other.root_run_id == call.root_run_id
-                && other.attempt > 0
-                && scope.is_some()
-                && other.scope.as_ref() == scope
-        };
+        let looks = start.seen.is_some();
+        let relations = if looks { model.relations(&call, start.scope.as_ref())? } else { Relations::default() };
         let other_effects = model.calls.iter().filter(|other| rules::counts_as_effect(other, &call)).count();
         let context = rules::StartContext {
             run: &run,
             holder: model.calls.iter().find(is_holder).cloned(),
-            sent_in_scope: model.calls.iter().filter(shares_scope).cloned().collect(),
+            relations,
             other_effects: u32::try_from(other_effects).unwrap_or(u32::MAX),
             approval: start.approved_by.as_ref().map(|question| model.question(question)).transpose()?,
         };
@@ -233,22 +222,9 @@ impl LedgerStore for MemStore {
         Ok(self.model().calls.iter().find(is_holder).cloned())
     }
 
-    async fn scope_calls(&self, root: &RunId, scope: &Scope) -> Result<Vec<CallRecord>, StoreError> {
-        let was_sent =
-            |call: &&CallRecord| call.root_run_id == *root && call.scope.as_ref() == Some(scope) && call.attempt > 0;
-        Ok(oldest_first(self.model().calls.iter().filter(was_sent).cloned().collect()))
-    }
-
-    async fn effects_elsewhere(&self, run: &RunId) -> Result<Vec<CallRecord>, StoreError> {
+    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError> {
         let model = self.model();
-        model.effects_elsewhere(&model.run(run)?)
-    }
-
-    async fn doubts(&self, root: &RunId, tool: &ToolName) -> Result<Vec<CallRecord>, StoreError> {
-        let is_doubt = |call: &&CallRecord| {
-            call.root_run_id == *root && call.status == CallStatus::Unknown && call.name.raw == tool.raw
-        };
-        Ok(oldest_first(self.model().calls.iter().filter(is_doubt).cloned().collect()))
+        model.relations(&model.call(call)?, scope)
     }
 
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {

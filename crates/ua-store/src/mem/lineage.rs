@@ -1,12 +1,19 @@
 //! Runs that share rows with others: forks, lineages, job keys.
 
-use ua_core::{Origin, RunId};
+use ua_core::{CallId, CallStatus, Origin, RunId, Scope};
 
 use super::model::Model;
 use crate::error::{RowRef, StoreError};
 use crate::lineage::LineageRecords;
 use crate::record::{CallRecord, MessageRecord, ReceiptRecord, RunRecord};
+use crate::relations::Relations;
 use crate::rules;
+
+/// Sorts calls of any run by age, and calls of one write by where they stand.
+pub(super) fn oldest_first(mut calls: Vec<CallRecord>) -> Vec<CallRecord> {
+    calls.sort_by_key(|call| (call.created_at, call.run_id.clone(), call.position));
+    calls
+}
 
 impl Model {
     pub(super) fn check_new_run(&self, run: &RunRecord) -> Result<(), StoreError> {
@@ -58,17 +65,37 @@ impl Model {
         Ok((last, found.and_then(|turn| turn.reply.response_id.clone())))
     }
 
-    /// What other runs of the lineage may have done outside what the run shares with them.
+    /// What other trees of the family may have done outside the history that the run shares with them.
     pub(super) fn effects_elsewhere(&self, run: &RunRecord) -> Result<Vec<CallRecord>, StoreError> {
-        let parts = rules::shared_parts(run, |id| self.run(id))?;
-        let shared_up_to = |id: &RunId| parts.iter().find(|part| part.run_id == *id).map_or(0, |part| part.upto.turn);
+        let is_kin = |member: &&RunRecord| member.root_run_id == run.root_run_id;
+        let family: Vec<RunRecord> = self.runs.iter().filter(is_kin).cloned().collect();
+        let turn_of = |call: &CallId| Ok::<_, StoreError>(self.call(call)?.position.turn);
         let mut found = Vec::new();
-        for member in self.runs.iter().filter(|member| rules::is_beside(member, run)) {
-            let behind = shared_up_to(&member.run_id);
-            let calls = self.calls_of(&member.run_id, None).into_iter();
-            found.extend(calls.filter(|call| call.position.turn > behind && rules::is_effect_elsewhere(call)));
+        for kin in rules::kin_of(run, &family, turn_of)? {
+            let calls = self.calls_of(&kin.run_id, None).into_iter();
+            found.extend(calls.filter(|call| call.position.turn > kin.behind && rules::is_effect_elsewhere(call)));
         }
         Ok(found)
+    }
+
+    /// What a call might repeat whose effect is `scope`.
+    pub(super) fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> Result<Relations, StoreError> {
+        let family = || {
+            let is_other = |other: &&CallRecord| {
+                other.root_run_id == call.root_run_id && other.call_id != call.call_id && other.attempt > 0
+            };
+            self.calls.iter().filter(is_other)
+        };
+        let shares_scope = |other: &&CallRecord| scope.is_some() && other.scope.as_ref() == scope;
+        let is_doubt = |other: &&CallRecord| other.status == CallStatus::Unknown && other.name.raw == call.name.raw;
+        let mut kin = self.effects_elsewhere(&self.run(&call.run_id)?)?;
+        kin.retain(|kin| rules::could_repeat(call, scope, kin));
+        let rivals = family().filter(shares_scope).filter(|rival| rules::may_have_happened(rival));
+        Ok(Relations {
+            rivals: oldest_first(rivals.cloned().collect()),
+            doubts: oldest_first(family().filter(is_doubt).cloned().collect()),
+            kin,
+        })
     }
 
     /// All child runs below a run, parents before their children.
@@ -92,8 +119,16 @@ impl Model {
             let calls = self.calls_of(&part.run_id, None).into_iter();
             lineage.calls.extend(calls.filter(|call| call.position.turn <= part.upto.turn));
         }
+        for task in lineage.calls.iter().filter(|call| call.name.is_task()) {
+            let child = RunId::of_task(&task.call_id);
+            for agent in std::iter::once(child.clone()).chain(self.runs_below(&child).into_iter().map(|run| run.run_id))
+            {
+                let calls = self.calls_of(&agent, None).into_iter();
+                lineage.shared_effects.extend(calls.filter(rules::is_shared_effect));
+            }
+        }
         lineage.elsewhere = self.effects_elsewhere(run)?;
-        let calls = lineage.calls.iter().chain(&lineage.elsewhere);
+        let calls = lineage.calls.iter().chain(&lineage.shared_effects).chain(&lineage.elsewhere);
         let receipts: Vec<ReceiptRecord> = calls.flat_map(|call| self.receipts_of(&call.call_id)).cloned().collect();
         lineage.receipts = receipts;
         for child in self.runs_below(&run.run_id) {

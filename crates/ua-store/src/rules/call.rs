@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ua_core::{
-    CallEvent, CallStatus, EvidenceLevel, IdempotencyKey, PossibleEffect, RawReply, Resolution, Settlement, Timestamp,
+    CallEvent, CallStatus, EvidenceLevel, IdempotencyKey, OnUnknown, PossibleEffect, RawReply, Resolution, Settlement,
+    SideEffectClass, Timestamp,
 };
 
 use super::question::{question_closed, question_for_call};
@@ -16,6 +17,7 @@ use crate::record::{
     AttemptRecord, CallRecord, Choice, MessageRecord, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus,
     RunLease, RunRecord,
 };
+use crate::relations::Relations;
 
 /// Hands the call out only to the run it belongs to.
 pub fn owned_call(call: CallRecord, lease: &RunLease) -> Result<CallRecord, StoreError> {
@@ -36,8 +38,8 @@ pub struct StartContext<'a> {
     pub run: &'a RunRecord,
     /// Another call that holds the key.
     pub holder: Option<CallRecord>,
-    /// The calls of the lineage with the scope of the start that were sent, if the start asks for them.
-    pub sent_in_scope: Vec<CallRecord>,
+    /// What the call might repeat, if the start asks for it.
+    pub relations: Relations,
     /// Other calls of the lineage with the same effect kind that claim a key of their own.
     pub other_effects: u32,
     /// The question that the start names as its approval.
@@ -59,7 +61,7 @@ pub struct Started {
 
 /// RUNNING, if nothing speaks against it.
 pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAttempt) -> Result<Started, StoreError> {
-    let StartContext { run, holder, sent_in_scope, other_effects, approval } = context;
+    let StartContext { run, holder, relations, other_effects, approval } = context;
     if run.cancel_requested_at.is_some() {
         return Err(conflict("runs", &run.run_id, "cancel was requested: nothing new is started"));
     }
@@ -69,18 +71,15 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
         let why = format!("its next attempt is {}, not {}", call.attempt + 1, start.attempt);
         return Err(conflict("tool_calls", &call.call_id, why));
     }
-    if call.idempotency_key.as_ref().is_some_and(|key| *key != start.key) {
+    // What definitely did nothing has left nothing under its key, so it may go out as another request: its files may have changed.
+    let keeps_its_key = before != CallStatus::FailedDefinite;
+    if keeps_its_key && call.idempotency_key.as_ref().is_some_and(|key| *key != start.key) {
         return Err(conflict("tool_calls", &call.call_id, "it was sent under another key before"));
     }
     if let Some(holder) = holder {
         return Err(StoreError::KeyTaken { call: call.call_id, by: holder.call_id, status: holder.status });
     }
-    let is_news = |other: &&CallRecord| {
-        other.call_id != call.call_id
-            && may_have_happened(other)
-            && start.scope_seen.as_ref().is_some_and(|seen| !seen.contains(&other.call_id))
-    };
-    if let Some(other) = sent_in_scope.iter().find(is_news) {
+    if let Some(other) = start.seen.as_deref().and_then(|seen| relations.news(seen)) {
         let (by, status) = (other.call_id.clone(), other.status);
         return Err(StoreError::ScopeTouched { call: call.call_id, by, status });
     }
@@ -94,6 +93,9 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
 
     call.resolution = (before == CallStatus::Unknown && approval.is_some()).then_some(Resolution::Executed);
     call.attempt = start.attempt;
+    if start.ends_doubt {
+        call.doubt = None;
+    }
     call.idempotency_key = Some(start.key);
     call.scope = start.scope;
     call.file_digests = start.file_digests;
@@ -177,10 +179,11 @@ pub fn call_settled(
     let mut blobs = Vec::new();
     let (call, outcome, detail, receipt) = match end {
         AttemptEnd::NotSent { why } => {
-            (failing(moved(call, CallEvent::FailedDefinitely, at)?, "not_sent", &why), "not_sent", Some(why), None)
+            let call = attempt_ended(failing(call, "not_sent", &why), CallEvent::FailedDefinitely, at)?;
+            (call, "not_sent", Some(why), None)
         }
         AttemptEnd::Lost { why } => {
-            (failing(moved(call, CallEvent::OutcomeLost, at)?, "lost", &why), "lost", Some(why), None)
+            (attempt_ended(failing(call, "lost", &why), CallEvent::OutcomeLost, at)?, "lost", Some(why), None)
         }
         AttemptEnd::Replied { raw, settlement } => {
             let call_id = call.call_id.clone();
@@ -229,12 +232,49 @@ fn understood(call: CallRecord, settlement: &Settlement, at: Timestamp) -> Resul
             return Err(conflict("tool_calls", &call.call_id, format!("a reply never means that it is {status}")));
         }
     };
-    let mut call = moved(call, event, at)?;
+    let mut call = call;
     call.possible_effect = settlement.possible_effect;
     call.external_correlation_id.clone_from(&settlement.external_correlation_id);
     call.error_code.clone_from(&settlement.error_code);
     call.error_detail.clone_from(&settlement.error_detail);
+    attempt_ended(call, event, at)
+}
+
+/// What the end of its running attempt makes of a call. That this attempt did nothing says nothing about an earlier one that is in doubt:
+/// the call is then unknown again, and its policy decides as for any other.
+fn attempt_ended(call: CallRecord, event: CallEvent, at: Timestamp) -> Result<CallRecord, StoreError> {
+    let earlier = call.doubt.filter(|doubt| *doubt < call.attempt);
+    // What our own memory tools refuse under a key was never done under it.
+    let is_exact = call.policy.class == SideEffectClass::Memory && call.error_code.as_deref() != Some("not_sent");
+    let did_nothing = (event == CallEvent::FailedDefinitely && !is_exact)
+        || (event == CallEvent::FailureReported && call.possible_effect == Some(PossibleEffect::None));
+    let Some(earlier) = earlier.filter(|_| did_nothing) else {
+        let mut call = moved(call, event, at)?;
+        match event {
+            CallEvent::OutcomeLost if may_be_in_doubt(&call) => call.doubt = call.doubt.or(Some(call.attempt)),
+            // A call that may not simply be sent again is sent again only under its key, which answers for the earlier attempt, or once
+            // its doubt has ended; or somebody knows that it happened.
+            CallEvent::Succeeded | CallEvent::FailedDefinitely => call.doubt = None,
+            CallEvent::Started
+            | CallEvent::Deduplicated
+            | CallEvent::FailureReported
+            | CallEvent::OutcomeLost
+            | CallEvent::Cancelled => {}
+        }
+        return Ok(call);
+    };
+    let (attempt, why) = (call.attempt, call.error_detail.clone().or(call.error_code.clone()).unwrap_or_default());
+    let mut call = moved(call, CallEvent::OutcomeLost, at)?;
+    call.possible_effect = None;
+    call.error_detail = Some(format!(
+        "nobody knows what came of attempt {earlier}; that attempt {attempt} did nothing does not say it either: {why}"
+    ));
     Ok(call)
+}
+
+/// Whether a call can be in doubt at all: what has no effect, and what replaces its own output, may simply be done again.
+fn may_be_in_doubt(call: &CallRecord) -> bool {
+    call.policy.class.has_effect() && call.policy.on_unknown != OnUnknown::Redo
 }
 
 /// The call and its newest receipt, once the receipt's meaning is known, and what of that is kept as a blob.
@@ -338,6 +378,7 @@ pub fn call_vouched_for(
 pub fn call_not_happened(call: CallRecord, why: &str, at: Timestamp) -> Result<CallRecord, StoreError> {
     check_unknown(&call)?;
     let mut call = failing(moved(call, CallEvent::FailedDefinitely, at)?, "not_happened", why);
+    call.doubt = None;
     call.resolution = Some(Resolution::NotHappened);
     Ok(call)
 }
@@ -416,6 +457,7 @@ pub fn replay_noted(mut call: CallRecord, status: ReplayStatus, at: Timestamp) -
 pub fn may_have_happened(call: &CallRecord) -> bool {
     call.deduplicated_from.is_none()
         && match call.status {
+            _ if call.doubt.is_some() => true,
             CallStatus::Running | CallStatus::Unknown | CallStatus::Succeeded => true,
             CallStatus::FailedReported => call.possible_effect != Some(PossibleEffect::None),
             CallStatus::Prepared | CallStatus::FailedDefinite | CallStatus::Cancelled => false,

@@ -76,10 +76,9 @@ pub fn shared_parts<E>(
     Ok(parts)
 }
 
-/// Whether `other` works beside `run` in its lineage: a fork of it, its parent, or another fork. A sub-agent works for its parent.
-pub fn is_beside(other: &RunRecord, run: &RunRecord) -> bool {
-    let is_kin = other.root_run_id == run.root_run_id && other.run_id != run.run_id;
-    is_kin && other.run_mode != "task" && run.run_mode != "task"
+/// Whether a call of a shared turn's sub-agent matters to those who share the turn.
+pub fn is_shared_effect(call: &CallRecord) -> bool {
+    is_effect_elsewhere(call) && !call.name.is_task()
 }
 
 /// Whether a call that another run of the lineage sent matters beside the shared turns.

@@ -48,6 +48,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         workspace_dir: run.workspace_dir,
         launch: run.launch,
         parent_run_id: run.parent_run_id,
+        task_call_id: None,
         forked_at: None,
         provider_session_id: None,
         provider_session_forked_from: forked_from,

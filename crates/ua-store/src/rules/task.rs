@@ -24,7 +24,9 @@ pub fn child_made(child: NewRun, call: &CallRecord, run: &RunRecord) -> Result<(
     {
         return refuse("the run to be made with it is not its child");
     }
-    Ok(run_submitted(child, Some(run)))
+    let (mut child, opening) = run_submitted(child, Some(run));
+    child.task_call_id = Some(call.call_id.clone());
+    Ok((child, opening))
 }
 
 /// All child runs below `run`, parents before their children. `children` reads the runs that name a run as their parent.
@@ -48,14 +50,10 @@ pub fn sub_agent(
     requests: Vec<RequestRecord>,
     charges: Vec<ToolCharge>,
 ) -> Option<SubAgentRecord> {
-    let bare = run.run_id.as_str().strip_prefix("run_task_")?;
-    let call_id = [format!("call_{bare}"), bare.to_owned()]
-        .iter()
-        .find_map(|text| ua_core::CallId::parse(text).ok().filter(|call| RunId::of_task(call) == run.run_id))?;
     Some(SubAgentRecord {
         run_id: run.run_id.clone(),
         parent_run_id: run.parent_run_id.clone()?,
-        call_id,
+        call_id: run.task_call_id.clone()?,
         description: run.spec.objective.clone(),
         status: run.status,
         status_detail: run.status_detail.clone(),

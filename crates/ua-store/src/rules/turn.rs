@@ -120,6 +120,7 @@ fn planned(run: &RunRecord, step: &StepRecord, call: PlannedCall, at: Timestamp)
         policy: call.policy,
         status,
         attempt: 0,
+        doubt: None,
         idempotency_key: None,
         scope: None,
         file_digests: BTreeMap::new(),

@@ -87,7 +87,11 @@ async fn held(
             Some(question)
         }
         Admission::Ready(_) => None,
-        other @ (Admission::Settled(_) | Admission::Continues(_) | Admission::Ongoing(_) | Admission::Unknown(_)) => {
+        other @ (Admission::Settled(_)
+        | Admission::Continues(_)
+        | Admission::Ongoing(_)
+        | Admission::WaitFor(_)
+        | Admission::Unknown(_)) => {
             panic!("{other:?}")
         }
     }
@@ -181,6 +185,7 @@ async fn a_question_about_a_running_twin_is_withdrawn_when_the_twin_is_settled()
             | Admission::Ready(_)
             | Admission::Continues(_)
             | Admission::Ongoing(_)
+            | Admission::WaitFor(_)
             | Admission::Unknown(_)) => panic!("{status}: {other:?}"),
         }
         assert_eq!(open(&child).await, 0, "{status}");

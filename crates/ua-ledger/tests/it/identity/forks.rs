@@ -70,6 +70,7 @@ async fn the_same_call_of_a_fork_is_asked_about_and_another_one_is_not() {
                     | Admission::Ready(_)
                     | Admission::Continues(_)
                     | Admission::Ongoing(_)
+                    | Admission::WaitFor(_)
                     | Admission::Unknown(_)) => panic!("{at}: {other:?}"),
                 }
             }
@@ -140,6 +141,7 @@ async fn a_call_in_doubt_that_a_fork_overtook_is_not_sent_again_by_itself() {
             | Admission::Ready(_)
             | Admission::Continues(_)
             | Admission::Ongoing(_)
+            | Admission::WaitFor(_)
             | Admission::Unknown(_)) => {
                 panic!("{other:?}")
             }

@@ -58,6 +58,7 @@ async fn what_may_have_happened_is_a_conflict_and_what_did_not_is_none() {
                     | Admission::Ready(_)
                     | Admission::Continues(_)
                     | Admission::Ongoing(_)
+                    | Admission::WaitFor(_)
                     | Admission::Unknown(_)) => panic!("{at}: {other:?}"),
                 }
             }
@@ -186,6 +187,9 @@ async fn a_definite_failure_is_not_retried_once_another_run_may_have_had_the_eff
     let (parent, child) = lineage().await;
     let failed = parent.sent(&FIRST, Fate::NotSent).await;
     child.sent(&OTHER_WORDS, Fate::Done).await;
+    let Admission::Held(asked) = parent.admit(&failed.call_id, &FIRST).await else { panic!("not asked about") };
+    assert_eq!(asked.kind, QuestionKind::NearDuplicate);
+    parent.answer(&asked, Choice::Skip).await;
     let call = parent.settled(&failed.call_id, &FIRST).await;
     assert_eq!((call.status, call.attempt), (CallStatus::FailedDefinite, 1));
 }

@@ -1,0 +1,79 @@
+//! Kin: calls of other trees of a family. A *tree* is a run with the sub-agents below it; forks cut trees. A *family* is all runs of one
+//! lineage.
+//!
+//! What a person forks away from was decided by a model that this one knows nothing of, and so was what its sub-agents did. Kin of a tree
+//! are the calls of all other trees of its family, but for the history that is shared with them: the turns up to the fork point, and the
+//! sub-agents that these turns started. A sub-agent itself is never forked.
+
+use std::collections::HashMap;
+
+use ua_core::{CallId, RunId, Scope};
+
+use super::shared_parts;
+use crate::lineage::is_task;
+use crate::record::{CallRecord, RunRecord};
+
+/// A run whose calls are kin, from behind a turn on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KinRun {
+    /// The run.
+    pub run_id: RunId,
+    /// The last turn of it that is shared; its kin stand behind it.
+    pub behind: u32,
+}
+
+/// A run of another tree and where it hangs in it.
+struct Place<'r> {
+    top: &'r RunRecord,
+    /// The task of the top run below which it works, as far as that is known; `None` for the top run itself.
+    task: Option<Option<CallId>>,
+}
+
+fn place_of<'r>(run: &'r RunRecord, runs: &HashMap<&RunId, &'r RunRecord>) -> Place<'r> {
+    let (mut top, mut task) = (run, None);
+    // No more steps than there are runs: rows that lead in a circle are no tree.
+    for _ in 0..runs.len() {
+        let parent = top.parent_run_id.as_ref().filter(|_| is_task(top)).and_then(|id| runs.get(id));
+        let Some(parent) = parent else { break };
+        task = Some(top.task_call_id.clone());
+        top = parent;
+    }
+    Place { top, task }
+}
+
+/// The runs of `family`, which are all runs of one lineage, whose calls are kin of `run`'s, in their order. `turn_of` says in which turn a
+/// task was asked for.
+///
+/// # Errors
+/// Those of `turn_of`.
+pub fn kin_of<E>(
+    run: &RunRecord,
+    family: &[RunRecord],
+    mut turn_of: impl FnMut(&CallId) -> Result<u32, E>,
+) -> Result<Vec<KinRun>, E> {
+    let runs: HashMap<&RunId, &RunRecord> = family.iter().map(|run| (&run.run_id, run)).collect();
+    let own = place_of(run, &runs).top;
+    // A run that is not there any more was deleted; what is shared with it is not known, so nothing is.
+    let parts = shared_parts(own, |id| runs.get(id).map(|run| (*run).clone()).ok_or(())).unwrap_or_default();
+    let mut kin = Vec::new();
+    for member in family {
+        let Place { top, task } = place_of(member, &runs);
+        if top.run_id == own.run_id {
+            continue;
+        }
+        let shared = parts.iter().find(|part| part.run_id == top.run_id).map_or(0, |part| part.upto.turn);
+        let behind = match &task {
+            None => shared,
+            Some(Some(task)) if turn_of(task)? <= shared => continue,
+            Some(_) => 0,
+        };
+        kin.push(KinRun { run_id: member.run_id.clone(), behind });
+    }
+    Ok(kin)
+}
+
+/// Whether `call`, whose effect is `scope`, could repeat what `kin` did: the same tool, or the same effect by another one.
+pub fn could_repeat(call: &CallRecord, scope: Option<&Scope>, kin: &CallRecord) -> bool {
+    let is_same_effect = scope.is_some() && kin.scope.as_ref() == scope;
+    kin.call_id != call.call_id && (kin.name == call.name || is_same_effect)
+}
