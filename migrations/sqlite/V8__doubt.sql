@@ -26,6 +26,36 @@ UPDATE tool_calls SET doubt =
     (SELECT min(attempt) FROM tool_attempts a WHERE a.tool_call_id = tool_calls.tool_call_id AND a.outcome = 'lost'
        AND a.attempt < tool_calls.attempt)
   WHERE status = 'running' AND side_effect_class <> 'read_only' AND replay_policy <> 'redo' AND resolution IS NOT 'executed';
+
+-- A call that was called failed because of what a later attempt came to, although an earlier one was lost: nobody knows whether it happened.
+-- Where its turn is over it goes on blocking what might repeat it. The events of this change are linked when the database is opened.
+INSERT INTO meta (key, value) SELECT 'events_linked_up_to', coalesce(max(event_seq), 0) FROM tool_call_events;
+DROP TRIGGER tool_calls_move_legally;
+UPDATE tool_calls SET status = 'unknown', failure_kind = NULL,
+    doubt = (SELECT min(a.attempt) FROM tool_attempts a WHERE a.tool_call_id = tool_calls.tool_call_id AND a.outcome = 'lost'),
+    resolution = (SELECT 'skipped' FROM turns t WHERE t.run_id = tool_calls.run_id AND t.turn = tool_calls.turn
+                    AND t.committed_at IS NOT NULL),
+    error_detail = 'an attempt was sent and nobody knows what came of it; a later one did nothing: ' || coalesce(error_detail, error_code, '')
+  WHERE status = 'failed' AND failure_kind = 'definite' AND resolution IS NULL AND side_effect_class IN ('local', 'external')
+    AND replay_policy IN ('redo_keyed', 'hold', 'continue') AND deduplicated_from IS NULL
+    AND EXISTS (SELECT 1 FROM tool_attempts a WHERE a.tool_call_id = tool_calls.tool_call_id AND a.outcome = 'lost'
+                  AND a.attempt < tool_calls.attempt)
+    AND NOT EXISTS (SELECT 1 FROM tool_calls o WHERE o.idempotency_key = tool_calls.idempotency_key
+                      AND o.tool_call_id <> tool_calls.tool_call_id AND o.status IN ('running', 'unknown', 'succeeded'))
+    AND NOT EXISTS (SELECT 1 FROM questions q JOIN answers w ON w.question_id = q.question_id
+                      WHERE q.tool_call_id = tool_calls.tool_call_id AND w.choice IN ('execute', 'continue', 'happened'));
+CREATE TRIGGER tool_calls_move_legally
+BEFORE UPDATE OF status, failure_kind ON tool_calls
+WHEN NEW.status || coalesce('_' || NEW.failure_kind, '') <> OLD.status || coalesce('_' || OLD.failure_kind, '')
+  AND (OLD.status || coalesce('_' || OLD.failure_kind, ''), NEW.status || coalesce('_' || NEW.failure_kind, '')) NOT IN (
+    VALUES ('prepared', 'running'), ('prepared', 'succeeded'), ('prepared', 'cancelled'),
+           ('running', 'succeeded'), ('running', 'failed_definite'), ('running', 'failed_reported'), ('running', 'unknown'),
+           ('failed_definite', 'running'),
+           ('unknown', 'running'), ('unknown', 'succeeded'), ('unknown', 'failed_definite'), ('unknown', 'failed_reported'))
+BEGIN
+  SELECT RAISE(ABORT, 'a tool call does not move that way');
+END;
+
 UPDATE runs SET task_call_id = (SELECT c.tool_call_id FROM tool_calls c WHERE c.run_id = runs.parent_run_id
     AND c.tool_call_id IN ('call_' || substr(runs.run_id, 10), substr(runs.run_id, 10)))
   WHERE run_mode = 'task' AND run_id LIKE 'run\_task\_%' ESCAPE '\';

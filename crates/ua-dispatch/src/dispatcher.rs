@@ -322,6 +322,8 @@ impl Dispatcher {
     /// not waited for.
     async fn wait_for(&self, twin: &CallId, stop: &StopSignal) -> Result<bool, DispatchError> {
         loop {
+            // The twin may be this very task's business, so it gets its turn, also where a clock does not really wait.
+            tokio::task::yield_now().await;
             tokio::select! {
                 () = self.ledger.env().clock.sleep(LOOK_EVERY) => {}
                 () = stop.stopping() => return Ok(false),

@@ -53,6 +53,7 @@ fn settled(n: u32, status: CallStatus, has_effect: bool) -> Dispatched {
         policy,
         status,
         attempt: 1,
+        doubt: None,
         idempotency_key: None,
         scope: None,
         file_digests: std::collections::BTreeMap::new(),

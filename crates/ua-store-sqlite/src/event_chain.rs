@@ -108,6 +108,17 @@ fn newest(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("SELECT coalesce(max(event_seq), 0) FROM tool_call_events", [], |row| row.get(0))
 }
 
+/// Links what a migration changed, in one transaction: it leaves a note of where its events begin.
+pub(crate) fn link_migrated(connection: &mut Connection) -> rusqlite::Result<()> {
+    let noted = "SELECT value FROM meta WHERE key = 'events_linked_up_to'";
+    let noted: Option<String> = connection.query_row(noted, [], |row| row.get(0)).optional()?;
+    let Some(newest) = noted.and_then(|value| value.parse().ok()) else { return Ok(()) };
+    let transaction = connection.transaction()?;
+    EventChain { newest: Some(newest) }.link(&transaction)?;
+    transaction.execute("DELETE FROM meta WHERE key = 'events_linked_up_to'", [])?;
+    transaction.commit()
+}
+
 /// What does not fit together in the histories of all calls, each as a sentence; empty when nothing was changed afterwards.
 pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut findings = Vec::new();

@@ -11,7 +11,7 @@ use ua_store::StoreError;
 
 use crate::config::SqliteConfig;
 use crate::error::{refused, refused_because, sql_error};
-use crate::{filesystem, pragma};
+use crate::{event_chain, filesystem, pragma};
 
 mod embedded {
     refinery::embed_migrations!("../../migrations/sqlite");
@@ -65,6 +65,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<Connection, StoreError> {
         .map_err(|error| {
             refused_because(format!("the schema of {} cannot be brought up to date", path.display()), error)
         })?;
+    event_chain::link_migrated(&mut connection).map_err(sql_error)?;
     Ok(connection)
 }
 

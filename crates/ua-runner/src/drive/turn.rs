@@ -5,7 +5,8 @@ use ua_dispatch::{DispatchError, Dispatched, StopSignal, is_task_under_way};
 use ua_ledger::LedgerError;
 use ua_llm::{ModelRequest, ToolOffer, estimate_input_tokens};
 use ua_store::{
-    CallCancel, CallRecord, CheckpointKind, QuestionKind, ReplayStatus, RequestEnd, StoreError, TurnCommit, TurnDraft,
+    CallCancel, CallRecord, CheckpointKind, QuestionKind, QuestionStatus, ReplayStatus, RequestEnd, StoreError,
+    TurnCommit, TurnDraft,
 };
 
 use super::results::results_of;
@@ -21,6 +22,9 @@ use crate::watch::RunEvent;
 
 /// How a tool's charge is called where requests to models are `actual`, `baseline` or `zero`.
 const TOOL_CHARGE: &str = "by_tool";
+
+/// How often calls of one group are looked at again because a person answered meanwhile.
+const MAX_ANSWERED_MEANWHILE: usize = 8;
 
 impl Driver<'_> {
     pub(super) async fn reserve(&mut self, turn: u32) -> Result<Event, RunError> {
@@ -98,7 +102,7 @@ impl Driver<'_> {
             self.checkpoint(CheckpointKind::PreSideEffect, Some(turn), Vec::new()).await?;
         }
         self.answer_owed(turn, calls).await?;
-        let ended = match self.ports.dispatcher.dispatch_group(calls, &self.ports.stop).await {
+        let ended = match self.dispatch_until_asked(calls).await {
             Ok(ended) => ended,
             Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => return Ok(Event::Aborted),
             Err(DispatchError::Transport(source)) => return Ok(Event::ToolServerDown { detail: chain(&source) }),
@@ -137,6 +141,32 @@ impl Driver<'_> {
             return Ok(Event::CancelAsked); // while a tool was at work that is not waited for
         }
         Ok(Event::Dispatched(ended))
+    }
+
+    /// Dispatches a group. What a person answered while others of it were at work is acted on at once, as if it had been there before.
+    async fn dispatch_until_asked(&self, calls: &[CallId]) -> Result<Vec<Dispatched>, DispatchError> {
+        let mut ended = self.ports.dispatcher.dispatch_group(calls, &self.ports.stop).await?;
+        for _ in 0..MAX_ANSWERED_MEANWHILE {
+            let mut again = Vec::new();
+            for (index, dispatched) in ended.iter().enumerate() {
+                if let Dispatched::Held(question) = dispatched {
+                    let stored = self.ports.store.question(&question.question_id).await;
+                    // Where it cannot be read the run parks, and the next resume looks again.
+                    if stored.is_ok_and(|stored| stored.status != QuestionStatus::Open) {
+                        again.push(index);
+                    }
+                }
+            }
+            if again.is_empty() {
+                break;
+            }
+            let group: Vec<CallId> = again.iter().filter_map(|index| calls.get(*index)).cloned().collect();
+            let results = self.ports.dispatcher.dispatch_group(&group, &self.ports.stop).await?;
+            for (index, result) in again.into_iter().zip(results) {
+                ended[index] = result;
+            }
+        }
+        Ok(ended)
     }
 
     /// What the sub-agents of the turn used counts for the run.

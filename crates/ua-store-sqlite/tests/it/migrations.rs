@@ -1,8 +1,9 @@
 //! A database of an earlier schema is brought up to date, and what is in it stays.
 
 use rusqlite::Connection;
-use ua_store::conformance::samples;
-use ua_store::{RunStore as _, StoreError};
+use ua_core::{CallStatus, Resolution};
+use ua_store::conformance::{Scene, samples};
+use ua_store::{LedgerStore as _, RunStore as _, StartAttempt, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use crate::earlier::take_back_to;
@@ -24,4 +25,43 @@ async fn a_database_of_the_first_schema_gets_forks_and_keeps_its_runs() {
     assert_eq!(store.run(&run.run_id).await.unwrap(), run);
     let fork = store.fork_run(samples::new_fork("run_2", "run_1", 0)).await.unwrap();
     assert_eq!(store.children(&run.run_id).await.unwrap(), [fork]);
+}
+
+/// A call whose first attempt was lost and whose second did nothing, as schema 7 had it: failed, whatever came of the first.
+async fn refused_after_a_loss(store: &SqliteStore, scene: &Scene<'_>, id: &str) {
+    let lease = &scene.lease;
+    store.start_attempt(lease, samples::start(id, 1, id)).await.unwrap();
+    store.settle_attempt(lease, samples::lost(id, 1)).await.unwrap();
+    let again = StartAttempt { ends_doubt: true, ..samples::start(id, 2, id) };
+    store.start_attempt(lease, again).await.unwrap();
+    let failed = store.settle_attempt(lease, samples::not_sent(id, 2)).await.unwrap();
+    assert_eq!((failed.status, failed.doubt), (CallStatus::FailedDefinite, None));
+}
+
+#[tokio::test]
+async fn what_was_called_failed_although_an_attempt_was_lost_is_in_doubt_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    let scene = Scene::begin(&store, "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+    refused_after_a_loss(&store, &scene, "call_1").await;
+    scene.commit(1).await;
+    scene.turn(vec![samples::planned_email("call_2", 2, 1), samples::planned_email("call_3", 2, 2)]).await;
+    refused_after_a_loss(&store, &scene, "call_2").await;
+    scene.bring("call_3", CallStatus::FailedDefinite).await;
+    store.close().unwrap();
+    take_back_to(&Connection::open(&path).unwrap(), 7);
+
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    let call = async |id: &str| store.call(&samples::call_id(id)).await.unwrap();
+    for (id, resolution) in [("call_1", Some(Resolution::Skipped)), ("call_2", None)] {
+        let call = call(id).await;
+        assert_eq!((call.status, call.doubt, call.resolution), (CallStatus::Unknown, Some(1), resolution), "{id}");
+        assert!(call.error_detail.unwrap().contains("nobody knows"), "{id}");
+    }
+    assert_eq!((call("call_3").await.status, call("call_3").await.doubt), (CallStatus::FailedDefinite, None));
+    store.close().unwrap();
+    let examined = SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap();
+    assert_eq!(examined.findings, [""; 0], "the change stands in the history");
 }

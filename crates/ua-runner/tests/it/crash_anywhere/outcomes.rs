@@ -3,7 +3,7 @@
 
 use ua_core::{CallStatus, Env, RunStatus};
 use ua_store::{Choice, QuestionKind, QuestionStatus};
-use ua_testkit::{CrashAt, Honours, Refusal, ToolOutcome, World, foreign_tool};
+use ua_testkit::{CrashAt, Honours, ToolOutcome, World, foreign_tool};
 
 use super::Scenario;
 
@@ -35,44 +35,6 @@ fn scenario(sends: &[(&str, ToolOutcome)]) -> Scenario {
         scenario.world.next(tool, *outcome);
     }
     scenario
-}
-
-/// What holds of a keyed call whose first send was done and lost, and whose second comes to this.
-enum AfterALoss {
-    Holds,
-    /// It does not hold today.
-    Known {
-        finding: &'static str,
-    },
-}
-
-fn after_a_loss(outcome: ToolOutcome) -> AfterALoss {
-    match outcome {
-        ToolOutcome::Refused(
-            Refusal::BadRequest
-            | Refusal::Unauthorized
-            | Refusal::Forbidden
-            | Refusal::NotFound
-            | Refusal::MethodNotAllowed
-            | Refusal::TooLarge
-            | Refusal::UnsupportedMedia
-            | Refusal::NoSuchMethod,
-        ) => AfterALoss::Known { finding: "1" },
-        // What never left, and what was too many, is tried once more, under its key.
-        ToolOutcome::NeverLeft
-        | ToolOutcome::Refused(Refusal::TooMany)
-        | ToolOutcome::Answered
-        | ToolOutcome::LostBefore
-        | ToolOutcome::LostAfter
-        | ToolOutcome::Late
-        | ToolOutcome::ReportedWithoutEffect
-        | ToolOutcome::ReportedWithEffect
-        | ToolOutcome::AnsweredTwice
-        | ToolOutcome::BusyForLong
-        | ToolOutcome::ServerDied
-        | ToolOutcome::GoesOnInATask
-        | ToolOutcome::AsksFirst => AfterALoss::Holds,
-    }
 }
 
 fn played() -> impl Iterator<Item = ToolOutcome> {
@@ -166,15 +128,10 @@ async fn an_effect_happens_once_at_most_whatever_its_first_send_comes_to() {
 }
 
 #[tokio::test]
-async fn what_comes_after_a_loss_is_told_as_it_is_but_for_what_is_known() {
+async fn what_comes_after_a_loss_is_told_as_it_is() {
     for outcome in played() {
         let found = everywhere(&[(KEYED, ToolOutcome::LostAfter), (KEYED, outcome)]).await;
-        match after_a_loss(outcome) {
-            AfterALoss::Holds => assert_eq!(found, Vec::<String>::new()),
-            AfterALoss::Known { finding } => {
-                assert!(!found.is_empty(), "{}: finding {finding} is mended, say that it holds", outcome.name());
-            }
-        }
+        assert_eq!(found, Vec::<String>::new(), "{}", outcome.name());
     }
 }
 
