@@ -68,3 +68,13 @@ WHEN NEW.doubt IS NOT NULL AND (NEW.status IN ('prepared', 'cancelled') OR NEW.f
 BEGIN
   SELECT RAISE(ABORT, 'a tool call of which an attempt is in doubt may have happened');
 END;
+
+-- An abort that was answered and not acted on yet.
+UPDATE runs SET
+  abort_requested_at = (SELECT a.answered_at FROM answers a JOIN questions q ON q.question_id = a.question_id
+                        WHERE q.run_id = runs.run_id AND q.status = 'answered' AND a.choice = 'abort' ORDER BY q.seq LIMIT 1),
+  abort_question = (SELECT q.question_id FROM answers a JOIN questions q ON q.question_id = a.question_id
+                    WHERE q.run_id = runs.run_id AND q.status = 'answered' AND a.choice = 'abort' ORDER BY q.seq LIMIT 1)
+WHERE status NOT IN ('succeeded', 'failed', 'cancelled')
+  AND EXISTS (SELECT 1 FROM answers a JOIN questions q ON q.question_id = a.question_id
+              WHERE q.run_id = runs.run_id AND q.status = 'answered' AND a.choice = 'abort');

@@ -56,7 +56,7 @@ fn a_mail_in_other_words_waits_for_a_person_and_goes_on_as_told() {
     for (choice, code, mails, calls, status) in [
         ("execute", 0, 2, "send_email succeeded", "succeeded"),
         ("skip", 0, 1, "send_email cancelled", "succeeded"),
-        ("abort", 1, 1, "send_email prepared", "failed"),
+        ("abort", 1, 1, "send_email cancelled", "failed"),
     ] {
         let env = env();
         waits_with_a_second_mail(&env);

@@ -358,6 +358,7 @@ impl Dispatcher {
                 if let Some(generation) = unknown.generation()
                     && let Fence::Alive { detail } = self.transport.fence(&server, generation).await
                 {
+                    let detail = format!("({generation}): {detail}");
                     return Err(DispatchError::OrphanAlive { server, detail });
                 }
                 self.recover(unknown, &facts, stop).await

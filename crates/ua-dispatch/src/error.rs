@@ -18,11 +18,11 @@ pub enum DispatchError {
     #[error("reach a tool server")]
     Transport(#[from] TransportError),
     /// An earlier process of the tool server may still act, so nothing can be decided about its calls.
-    #[error("retire an earlier process of the tool server `{server}`: {detail}")]
+    #[error("retire an earlier process of the tool server `{server}` {detail}")]
     OrphanAlive {
         /// The server.
         server: String,
-        /// What is known about the process.
+        /// Its generation, and what is known about the process.
         detail: String,
     },
     /// A sub-agent could not be driven; its run stays where it is.

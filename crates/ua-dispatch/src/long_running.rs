@@ -134,7 +134,7 @@ impl Dispatcher {
                 };
             }
             let is_live = handle.input.as_ref().is_some_and(|input| input.is_live);
-            if !is_live && self.is_cancelled(permit.call()).await? {
+            if !is_live && self.is_to_end(permit.call()).await? {
                 return Ok(LongCallOutcome::Stopped); // whoever ends the run tells the other side
             }
             if is_overdue(&permit, started_at, self.ledger.env().now()) {
@@ -228,7 +228,7 @@ impl Dispatcher {
                 continue;
             }
             let is_late = self.ledger.env().now() >= until;
-            if is_late || stop.is_stopping() || self.is_cancelled(call).await? {
+            if is_late || stop.is_stopping() || self.is_to_end(call).await? {
                 let answer = if is_late { ElicitAnswer::Decline } else { ElicitAnswer::Cancel };
                 return Ok(Elicited::Answered(self.ledger.decline(call, handle, &answer).await?));
             }
@@ -239,11 +239,12 @@ impl Dispatcher {
         }
     }
 
-    async fn is_cancelled(&self, call: &CallRecord) -> Result<bool, DispatchError> {
+    /// Whether a person said that the call's run is to end.
+    async fn is_to_end(&self, call: &CallRecord) -> Result<bool, DispatchError> {
         let run = self.ledger.store().run(&call.run_id).await;
         let run =
             run.map_err(|source| LedgerError::Store { doing: "read the run of", call: call.call_id.clone(), source })?;
-        Ok(run.cancel_requested_at.is_some())
+        Ok(run.end_mark().is_some())
     }
 }
 

@@ -152,6 +152,8 @@ impl Story {
             owner: None,
             cancel_requested_at: None,
             cancel_reason: None,
+            abort_requested_at: None,
+            abort_question: None,
             iteration_count: 0,
             max_iterations: None,
             completion_promise: None,

@@ -11,15 +11,18 @@ pub fn shown(attempt: &ForgottenAttempt) -> String {
     format!("{at}  run {run_id}: `{tool}` was sent (call {tool_call_id}, attempt {number})")
 }
 
-/// Refuses to drive a run of which more was sent than the database knows.
+/// Refuses to drive a run of whose family more was sent than the database knows: what a sub-agent or a fork of it did counts for it, and
+/// what was sent by a run of which nobody knows any more whose it is counts for every run.
 pub async fn refuse(store: &SqliteStore, run: &RunId) -> Result<(), HostError> {
     let forgotten = store
         .forgotten_attempts(run)
         .await
         .map_err(|e| HostError::store("compare the database with effects.log", &e))?;
     let Some(first) = forgotten.first() else { return Ok(()) };
+    let is_own = forgotten.iter().all(|attempt| attempt.run_id == run.as_str());
+    let whose = if is_own { format!("run {run}") } else { format!("the family of run {run}") };
     Err(HostError::storage(format!(
-        "the database went back in time: effects.log knows {} attempt(s) of run {run} that it does not; {}",
+        "the database went back in time: effects.log knows {} attempt(s) of {whose} that it does not; {}",
         forgotten.len(),
         shown(first)
     ))

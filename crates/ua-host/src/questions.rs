@@ -58,6 +58,11 @@ pub(crate) async fn ask_all(
         if !ask(host, people, store, &question).await? {
             return Ok(false);
         }
+        // Whoever ended the run is not asked about the rest of it.
+        let run = store.run(run).await.map_err(|e| HostError::store("read the run", &e))?;
+        if run.end_mark().is_some() {
+            return Ok(true);
+        }
     }
     Ok(true)
 }
@@ -176,6 +181,13 @@ pub async fn answer(
         at: host.env().now(),
     };
     store.insert_answer(answer).await.map_err(|e| HostError::store("store the answer", &e))?;
+    if choice == Choice::Abort {
+        let top = tree::top(store, &run.run_id).await?;
+        return Ok(format!(
+            "answered; nothing is started in run {} any more, and `ua resume {top}` ends it",
+            run.run_id
+        ));
+    }
     let settled = ua_ledger::settle_late_answers(store, host.env(), &run.run_id).await;
     let settled = settled.map_err(|e| HostError::store("apply the answer", &e))?;
     Ok(match settled.first() {

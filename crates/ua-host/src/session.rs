@@ -133,8 +133,8 @@ async fn life(
 ) -> Result<Life, HostError> {
     let (home, env) = (host.home(), host.env());
     let owner = owner_stamp(trace.clone());
-    // A cancelled run sends nothing more, so it may end whatever the database forgot.
-    if run.cancel_requested_at.is_none() {
+    // A run that is to end sends nothing more, so it may end whatever the database forgot.
+    if run.end_mark().is_none() {
         forgotten::refuse(store, &run.run_id).await?;
     }
     let port = host.seams().store(store.clone());

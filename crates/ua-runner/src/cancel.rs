@@ -1,26 +1,65 @@
-//! Cancelling a run that nobody drives.
+//! Ending a run that a person said is to end, without its tool servers.
 //!
-//! Durable Jobs v1 spec §9. A cancel is sticky: whoever takes the run next ends it. When no process drives it, that is the one
-//! who asks. Invariants: nothing is sent; a call that was under way when its process died stays `unknown` and goes on blocking its
-//! scope, because a cancel says nothing about what happened; no question is left open.
+//! Durable Jobs v1 spec §9. A cancel and an abort are sticky: whoever takes the run next ends it. When no process drives it, that is the
+//! one who asks; when its tools cannot be had, it is the one who wanted to drive it. Invariants: nothing is sent; a call that was under way
+//! when its process died stays `unknown` and goes on blocking its scope, because such a word says nothing about what happened; the run's
+//! end, its calls that were not sent and its questions are one write.
+
+use std::path::Path;
 
 use serde_json::json;
-use ua_core::{CallStatus, Env, RawReply, Resolution, RunStatus, StepStatus};
+use ua_core::{CallStatus, Env, EvidenceLevel, RawReply, Resolution, RunStatus, StepStatus, Timestamp};
 use ua_dispatch::is_task_under_way;
-use ua_ledger::interpret;
+use ua_ledger::{interpret, is_left_open};
 use ua_store::{
-    AttemptEnd, CallCancel, Durability, QuestionStatus, RunEnd, RunLease, RunRecord, RunRecords, SettleAttempt,
-    StepEnd, Store,
+    AttemptEnd, CallCancel, CallRecord, Choice, Durability, EndMark, OwnerStamp, QuestionStatus, RunEnd, RunLease,
+    RunRecord, RunRecords, SettleAttempt, StepEnd, Store, UnknownResolution, is_task,
 };
 
 use crate::error::RunError;
 use crate::files::write_conclusion;
+use crate::machine::{ABORTED, Conclusion};
+use crate::ports::run_end;
 use crate::workspace::Workspace;
+
+/// Why a sub-agent is cancelled whose parent ends.
+pub(crate) const ABOVE_ENDED: &str = "the run above it has ended";
+
+/// The cancellations of calls that were not sent, in a run that ends.
+pub(crate) fn never_sent(calls: &[CallRecord], why: &str) -> Vec<CallCancel> {
+    let prepared = calls.iter().filter(|call| call.status == CallStatus::Prepared);
+    prepared
+        .map(|call| CallCancel {
+            call_id: call.call_id.clone(),
+            resolution: Resolution::RunCancelled,
+            code: "run_cancelled".to_owned(),
+            message: format!("Not run: {why}."),
+        })
+        .collect()
+}
+
+/// Applies what persons said happened, before the questions about it are closed: the run ends, and its records say what they know.
+pub(crate) async fn apply_words(store: &dyn Store, lease: &RunLease, at: Timestamp) -> Result<(), RunError> {
+    let open = store.open_questions(Some(&lease.run_id)).await.map_err(RunError::at("read the questions"))?;
+    for question in open.iter().filter(|question| question.status == QuestionStatus::Answered) {
+        let (Some(answer), Some(call)) = (&question.answer, &question.call_id) else { continue };
+        let call = store.call(call).await.map_err(RunError::at("read a call"))?;
+        if answer.choice != Choice::Happened || call.status != CallStatus::Unknown {
+            continue;
+        }
+        let raw = RawReply::Statement { by: answer.by.clone(), proof: answer.proof.clone() };
+        let settlement = interpret(&raw, &call.policy);
+        let happened = UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled };
+        let resolved = store.resolve_unknown(lease, &call.call_id, happened, Some(&question.question_id), at).await;
+        resolved.map_err(RunError::at("apply what a person said happened"))?;
+    }
+    Ok(())
+}
 
 /// Settles tasks that were under way. Their sub-agents were ended before, so that nothing of them goes on.
 async fn settle_tasks(store: &dyn Store, lease: &RunLease, records: &RunRecords, env: &Env) -> Result<(), RunError> {
     for call in records.calls.iter().filter(|call| is_task_under_way(call)) {
-        let text = "The sub-agent was cancelled with the run; what it did is in its own records.";
+        let text = "The sub-agent ended with the run; what it did is in its own records.";
         let raw =
             RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}], "isError": true}) };
         let settlement = Some(interpret(&raw, &call.policy));
@@ -47,6 +86,42 @@ pub async fn end_cancelled(
     workspace: &Workspace,
     env: &Env,
 ) -> Result<RunRecord, RunError> {
+    end_one(store, lease, workspace, env, EndMark::Cancel).await
+}
+
+/// Ends the run that `lease` owns as its mark says, and the runs below it before it, each taken by `owner`. For a run whose tools cannot
+/// be had: what an earlier tool server may still do is unknown, and stays so.
+pub(crate) async fn end_marked(
+    store: &dyn Store,
+    lease: &RunLease,
+    workspace: &Workspace,
+    env: &Env,
+    owner: &OwnerStamp,
+    mark: EndMark,
+) -> Result<(Conclusion, RunRecord), RunError> {
+    let children = store.children(&lease.run_id).await.map_err(RunError::at("read the runs below"))?;
+    for child in children.into_iter().filter(|child| is_task(child) && !child.status.is_terminal()) {
+        if child.end_mark().is_none() {
+            let asked = store.request_cancel(&child.run_id, ABOVE_ENDED, env.now()).await;
+            asked.map_err(RunError::at("cancel a sub-agent"))?;
+        }
+        let taken = store.acquire_task_run(lease, &child.run_id, owner, env.now()).await;
+        let (lease, child) = taken.map_err(RunError::at("take a sub-agent's run"))?;
+        let workspace = Workspace::create(Path::new(&child.workspace_dir))?;
+        let mark = child.end_mark().unwrap_or(EndMark::Cancel);
+        Box::pin(end_marked(store, &lease, &workspace, env, owner, mark)).await?;
+    }
+    let run = end_one(store, lease, workspace, env, mark).await?;
+    Ok((Conclusion::of_mark(mark), run))
+}
+
+async fn end_one(
+    store: &dyn Store,
+    lease: &RunLease,
+    workspace: &Workspace,
+    env: &Env,
+    mark: EndMark,
+) -> Result<RunRecord, RunError> {
     let now = env.now();
     store
         .close_lost_requests(lease, now)
@@ -54,6 +129,7 @@ pub async fn end_cancelled(
         .map_err(RunError::at("charge the requests that were never answered"))?;
     let why = "the process that sent it ended before an answer was stored";
     store.mark_lost(lease, why, now).await.map_err(RunError::at("mark what was under way as lost"))?;
+    apply_words(store, lease, now).await?;
     let mut records = store.load(&lease.run_id).await.map_err(RunError::at("load the run"))?;
     settle_tasks(store, lease, &records, env).await?;
     for call in records.calls.iter_mut().filter(|call| call.status == CallStatus::Running && !call.name.is_task()) {
@@ -63,38 +139,29 @@ pub async fn end_cancelled(
         let settle = SettleAttempt { call_id, attempt, end, durability: Durability::Synced, at: now };
         *call = store.settle_attempt(lease, settle).await.map_err(RunError::at("give up what a tool still does"))?;
     }
-    let prepared = records.calls.iter().filter(|call| call.status == CallStatus::Prepared);
-    let cancels: Vec<CallCancel> = prepared
-        .map(|call| CallCancel {
-            call_id: call.call_id.clone(),
-            resolution: Resolution::RunCancelled,
-            code: "run_cancelled".to_owned(),
-            message: "Not run: the run was cancelled.".to_owned(),
-        })
-        .collect();
-    if !cancels.is_empty() {
-        store.cancel_calls(lease, cancels, now).await.map_err(RunError::at("cancel what was not sent"))?;
-    }
-    let open = store.open_questions(Some(&lease.run_id)).await.map_err(RunError::at("read the questions"))?;
-    for question in open.iter().filter(|question| question.status != QuestionStatus::Closed) {
-        let closed = store.close_question(lease, &question.question_id, now).await;
-        closed.map_err(RunError::at("close a question"))?;
-    }
+    let (status, step_status, detail, said) = match mark {
+        EndMark::Cancel => {
+            let reason = records.run.cancel_reason.clone();
+            (RunStatus::Cancelled, StepStatus::Skipped, reason, "the run was cancelled")
+        }
+        EndMark::Abort => (RunStatus::Failed, StepStatus::Failed, Some(ABORTED.to_owned()), ABORTED),
+    };
+    let open = records.questions.iter().filter(|question| question.status != QuestionStatus::Closed);
+    let outlives = |call: Option<&CallRecord>| mark == EndMark::Abort && call.is_some_and(is_left_open);
     let end = RunEnd {
-        status: RunStatus::Cancelled,
-        stop_reason: None,
-        detail: records.run.cancel_reason.clone(),
-        final_output: None,
-        final_artifact_ref: None,
         step_end: records.run.current_step_id.clone().map(|step_id| StepEnd {
             step_id,
-            status: StepStatus::Skipped,
+            status: step_status,
             error_code: None,
-            error_detail: Some("the run was cancelled".to_owned()),
+            error_detail: Some(said.to_owned()),
             at: now,
         }),
-        held_millis: 0,
-        at: now,
+        cancels: never_sent(&records.calls, said),
+        closes: open
+            .filter(|question| !outlives(question.call_id.as_ref().and_then(|call| records.call(call))))
+            .map(|question| question.question_id.clone())
+            .collect(),
+        ..run_end(status, detail, 0, now)
     };
     let run = store.end_run(lease, end).await.map_err(RunError::at("end the run"))?;
     let records = store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;

@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{CallId, Message, Role, RunStop, Timestamp};
 use ua_llm::{KnownPrefix, ModelRequest};
-use ua_store::{QuestionKind, RequestId, RunRecord, RunRecords, is_task};
+use ua_store::{EndMark, QuestionKind, RequestId, RunRecord, RunRecords, is_task};
 
 pub use self::iteration::evidence_ledgers;
 use self::session::Session;
@@ -26,7 +26,7 @@ use crate::forced_replay::ForcedReplay;
 use crate::iteration::context;
 use crate::machine::{Command, Conclusion, Event, RunMachine};
 use crate::pin::{PinnedStep, already_complete, open_step};
-use crate::ports::{Ports, RunSettings, raise_run_question};
+use crate::ports::{Ports, RunSettings, ask_about_orphan, raise_run_question};
 use crate::recover::{InFlight, Recovered, recover, start_of};
 use crate::spans::{self, Spans};
 use crate::stamps::FileStamps;
@@ -53,7 +53,7 @@ async fn drive_to_conclusion(
     if let Some(done) = already_complete(ports, settings).await? {
         return Ok(done);
     }
-    let Recovered { mut records, in_flight, mut start, waiting_for, aborted } = recover(ports).await?;
+    let Recovered { mut records, in_flight, mut start, waiting_for } = recover(ports).await?;
     if start.is_resume {
         spans::resuming(start.committed, in_flight.len());
         (ports.watcher)(RunEvent::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
@@ -69,14 +69,17 @@ async fn drive_to_conclusion(
     let machine = RunMachine::new(limits, start).with_retry(settings.retry);
     let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at, pinned);
     let diff = driver.pin_diff();
-    let conclusion = match (waiting_for, aborted) {
-        // A cancel is sticky: a question that nobody answered does not outlive it.
-        (Some(_), _) if driver.run.cancel_requested_at.is_some() => Conclusion::Cancelled,
-        (Some(question), _) => Conclusion::Waiting { question: Box::new(question) },
-        (None, true) => Conclusion::Failed { why: "a person answered `abort`".to_owned() },
-        (None, false) if !diff.is_empty() && driver.run.cancel_requested_at.is_some() => Conclusion::Cancelled,
-        (None, false) if !diff.is_empty() => Box::pin(driver.settle_without_sending(&diff)).await?,
-        (None, false) => driver.run().await?,
+    // A person's word that the run is to end comes first, whatever else it waits for.
+    let conclusion = match (driver.run.end_mark(), waiting_for) {
+        (Some(mark), _) => Conclusion::of_mark(mark),
+        (None, Some(question)) => Conclusion::Waiting { question: Box::new(question) },
+        (None, None) if !diff.is_empty() => Box::pin(driver.settle_without_sending(&diff)).await?,
+        (None, None) => driver.run().await?,
+    };
+    // One that was said since the last look need not wait for the next resume: nobody has to answer any more.
+    let conclusion = match conclusion {
+        Conclusion::Waiting { .. } => driver.end_mark().await?.map_or(conclusion, Conclusion::of_mark),
+        other => other,
     };
     // What a sub-agent may use was carved from its parent's budgets: it gets no more, and its parent is told.
     let conclusion = if let Conclusion::Stopped { reason: RunStop::Budget, detail } = &conclusion
@@ -227,6 +230,10 @@ impl<'a> Driver<'a> {
         raise_run_question(self.ports.store.as_ref(), &self.ports.lease, &self.ports.env, kind, text).await
     }
 
+    async fn ask_about_orphan(&self, detail: &str) -> Result<ua_store::QuestionRecord, RunError> {
+        ask_about_orphan(self.ports.store.as_ref(), &self.ports.lease, &self.ports.env, detail).await
+    }
+
     /// Looks whether a signal or a person asked to end, or the time is up, before anything new starts. True if so. What is in flight
     /// is never cut for it.
     async fn check_in(&mut self) -> Result<bool, RunError> {
@@ -234,8 +241,8 @@ impl<'a> Driver<'a> {
             self.machine.apply(Event::Interrupted)?;
             return Ok(true);
         }
-        if self.is_cancel_asked().await? {
-            self.machine.apply(Event::CancelAsked)?;
+        if let Some(mark) = self.end_mark().await? {
+            self.machine.apply(Event::of_mark(mark))?;
             return Ok(true);
         }
         let held_millis = self.run.held_millis + held_for(self.ports, self.counted_from);
@@ -246,8 +253,9 @@ impl<'a> Driver<'a> {
         Ok(false)
     }
 
-    async fn is_cancel_asked(&self) -> Result<bool, RunError> {
+    /// Whether a person said that the run is to end.
+    async fn end_mark(&self) -> Result<Option<EndMark>, RunError> {
         let run = self.ports.store.run(&self.run.run_id).await.map_err(RunError::at("read the run"))?;
-        Ok(run.cancel_requested_at.is_some())
+        Ok(run.end_mark())
     }
 }

@@ -54,9 +54,7 @@ impl RunLock {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    let mut text = String::new();
-                    let owner = file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str(&text).ok());
-                    return Err(LockError::Held { run: run.clone(), owner: owner.map(Box::new) });
+                    return Err(LockError::Held { run: run.clone(), owner: stamp_in(&mut file) });
                 }
                 Err(TryLockError::Error(source)) => return Err(io(source)),
             }
@@ -79,12 +77,36 @@ impl RunLock {
         serde_json::from_str::<OwnerStamp>(&text).is_ok_and(|owner| crate::host::process_is_alive(&owner))
     }
 
-    /// The runs in `dir` that a living process drives right now.
-    pub fn held_in(dir: &Path) -> Vec<RunId> {
-        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        let runs = entries.filter_map(|entry| RunId::parse(entry.file_name().to_str()?.strip_suffix(".run")?).ok());
-        runs.filter(|run| Self::is_held(dir, run)).collect()
+    /// Refuses when any process holds the lock of a run in `dir`, this machine's other PID namespaces included: each lock is tried, and let
+    /// go again. For whoever made sure that nobody takes a run meanwhile.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] names one of them.
+    pub fn none_held(dir: &Path) -> Result<(), LockError> {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let run = name.to_str().and_then(|name| RunId::parse(name.strip_suffix(".run")?).ok());
+            let Some(run) = run else { continue };
+            let path = entry.path();
+            let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
+                Ok(file) => file,
+                Err(source) if source.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(source) => return Err(LockError::Io { path, source }),
+            };
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(LockError::Held { run, owner: stamp_in(&mut file) }),
+                Err(TryLockError::Error(source)) => return Err(LockError::Io { path, source }),
+            }
+        }
+        Ok(())
     }
+}
+
+/// Who holds the lock of this file, as far as can be read.
+fn stamp_in(file: &mut File) -> Option<Box<OwnerStamp>> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str(&text).ok()).map(Box::new)
 }
 
 #[cfg(test)]
@@ -106,6 +128,21 @@ mod tests {
         drop(lock);
         RunLock::take(dir.path(), &run, &OwnerStamp { start_ticks: 1, ..owner }).unwrap();
         assert!(!RunLock::is_held(dir.path(), &run));
+    }
+
+    #[test]
+    fn a_held_lock_of_any_run_is_found_whatever_its_stamp_says() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(RunLock::none_held(&dir.path().join("missing")).is_ok());
+        let run = RunId::parse("run_1").unwrap();
+        let owner = crate::host::owner_stamp(Trace::new(&Env::simulated(1)));
+        // A process that cannot be seen from here, as one of another PID namespace.
+        let lock = RunLock::take(dir.path(), &run, &OwnerStamp { start_ticks: 1, ..owner }).unwrap();
+        assert!(!RunLock::is_held(dir.path(), &run));
+        let refused = RunLock::none_held(dir.path()).unwrap_err();
+        assert!(matches!(&refused, LockError::Held { run: held, .. } if *held == run), "{refused}");
+        drop(lock);
+        RunLock::none_held(dir.path()).unwrap();
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! | no reply, and another request may bring one | wait, then reserve again, a few times |
 //! | a reply that asks for tools | dispatch, group by group: adjacent reads together, adjacent tasks together, each other call with an effect alone |
 //! | a task whose sub-agent cannot go on now | the other tasks of its group, then wait for a person or stop, as the sub-agent does |
-//! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled, but for actions of its own composite tool use and tasks of its own group |
+//! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled, but for actions of its own composite tool use and tasks of its own group; but for those that a person skipped, too, and behind a skip those that a person let run |
 //! | a call that is held | wait for a person, after the other actions of its composite tool use |
 //! | all calls settled | commit the turn |
 //! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use ua_core::{BudgetStop, CallId, CallStatus, ModelTurn, Resolution, RunStop, StopReason};
 use ua_dispatch::Dispatched;
-use ua_store::{CallRecord, QuestionKind, QuestionRecord, RequestEnd};
+use ua_store::{CallRecord, Choice, EndMark, QuestionKind, QuestionRecord, QuestionStatus, RequestEnd};
 
 use crate::budget::{Estimate, Limits, Spent};
 use crate::iteration::{IterationEnd, IterationState};
@@ -47,6 +47,10 @@ pub struct OpenCall {
     pub is_settled: bool,
     /// Settled without success.
     pub has_failed: bool,
+    /// It did not succeed because somebody said that it is not to be made or waited for: nothing went wrong.
+    pub is_skipped: bool,
+    /// What a person answered about it and nobody acted on yet.
+    pub answered: Option<Choice>,
 }
 
 impl OpenCall {
@@ -59,6 +63,8 @@ impl OpenCall {
             is_task: call.name.is_task(),
             has_effect: call.policy.class.has_effect(),
             // A definite failure found at the start may have attempts left; the ledger knows.
+            is_skipped: call.resolution == Some(Resolution::Skipped),
+            answered: None,
             is_settled: is_skipped
                 || matches!(call.status, CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled),
             has_failed: is_skipped
@@ -71,9 +77,15 @@ impl OpenCall {
 }
 
 impl OpenCall {
-    /// Reads the rows of a turn, in order: tasks that stand side by side are a group.
-    pub fn of_turn<'c>(calls: impl IntoIterator<Item = &'c CallRecord>) -> Vec<Self> {
-        let mut read: Vec<Self> = calls.into_iter().map(Self::of).collect();
+    /// Reads the rows of a turn, in order, and what people answered about them: tasks that stand side by side are a group.
+    pub fn of_turn<'c>(calls: impl IntoIterator<Item = &'c CallRecord>, questions: &[QuestionRecord]) -> Vec<Self> {
+        let answered = |call: &CallRecord| {
+            let mut about = questions.iter().filter(|question| question.call_id.as_ref() == Some(&call.call_id));
+            let answered = about.find(|question| question.status == QuestionStatus::Answered)?;
+            answered.answer.as_ref().map(|answer| answer.choice)
+        };
+        let read = calls.into_iter().map(|call| Self { answered: answered(call), ..Self::of(call) });
+        let mut read: Vec<Self> = read.collect();
         let mut group: Option<String> = None;
         for call in &mut read {
             group = call.is_task.then(|| group.take().unwrap_or_else(|| format!("tasks from {}", call.call_id)));
@@ -271,6 +283,28 @@ pub enum Conclusion {
         /// In words.
         detail: String,
     },
+}
+
+/// Why a run has failed that a person ended with an answer.
+pub(crate) const ABORTED: &str = "a person answered `abort`";
+
+impl Conclusion {
+    /// How a run ends of which a person said that it is to end.
+    pub(crate) fn of_mark(mark: EndMark) -> Self {
+        match mark {
+            EndMark::Cancel => Self::Cancelled,
+            EndMark::Abort => Self::Failed { why: ABORTED.to_owned() },
+        }
+    }
+}
+
+impl Event {
+    pub(crate) fn of_mark(mark: EndMark) -> Self {
+        match mark {
+            EndMark::Cancel => Self::CancelAsked,
+            EndMark::Abort => Self::Aborted,
+        }
+    }
 }
 
 /// What happened.
@@ -542,8 +576,8 @@ impl RunMachine {
                 self.held_millis = held_millis;
                 self.out_of_time().unwrap_or(state)
             }
-            (_, Event::CancelAsked) => State::Ended(Conclusion::Cancelled),
-            (_, Event::Aborted) => State::Ended(Conclusion::Failed { why: "a person answered `abort`".to_owned() }),
+            (_, Event::CancelAsked) => State::Ended(Conclusion::of_mark(EndMark::Cancel)),
+            (_, Event::Aborted) => State::Ended(Conclusion::of_mark(EndMark::Abort)),
             (_, Event::SetupChanged { detail }) => stopped(RunStop::Fingerprint, &detail),
             (_, Event::ToolServerDown { detail }) => stopped(RunStop::ToolServer, &detail),
             (_, Event::ReplayGivenUp { text }) => self.ask_about_failures(QuestionKind::RepeatedFailures, text),
@@ -727,7 +761,15 @@ impl RunMachine {
     }
 
     fn cancel_rest(&mut self, failed: &OpenCall) -> Option<State> {
-        let is_over = |call: &OpenCall| call.has_effect && !call.is_settled && !call.is_beside(failed);
+        // Whoever skipped one call and let another one run said both: the second word is not undone by the first. A call that was skipped
+        // is not sent in any case, and goes its own way so that the model reads what the person said about it.
+        let has_word = |call: &OpenCall| match call.answered {
+            Some(Choice::Execute | Choice::Continue) => failed.is_skipped,
+            Some(Choice::Skip) => true,
+            Some(Choice::Happened | Choice::Abort) | None => false,
+        };
+        let is_over =
+            |call: &OpenCall| call.has_effect && !call.is_settled && !call.is_beside(failed) && !has_word(call);
         let calls: Vec<CallId> =
             self.pending.iter().filter(|call| is_over(call)).map(|call| call.call_id.clone()).collect();
         self.pending.retain(|call| !is_over(call));
@@ -750,8 +792,12 @@ impl RunMachine {
             match ended {
                 Dispatched::Settled(record) => {
                     self.note_error(&record);
-                    if call.has_effect && OpenCall::of(&record).has_failed {
-                        failed = Some(call.clone());
+                    let settled = OpenCall::of(&record);
+                    if call.has_effect && settled.has_failed {
+                        // Of several that did not succeed, one that went wrong counts before one that was skipped.
+                        let is_skipped =
+                            settled.is_skipped && failed.as_ref().is_none_or(|earlier: &OpenCall| earlier.is_skipped);
+                        failed = Some(OpenCall { is_skipped, ..call.clone() });
                     }
                 }
                 Dispatched::Held(question) => self.hold(call, question),

@@ -6,7 +6,7 @@ use ua_core::{
     Block, CallId, CallStatus, Env, ModelTurn, Money, PriceTable, Resolution, RunStop, StopReason, ToolUse, Usage,
 };
 use ua_dispatch::Dispatched;
-use ua_store::{CallRecord, QuestionKind, QuestionRecord, QuestionStatus};
+use ua_store::{CallRecord, Choice, EndMark, QuestionKind, QuestionRecord, QuestionStatus};
 
 use crate::budget::{Estimate, Limits, Spent};
 use crate::machine::{Command, Conclusion, Event, Guidance, OpenCall, OpenTurn, RunMachine, Start};
@@ -17,7 +17,16 @@ fn id(n: u32) -> CallId {
 }
 
 fn call(n: u32, has_effect: bool) -> OpenCall {
-    OpenCall { call_id: id(n), composite: None, is_task: false, has_effect, is_settled: false, has_failed: false }
+    OpenCall {
+        call_id: id(n),
+        composite: None,
+        is_task: false,
+        has_effect,
+        is_settled: false,
+        has_failed: false,
+        is_skipped: false,
+        answered: None,
+    }
 }
 
 #[expect(clippy::unnecessary_box_returns, reason = "events carry it boxed")]
@@ -191,6 +200,59 @@ fn a_failure_that_a_crash_left_behind_still_cancels_what_follows() {
         OpenTurn { turn: 1, stop_reason: StopReason::ToolUse, text: String::new(), calls: vec![failed, call(2, true)] };
     let mut machine = RunMachine::new(Limits::default(), Start { open: Some(open), is_resume: true, ..Start::fresh() });
     assert_eq!(machine.command(), Command::CancelAfterFailure { calls: vec![id(2)], failed: id(1) });
+}
+
+#[test]
+fn a_persons_word_about_a_call_stands_beside_their_skip_of_another_one() {
+    let skipped = OpenCall { is_settled: true, has_failed: true, is_skipped: true, ..call(1, true) };
+    let failed = OpenCall { is_skipped: false, ..skipped.clone() };
+    let cases = [
+        (&skipped, Some(Choice::Execute), true),
+        (&skipped, Some(Choice::Continue), true),
+        (&skipped, Some(Choice::Skip), true),
+        (&skipped, None, false),
+        (&failed, Some(Choice::Execute), false),
+        (&failed, Some(Choice::Skip), true),
+        (&failed, None, false),
+    ];
+    for (first, answered, stands) in cases {
+        let calls = vec![first.clone(), OpenCall { answered, ..call(2, true) }, call(3, true)];
+        let open = OpenTurn { turn: 1, stop_reason: StopReason::ToolUse, text: String::new(), calls };
+        let start = Start { open: Some(open), is_resume: true, ..Start::fresh() };
+        let mut machine = RunMachine::new(Limits::default(), start);
+        let calls = if stands { vec![id(3)] } else { vec![id(2), id(3)] };
+        let cancelled = Command::CancelAfterFailure { calls, failed: id(1) };
+        assert_eq!(machine.command(), cancelled, "{answered:?} behind {first:?}");
+        machine.apply(Event::Cancelled).unwrap();
+        let next = machine.command();
+        assert_eq!(dispatches(&[next]).concat() == [id(2)], stands, "{answered:?} behind {first:?}");
+    }
+}
+
+#[test]
+fn a_skip_in_this_process_leaves_what_a_person_let_run() {
+    let approved = OpenCall { answered: Some(Choice::Execute), ..call(2, true) };
+    let mut machine = recorded(Limits::default(), vec![call(1, true), approved, call(3, true)]);
+    let Dispatched::Settled(mut declined) = settled(1, CallStatus::Cancelled, true) else { unreachable!("it is one") };
+    declined.resolution = Some(Resolution::Skipped);
+    let declined = Event::Dispatched(vec![Dispatched::Settled(declined)]);
+    let commands = feed(&mut machine, [declined, Event::Cancelled, Event::Dispatched(vec![ok(2)])]);
+    assert_eq!(commands[1], Command::CancelAfterFailure { calls: vec![id(3)], failed: id(1) });
+    assert_eq!(dispatches(&commands), [vec![id(1)], vec![id(2)]]);
+    assert_eq!(commands.last(), Some(&Command::Commit { turn: 1 }));
+}
+
+#[test]
+fn a_mark_ends_the_run_in_any_state() {
+    for (mark, conclusion) in [
+        (EndMark::Cancel, Conclusion::Cancelled),
+        (EndMark::Abort, Conclusion::Failed { why: "a person answered `abort`".to_owned() }),
+    ] {
+        let mut machine = recorded(Limits::default(), vec![call(1, true)]);
+        machine.apply(Event::of_mark(mark)).unwrap();
+        assert_eq!(machine.command(), Command::Stop(conclusion.clone()));
+        assert_eq!(Conclusion::of_mark(mark), conclusion);
+    }
 }
 
 #[test]
@@ -622,7 +684,7 @@ fn turn_of(kinds: &str) -> Vec<OpenCall> {
             CallRecord { name, ..*row }
         })
         .collect();
-    OpenCall::of_turn(&rows)
+    OpenCall::of_turn(&rows, &[])
 }
 
 #[test]

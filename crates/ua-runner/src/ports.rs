@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ua_core::{EffectKind, Env, PriceTable, QuestionId, RunStatus, RunStop, StopCondition, Timestamp};
 use ua_dispatch::{Dispatcher, StopSignal};
 use ua_llm::LlmProvider;
-use ua_store::{Choice, NewQuestion, QuestionKind, RunEnd, RunLease, RunRecord, Store};
+use ua_store::{Choice, NewQuestion, QuestionKind, QuestionRecord, RunEnd, RunLease, RunRecord, Store};
 
 use crate::error::RunError;
 use crate::machine::Conclusion;
@@ -86,13 +86,37 @@ pub(crate) async fn park_for_orphan(
     env: &Env,
     detail: &str,
 ) -> Result<(Conclusion, RunRecord), RunError> {
+    let question = ask_about_orphan(store, lease, env, detail).await?;
+    let end = run_end(RunStatus::WaitingForHuman, Some(question.text.clone()), 0, env.now());
+    let run = store.end_run(lease, end).await.map_err(RunError::at("park the run"))?;
+    Ok((Conclusion::Waiting { question: Box::new(question) }, run))
+}
+
+/// Asks a person to end what an earlier process left alive. There is one such question at a time: it was just looked again, so an earlier
+/// one that says something else, or was answered `continue`, has had its consequence.
+pub(crate) async fn ask_about_orphan(
+    store: &dyn Store,
+    lease: &RunLease,
+    env: &Env,
+    detail: &str,
+) -> Result<QuestionRecord, RunError> {
     let text = format!(
         "A tool server that an earlier process started is still alive and could not be ended: {detail}. End it, then resume the run."
     );
-    let question = raise_run_question(store, lease, env, QuestionKind::OrphanAlive, &text).await?;
-    let end = run_end(RunStatus::WaitingForHuman, Some(text), 0, env.now());
-    let run = store.end_run(lease, end).await.map_err(RunError::at("park the run"))?;
-    Ok((Conclusion::Waiting { question: Box::new(question) }, run))
+    let open = store.open_questions(Some(&lease.run_id)).await.map_err(RunError::at("read the questions"))?;
+    for earlier in
+        open.iter().filter(|question| question.call_id.is_none() && question.kind == QuestionKind::OrphanAlive)
+    {
+        let is_over = match &earlier.answer {
+            None => earlier.text != text,
+            Some(answer) => answer.choice != Choice::Abort,
+        };
+        if is_over {
+            let closed = store.close_question(lease, &earlier.question_id, env.now()).await;
+            closed.map_err(RunError::at("close a question"))?;
+        }
+    }
+    raise_run_question(store, lease, env, QuestionKind::OrphanAlive, &text).await
 }
 
 /// Parks a run whose tool servers could not be started: nothing was sent, and a resume may find them.
@@ -116,7 +140,7 @@ pub(crate) async fn raise_run_question(
     env: &Env,
     kind: QuestionKind,
     text: &str,
-) -> Result<ua_store::QuestionRecord, RunError> {
+) -> Result<QuestionRecord, RunError> {
     let question = NewQuestion {
         question_id: QuestionId::new(env),
         call_id: None,
@@ -139,6 +163,8 @@ pub(crate) fn run_end(status: RunStatus, detail: Option<String>, held_millis: u6
         final_output: None,
         final_artifact_ref: None,
         step_end: None,
+        cancels: Vec::new(),
+        closes: Vec::new(),
         held_millis,
         at,
     }

@@ -30,8 +30,6 @@ pub(crate) struct Recovered {
     pub(crate) start: Start,
     /// A question about the run as a whole that nobody answered.
     pub(crate) waiting_for: Option<QuestionRecord>,
-    /// A person answered `abort` to such a question.
-    pub(crate) aborted: bool,
 }
 
 /// Puts the records in order and says where the machine starts.
@@ -62,13 +60,17 @@ pub(crate) async fn recover(ports: &Ports) -> Result<Recovered, RunError> {
         .map_err(|source| RunError::Dispatch { turn, source: source.into() })?;
 
     note_tasks(ports, &before, &in_flight).await?;
-    let (mut waiting_for, aborted) = run_questions(ports, &before).await?;
-    if waiting_for.is_none() && !aborted {
-        waiting_for = crash_loop(ports, &before).await?;
+    // The questions of a run that is to end are closed by its end, never before.
+    let mut waiting_for = None;
+    if before.run.end_mark().is_none() {
+        waiting_for = run_questions(ports, &before).await?;
+        if waiting_for.is_none() {
+            waiting_for = crash_loop(ports, &before).await?;
+        }
     }
     let records = ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?;
     let start = start_of(&records);
-    Ok(Recovered { records, in_flight, start, waiting_for, aborted })
+    Ok(Recovered { records, in_flight, start, waiting_for })
 }
 
 /// Notes what this resume does with tasks that were under way: the output of a sub-agent that has ended is reused, any other one
@@ -84,16 +86,16 @@ async fn note_tasks(ports: &Ports, records: &RunRecords, in_flight: &[InFlight])
     Ok(())
 }
 
-/// Questions about the run as a whole: an open one keeps it waiting, an answered one is acted on.
-async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<(Option<QuestionRecord>, bool), RunError> {
-    let mut aborted = false;
+/// Questions about the run as a whole: an open one keeps it waiting, an answered one lets it go on.
+async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<Option<QuestionRecord>, RunError> {
     for question in records.questions.iter().filter(|q| q.call_id.is_none() && q.status != QuestionStatus::Closed) {
         // Whether an earlier process is alive is looked at again on each resume; an open question about it is answered by that.
         let answers_itself = question.kind == QuestionKind::OrphanAlive;
         match &question.answer {
-            None if !answers_itself => return Ok((Some(question.clone()), false)),
-            None => {}
-            Some(answer) => aborted |= answer.choice == Choice::Abort,
+            None if !answers_itself => return Ok(Some(question.clone())),
+            // The run has a mark by now, which is looked at before anything starts; its end closes the question.
+            Some(answer) if answer.choice == Choice::Abort => continue,
+            None | Some(_) => {}
         }
         ports
             .store
@@ -101,7 +103,7 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<(Option<Qu
             .await
             .map_err(RunError::at("close a question"))?;
     }
-    Ok((None, aborted))
+    Ok(None)
 }
 
 /// How often the process that drives a run may die within [`CRASH_WINDOW`] before a person is asked.
@@ -136,7 +138,10 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
             turn: turn.turn,
             stop_reason: turn.reply.stop_reason,
             text: message.map(|m| m.message.text()).unwrap_or_default(),
-            calls: OpenCall::of_turn(records.calls.iter().filter(|call| call.position.turn == turn.turn)),
+            calls: OpenCall::of_turn(
+                records.calls.iter().filter(|call| call.position.turn == turn.turn),
+                &records.questions,
+            ),
         }
     });
     let last = records.messages.last().filter(|_| open.is_none()).map(|m| &m.message);

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use ua_core::{RunStatus, RunStop, Timestamp};
 use ua_dispatch::DispatchError;
 use ua_llm::{LlmProvider, RedactingProvider};
-use ua_store::{RunEnd, RunRecord};
+use ua_store::{EndMark, RunEnd, RunRecord, is_task};
 
-use crate::desk::{Desk, DeskError, Opened};
+use crate::cancel::end_marked;
+use crate::desk::{Desk, DeskError, DeskPorts, Opened};
 use crate::drive::drive;
 use crate::error::RunError;
+use crate::host::owner_stamp;
 use crate::machine::Conclusion;
-use crate::ports::{Ports, RunSettings, chain, park_for_orphan, park_for_tool_server};
+use crate::ports::{Ports, RunSettings, chain, park_for_orphan, park_for_tool_server, run_end};
 
 /// A run's desk, and the model that works at it.
 pub struct Worker {
@@ -98,32 +100,53 @@ impl Worker {
                 let (conclusion, run) = driven?;
                 return Ok(Worked { conclusion, run, is_driven: true });
             }
-            Ok(Opened::Orphan(detail)) => park_for_orphan(store, lease, env, &detail).await,
-            Ok(Opened::Interrupted) => park_for_signal(&desk).await,
-            Ok(Opened::Unreachable(error)) => park_for_tool_server(store, lease, env, &chain(&error)).await,
+            Ok(Opened::Interrupted) => match end_without_tools(&desk, false).await? {
+                Some(ended) => Ok(ended),
+                None => park_for_signal(&desk).await,
+            },
             Err(DeskError::Run(error)) => Err(error),
-            Err(DeskError::Tools(error)) => {
-                park_for_tool_server(store, lease, env, &chain(&error)).await?;
-                return Err(WorkError::Tools(error));
-            }
+            Ok(Opened::Orphan(detail)) => match end_without_tools(&desk, true).await? {
+                Some(ended) => Ok(ended),
+                None => park_for_orphan(store, lease, env, &detail).await,
+            },
+            Ok(Opened::Unreachable(error)) => match end_without_tools(&desk, false).await? {
+                Some(ended) => Ok(ended),
+                None => park_for_tool_server(store, lease, env, &chain(&error)).await,
+            },
+            Err(DeskError::Tools(error)) => match end_without_tools(&desk, false).await? {
+                Some(ended) => Ok(ended),
+                None => {
+                    park_for_tool_server(store, lease, env, &chain(&error)).await?;
+                    return Err(WorkError::Tools(error));
+                }
+            },
         };
         let (conclusion, run) = parked?;
         Ok(Worked { conclusion, run, is_driven: false })
     }
 }
 
+/// Ends a run that a person said is to end, although its tools cannot be had; `None` when nobody said so. A cancel waits for what an
+/// earlier process left alive, as `ua runs cancel` does, but for a sub-agent's run, whose parent would wait with it for ever; an abort
+/// does not: whoever gave it may have given it to the very question about that process.
+async fn end_without_tools(desk: &Desk, is_orphan: bool) -> Result<Option<(Conclusion, RunRecord)>, RunError> {
+    let DeskPorts { store, lease, workspace, env, trace, .. } = &desk.ports;
+    let run = store.run(&lease.run_id).await.map_err(RunError::at("read the run"))?;
+    let mark = match run.end_mark() {
+        Some(EndMark::Cancel) if is_orphan && !is_task(&run) => return Ok(None),
+        Some(mark) => mark,
+        None => return Ok(None),
+    };
+    let owner = owner_stamp(trace.clone());
+    end_marked(store.as_ref(), lease, workspace, env, &owner, mark).await.map(Some)
+}
+
 /// Parks a run that was interrupted before its tool servers had started: nothing was sent.
 async fn park_for_signal(desk: &Desk) -> Result<(Conclusion, RunRecord), RunError> {
     let (reason, detail) = (RunStop::Interrupt, "a signal asked the process to stop".to_owned());
     let end = RunEnd {
-        status: RunStatus::Stopped,
         stop_reason: Some(reason),
-        detail: Some(detail.clone()),
-        final_output: None,
-        final_artifact_ref: None,
-        step_end: None,
-        held_millis: 0,
-        at: desk.ports.env.now(),
+        ..run_end(RunStatus::Stopped, Some(detail.clone()), 0, desk.ports.env.now())
     };
     let run = desk.ports.store.end_run(&desk.ports.lease, end).await.map_err(RunError::at("park the run"))?;
     Ok((Conclusion::Stopped { reason, detail }, run))

@@ -6,6 +6,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::effects;
+use crate::error::DbError;
 use ua_core::Timestamp;
 use ua_store::CallRecord;
 
@@ -22,8 +23,12 @@ impl<'c> Db<'c> {
     }
 
     /// Notes a change of an external call for `effects.log`.
-    pub(crate) fn note_effect(&self, call: &CallRecord, event: &str, epoch: u64, at: Timestamp) {
-        self.effects.borrow_mut().extend(effects::line(call, event, epoch, at));
+    pub(crate) fn note_effect(&self, call: &CallRecord, event: &str, epoch: u64, at: Timestamp) -> Result<(), DbError> {
+        if effects::is_noted(call) {
+            let tree = self.top_of_tree(&call.run_id)?;
+            self.effects.borrow_mut().push(effects::line(call, &tree, event, epoch, at));
+        }
+        Ok(())
     }
 
     pub(crate) fn into_effects(self) -> Vec<Value> {

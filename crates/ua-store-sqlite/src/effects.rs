@@ -5,29 +5,51 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use ua_core::{SideEffectClass, Timestamp};
 use ua_store::CallRecord;
 
-/// What is written about `call` when it changed, if it is one that is written about.
-pub(crate) fn line(call: &CallRecord, event: &str, epoch: u64, at: Timestamp) -> Option<Value> {
-    (call.policy.class == SideEffectClass::External).then(|| {
-        json!({
-            "at": at,
-            "event": event,
-            "run_id": call.run_id,
-            "tool_call_id": call.call_id,
-            "attempt": call.attempt,
-            "tool": call.name.raw,
-            "idempotency_key": call.idempotency_key,
-            "status": call.status,
-            "external_correlation_id": call.external_correlation_id,
-            "lease_epoch": epoch,
-        })
+/// Whether changes of this call are written about.
+pub(crate) fn is_noted(call: &CallRecord) -> bool {
+    call.policy.class == SideEffectClass::External
+}
+
+/// What is written about `call` when it changed; `tree` is the run at the top of its run's tree. Root and tree say whose the line is when
+/// the database does not know the run any more.
+pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: Timestamp) -> Value {
+    json!({
+        "at": at,
+        "event": event,
+        "root": call.root_run_id,
+        "tree": tree,
+        "run_id": call.run_id,
+        "tool_call_id": call.call_id,
+        "attempt": call.attempt,
+        "tool": call.name.raw,
+        "idempotency_key": call.idempotency_key,
+        "status": call.status,
+        "external_correlation_id": call.external_correlation_id,
+        "lease_epoch": epoch,
     })
+}
+
+/// Opens the log for more lines.
+pub(crate) fn open(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
+}
+
+/// Appends `text`, which is whole lines. A line that a full disk or a kill cut in half is ended first, so that it takes no other along.
+pub(crate) fn append(file: &mut File, text: &str) -> std::io::Result<()> {
+    let mut last = [b'\n'];
+    if let Some(before) = file.metadata()?.len().checked_sub(1) {
+        file.read_exact_at(&mut last, before)?;
+    }
+    let cut = if last == [b'\n'] { "" } else { "\n" };
+    // One write for all of it, so that two processes do not mix their lines.
+    file.write_all(format!("{cut}{text}").as_bytes())
 }
 
 /// The file, opened at the first line.
@@ -63,9 +85,8 @@ impl EffectsLog {
         }
         let file = match self.file.take() {
             Some(file) => file,
-            None => OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?,
+            None => open(&self.path)?,
         };
-        // One write for all of it, so that two processes do not mix their lines.
-        self.file.insert(file).write_all(text.as_bytes())
+        append(self.file.insert(file), text)
     }
 }

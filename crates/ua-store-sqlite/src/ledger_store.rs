@@ -41,7 +41,7 @@ impl LedgerStore for SqliteStore {
                 db.insert_run(&child)?;
                 db.insert_message(&child.run_id, &opening)?;
             }
-            db.note_effect(&started.call, "start", lease.epoch, at);
+            db.note_effect(&started.call, "start", lease.epoch, at)?;
             Ok(started.call)
         })
         .await
@@ -71,7 +71,7 @@ impl LedgerStore for SqliteStore {
             if let Some(receipt) = settled.receipt {
                 db.insert_receipt(&receipt)?;
             }
-            db.note_effect(&settled.call, "settle", lease.epoch, settle.at);
+            db.note_effect(&settled.call, "settle", lease.epoch, settle.at)?;
             Ok(settled.call)
         })
         .await
@@ -121,15 +121,7 @@ impl LedgerStore for SqliteStore {
         let lease = lease.clone();
         self.write(Relaxed, move |db| {
             db.leased_run(&lease)?;
-            for cancel in cancels {
-                let call = rules::owned_call(db.call(&cancel.call_id)?, &lease)?;
-                let question = db.waiting_question(&call.call_id)?;
-                db.update_call(&rules::call_cancelled(call, &cancel, at)?, lease.epoch)?;
-                if let Some(question) = question {
-                    db.update_question(&rules::question_closed(question, &lease.run_id, at)?)?;
-                }
-            }
-            Ok(())
+            cancels.iter().try_for_each(|cancel| db.cancel_call(&lease, cancel, at))
         })
         .await
     }
@@ -179,7 +171,9 @@ impl LedgerStore for SqliteStore {
         at: Timestamp,
     ) -> Result<CallRecord, StoreError> {
         let (call, question) = (call.clone(), question.clone());
+        let place = self.place();
         self.write(Synced, move |db| {
+            place.check()?;
             let call = db.call(&call)?;
             let run = db.run(&call.run_id)?;
             rules::check_run_ended(&run)?;

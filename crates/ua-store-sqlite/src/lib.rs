@@ -49,7 +49,7 @@ mod writer;
 
 pub use config::SqliteConfig;
 pub use filesystem::{Suitability, filesystem_of};
-pub use maintenance::{Health, backup, restore};
+pub use maintenance::{Health, Restore, backup, restore};
 pub use mirror::ForgottenAttempt;
 pub use store::SqliteStore;
 pub use writer::Batches;

@@ -1,5 +1,6 @@
 //! Looking after the file: examine it, copy it while it is in use, put a copy back.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -48,7 +49,7 @@ impl SqliteStore {
     /// `Unavailable` when it cannot be read at all; what is wrong with it otherwise is in the findings.
     pub async fn examine(&self) -> Result<Health, StoreError> {
         let (path, db_uuid) = (self.path().to_path_buf(), self.db_uuid().to_owned());
-        let log = mirror::read(&self.effects_log(), &db_uuid, None)?;
+        let log = mirror::read(&self.effects_log(), &db_uuid)?;
         self.read(move |db| {
             let connection = db.connection;
             let mut findings = lines(connection, "PRAGMA integrity_check(20)")?;
@@ -78,25 +79,28 @@ impl SqliteStore {
         .await
     }
 
-    /// Attempts of `run` that `effects.log` knows and this database does not. While there are any, driving the run could
-    /// repeat them.
+    /// Attempts of the family of `run` (the runs that it is joined with by forks and tasks) that `effects.log` knows and this database does
+    /// not, and those of which nobody knows any more whose they are. While there are any, driving the run could repeat them. Of a run that
+    /// the database does not know itself, its own ones count.
     ///
     /// # Errors
     ///
     /// `Unavailable` when the log or the database cannot be read.
     pub async fn forgotten_attempts(&self, run: &RunId) -> Result<Vec<ForgottenAttempt>, StoreError> {
-        let log = mirror::read(&self.effects_log(), self.db_uuid(), Some(run))?;
-        self.read(move |db| log.unknown_to(db)).await
+        let log = mirror::read(&self.effects_log(), self.db_uuid())?;
+        let run = run.clone();
+        self.read(move |db| log.unknown_to_family(db, &run)).await
     }
 
-    /// Notes in `effects.log` that a person looked at what it knows about `run` and accepts it: those attempts no longer
+    /// Notes in `effects.log` that a person looked at what it knows about the runs of `forgotten` and accepts it: their attempts no longer
     /// count as forgotten.
     ///
     /// # Errors
     ///
     /// `Unavailable` when the log cannot be written.
-    pub fn accept_forgotten(&self, run: &RunId, at: Timestamp) -> Result<(), StoreError> {
-        mirror::accept(&self.effects_log(), self.db_uuid(), run, at)
+    pub fn accept_forgotten(&self, forgotten: &[ForgottenAttempt], at: Timestamp) -> Result<(), StoreError> {
+        let runs: BTreeSet<&str> = forgotten.iter().map(|attempt| attempt.run_id.as_str()).collect();
+        mirror::accept(&self.effects_log(), self.db_uuid(), runs, at)
     }
 
     fn effects_log(&self) -> PathBuf {
@@ -154,13 +158,75 @@ fn whole(copy: &Path) -> Result<(), StoreError> {
 }
 
 /// Puts the copy `from` in the place of the database at `path`. What was there is kept beside it, log and all, and its new
-/// name is returned; `None` when nothing was there. Nobody may be using the database.
+/// name is returned; `None` when nothing was there. For whoever knows that nobody drives a run; see [`Restore`].
 ///
 /// # Errors
 ///
-/// `Unavailable` when `from` is none of ours, damaged or of a newer schema; the database is left as it was then.
+/// `Unavailable` when `from` is none of ours, damaged or of a newer schema, or another process keeps writing; the database is left as it
+/// was then.
 pub fn restore(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBuf>, StoreError> {
-    whole(from)?;
+    Restore::begin(from, path)?.finish(at)
+}
+
+/// A copy that is about to take the place of the database.
+///
+/// While this value lives no process opens the database for writing, and none takes a run: the lock of migrations and the database's write
+/// lock are held. So whoever holds it looks whether somebody drives a run, and nobody begins to between that look and
+/// [`finish`](Self::finish). A process that waits meanwhile with the old database open finds another one in its place when it takes a run.
+#[derive(Debug)]
+pub struct Restore {
+    from: PathBuf,
+    path: PathBuf,
+    _migrations: File,
+    /// `None` when there is no database, or none that can be read: nobody can use it then.
+    writing: Option<Connection>,
+}
+
+impl Restore {
+    /// Looks whether `from` is a whole copy, and keeps others from the database at `path`.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when `from` is none of ours, damaged or of a newer schema, or another process keeps writing.
+    pub fn begin(from: &Path, path: &Path) -> Result<Self, StoreError> {
+        whole(from)?;
+        let migrations = open::migrate_lock(path)?;
+        let writing = if path.exists() { keep_from_writing(path)? } else { None };
+        Ok(Self { from: from.to_path_buf(), path: path.to_path_buf(), _migrations: migrations, writing })
+    }
+
+    /// Puts the copy in place. What was there is kept beside it, and its new name is returned; `None` when nothing was there.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when a file cannot be written or renamed.
+    pub fn finish(self, at: Timestamp) -> Result<Option<PathBuf>, StoreError> {
+        let kept = put_in_place(&self.from, &self.path, at);
+        if let Some(connection) = self.writing {
+            // SQLite leaves alone what stands under the old name by now.
+            connection.execute_batch("ROLLBACK").ok();
+        }
+        kept
+    }
+}
+
+/// Takes the database's write lock; `None` when the file is not one that anybody could write to.
+fn keep_from_writing(path: &Path) -> Result<Option<Connection>, StoreError> {
+    let Ok(connection) = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE) else { return Ok(None) };
+    if connection.busy_timeout(std::time::Duration::from_secs(5)).is_err() {
+        return Ok(None);
+    }
+    match connection.execute_batch("BEGIN IMMEDIATE") {
+        Ok(()) => Ok(Some(connection)),
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
+            Err(refused(format!("another process keeps writing to {}; nothing was changed", path.display())))
+        }
+        // Damaged, or no database at all: that is what a copy is put back for.
+        Err(_) => Ok(None),
+    }
+}
+
+fn put_in_place(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBuf>, StoreError> {
     let failed = |what: &Path| {
         let why = format!("{} cannot be put in place", what.display());
         move |error: io::Error| refused_because(why, error)

@@ -5,17 +5,18 @@
 //! database once.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 
+use rusqlite::OptionalExtension as _;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use ua_core::{RunId, Timestamp};
 use ua_store::StoreError;
 
 use crate::db::Db;
+use crate::effects;
 use crate::error::{DbError, refused_because};
 
 /// An attempt that `effects.log` knows and the database does not.
@@ -23,6 +24,12 @@ use crate::error::{DbError, refused_because};
 pub struct ForgottenAttempt {
     /// When it was sent, as the log has it.
     pub at: String,
+    /// The first run of its lineage; lines of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+    /// The run at the top of its run's tree; lines of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<String>,
     /// Its run.
     pub run_id: String,
     /// Its call.
@@ -58,8 +65,8 @@ pub(crate) struct Mirror {
 
 const ACCEPTED: &str = "accepted";
 
-/// Reads the log beside the database; a missing one is empty. With `run`, only what is about that run.
-pub(crate) fn read(path: &Path, db_uuid: &str, run: Option<&RunId>) -> Result<Mirror, StoreError> {
+/// Reads the log beside the database; a missing one is empty.
+pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
     let failed = |error| refused_because(format!("{} cannot be read", path.display()), error);
     let file = match File::open(path) {
         Ok(file) => file,
@@ -82,9 +89,6 @@ pub(crate) fn read(path: &Path, db_uuid: &str, run: Option<&RunId>) -> Result<Mi
         };
         if line.db_uuid != db_uuid {
             mirror.foreign += 1;
-            continue;
-        }
-        if run.is_some_and(|run| line.run_id != run.as_str()) {
             continue;
         }
         if line.event == ACCEPTED {
@@ -115,12 +119,39 @@ impl Mirror {
         forgotten.sort_by(|a, b| a.at.cmp(&b.at));
         Ok(forgotten)
     }
+
+    /// Those of them that speak against driving `run` on: what its family sent, and what a run sent of which nobody knows any more whose
+    /// family it is of.
+    pub(crate) fn unknown_to_family(self, db: &Db<'_>, run: &RunId) -> Result<Vec<ForgottenAttempt>, DbError> {
+        let mut forgotten = self.unknown_to(db)?;
+        let mut known = db.connection.prepare_cached("SELECT root_run_id FROM runs WHERE run_id = ?1")?;
+        let mut root_of =
+            |run: &str| -> Result<Option<String>, DbError> { Ok(known.query_row([run], |row| row.get(0)).optional()?) };
+        let root = root_of(run.as_str())?;
+        let mut of_family = Vec::new();
+        for attempt in forgotten.drain(..) {
+            let of = match root_of(&attempt.run_id)? {
+                Some(root) => Some(root),
+                None => attempt.root.clone(),
+            };
+            if of.is_none() || of == root || attempt.run_id == run.as_str() {
+                of_family.push(attempt);
+            }
+        }
+        Ok(of_family)
+    }
 }
 
-/// Notes that a person accepted what the log knew about `run` until now.
-pub(crate) fn accept(path: &Path, db_uuid: &str, run: &RunId, at: Timestamp) -> Result<(), StoreError> {
+/// Notes that a person accepted what the log knew about `runs` until now.
+pub(crate) fn accept<'a>(
+    path: &Path,
+    db_uuid: &str,
+    runs: impl IntoIterator<Item = &'a str>,
+    at: Timestamp,
+) -> Result<(), StoreError> {
     let failed = |error| refused_because(format!("{} cannot be written", path.display()), error);
-    let line = json!({"event": ACCEPTED, "db_uuid": db_uuid, "run_id": run, "at": at});
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
-    file.write_all(format!("{line}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+    let line = |run| json!({"event": ACCEPTED, "db_uuid": db_uuid, "run_id": run, "at": at});
+    let text: String = runs.into_iter().map(|run| format!("{}\n", line(run))).collect();
+    let mut file = effects::open(path).map_err(failed)?;
+    effects::append(&mut file, &text).and_then(|()| file.sync_all()).map_err(failed)
 }

@@ -24,7 +24,7 @@ fn our_schema() -> i64 {
 }
 
 /// Opens the database for writing, making and migrating it as needed.
-pub(crate) fn writer(config: &SqliteConfig) -> Result<Connection, StoreError> {
+pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity), StoreError> {
     pragma::check_library()?;
     let path = &config.path;
     let folder = folder_of(path);
@@ -34,7 +34,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<Connection, StoreError> {
     make_folder(folder)?;
     filesystem::check(folder, config.allow_unsafe_filesystem)?;
     // Migrations are not safe across processes, and neither is telling a fresh file from an empty one.
-    let _lock = lock(&sibling_file(path, ".migrate.lock"))?;
+    let _lock = migrate_lock(path)?;
     make_file(path)?;
     check_owner(path)?;
     let ended_uncleanly = fs::metadata(sibling_file(path, "-wal")).is_ok_and(|log| log.len() > 0);
@@ -66,7 +66,36 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<Connection, StoreError> {
             refused_because(format!("the schema of {} cannot be brought up to date", path.display()), error)
         })?;
     event_chain::link_migrated(&mut connection).map_err(sql_error)?;
-    Ok(connection)
+    // Still under the lock, so this is the file that was opened: nobody put another one in its place.
+    let identity = FileIdentity::of(path)?;
+    Ok((connection, identity))
+}
+
+/// Tells a file from another one that takes its place under the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileIdentity {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    pub(crate) fn of(path: &Path) -> Result<Self, StoreError> {
+        let file = fs::metadata(path)
+            .map_err(|error| refused_because(format!("{} cannot be examined", path.display()), error))?;
+        Ok(Self { path: path.to_path_buf(), device: file.dev(), inode: file.ino() })
+    }
+
+    /// Refuses when another file is in its place by now: what is written to this one, nobody reads any more.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        if Self::of(&self.path).is_ok_and(|now| now == *self) {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "the database was replaced: {} is not the file any more that this process opened; start again",
+            self.path.display()
+        )))
+    }
 }
 
 /// Opens one more connection to a database that was opened before, for reading.
@@ -231,6 +260,11 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
         )));
     }
     Ok(())
+}
+
+/// The lock under which the database at `path` is made, migrated and replaced.
+pub(crate) fn migrate_lock(path: &Path) -> Result<File, StoreError> {
+    lock(&sibling_file(path, ".migrate.lock"))
 }
 
 fn lock(path: &Path) -> Result<File, StoreError> {

@@ -1,7 +1,7 @@
 //! The rows of runs: how they are found, and how they are stored.
 
 use rusqlite::{Row, named_params, params};
-use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, Timestamp, Usage};
+use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, TASK_MODE, Timestamp, Usage};
 use ua_store::{
     AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, OwnerStamp, QuestionRecord, RequestId, RequestRecord,
     RowRef, RunLease, RunRecord, StepRecord, StoreError, TurnRecord, rules,
@@ -69,6 +69,17 @@ impl Db<'_> {
         Ok((lease, run))
     }
 
+    /// The run at the top of a run's tree: itself, unless it works on a task.
+    pub(crate) fn top_of_tree(&self, run: &RunId) -> DbResult<String> {
+        let sql = "WITH RECURSIVE up (id, parent, mode, height) AS ( \
+                   SELECT run_id, parent_run_id, run_mode, 0 FROM runs WHERE run_id = ?1 UNION ALL \
+                   SELECT r.run_id, r.parent_run_id, r.run_mode, up.height + 1 FROM up JOIN runs r ON r.run_id = up.parent \
+                   WHERE up.mode = ?2) \
+                   SELECT id FROM up ORDER BY height DESC LIMIT 1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        Ok(statement.query_row(params![run.as_str(), TASK_MODE], |row| row.get(0))?)
+    }
+
     /// The run that answers for `job_key` outside the lineage of `root`: the newest that is not finished, else the newest.
     pub(crate) fn run_of_job_key(&self, job_key: &str, root: Option<&RunId>) -> DbResult<Option<RunRecord>> {
         let sql = "SELECT * FROM runs WHERE job_key = ?1 AND root_run_id IS NOT ?2 \
@@ -120,7 +131,8 @@ impl Db<'_> {
                    status_detail = :detail, provider_session_id = :session, current_step_id = :step, \
                    last_checkpoint_id = :checkpoint, final_artifact_ref = :artifact, final_output = :output, \
                    turn_index = :turn_index, lease_epoch = :epoch, owner_json = :owner, cancel_requested_at = :cancel_at, \
-                   cancel_reason = :cancel_reason, iteration_count = :iterations, max_iterations = :max_iterations, \
+                   cancel_reason = :cancel_reason, abort_requested_at = :abort_at, \
+                   abort_question = :abort_question, iteration_count = :iterations, max_iterations = :max_iterations, \
                    completion_promise = :promise, held_millis = :held, held_from = :held_from, seen_at = :seen_at, \
                    unclean_ends_json = :unclean, traces_json = :traces WHERE run_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
@@ -139,6 +151,8 @@ impl Db<'_> {
             ":owner": opt_json(run.owner.as_ref())?,
             ":cancel_at": opt_text(run.cancel_requested_at.as_ref()),
             ":cancel_reason": run.cancel_reason,
+            ":abort_at": opt_text(run.abort_requested_at.as_ref()),
+            ":abort_question": opt_text(run.abort_question.as_ref()),
             ":iterations": run.iteration_count,
             ":max_iterations": run.max_iterations,
             ":promise": run.completion_promise,
@@ -490,6 +504,8 @@ pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
         owner: column.opt_json("owner_json")?,
         cancel_requested_at: column.opt_at("cancel_requested_at")?,
         cancel_reason: column.get("cancel_reason")?,
+        abort_requested_at: column.opt_at("abort_requested_at")?,
+        abort_question: column.opt_parsed("abort_question")?,
         iteration_count: column.int("iteration_count")?,
         max_iterations: column.opt_int("max_iterations")?,
         completion_promise: column.get("completion_promise")?,

@@ -16,7 +16,9 @@ use Durability::{Relaxed, Synced};
 #[async_trait]
 impl RunStore for SqliteStore {
     async fn submit_run(&self, run: NewRun) -> Result<RunRecord, StoreError> {
+        let place = self.place();
         self.write(Synced, move |db| {
+            place.check()?;
             let mut run = run;
             let files = std::mem::take(&mut run.files);
             let parent = run.parent_run_id.as_ref().map(|parent| db.run(parent)).transpose()?;
@@ -32,7 +34,9 @@ impl RunStore for SqliteStore {
 
     async fn submit_again(&self, run: NewRun, seen: &RunId) -> Result<RunRecord, StoreError> {
         let seen = seen.clone();
+        let place = self.place();
         self.write(Synced, move |db| {
+            place.check()?;
             let mut run = run;
             let files = std::mem::take(&mut run.files);
             let (run, opening) = rules::run_submitted(run, None);
@@ -48,7 +52,9 @@ impl RunStore for SqliteStore {
     }
 
     async fn fork_run(&self, fork: NewFork) -> Result<RunRecord, StoreError> {
+        let place = self.place();
         self.write(Synced, move |db| {
+            place.check()?;
             let mut fork = fork;
             let files = std::mem::take(&mut fork.run.files);
             let Some(parent) = &fork.run.parent_run_id else { return Err(not_found("runs", "the parent of the fork")) };
@@ -69,16 +75,27 @@ impl RunStore for SqliteStore {
     }
 
     async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
+        let place = self.place();
         self.write(Synced, move |db| {
+            place.check()?;
             let question = rules::question_answered(db.question(&answer.question_id)?, answer)?;
             db.update_question(&question)?;
+            if let Some(at) = rules::abort_in(&question) {
+                let run = db.run(&question.run_id)?;
+                let below = db.runs_below(&run.run_id)?;
+                for run in std::iter::once(run).chain(below) {
+                    db.update_run(&rules::run_abort_requested(run, &question.question_id, at))?;
+                }
+            }
             Ok(question)
         })
         .await
     }
 
     async fn insert_override(&self, change: NewOverride) -> Result<OverrideRecord, StoreError> {
+        let place = self.place();
         self.write(Synced, move |db| {
+            place.check()?;
             let rows = db.overrides_of(&change.run_id)?;
             let last = rows.into_iter().rev().find(|r| r.kind == change.kind && r.component == change.component);
             let (row, is_new) = rules::override_made(&db.run(&change.run_id)?, last, change)?;
@@ -92,7 +109,9 @@ impl RunStore for SqliteStore {
 
     async fn request_cancel(&self, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError> {
         let (run, reason) = (run.clone(), reason.to_owned());
+        let place = self.place();
         self.write(Synced, move |db| {
+            place.check()?;
             let run = rules::run_cancel_requested(db.run(&run)?, &reason, at)?;
             db.update_run(&run)?;
             for child in db.runs_below(&run.run_id)?.into_iter().filter(|child| !child.status.is_terminal()) {
@@ -110,7 +129,12 @@ impl RunStore for SqliteStore {
         at: Timestamp,
     ) -> Result<(RunLease, RunRecord), StoreError> {
         let (run, owner) = (run.clone(), owner.clone());
-        self.write(Synced, move |db| db.acquire(&run, &owner, at)).await
+        let place = self.place();
+        self.write(Synced, move |db| {
+            place.check()?;
+            db.acquire(&run, &owner, at)
+        })
+        .await
     }
 
     async fn acquire_task_run(
@@ -121,7 +145,9 @@ impl RunStore for SqliteStore {
         at: Timestamp,
     ) -> Result<(RunLease, RunRecord), StoreError> {
         let (above, run, owner) = (above.clone(), run.clone(), owner.clone());
+        let place = self.place();
         self.write(Synced, move |db| {
+            place.check()?;
             db.leased_run(&above)?;
             db.acquire(&run, &owner, at)
         })
@@ -144,6 +170,10 @@ impl RunStore for SqliteStore {
             let run = rules::run_ended(db.leased_run(&lease)?, &end)?;
             if let Some(end) = end.step_end {
                 db.update_step(&rules::step_ended(db.step_of(&run.run_id, &end.step_id)?, end)?)?;
+            }
+            end.cancels.iter().try_for_each(|cancel| db.cancel_call(&lease, cancel, end.at))?;
+            for question in &end.closes {
+                db.update_question(&rules::question_closed(db.question(question)?, &lease.run_id, end.at)?)?;
             }
             db.update_run(&run)?;
             Ok(run)
@@ -349,6 +379,10 @@ impl RunStore for SqliteStore {
                 if let Some(earlier) = db.waiting_question(call)? {
                     return Ok(earlier);
                 }
+            }
+            let waiting = db.waiting_questions(Some(&lease.run_id))?;
+            if let Some(earlier) = waiting.into_iter().find(|asked| rules::is_same_question(asked, &question)) {
+                return Ok(earlier);
             }
             let question = rules::question_raised(&lease.run_id, question);
             db.insert_question(&question)?;

@@ -8,7 +8,7 @@ use crate::config::SqliteConfig;
 use crate::db::Db;
 use crate::effects::EffectsLog;
 use crate::error::{DbError, refused, sql_error};
-use crate::open;
+use crate::open::{self, FileIdentity};
 use crate::readers::Readers;
 use crate::writer::{Batches, Writer};
 
@@ -20,6 +20,8 @@ pub struct SqliteStore {
     readers: Readers,
     /// `None` in a store that was opened for inspection.
     writer: Option<Writer>,
+    /// Which file was opened.
+    identity: FileIdentity,
 }
 
 impl SqliteStore {
@@ -30,14 +32,14 @@ impl SqliteStore {
     /// `Unavailable` when the database is missing although it is expected, damaged, another program's, of a newer schema,
     /// on an unsafe file system, or cannot be opened; it is left as it is then.
     pub fn open(config: SqliteConfig) -> Result<Self, StoreError> {
-        let connection = open::writer(&config)?;
+        let (connection, identity) = open::writer(&config)?;
         let db_uuid = read_uuid(&connection)?;
         let log = config
             .effects_log
             .then(|| EffectsLog::new(open::folder_of(&config.path).join("effects.log"), db_uuid.clone()));
         let writer = Writer::start(connection, log)?;
         let readers = Readers::new(config.path.clone(), None);
-        Ok(Self { path: config.path, db_uuid, readers, writer: Some(writer) })
+        Ok(Self { path: config.path, db_uuid, readers, writer: Some(writer), identity })
     }
 
     /// Opens the database for inspection: nothing is created or migrated, and every write is refused.
@@ -45,7 +47,8 @@ impl SqliteStore {
         let path = path.into();
         let connection = open::inspector(&path)?;
         let db_uuid = read_uuid(&connection)?;
-        Ok(Self { readers: Readers::new(path.clone(), Some(connection)), path, db_uuid, writer: None })
+        let identity = FileIdentity::of(&path)?;
+        Ok(Self { readers: Readers::new(path.clone(), Some(connection)), path, db_uuid, writer: None, identity })
     }
 
     /// Tells this database from every other, and from a new one at the same path.
@@ -77,6 +80,12 @@ impl SqliteStore {
     {
         let writer = self.writer.as_ref().ok_or_else(|| refused("it was opened for inspection only"))?;
         writer.write(durability, work).await
+    }
+
+    /// Which file was opened. What needs no lease checks it inside its transaction: whoever puts another file in its place takes the write
+    /// lock, so the look comes before that or after it.
+    pub(crate) fn place(&self) -> FileIdentity {
+        self.identity.clone()
     }
 
     pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, StoreError>

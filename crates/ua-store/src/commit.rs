@@ -211,6 +211,10 @@ pub struct RunEnd {
     pub final_artifact_ref: Option<String>,
     /// The current step's end, when the run's end is its end too.
     pub step_end: Option<StepEnd>,
+    /// Calls that were not sent and never will be. What was asked about them is closed.
+    pub cancels: Vec<CallCancel>,
+    /// Questions that nobody has to answer any more, and answers that the end is the consequence of.
+    pub closes: Vec<QuestionId>,
     /// Milliseconds in which this process held the run since it last said so.
     pub held_millis: u64,
     /// When.

@@ -50,9 +50,9 @@ pub use lineage::{ForkPoint, LineageRecords, SharedPart, SubAgentRecord, is_task
 pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};
 pub use record::{
-    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EventRecord, MessageRecord,
-    OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId, RequestRecord,
-    RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, EndMark, EventRecord,
+    MessageRecord, OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestId,
+    RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 pub use relations::{Relations, Seen};
 pub use run_store::RunStore;

@@ -102,6 +102,13 @@ impl RunStore for MemStore {
         let mut model = self.model();
         let question = rules::question_answered(model.question(&answer.question_id)?, answer)?;
         model.put_question(question.clone());
+        if let Some(at) = rules::abort_in(&question) {
+            let run = model.run(&question.run_id)?;
+            let below = model.runs_below(&run.run_id);
+            for run in std::iter::once(run).chain(below) {
+                model.put_run(rules::run_abort_requested(run, &question.question_id, at));
+            }
+        }
         Ok(question)
     }
 
@@ -163,10 +170,15 @@ impl RunStore for MemStore {
     async fn end_run(&self, lease: &RunLease, end: RunEnd) -> Result<RunRecord, StoreError> {
         let mut model = self.model();
         let run = rules::run_ended(model.leased_run(lease)?, &end)?;
+        let cancelled = model.cancelled(lease, &end.cancels, end.at)?;
+        let closed = end.closes.iter().map(|id| rules::question_closed(model.question(id)?, &lease.run_id, end.at));
+        let closed: Vec<QuestionRecord> = closed.collect::<Result<_, _>>()?;
         if let Some(end) = end.step_end {
             let step = rules::step_ended(model.step_of(&run.run_id, &end.step_id)?, end)?;
             model.put_step(step);
         }
+        model.put_cancelled(cancelled, lease);
+        closed.into_iter().for_each(|question| model.put_question(question));
         model.put_run(run.clone());
         Ok(run)
     }
@@ -361,6 +373,11 @@ impl RunStore for MemStore {
             if let Some(earlier) = model.questions.iter().find(is_about_it) {
                 return Ok(earlier.clone());
             }
+        }
+        let is_same =
+            |asked: &&QuestionRecord| asked.run_id == lease.run_id && rules::is_same_question(asked, &question);
+        if let Some(earlier) = model.questions.iter().find(is_same) {
+            return Ok(earlier.clone());
         }
         if model.question(&question.question_id).is_ok() {
             return Err(StoreError::Exists { row: RowRef::new("questions", &question.question_id) });

@@ -102,6 +102,12 @@ pub struct RunRecord {
     pub cancel_requested_at: Option<Timestamp>,
     /// Why.
     pub cancel_reason: Option<String>,
+    /// When a person answered `abort` to a question of it, or of a run above it whose task it works on; sticky.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abort_requested_at: Option<Timestamp>,
+    /// That question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abort_question: Option<QuestionId>,
     /// Iterations that began; 0 for a job without a harness.
     pub iteration_count: u32,
     /// Iterations that may begin, as it counted when the last one did.
@@ -122,7 +128,25 @@ pub struct RunRecord {
     pub traces: Vec<Trace>,
 }
 
+/// A person's word that a run is to end. It stands in the run's row until the run has ended: from then on nothing is started in it,
+/// and whoever takes it ends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndMark {
+    /// It was cancelled: it ends `cancelled`.
+    Cancel,
+    /// A question was answered `abort`: it ends `failed`.
+    Abort,
+}
+
 impl RunRecord {
+    /// Whether a person said that the run is to end. A cancel, which names the run itself, counts before an abort.
+    pub fn end_mark(&self) -> Option<EndMark> {
+        if self.cancel_requested_at.is_some() {
+            return Some(EndMark::Cancel);
+        }
+        self.abort_requested_at.map(|_| EndMark::Abort)
+    }
+
     /// How many of its committed turns it shares with its parent; 0 when it is no fork.
     pub fn shared_turns(&self) -> u32 {
         self.forked_at.map_or(0, |point| point.turn)

@@ -36,9 +36,11 @@ pub use fork::{
 };
 pub use kin::{KinRun, could_repeat, kin_of};
 pub use overrides::override_made;
-pub use question::{question_answered, question_closed, question_for_call, question_raised};
+pub use question::{
+    abort_in, is_same_question, question_answered, question_closed, question_for_call, question_raised,
+};
 pub use run::{
-    check_lease, checkpoint_saved, request_closed, request_reserved, response_named, run_acquired,
+    check_lease, checkpoint_saved, request_closed, request_reserved, response_named, run_abort_requested, run_acquired,
     run_cancel_requested, run_ended, run_seen, run_submitted, step_ended, step_opened, step_resumed,
 };
 pub use step::{EnteredStep, EntryContext, step_entered};

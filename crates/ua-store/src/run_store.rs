@@ -30,7 +30,8 @@ pub trait RunStore: Send + Sync {
     /// `Exists` when the id is taken, or a job key that is not the parent's; with `Conflict` when the turn is not committed.
     async fn fork_run(&self, fork: NewFork) -> Result<RunRecord, StoreError>;
 
-    /// Stores a person's answer to an open question (synced).
+    /// Stores a person's answer to an open question (synced). An `abort` marks the run, and the child runs below it that have not
+    /// ended, in the same write; sticky.
     async fn insert_answer(&self, answer: NewAnswer) -> Result<QuestionRecord, StoreError>;
 
     /// Asks the owner of a run to cancel it and all child runs below it (synced); sticky. A run that nobody owns is cancelled by its
@@ -68,7 +69,8 @@ pub trait RunStore: Send + Sync {
     /// Checks that the lease still is the newest; called just before each dispatch.
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError>;
 
-    /// Ends this process's work on the run (synced). The lease is of no use afterwards.
+    /// Ends this process's work on the run, with the calls and questions that end with it, in one write (synced). The lease is of no
+    /// use afterwards.
     async fn end_run(&self, lease: &RunLease, end: RunEnd) -> Result<RunRecord, StoreError>;
 
     // --- Steps and turns (relaxed).
@@ -125,7 +127,8 @@ pub trait RunStore: Send + Sync {
 
     // --- Questions (synced).
 
-    /// Raises a question. When its call has one that is not closed, that one is returned and nothing is written.
+    /// Raises a question. When its call has one that is not closed, or the run one that is open and asks the same, that one is returned
+    /// and nothing is written.
     async fn raise_question(&self, lease: &RunLease, question: NewQuestion) -> Result<QuestionRecord, StoreError>;
 
     /// Marks a question as acted on.

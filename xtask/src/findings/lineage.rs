@@ -52,7 +52,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "a copy put back that does not know the deployment of a sub-agent",
         must: "one deployment: the run is not driven on",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: |stage| restored(stage, &task(), Doer::Run),
     },
     Scenario {
@@ -60,7 +60,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "a copy put back that does not know the deployment of a fork",
         must: "one deployment: the run is not driven on",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: |stage| restored(stage, &deploy(), Doer::Fork),
     },
     Scenario {

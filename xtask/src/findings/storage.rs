@@ -27,7 +27,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "a copy put back while a resume stands at the trust prompt",
         must: "nothing is sent that the database in place does not know",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: restored_below_a_prompt,
     },
     Scenario {
@@ -43,7 +43,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "the same behind half a line of effects.log",
         must: "one message: the run is not driven on (exit 74)",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: |stage| restored(stage, "{\"at\":\"2026-"),
     },
 ];

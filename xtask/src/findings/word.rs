@@ -24,7 +24,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "two questions of a turn: skip, abort",
         must: "the run has failed (exit 1), and nothing is done any more",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: |stage| two_questions(stage, &[("ONE", "skip"), ("TWO", "abort")]),
     },
     Scenario {
@@ -32,7 +32,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "two questions of a turn: abort for the second, the first left open",
         must: "the run has failed (exit 1), and nothing is done any more",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: |stage| two_questions(stage, &[("TWO", "abort")]),
     },
     Scenario {
@@ -40,7 +40,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "abort for a question about the run, and a kill at each sync of the resume",
         must: "the next resume has failed (exit 1), wherever the one before died",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: aborted_and_killed,
     },
     Scenario {
@@ -48,7 +48,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "two questions of a turn: skip, execute",
         must: "what was approved is done, or asked about again",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: skipped_and_approved,
     },
     Scenario {
@@ -56,7 +56,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "abort for a question about the run, beside another one that is open",
         must: "the run has failed (exit 1)",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: aborted_beside_another_question,
     },
     Scenario {
@@ -72,7 +72,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "three resumes while a process of an earlier tool server lives",
         must: "one question",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: orphan_asked_about_thrice,
     },
     Scenario {
@@ -80,7 +80,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "abort while a process of an earlier tool server lives",
         must: "the run has failed (exit 1)",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: aborted_beside_orphan,
     },
     Scenario {
@@ -88,7 +88,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "a run that fails while its sub-agent asks",
         must: "no question is left that nobody can act on",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: failed_above_a_question,
     },
 ];

@@ -1,15 +1,16 @@
 //! `ua db`: look after the runtime database.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Value, json};
 use ua_core::RunId;
 use ua_host::forgotten::shown;
 use ua_host::home::Home;
+use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
 use ua_store::{LedgerStore as _, RunStore as _};
-use ua_store_sqlite::SqliteStore;
+use ua_store_sqlite::{ForgottenAttempt, SqliteStore};
 
 use crate::args::DbCommand;
 use crate::error::{HostError, OK, STORAGE};
@@ -146,27 +147,40 @@ async fn violations(store: &SqliteStore) -> Result<(usize, Vec<OfRun>), HostErro
     Ok((runs.len(), found))
 }
 
+/// The run of this name, or of this id if the log knows one that the database does not.
+async fn run_of(store: &SqliteStore, name: &str) -> Result<RunId, HostError> {
+    let unknown = match find::run(store, name).await {
+        Ok(run) => return Ok(run.run_id),
+        Err(unknown) => unknown,
+    };
+    let Ok(run) = RunId::parse(name) else { return Err(unknown) };
+    let forgotten = forgotten_of(store, &run).await?;
+    if forgotten.iter().any(|attempt| attempt.run_id == name) { Ok(run) } else { Err(unknown) }
+}
+
+async fn forgotten_of(store: &SqliteStore, run: &RunId) -> Result<Vec<ForgottenAttempt>, HostError> {
+    let forgotten = store.forgotten_attempts(run).await;
+    forgotten.map_err(|e| HostError::store("compare the database with effects.log", &e))
+}
+
 async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
-    let run = find::run(&store, name).await?;
-    let forgotten = store
-        .forgotten_attempts(&run.run_id)
-        .await
-        .map_err(|e| HostError::store("compare the database with effects.log", &e))?;
+    let run = run_of(&store, name).await?;
+    let forgotten = forgotten_of(&store, &run).await?;
     if crate::terminal::is_json() {
         let accepted = forgotten.iter().map(|attempt| json!(attempt)).collect();
-        print_json(&DbAccepted { run_id: run.run_id.to_string(), accepted })?;
+        print_json(&DbAccepted { run_id: run.to_string(), accepted })?;
     }
     if forgotten.is_empty() {
-        tell(format!("run {}: the database knows everything that effects.log does; nothing to accept", run.run_id));
+        tell(format!("run {run}: the database knows everything that effects.log does; nothing to accept"));
         return Ok(OK);
     }
     let now = ua_core::system::env().now();
-    store.accept_forgotten(&run.run_id, now).map_err(|e| HostError::store("write effects.log", &e))?;
+    store.accept_forgotten(&forgotten, now).map_err(|e| HostError::store("write effects.log", &e))?;
     for attempt in &forgotten {
         tell(format!("accepted: {}", shown(attempt)));
     }
-    tell(format!("run {} may go on: `ua resume {}`", run.run_id, run.run_id));
+    tell(format!("run {run} may go on: `ua resume {run}`"));
     Ok(OK)
 }
 
@@ -210,12 +224,22 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         return Err(HostError::usage(format!("there is no file {}", file.display()))
             .hint("name a file that `ua db backup` made"));
     }
-    let busy = ua_runner::RunLock::held_in(&home.locks());
-    if let Some(run) = busy.first() {
-        return Err(HostError::usage(format!("a process drives run {run}")).hint("end it first; nothing was changed"));
+    let replaced = |e: &ua_store::StoreError| {
+        HostError::store("put the copy in place", e).hint("name a file that `ua db backup` made; nothing was changed")
+    };
+    // From here on nobody takes a run, so that nobody who drives one is overlooked.
+    let restore = ua_store_sqlite::Restore::begin(file, home.database()).map_err(|e| replaced(&e))?;
+    match ua_runner::RunLock::none_held(&home.locks()) {
+        Ok(()) => {}
+        Err(LockError::Held { run, .. }) => {
+            return Err(
+                HostError::usage(format!("a process drives run {run}")).hint("end it first; nothing was changed")
+            );
+        }
+        Err(error) => return Err(error.into()),
     }
-    let kept = ua_store_sqlite::restore(file, home.database(), ua_core::system::env().now())
-        .map_err(|e| HostError::store("put the copy in place", &e).hint("name a file that `ua db backup` made"))?;
+    let kept =
+        restore.finish(ua_core::system::env().now()).map_err(|e| HostError::store("put the copy in place", &e))?;
     let health = home.open_read_only()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     if crate::terminal::is_json() {
         let forgotten = health.forgotten.iter().map(|attempt| json!(attempt)).collect();
@@ -229,10 +253,47 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     for attempt in &health.forgotten {
         tell(format!("sent after the copy was made: {}", shown(attempt)));
     }
-    if !health.forgotten.is_empty() {
-        tell("these runs are not driven on until you looked and said so with `ua db accept RUN`");
-    }
+    refused_runs(home, &health.forgotten).await?.iter().for_each(tell);
     Ok(OK)
+}
+
+/// Which runs are not driven on because of what was forgotten, in sentences: one for each family, and one for what nobody knows the family
+/// of any more.
+async fn refused_runs(home: &Home, forgotten: &[ForgottenAttempt]) -> Result<Vec<String>, HostError> {
+    if forgotten.is_empty() {
+        return Ok(Vec::new());
+    }
+    let store = home.open_read_only()?;
+    let runs = store.runs(u32::MAX).await.map_err(|e| HostError::store("read the runs", &e))?;
+    let root_of = |attempt: &ForgottenAttempt| {
+        let known = runs.iter().find(|run| run.run_id.as_str() == attempt.run_id);
+        known.map(|run| run.root_run_id.to_string()).or_else(|| attempt.root.clone())
+    };
+    let mut families: BTreeMap<Option<String>, BTreeSet<&str>> = BTreeMap::new();
+    for attempt in forgotten {
+        families.entry(root_of(attempt)).or_default().insert(&attempt.run_id);
+    }
+    let told = families.into_iter().map(|(root, senders)| {
+        let of_family: Vec<&str> = match &root {
+            Some(root) => {
+                runs.iter().filter(|run| run.root_run_id.as_str() == root).map(|run| run.run_id.as_str()).collect()
+            }
+            None => Vec::new(),
+        };
+        let senders = senders.into_iter().collect::<Vec<_>>().join(", ");
+        match (root, &of_family[..]) {
+            (None, _) => format!(
+                "no run is driven on until you looked and said so with `ua db accept RUN`: the database does not know whose family \
+                 {senders} is of"
+            ),
+            (Some(_), []) => format!("the database knows no run of the family of {senders}; nothing of it can be driven on"),
+            (Some(_), [first, ..]) => format!(
+                "not driven on until you looked and said so with `ua db accept {first}`: {}",
+                of_family.join(", ")
+            ),
+        }
+    });
+    Ok(told.collect())
 }
 
 fn no_database(home: &Home) -> HostError {

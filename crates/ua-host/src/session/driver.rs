@@ -143,7 +143,7 @@ impl Driver {
         let owner = owner_stamp(self.trace.clone());
         // Its parent's lock is what counts; this one says to others that it is driven.
         let _lock = RunLock::take(&self.host.home().locks(), &child.run_id, &owner)?;
-        if child.cancel_requested_at.is_none() {
+        if child.end_mark().is_none() {
             forgotten::refuse(&self.store, &child.run_id).await?;
         }
         let workspace = Workspace::create(Path::new(&child.workspace_dir))?;

@@ -3,7 +3,7 @@
 use ua_core::{CallStatus, FingerprintDiff, RunStop};
 use ua_dispatch::{DispatchError, Dispatched};
 use ua_ledger::LedgerError;
-use ua_store::{QuestionKind, RunRecord, StoreError, TurnCommit};
+use ua_store::{EndMark, RunRecord, StoreError, TurnCommit};
 
 use super::Driver;
 use crate::cas::{
@@ -110,13 +110,10 @@ impl Driver<'_> {
                 Ok(Some(Dispatched::Held(_))) => questions += 1,
                 Ok(Some(Dispatched::Settled(_) | Dispatched::Parked { .. } | Dispatched::Stopped) | None) => {}
                 Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => {
-                    return Ok(Conclusion::Failed { why: "a person answered `abort`".to_owned() });
+                    return Ok(Conclusion::of_mark(EndMark::Abort));
                 }
                 Err(DispatchError::OrphanAlive { server, detail }) => {
-                    let text = format!(
-                        "An earlier process of the tool server `{server}` is still alive and could not be ended: {detail}. End it, then resume."
-                    );
-                    let question = self.ask(QuestionKind::OrphanAlive, &text).await?;
+                    let question = self.ask_about_orphan(&format!("`{server}` {detail}")).await?;
                     return Ok(Conclusion::Waiting { question: Box::new(question) });
                 }
                 Err(source) => return Err(RunError::Dispatch { turn, source }),

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
-use ua_core::{CallStatus, CheckpointId, Message, Origin, Resolution, RunStatus, RunStop, StepStatus};
+use ua_core::{CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus};
 use ua_evidence::EvidenceReport;
+use ua_ledger::is_left_open;
 use ua_resume::{Decision, ResumePacket};
-use ua_store::{CallCancel, CheckpointKind, CorpusRef, NewCheckpoint, ReplayStatus, RunRecord, RunRecords, StepEnd};
+use ua_store::{
+    CallCancel, CheckpointKind, CorpusRef, NewCheckpoint, QuestionRecord, ReplayStatus, RunRecord, RunRecords, StepEnd,
+};
 
 use super::{Driver, held_for};
+use crate::cancel::{apply_words, never_sent};
 use crate::error::RunError;
 use crate::files::{self, write_conclusion_with, write_packet};
 use crate::machine::{Conclusion, Event};
@@ -152,12 +156,13 @@ impl Driver<'_> {
             let abandoned = self.ports.dispatcher.abandon(&calls).await;
             abandoned.map_err(|source| RunError::Dispatch { turn, source })?;
         }
-        if matches!(conclusion, Conclusion::Cancelled) {
-            self.end_tasks().await?;
-            self.cancel_prepared().await?;
-            self.close_questions().await?;
-        }
         let mut end = run_end(RunStatus::Failed, None, held_for(self.ports, self.counted_from), now);
+        if matches!(conclusion, Conclusion::Cancelled | Conclusion::Failed { .. }) {
+            apply_words(self.ports.store.as_ref(), &self.ports.lease, now).await?;
+            self.end_tasks().await?;
+            // What is left of it ends with it, in one write: whoever dies before that write leaves everything to the next owner.
+            (end.cancels, end.closes) = self.leftovers(conclusion).await?;
+        }
         let step = |status, detail: Option<String>| StepEnd {
             step_id: self.pinned.step_id.clone(),
             status,
@@ -204,15 +209,21 @@ impl Driver<'_> {
         Ok(run)
     }
 
-    /// Nobody needs to answer any more. What a call in doubt did stays unknown.
-    async fn close_questions(&self) -> Result<(), RunError> {
+    /// The calls that were not sent, and the questions that nobody needs to answer any more. What a call in doubt did stays unknown; a
+    /// failed run's questions about calls that it went on without stay open, since answers to these count after its end.
+    async fn leftovers(&self, conclusion: &Conclusion) -> Result<(Vec<CallCancel>, Vec<QuestionId>), RunError> {
+        let is_cancelled = matches!(conclusion, Conclusion::Cancelled);
+        let calls =
+            self.ports.store.calls(&self.run.run_id, None).await.map_err(RunError::at("read the run's calls"))?;
+        let why = if is_cancelled { "the run was cancelled" } else { "the run had failed" };
+        let outlives = |question: &QuestionRecord| {
+            let call = question.call_id.as_ref().and_then(|id| calls.iter().find(|call| call.call_id == *id));
+            !is_cancelled && call.is_some_and(is_left_open)
+        };
         let open = self.ports.store.open_questions(Some(&self.run.run_id)).await;
-        for question in open.map_err(RunError::at("read the questions"))? {
-            let closed =
-                self.ports.store.close_question(&self.ports.lease, &question.question_id, self.ports.env.now());
-            closed.await.map_err(RunError::at("close a question"))?;
-        }
-        Ok(())
+        let open = open.map_err(RunError::at("read the questions"))?;
+        let closes = open.iter().filter(|question| !outlives(question)).map(|one| one.question_id.clone()).collect();
+        Ok((never_sent(&calls, why), closes))
     }
 
     fn write_last_packet(&self, records: &RunRecords) -> Result<(), WorkspaceError> {
@@ -232,29 +243,6 @@ impl Driver<'_> {
             // A database that cannot be read says so itself where it matters: at the next write.
             Err(error) => tracing::warn!(error = chain(&error), turn, "the trace could not be written"),
         }
-    }
-
-    pub(super) async fn cancel_prepared(&self) -> Result<(), RunError> {
-        let calls =
-            self.ports.store.calls(&self.run.run_id, None).await.map_err(RunError::at("read the run's calls"))?;
-        let cancels: Vec<CallCancel> = calls
-            .into_iter()
-            .filter(|call| call.status == CallStatus::Prepared)
-            .map(|call| CallCancel {
-                call_id: call.call_id,
-                resolution: Resolution::RunCancelled,
-                code: "run_cancelled".to_owned(),
-                message: "Not run: the run was cancelled.".to_owned(),
-            })
-            .collect();
-        if cancels.is_empty() {
-            return Ok(());
-        }
-        self.ports
-            .store
-            .cancel_calls(&self.ports.lease, cancels, self.ports.env.now())
-            .await
-            .map_err(RunError::at("cancel what was not sent"))
     }
 
     /// The artifact a person looks for first: an expected PDF, else an expected page, else the first expected output.

@@ -17,7 +17,7 @@ use crate::retry::ThinkFailure;
 use crate::spans;
 use crate::watch::RunEvent;
 
-/// How often a wait looks whether somebody asked to cancel the run.
+/// How often a wait looks whether somebody asked to end the run.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl Driver<'_> {
@@ -157,8 +157,8 @@ impl Driver<'_> {
             // A wait may be long, and a process that is killed in it held the run all the same.
             let alive = self.ports.store.note_alive(&self.ports.lease, self.ports.env.now()).await;
             alive.map_err(RunError::at("say that the run is driven"))?;
-            if self.is_cancel_asked().await? {
-                return Ok(Event::CancelAsked);
+            if let Some(mark) = self.end_mark().await? {
+                return Ok(Event::of_mark(mark));
             }
         }
         Ok(Event::Waited)

@@ -1,17 +1,17 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
-use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, ToolCharge};
+use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, ToolCharge};
 use ua_dispatch::{DispatchError, Dispatched, StopSignal, is_task_under_way};
 use ua_ledger::LedgerError;
 use ua_llm::{ModelRequest, ToolOffer, estimate_input_tokens};
 use ua_store::{
-    CallCancel, CallRecord, CheckpointKind, QuestionKind, QuestionStatus, ReplayStatus, RequestEnd, StoreError,
-    TurnCommit, TurnDraft,
+    CallCancel, CallRecord, CheckpointKind, QuestionStatus, ReplayStatus, RequestEnd, StoreError, TurnCommit, TurnDraft,
 };
 
 use super::results::results_of;
 use super::{Driver, held_for};
 use crate::budget::Charge;
+use crate::cancel::ABOVE_ENDED;
 use crate::compose::compose;
 use crate::error::RunError;
 use crate::machine::{Event, Guidance, OpenCall};
@@ -88,7 +88,7 @@ impl Driver<'_> {
             tool_calls: self.machine.tool_calls() + u32::try_from(calls.len()).unwrap_or(u32::MAX),
             max_tool_calls: self.machine.limits().max_tool_calls,
         });
-        Ok(Event::Recorded(OpenCall::of_turn(&calls)))
+        Ok(Event::Recorded(OpenCall::of_turn(&calls, &[])))
     }
 
     pub(super) async fn turn_calls(&self, turn: u32) -> Result<Vec<CallRecord>, RunError> {
@@ -107,10 +107,7 @@ impl Driver<'_> {
             Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => return Ok(Event::Aborted),
             Err(DispatchError::Transport(source)) => return Ok(Event::ToolServerDown { detail: chain(&source) }),
             Err(DispatchError::OrphanAlive { server, detail }) => {
-                let text = format!(
-                    "An earlier process of the tool server `{server}` is still alive and could not be ended: {detail}. End it, then resume."
-                );
-                let question = self.ask(QuestionKind::OrphanAlive, &text).await?;
+                let question = self.ask_about_orphan(&format!("`{server}` {detail}")).await?;
                 return Ok(Event::Dispatched(vec![Dispatched::Held(Box::new(question)); calls.len()]));
             }
             // What drives a sub-agent says it as it would of any run.
@@ -120,10 +117,12 @@ impl Driver<'_> {
                     Err(source) => RunError::Dispatch { turn, source: DispatchError::SubAgent { call, source } },
                 });
             }
-            // A cancel that came after the last look: the store starts nothing any more.
+            // A cancel or an abort that came after the last look: the store starts nothing any more.
             Err(source) => {
-                if was_refused(&source) && self.is_cancel_asked().await? {
-                    return Ok(Event::CancelAsked);
+                if was_refused(&source)
+                    && let Some(mark) = self.end_mark().await?
+                {
+                    return Ok(Event::of_mark(mark));
                 }
                 return Err(RunError::Dispatch { turn, source });
             }
@@ -137,8 +136,11 @@ impl Driver<'_> {
         self.count_sub_agents(turn).await?;
         self.count_tool_charges(turn, &ended).await?;
         let was_stopped = ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Stopped));
-        if was_stopped && !self.ports.stop.is_stopping() && self.is_cancel_asked().await? {
-            return Ok(Event::CancelAsked); // while a tool was at work that is not waited for
+        if was_stopped
+            && !self.ports.stop.is_stopping()
+            && let Some(mark) = self.end_mark().await?
+        {
+            return Ok(Event::of_mark(mark)); // while a tool was at work that is not waited for
         }
         Ok(Event::Dispatched(ended))
     }
@@ -204,7 +206,8 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Has every task under way brought to its end: the run is cancelled, and so are its sub-agents, each by its own driver.
+    /// Has every task under way brought to its end: the run ends before them, and so do its sub-agents, each by its own driver. One that
+    /// nobody told to end yet is cancelled, so that it is not driven on.
     pub(super) async fn end_tasks(&self) -> Result<(), RunError> {
         let turn = self.machine.committed() + 1;
         let calls = self.turn_calls(turn).await?;
@@ -212,6 +215,14 @@ impl Driver<'_> {
             calls.iter().filter(|call| is_task_under_way(call)).map(|call| call.call_id.clone()).collect();
         if under_way.is_empty() {
             return Ok(());
+        }
+        for call in &under_way {
+            let child = RunId::of_task(call);
+            let run = self.ports.store.run(&child).await.map_err(RunError::at("read a sub-agent's run"))?;
+            if !run.status.is_terminal() && run.end_mark().is_none() {
+                let asked = self.ports.store.request_cancel(&child, ABOVE_ENDED, self.ports.env.now()).await;
+                asked.map_err(RunError::at("cancel a sub-agent"))?;
+            }
         }
         let ended = self.ports.dispatcher.dispatch_group(&under_way, &StopSignal::default()).await;
         ended.map(drop).map_err(|source| RunError::Dispatch { turn, source })

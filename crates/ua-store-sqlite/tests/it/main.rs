@@ -9,4 +9,5 @@ mod migrations;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
 mod raw_sql;
+mod restore;
 mod two_writers;

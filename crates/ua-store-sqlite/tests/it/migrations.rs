@@ -1,9 +1,9 @@
 //! A database of an earlier schema is brought up to date, and what is in it stays.
 
 use rusqlite::Connection;
-use ua_core::{CallStatus, Resolution};
+use ua_core::{CallStatus, Resolution, RunStatus};
 use ua_store::conformance::{Scene, samples};
-use ua_store::{LedgerStore as _, RunStore as _, StartAttempt, StoreError};
+use ua_store::{Choice, LedgerStore as _, RunStore as _, StartAttempt, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use crate::earlier::take_back_to;
@@ -64,4 +64,35 @@ async fn what_was_called_failed_although_an_attempt_was_lost_is_in_doubt_again()
     store.close().unwrap();
     let examined = SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap();
     assert_eq!(examined.findings, [""; 0], "the change stands in the history");
+}
+
+/// An abort that was answered before there were marks, and not acted on, ends its run all the same.
+#[tokio::test]
+async fn an_abort_of_the_schema_before_becomes_a_mark() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runtime_state.db");
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    for (run, question, choice) in
+        [("run_1", "q_1", Choice::Abort), ("run_2", "q_2", Choice::Abort), ("run_3", "q_3", Choice::Skip)]
+    {
+        let scene = Scene::begin(&store, run).await;
+        store.raise_question(&scene.lease, samples::question(question, None)).await.unwrap();
+        store.insert_answer(samples::answer(question, choice)).await.unwrap();
+        if run == "run_2" {
+            store.end_run(&scene.lease, samples::run_end(RunStatus::Failed)).await.unwrap();
+        }
+    }
+    store.close().unwrap();
+    let raw = Connection::open(&path).unwrap();
+    take_back_to(&raw, 7);
+    drop(raw);
+
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    let mark = async |run: &str| {
+        let run = store.run(&samples::run_id(run)).await.unwrap();
+        (run.abort_requested_at, run.abort_question)
+    };
+    assert_eq!(mark("run_1").await, (Some(samples::at(60)), Some(samples::question_id("q_1"))));
+    assert_eq!(mark("run_2").await, (None, None), "it has ended");
+    assert_eq!(mark("run_3").await, (None, None));
 }

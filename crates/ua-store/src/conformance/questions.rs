@@ -1,13 +1,13 @@
 //! What only a person can decide.
 
-use ua_core::{CallStatus, EvidenceLevel, RawReply};
+use ua_core::{CallStatus, EvidenceLevel, RawReply, RunStatus};
 
-use super::samples::{self, at, call_id, question_id};
-use super::{Scene, refused};
+use super::samples::{self, at, call_id, question_id, run_id};
+use super::{Scene, cancel, refused};
 use crate::Store;
-use crate::commit::{NewQuestion, UnknownResolution};
+use crate::commit::{NewAnswer, NewQuestion, NewRun, RunEnd, UnknownResolution};
 use crate::error::StoreError;
-use crate::record::{Choice, QuestionStatus};
+use crate::record::{Choice, EndMark, QuestionKind, QuestionStatus};
 
 /// A second question about a call is the first one, until that is closed; the run itself may have several.
 pub async fn a_call_has_one_question_at_a_time(store: &dyn Store) {
@@ -29,9 +29,101 @@ pub async fn a_call_has_one_question_at_a_time(store: &dyn Store) {
     for id in ["q_5", "q_6"] {
         store.raise_question(&scene.lease, samples::question(id, None)).await.unwrap();
     }
-    let taken = store.raise_question(&scene.lease, samples::question("q_5", None)).await;
+    let other_words = NewQuestion { text: "Really?".to_owned(), ..samples::question("q_5", None) };
+    let taken = store.raise_question(&scene.lease, other_words).await;
     assert!(matches!(taken, Err(StoreError::Exists { .. })), "{taken:?}");
     assert_eq!(scene.records().await.questions.len(), 4);
+}
+
+/// What is asked about a run already is not asked once more in the same words; once it is answered, it is.
+pub async fn a_run_is_asked_about_the_same_once(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let other = Scene::begin(store, "run_2").await;
+    let asking = |id: &str| NewQuestion { text: "Did it end?".to_owned(), ..samples::question(id, None) };
+    let first = store.raise_question(&scene.lease, asking("q_1")).await.unwrap();
+    assert_eq!(store.raise_question(&scene.lease, asking("q_2")).await.unwrap(), first);
+    let other_kind = NewQuestion { kind: QuestionKind::CrashLoop, ..asking("q_3") };
+    assert_eq!(store.raise_question(&scene.lease, other_kind).await.unwrap().question_id, question_id("q_3"));
+    let of_other = store.raise_question(&other.lease, asking("q_4")).await.unwrap();
+    assert_eq!(of_other.question_id, question_id("q_4"));
+
+    store.insert_answer(samples::answer("q_1", Choice::Skip)).await.unwrap();
+    let again = store.raise_question(&scene.lease, asking("q_5")).await.unwrap();
+    assert_eq!((again.question_id, again.status), (question_id("q_5"), QuestionStatus::Open));
+}
+
+/// An answer `abort` is a mark on its run and on those below it that have not ended, in the write of the answer: the first one stays,
+/// nothing is started from then on, and the mark is there whatever becomes of the question.
+pub async fn an_abort_is_a_mark_on_the_run(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+    scene.bring("call_1", CallStatus::Unknown).await;
+    let child = NewRun { run_mode: "task".to_owned(), ..samples::child_run("run_task_1", "run_1") };
+    store.submit_run(child).await.unwrap();
+    let ended = NewRun { run_mode: "task".to_owned(), ..samples::child_run("run_task_2", "run_1") };
+    store.submit_run(ended).await.unwrap();
+    let (lease, _) = store.acquire_run(&run_id("run_task_2"), &samples::owner(101), at(6)).await.unwrap();
+    store.end_run(&lease, samples::run_end(RunStatus::Failed)).await.unwrap();
+    store.submit_run(samples::child_run("run_fork", "run_1")).await.unwrap();
+    for (id, call) in [("q_0", None), ("q_1", None), ("q_2", Some("call_1"))] {
+        store.raise_question(&scene.lease, samples::question(id, call)).await.unwrap();
+    }
+    let mark = async |id: &str| {
+        let run = store.run(&run_id(id)).await.unwrap();
+        (run.end_mark(), run.abort_requested_at, run.abort_question)
+    };
+    store.insert_answer(samples::answer("q_0", Choice::Skip)).await.unwrap();
+    assert_eq!(mark("run_1").await, (None, None, None));
+    store.insert_answer(samples::answer("q_2", Choice::Abort)).await.unwrap();
+    let aborted = (Some(EndMark::Abort), Some(at(60)), Some(question_id("q_2")));
+    assert_eq!(mark("run_1").await, aborted);
+    assert_eq!(mark("run_task_1").await, aborted);
+    assert_eq!(mark("run_task_2").await, (None, None, None), "it has ended");
+    assert_eq!(mark("run_fork").await, (None, None, None), "a fork is a run of its own");
+    let later = NewAnswer { at: at(61), ..samples::answer("q_1", Choice::Abort) };
+    store.insert_answer(later).await.unwrap();
+    assert_eq!(mark("run_1").await, aborted);
+    refused(store.start_attempt(&scene.lease, samples::start("call_2", 1, "k")).await, "answered `abort`");
+
+    store.close_question(&scene.lease, &question_id("q_1"), at(70)).await.unwrap();
+    let (newer, run) = store.acquire_run(scene.run_id(), &samples::owner(102), at(71)).await.unwrap();
+    assert_eq!((run.end_mark(), run.abort_question), (Some(EndMark::Abort), Some(question_id("q_2"))));
+    let end = RunEnd {
+        cancels: vec![cancel("call_2")],
+        closes: vec![question_id("q_0"), question_id("q_2")],
+        ..samples::run_end(RunStatus::Failed)
+    };
+    let failed = store.end_run(&newer, end).await.unwrap();
+    assert_eq!((failed.status, failed.end_mark()), (RunStatus::Failed, Some(EndMark::Abort)));
+    assert_eq!(store.open_questions(Some(scene.run_id())).await.unwrap(), []);
+    assert_eq!(store.call(&call_id("call_2")).await.unwrap().status, CallStatus::Cancelled);
+}
+
+/// What an end cancels and closes is one write with it: refused as a whole, or done as a whole.
+pub async fn an_end_takes_its_calls_and_questions_along(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let other = Scene::begin(store, "run_2").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+    scene.bring("call_1", CallStatus::Unknown).await;
+    for (scene, id, call) in [(&scene, "q_1", Some("call_2")), (&scene, "q_2", None), (&other, "q_3", None)] {
+        store.raise_question(&scene.lease, samples::question(id, call)).await.unwrap();
+    }
+    let before = scene.records().await;
+    let end = |call: &str, closed: &str| RunEnd {
+        cancels: vec![cancel(call)],
+        closes: vec![question_id("q_2"), question_id(closed)],
+        ..samples::run_end(RunStatus::Failed)
+    };
+    refused(store.end_run(&scene.lease, end("call_1", "q_2")).await, "unknown");
+    let foreign = store.end_run(&scene.lease, end("call_2", "q_3")).await;
+    assert!(matches!(foreign, Err(StoreError::NotFound { .. })), "{foreign:?}");
+    assert_eq!(scene.records().await, before);
+    // The question about the call is closed with it, also without being named.
+    store.end_run(&scene.lease, end("call_2", "q_2")).await.unwrap();
+    let records = scene.records().await;
+    assert_eq!(records.run.status, RunStatus::Failed);
+    assert!(records.questions.iter().all(|question| question.status == QuestionStatus::Closed));
+    assert_eq!(records.call(&call_id("call_2")).unwrap().status, CallStatus::Cancelled);
 }
 
 /// An answer must be one of the choices, is stored whole, and is not replaced.

@@ -258,6 +258,8 @@ pub fn run_end(status: RunStatus) -> RunEnd {
         final_output: (status == RunStatus::Succeeded).then(|| "Done.".to_owned()),
         final_artifact_ref: None,
         step_end: None,
+        cancels: Vec::new(),
+        closes: Vec::new(),
         held_millis: 700,
         at: at(95),
     }
@@ -328,7 +330,12 @@ pub fn question(id: &str, call: Option<&str>) -> NewQuestion {
         question_id: question_id(id),
         call_id: call.map(call_id),
         kind: if call.is_some() { QuestionKind::UnknownOutcome } else { QuestionKind::AskUser },
-        text: "Did the e-mail arrive?".to_owned(),
+        // Of a run, one that asks the same is the same question.
+        text: if call.is_some() {
+            "Did the e-mail arrive?".to_owned()
+        } else {
+            format!("Did the e-mail of {id} arrive?")
+        },
         detail: json!({"to": "boss@example.com"}),
         choices: vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort],
         at: at(7),

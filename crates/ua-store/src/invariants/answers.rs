@@ -209,7 +209,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_an_abort_did_not_end_is_seen() {
-        let mut scene = answered(Choice::Abort, CallStatus::Succeeded).await;
+        let mut scene = answered(Choice::Skip, CallStatus::Succeeded).await;
+        // No store starts anything behind an abort, so the word is put in its place afterwards.
+        scene.0.questions[0].answer.as_mut().unwrap().choice = Choice::Abort;
         assert_eq!(broken(&scene), [""; 0], "what was sent before it counts for nothing");
         scene.0.attempts[0].started_at = samples::at(62);
         assert_eq!(broken(&scene), ["an_abort_ends_the_run"]);

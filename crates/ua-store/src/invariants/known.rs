@@ -46,17 +46,6 @@ pub const KNOWN: &[Known] = &[
         finding: "new (beside 2)",
         advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
     },
-    Known {
-        invariant: "an_abort_ends_the_run",
-        finding: "4a, 4b, 4c",
-        advice: "look at what the run did after the answer; if it has not ended, cancel it",
-    },
-    Known { invariant: "an_approval_is_used", finding: "4", advice: "ask for it again if it is still wanted" },
-    Known {
-        invariant: "a_remark_is_read",
-        finding: "new (beside 4)",
-        advice: "tell it to the run's fork, or to the next run",
-    },
     Known { invariant: "a_skip_is_kept", finding: "new", advice: "undo it at the other side if it must not be there" },
     Known {
         invariant: "an_answer_beside_a_run_is_applied",

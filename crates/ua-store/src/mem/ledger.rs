@@ -10,9 +10,7 @@ use crate::Durability;
 use crate::commit::{CallCancel, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::ledger_store::LedgerStore;
-use crate::record::{
-    AttemptRecord, CallRecord, EventRecord, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RunLease,
-};
+use crate::record::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, ReplayStatus, RunLease};
 use crate::relations::Relations;
 use crate::rules;
 
@@ -123,22 +121,8 @@ impl LedgerStore for MemStore {
     async fn cancel_calls(&self, lease: &RunLease, cancels: Vec<CallCancel>, at: Timestamp) -> Result<(), StoreError> {
         let mut model = self.model();
         model.leased_run(lease)?;
-        let mut cancelled: Vec<CallRecord> = Vec::new();
-        for cancel in cancels {
-            // A call that is named twice is cancelled by the first and refuses the second.
-            let earlier = cancelled.iter().find(|call| call.call_id == cancel.call_id).cloned();
-            let call = earlier.map_or_else(|| model.call(&cancel.call_id), Ok)?;
-            cancelled.push(rules::call_cancelled(rules::owned_call(call, lease)?, &cancel, at)?);
-        }
-        for call in cancelled {
-            let is_about_it = |question: &&QuestionRecord| {
-                question.call_id.as_ref() == Some(&call.call_id) && question.status != QuestionStatus::Closed
-            };
-            if let Some(question) = model.questions.iter().find(is_about_it).cloned() {
-                model.put_question(rules::question_closed(question, &lease.run_id, at)?);
-            }
-            model.put_call(call, lease.epoch);
-        }
+        let cancelled = model.cancelled(lease, &cancels, at)?;
+        model.put_cancelled(cancelled, lease);
         Ok(())
     }
 

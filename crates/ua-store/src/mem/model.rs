@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use ua_core::{BlobId, CallId, QuestionId, RunId, StepId, Timestamp};
 
 use super::blobs::StoredBlob;
+use crate::commit::CallCancel;
 use crate::error::{RowRef, StoreError};
 use crate::overrides::OverrideRecord;
 use crate::record::{
-    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord,
-    RequestId, RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, OwnerStamp, QuestionRecord,
+    QuestionStatus, ReceiptRecord, RequestId, RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 use crate::rules;
 
@@ -154,6 +155,38 @@ impl Model {
     pub(super) fn put_question(&mut self, question: QuestionRecord) {
         let id = question.question_id.clone();
         put(&mut self.questions, question, |stored| stored.question_id == id);
+    }
+
+    /// What `cancels` make of calls of the lease's run and of what was asked about them. Nothing is stored yet.
+    pub(super) fn cancelled(
+        &self,
+        lease: &RunLease,
+        cancels: &[CallCancel],
+        at: Timestamp,
+    ) -> Result<Vec<(CallRecord, Option<QuestionRecord>)>, StoreError> {
+        let mut cancelled: Vec<(CallRecord, Option<QuestionRecord>)> = Vec::new();
+        for cancel in cancels {
+            // A call that is named twice is cancelled by the first and refuses the second.
+            let earlier = cancelled.iter().map(|(call, _)| call).find(|call| call.call_id == cancel.call_id).cloned();
+            let call = earlier.map_or_else(|| self.call(&cancel.call_id), Ok)?;
+            let call = rules::call_cancelled(rules::owned_call(call, lease)?, cancel, at)?;
+            let is_about_it = |question: &&QuestionRecord| {
+                question.call_id.as_ref() == Some(&call.call_id) && question.status != QuestionStatus::Closed
+            };
+            let question = self.questions.iter().find(is_about_it).cloned();
+            let question = question.map(|asked| rules::question_closed(asked, &lease.run_id, at)).transpose()?;
+            cancelled.push((call, question));
+        }
+        Ok(cancelled)
+    }
+
+    pub(super) fn put_cancelled(&mut self, cancelled: Vec<(CallRecord, Option<QuestionRecord>)>, lease: &RunLease) {
+        for (call, question) in cancelled {
+            if let Some(question) = question {
+                self.put_question(question);
+            }
+            self.put_call(call, lease.epoch);
+        }
     }
 
     pub(super) fn call(&self, id: &CallId) -> Result<CallRecord, StoreError> {

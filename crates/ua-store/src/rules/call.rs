@@ -14,8 +14,8 @@ use crate::commit::{AttemptEnd, CallCancel, KeepHandle, StartAttempt, UnknownRes
 use crate::error::StoreError;
 use crate::lifted::{NewBlob, lift, offload};
 use crate::record::{
-    AttemptRecord, CallRecord, Choice, MessageRecord, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus,
-    RunLease, RunRecord,
+    AttemptRecord, CallRecord, Choice, EndMark, MessageRecord, QuestionRecord, QuestionStatus, ReceiptRecord,
+    ReplayStatus, RunLease, RunRecord,
 };
 use crate::relations::Relations;
 
@@ -62,8 +62,14 @@ pub struct Started {
 /// RUNNING, if nothing speaks against it.
 pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAttempt) -> Result<Started, StoreError> {
     let StartContext { run, holder, relations, other_effects, approval } = context;
-    if run.cancel_requested_at.is_some() {
-        return Err(conflict("runs", &run.run_id, "cancel was requested: nothing new is started"));
+    match run.end_mark() {
+        Some(EndMark::Cancel) => {
+            return Err(conflict("runs", &run.run_id, "cancel was requested: nothing new is started"));
+        }
+        Some(EndMark::Abort) => {
+            return Err(conflict("runs", &run.run_id, "a person answered `abort`: nothing new is started"));
+        }
+        None => {}
     }
     let before = call.status;
     let mut call = moved(call, CallEvent::Started, start.at)?;

@@ -5,7 +5,7 @@ use ua_core::{CallId, RunId, Timestamp};
 use super::{conflict, not_found};
 use crate::commit::{NewAnswer, NewQuestion};
 use crate::error::StoreError;
-use crate::record::{AnswerRecord, QuestionRecord, QuestionStatus};
+use crate::record::{AnswerRecord, Choice, QuestionRecord, QuestionStatus};
 
 /// A new, open question of `run`.
 pub fn question_raised(run: &RunId, question: NewQuestion) -> QuestionRecord {
@@ -58,6 +58,18 @@ pub fn question_closed(mut question: QuestionRecord, run: &RunId, at: Timestamp)
         }
     }
     Ok(question)
+}
+
+/// When a person said with the answer of this question that its run is to end, if they did.
+pub fn abort_in(question: &QuestionRecord) -> Option<Timestamp> {
+    question.answer.as_ref().filter(|answer| answer.choice == Choice::Abort).map(|answer| answer.answered_at)
+}
+
+/// Whether `new` asks about the run what the open question `asked` of it asks already, so that one answer is enough. An answered one
+/// does not count: what it is about is there again.
+pub fn is_same_question(asked: &QuestionRecord, new: &NewQuestion) -> bool {
+    let is_of_run = asked.call_id.is_none() && new.call_id.is_none();
+    is_of_run && asked.status == QuestionStatus::Open && asked.kind == new.kind && asked.text == new.text
 }
 
 /// Refuses a question that is not about `call`.

@@ -1,6 +1,6 @@
 //! Runs, their steps, their checkpoints and their requests to models.
 
-use ua_core::{RunId, RunStatus, StepStatus, Timestamp, Usage};
+use ua_core::{QuestionId, RunId, RunStatus, StepStatus, Timestamp, Usage};
 
 use super::{conflict, not_found};
 use crate::commit::{NewCheckpoint, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd};
@@ -61,6 +61,8 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         owner: None,
         cancel_requested_at: None,
         cancel_reason: None,
+        abort_requested_at: None,
+        abort_question: None,
         iteration_count: 0,
         max_iterations: harness.as_ref().map(|harness| harness.max_iterations),
         completion_promise: harness.and_then(|harness| harness.completion_promise),
@@ -84,6 +86,16 @@ pub fn run_cancel_requested(mut run: RunRecord, reason: &str, at: Timestamp) -> 
         run.updated_at = at;
     }
     Ok(run)
+}
+
+/// The run with the mark that a person answered `abort` to `question`. The first mark is kept, and a terminal run stays as it is.
+pub fn run_abort_requested(mut run: RunRecord, question: &QuestionId, at: Timestamp) -> RunRecord {
+    if !run.status.is_terminal() && run.abort_requested_at.is_none() {
+        run.abort_requested_at = Some(at);
+        run.abort_question = Some(question.clone());
+        run.updated_at = at;
+    }
+    run
 }
 
 /// The run, taken by `owner` under the next epoch. A terminal run refuses. `last_write` is when anything of the run was written

@@ -211,7 +211,7 @@ impl Stage {
             if run.status.is_terminal() || is_driven {
                 continue;
             }
-            if run.cancel_requested_at.is_none() && forgotten.contains(&of.run) {
+            if run.end_mark().is_none() && forgotten.contains(&of.run) {
                 may.push((15, Happening::Person(PersonOutcome::Accepts, top)));
                 continue;
             }

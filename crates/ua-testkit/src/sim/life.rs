@@ -98,9 +98,7 @@ impl ChildDriver for Life {
         child: RunRecord,
         stop: &StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
-        if child.cancel_requested_at.is_none()
-            && !self.mirror.forgotten(self.store.as_ref(), &child.run_id).await?.is_empty()
-        {
+        if child.end_mark().is_none() && !self.mirror.forgotten(self.store.as_ref(), &child.run_id).await?.is_empty() {
             return Err(Box::new(Forgotten(child.run_id)));
         }
         let life = Self { stop: stop.clone(), ..self.clone() };

@@ -2,8 +2,9 @@
 //!
 //! The check before a run is driven, `forgotten::refuse`, lives above the runner (`ua-host/src/forgotten.rs`, over
 //! `SqliteStore::forgotten_attempts`), which the simulation does not run. It is modelled here from its source, in one place, for both
-//! stores: a run is refused while the log has an attempt of exactly this run that the database does not have, unless the run was
-//! cancelled. What is left out: lines that a death between commit and append loses, and cut lines.
+//! stores: a run is refused while the log has an attempt of its family that the database does not have, unless a person said that the run
+//! is to end. What is left out: lines that a death between commit and append loses, cut lines, and lines of older versions, which do not
+//! say whose family they are of.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -16,8 +17,14 @@ use super::locked;
 /// The log.
 #[derive(Debug, Default)]
 pub(super) struct Mirror {
-    /// The attempts of each run.
-    lines: Mutex<BTreeMap<RunId, BTreeSet<(CallId, u32)>>>,
+    /// The attempts of each run, and the first run of its lineage.
+    lines: Mutex<BTreeMap<RunId, Lines>>,
+}
+
+#[derive(Debug, Clone)]
+struct Lines {
+    root: RunId,
+    attempts: BTreeSet<(CallId, u32)>,
 }
 
 impl Mirror {
@@ -30,38 +37,52 @@ impl Mirror {
                 }
                 let attempts = store.attempts(&call.call_id).await?;
                 let mut lines = locked(&self.lines);
-                let of_run = lines.entry(run.run_id.clone()).or_default();
-                of_run.extend(attempts.into_iter().map(|attempt| (call.call_id.clone(), attempt.attempt)));
+                let of_run = lines
+                    .entry(run.run_id.clone())
+                    .or_insert_with(|| Lines { root: run.root_run_id.clone(), attempts: BTreeSet::new() });
+                of_run.attempts.extend(attempts.into_iter().map(|attempt| (call.call_id.clone(), attempt.attempt)));
             }
         }
         Ok(())
     }
 
-    /// Attempts of this run that the store does not know.
-    pub(super) async fn forgotten(&self, store: &dyn Store, run: &RunId) -> Result<Vec<CallId>, StoreError> {
-        let lines = locked(&self.lines).get(run).cloned().unwrap_or_default();
-        let mut forgotten = Vec::new();
-        for (call, number) in lines {
+    /// Attempts of this run's family that the store does not know.
+    pub(super) async fn forgotten(&self, store: &dyn Store, run: &RunId) -> Result<BTreeSet<CallId>, StoreError> {
+        let root = store.run(run).await?.root_run_id;
+        self.unknown_to(store, |lines| lines.root == root).await
+    }
+
+    /// Every attempt that the store does not know, of whatever run.
+    pub(super) async fn all_forgotten(&self, store: &dyn Store) -> Result<BTreeSet<CallId>, StoreError> {
+        self.unknown_to(store, |_| true).await
+    }
+
+    async fn unknown_to(
+        &self,
+        store: &dyn Store,
+        is_asked: impl Fn(&Lines) -> bool,
+    ) -> Result<BTreeSet<CallId>, StoreError> {
+        let of_runs: Vec<Lines> = locked(&self.lines).values().filter(|lines| is_asked(lines)).cloned().collect();
+        let mut forgotten = BTreeSet::new();
+        for (call, number) in of_runs.into_iter().flat_map(|lines| lines.attempts) {
             let newest = store.attempts(&call).await?.into_iter().map(|attempt| attempt.attempt).max();
             if newest.is_none_or(|newest| newest < number) {
-                forgotten.push(call);
+                forgotten.insert(call);
             }
         }
         Ok(forgotten)
     }
 
-    /// Every attempt that the store does not know, of whatever run.
-    pub(super) async fn all_forgotten(&self, store: &dyn Store) -> Result<BTreeSet<CallId>, StoreError> {
-        let runs: Vec<RunId> = locked(&self.lines).keys().cloned().collect();
-        let mut forgotten = BTreeSet::new();
-        for run in runs {
-            forgotten.extend(self.forgotten(store, &run).await?);
-        }
-        Ok(forgotten)
-    }
-
-    /// A person accepts what the log knows about the run until now.
-    pub(super) fn accept(&self, run: &RunId) {
-        locked(&self.lines).remove(run);
+    /// A person accepts what the log knows about the family of `root` until now; returns its runs.
+    pub(super) fn accept(&self, root: &RunId) -> Vec<RunId> {
+        let mut accepted = Vec::new();
+        locked(&self.lines).retain(|run, lines| {
+            let is_of_family = lines.root == *root;
+            if is_of_family {
+                accepted.push(run.clone());
+            }
+            !is_of_family
+        });
+        accepted
     }
 }

@@ -418,7 +418,7 @@ impl Stage {
             | RunStatus::WaitingForHuman
             | RunStatus::Stopped
             | RunStatus::Succeeded => {
-                let facts = Facts { word: Some(verdict::word_facts(self, word)), ..Facts::default() };
+                let facts = Facts { word: Some(verdict::word_facts(word)), ..Facts::default() };
                 let words = format!(
                     "a person answered abort to {:?}, and the process that came after left the run {}",
                     word.question.kind,
@@ -441,9 +441,8 @@ impl Stage {
         let count = open.iter().filter(is_open).count();
         let before = self.orphan_questions.insert(run.clone(), count).unwrap_or(0);
         if count > 1 && count > before {
-            let facts = Facts { question: Some(kind), ..Facts::default() };
             let words = format!("{count} questions about the same earlier tool server are open at once");
-            self.wrong(Violation::new(Wrong::AskedNeedlessly, words).with(facts));
+            self.wrong(Violation::new(Wrong::AskedNeedlessly, words));
         }
     }
 

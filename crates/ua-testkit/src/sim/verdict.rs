@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use ua_core::{Block, CallId, CallStatus, OnUnknown, Resolution, RunId, RunStatus};
+use ua_core::{Block, CallId, CallStatus, OnUnknown, RunId, RunStatus};
 use ua_runner::Workspace;
 use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecords, invariants, is_task};
 
@@ -73,19 +73,21 @@ fn of_records(broken: &invariants::Violation) -> Violation {
 }
 
 /// What a person said, and what it was about.
-pub(super) fn word_facts(stage: &Stage, word: &Word) -> WordFacts {
-    let position = |word: &Word| word.call.as_ref().map(|call| (call.run_id.clone(), call.position.turn));
-    let is_beside =
-        |other: &&Word| other.choice == Choice::Skip && position(other).is_some() && position(other) == position(word);
+pub(super) fn word_facts(word: &Word) -> WordFacts {
     WordFacts {
         choice: word.choice,
         kind: word.question.kind,
-        beside_a_skip: stage.words.iter().any(|other| is_beside(&other)),
-        is_of_run: word.call.is_none(),
         while_it_lived: word.mind == PersonOutcome::WhileItLives,
         is_gone_on_without: word.call.as_ref().is_some_and(|call| call.policy.on_unknown == OnUnknown::Continue),
-        was_cancelled_with_another: false,
     }
+}
+
+/// Whether a person skipped another call of the turn of the call that this word is about.
+fn is_beside_a_skip(stage: &Stage, word: &Word) -> bool {
+    let position = |word: &Word| word.call.as_ref().map(|call| (call.run_id.clone(), call.position.turn));
+    let is_beside =
+        |other: &Word| other.choice == Choice::Skip && position(other).is_some() && position(other) == position(word);
+    stage.words.iter().any(is_beside)
 }
 
 /// The tree of each run, by its place among the tops. What a restored copy does not know is of the tree that drove it.
@@ -125,7 +127,6 @@ impl Judge<'_> {
             is_in_sub_agent: run.is_some_and(|run| run.as_str().starts_with("run_task_")),
             is_by_content: first.is_some_and(|send| send.tool.is_by_content()),
             has_key_ttl: first.is_some_and(|send| send.tool.key_ttl().is_some()),
-            was_forgotten: self.stage.forgotten.contains(call),
             sends: CallFacts::sends_of(self.sends_of(call)),
         }
     }
@@ -332,12 +333,11 @@ impl Judge<'_> {
                 // What a run went on without may be answered whenever somebody knows.
                 let may_wait = question.kind == QuestionKind::UnknownOutcome;
                 if question.status == QuestionStatus::Open && is_over && !may_wait {
-                    let facts = Facts { is_left_behind: true, question: Some(question.kind), ..Facts::default() };
                     let words = format!(
                         "{:?} of {} is open, and nothing acts on it any more",
                         question.kind, records.run.run_id
                     );
-                    found.push(Violation::new(Wrong::AskedNeedlessly, words).with(facts));
+                    found.push(Violation::new(Wrong::AskedNeedlessly, words));
                 }
             }
         }
@@ -375,10 +375,7 @@ impl Judge<'_> {
                 continue;
             };
             let Some(why) = self.went_unheard(word, records) else { continue };
-            let call = word.call.as_ref().and_then(|call| records.call(&call.call_id));
-            let was_cancelled_with_another = call.is_some_and(|call| call.resolution == Some(Resolution::AfterFailure));
-            let facts = WordFacts { was_cancelled_with_another, ..word_facts(self.stage, word) };
-            let facts = Facts { word: Some(facts), ..Facts::default() };
+            let facts = Facts { word: Some(word_facts(word)), ..Facts::default() };
             let words = format!("a person answered {:?} to {:?}, and {why}", word.choice, word.question.kind);
             found.push(Violation::new(Wrong::WordWithoutConsequence, words).with(facts));
         }
@@ -395,7 +392,7 @@ impl Judge<'_> {
             Choice::Abort => (status == RunStatus::Succeeded).then(|| "the run succeeded".to_owned()),
             Choice::Execute | Choice::Continue => {
                 let call = call.filter(|call| call.status == CallStatus::Cancelled && call.attempt == 0)?;
-                let skipped = word_facts(self.stage, word).beside_a_skip;
+                let skipped = is_beside_a_skip(self.stage, word);
                 let went_on = status == RunStatus::Succeeded && skipped && !was_asked_again(call);
                 went_on.then(|| format!("call {} was never sent", call.call_id))
             }

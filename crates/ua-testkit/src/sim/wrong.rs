@@ -68,8 +68,6 @@ pub(super) struct CallFacts {
     /// The same content is the same effect by its policy.
     pub(super) is_by_content: bool,
     pub(super) has_key_ttl: bool,
-    /// A restored copy of the database did not know what was sent of it.
-    pub(super) was_forgotten: bool,
     /// Its sends, oldest first: how each ended, and how often it had its effect.
     pub(super) sends: Vec<(Fate, u32)>,
 }
@@ -103,16 +101,10 @@ impl CallFacts {
 pub(super) struct WordFacts {
     pub(super) choice: Choice,
     pub(super) kind: QuestionKind,
-    /// Another call of the same turn was skipped by a person.
-    pub(super) beside_a_skip: bool,
-    /// The question was about the run as a whole.
-    pub(super) is_of_run: bool,
     /// It was said while a process drove the run.
     pub(super) while_it_lived: bool,
     /// The run goes on without the call, by its policy.
     pub(super) is_gone_on_without: bool,
-    /// The call was cancelled since an earlier one of its turn did not succeed.
-    pub(super) was_cancelled_with_another: bool,
 }
 
 /// What the world and the records say about a violation.
@@ -122,13 +114,10 @@ pub(super) struct Facts {
     pub(super) calls: Vec<CallFacts>,
     pub(super) told: Option<Told>,
     pub(super) word: Option<WordFacts>,
-    pub(super) question: Option<QuestionKind>,
     /// Tokens that were billed and are not booked, and how many of these belong to replies that broke.
     pub(super) unbooked: Option<(u64, u64)>,
     /// The answer was in the hands of a process that the database would not take it from, since another one held it.
     pub(super) reply_met_a_busy_store: bool,
-    /// The run above ended without the one that asks.
-    pub(super) is_left_behind: bool,
     /// A row changed under a process, and another owner of the run had been replaced while it lived.
     pub(super) met_a_replaced_owner: bool,
     /// The wall clock was set.
@@ -303,13 +292,6 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "restore-forgets-the-family",
-        finding: "3",
-        seed: Some(73),
-        about: "The database goes back to a copy; what a sub-agent or a fork sent since is sent again, and nobody was asked to accept it.",
-        is_it: |wrong, facts| wrong == Wrong::Twice && facts.calls.iter().any(|call| call.was_forgotten),
-    },
-    Known {
         name: "sub-agents-are-not-seen-beside",
         finding: "2",
         seed: Some(6),
@@ -322,47 +304,6 @@ pub const KNOWN: &[Known] = &[
         seed: Some(1915),
         about: "A call that was refused before it left is made by a fork, and again by the parent.",
         is_it: |wrong, facts| is_beside(wrong, facts) && facts.calls[1].failed_before_it_left(),
-    },
-    Known {
-        name: "abort-beside-another-question",
-        finding: "4a, 4b",
-        seed: Some(62),
-        about: "One of several questions about calls is answered with abort; the run goes on, waits on, or succeeds.",
-        is_it: |wrong, facts| {
-            let is_abort = |word: WordFacts| word.choice == Choice::Abort && !word.is_of_run;
-            wrong == Wrong::WordWithoutConsequence && facts.word.is_some_and(is_abort)
-        },
-    },
-    Known {
-        name: "abort-of-the-run-closed-first",
-        finding: "4c",
-        seed: Some(58),
-        about: "A question about the run is answered with abort and closed in one write; the end of the run is another, and never made.",
-        is_it: |wrong, facts| {
-            let is_abort = |word: WordFacts| word.choice == Choice::Abort && word.is_of_run;
-            wrong == Wrong::WordWithoutConsequence && facts.word.is_some_and(is_abort)
-        },
-    },
-    Known {
-        name: "approval-thrown-away",
-        finding: "4",
-        seed: Some(81),
-        about: "Of two calls of a turn one is skipped and one approved; the approved one is cancelled unsent.",
-        is_it: |wrong, facts| {
-            wrong == Wrong::WordWithoutConsequence
-                && facts.word.is_some_and(|word| word.choice == Choice::Execute && word.beside_a_skip)
-        },
-    },
-    Known {
-        name: "remark-thrown-away",
-        finding: "new (beside 4)",
-        seed: Some(118),
-        about: "Of two calls of a turn the first fails or is skipped; the second, skipped with a remark, is cancelled with the first, and \
-                the model never reads the remark.",
-        is_it: |wrong, facts| {
-            let is_remark = |word: WordFacts| word.choice == Choice::Skip && word.was_cancelled_with_another;
-            wrong == Wrong::WordWithoutConsequence && facts.word.is_some_and(is_remark)
-        },
     },
     Known {
         name: "answer-beside-a-run-is-never-applied",
@@ -410,24 +351,6 @@ pub const KNOWN: &[Known] = &[
         about: "An owner that was replaced still ends its sub-agent's run; the new owner fails instead of taking what it came to.",
         is_it: |wrong, facts| wrong == Wrong::Failed && facts.met_a_replaced_owner,
     },
-    Known {
-        name: "orphan-asked-about-again",
-        finding: "8",
-        seed: Some(28),
-        about: "Each resume while an earlier tool server lives raises the same question once more.",
-        is_it: |wrong, facts| {
-            wrong == Wrong::AskedNeedlessly
-                && facts.question == Some(QuestionKind::OrphanAlive)
-                && !facts.is_left_behind
-        },
-    },
-    Known {
-        name: "questions-left-behind",
-        finding: "9",
-        seed: Some(236),
-        about: "A run ends, and questions of its sub-agents stay open for ever.",
-        is_it: |wrong, facts| wrong == Wrong::AskedNeedlessly && facts.is_left_behind,
-    },
     // The same as the stored records show it, to whoever asks `ua_store::invariants`.
     Known {
         name: "records: doubt_outlives_a_refusal",
@@ -472,27 +395,6 @@ pub const KNOWN: &[Known] = &[
         is_it: |wrong, facts| is_statement(wrong, facts, "kin_that_start_at_once_are_asked_about"),
     },
     Known {
-        name: "records: an_abort_ends_the_run",
-        finding: "4a, 4b, 4c",
-        seed: Some(251),
-        about: "A run sends or asks its model after an abort was acted on.",
-        is_it: |wrong, facts| is_statement(wrong, facts, "an_abort_ends_the_run"),
-    },
-    Known {
-        name: "records: an_approval_is_used",
-        finding: "4",
-        seed: Some(81),
-        about: "What a person let run is stored as cancelled, for what they skipped beside it.",
-        is_it: |wrong, facts| is_statement(wrong, facts, "an_approval_is_used"),
-    },
-    Known {
-        name: "records: a_remark_is_read",
-        finding: "new (beside 4)",
-        seed: Some(5),
-        about: "What a person remarked on a call that they skipped stands in no message.",
-        is_it: |wrong, facts| is_statement(wrong, facts, "a_remark_is_read"),
-    },
-    Known {
         name: "records: a_skip_is_kept",
         finding: "new",
         seed: None,
@@ -514,14 +416,7 @@ mod tests {
     use crate::outcomes::Refusal;
 
     fn call(sends: &[(Fate, u32)]) -> CallFacts {
-        CallFacts {
-            tree: 0,
-            is_in_sub_agent: false,
-            is_by_content: false,
-            has_key_ttl: false,
-            was_forgotten: false,
-            sends: sends.to_vec(),
-        }
+        CallFacts { tree: 0, is_in_sub_agent: false, is_by_content: false, has_key_ttl: false, sends: sends.to_vec() }
     }
 
     fn name_of(calls: Vec<CallFacts>) -> Option<&'static str> {

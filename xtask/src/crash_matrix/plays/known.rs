@@ -81,10 +81,6 @@ static OVERTAKEN: Known = Known {
     finding: "2b",
     shows: |v| v.broken.is_empty() && v.duplicates == 1 && v.asked > 0,
 };
-static RESTORED: Known =
-    Known { name: "restore-forgets-sub-agents", finding: "3a", shows: |v| v.broken.is_empty() && v.duplicates == 1 };
-static RESTORED_FORK: Known =
-    Known { name: "restore-forgets-forks", finding: "3b", shows: |v| v.broken.is_empty() && v.duplicates == 1 };
 static FAILED_FIRST: Known = Known {
     name: "failed-first-then-done-beside",
     finding: "5",
@@ -93,7 +89,7 @@ static FAILED_FIRST: Known = Known {
 
 /// All of them.
 #[cfg(test)]
-pub(crate) static KNOWN: [&Known; 12] = [
+pub(crate) static KNOWN: [&Known; 10] = [
     &IN_SCOPE,
     &ASKED_AGAIN,
     &CREDENTIALS,
@@ -103,8 +99,6 @@ pub(crate) static KNOWN: [&Known; 12] = [
     &MEANWHILE,
     &IN_DOUBT,
     &OVERTAKEN,
-    &RESTORED,
-    &RESTORED_FORK,
     &FAILED_FIRST,
 ];
 
@@ -129,9 +123,12 @@ pub(crate) fn of(cell: &Cell, class: &Class) -> Option<&'static Known> {
         }
         Protection::ForkMeanwhile => (is_tree && has_no_key).then_some(&MEANWHILE),
         Protection::ForkBehindAFailure => has_no_key.then_some(&FAILED_FIRST),
-        Protection::Restored => (is_tree && has_no_key).then_some(&RESTORED),
-        Protection::ForkedAndRestored => has_no_key.then_some(&RESTORED_FORK),
-        Protection::Resume | Protection::CrashAgain(_) | Protection::ServerDies | Protection::Replaced => None,
+        Protection::Resume
+        | Protection::CrashAgain(_)
+        | Protection::ServerDies
+        | Protection::Replaced
+        | Protection::Restored
+        | Protection::ForkedAndRestored => None,
     }
 }
 

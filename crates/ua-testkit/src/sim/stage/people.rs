@@ -83,8 +83,7 @@ impl Stage {
                 let mut said = Vec::new();
                 for record in block_on(port.runs(u32::MAX))? {
                     if !block_on(self.mirror.forgotten(port.as_ref(), &record.run_id))?.is_empty() {
-                        self.mirror.accept(&record.run_id);
-                        self.accepted.insert(record.run_id.clone());
+                        self.accepted.extend(self.mirror.accept(&record.root_run_id));
                         said.push(format!("a person accepts what the database forgot of {}", record.run_id));
                     }
                 }

@@ -1,0 +1,195 @@
+//! A copy that is put back: what `effects.log` knows and the copy does not, and processes that still have the old file.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use ua_core::CallStatus;
+use ua_store::conformance::{Scene, samples};
+use ua_store::{Choice, NewRun, RunStore as _, StoreError};
+use ua_store_sqlite::{ForgottenAttempt, Restore, SqliteConfig, SqliteStore, backup, restore};
+
+struct Place {
+    _folder: TempDir,
+    path: PathBuf,
+    copy: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, copy) = (folder.path().join("runtime_state.db"), folder.path().join("copy.db"));
+        Self { _folder: folder, path, copy }
+    }
+
+    fn open(&self) -> SqliteStore {
+        SqliteStore::open(SqliteConfig::new(&self.path)).unwrap()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.path.with_file_name("effects.log")
+    }
+}
+
+/// The runs of what speaks against driving `run` on.
+async fn forgotten(store: &SqliteStore, run: &str) -> Vec<String> {
+    let forgotten = store.forgotten_attempts(&samples::run_id(run)).await.unwrap();
+    let runs: BTreeSet<String> = forgotten.into_iter().map(|attempt| attempt.run_id).collect();
+    runs.into_iter().collect()
+}
+
+/// Two families, and a copy of the database: of the first one the copy knows `run_a` alone.
+async fn copied(place: &Place) -> SqliteStore {
+    let store = place.open();
+    for id in ["run_a", "run_b"] {
+        store.submit_run(samples::new_run(id)).await.unwrap();
+    }
+    store.close().unwrap();
+    backup(&place.path, &place.copy).unwrap();
+    place.open()
+}
+
+/// A sub-agent of `run_a`, below a fork of it, sends an e-mail.
+async fn send_below_a_fork(store: &SqliteStore) {
+    store.submit_run(samples::child_run("run_fork", "run_a")).await.unwrap();
+    let task = NewRun { run_mode: "task".to_owned(), ..samples::child_run("run_task_1", "run_fork") };
+    Scene::begin_with(store, task).await.call_that_is("call_1", CallStatus::Succeeded).await;
+}
+
+fn put_back(place: &Place, store: SqliteStore) -> SqliteStore {
+    store.close().unwrap();
+    restore(&place.copy, &place.path, samples::at(99)).unwrap();
+    place.open()
+}
+
+#[tokio::test]
+async fn what_a_run_sent_that_the_copy_does_not_know_is_forgotten_for_its_whole_family() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    send_below_a_fork(&store).await;
+    assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
+
+    let store = put_back(&place, store);
+    let of_family = store.forgotten_attempts(&samples::run_id("run_a")).await.unwrap();
+    let [ForgottenAttempt { run_id, root, tree, .. }] = &of_family[..] else { panic!("{of_family:?}") };
+    assert_eq!((run_id.as_str(), root.as_deref(), tree.as_deref()), ("run_task_1", Some("run_a"), Some("run_fork")));
+    assert_eq!(forgotten(&store, "run_b").await, [""; 0], "another family");
+
+    store.accept_forgotten(&of_family, samples::at(100)).unwrap();
+    assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
+}
+
+/// A line as versions before this one wrote it.
+fn without_family(line: &str) -> String {
+    let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+    let fields = line.as_object_mut().unwrap();
+    assert!(fields.remove("root").is_some() && fields.remove("tree").is_some());
+    format!("{line}\n")
+}
+
+#[tokio::test]
+async fn a_line_of_which_nobody_knows_the_family_counts_for_every_run_until_it_is_accepted() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    send_below_a_fork(&store).await;
+    let known = Scene::take(&store, "run_b").await;
+    known.call_that_is("call_2", CallStatus::Succeeded).await;
+    let old: String = fs::read_to_string(place.log()).unwrap().lines().map(without_family).collect();
+    fs::write(place.log(), old).unwrap();
+
+    let store = put_back(&place, store);
+    assert_eq!(forgotten(&store, "run_a").await, ["run_task_1"]);
+    // Of this one the copy knows the run, and so the family.
+    assert_eq!(forgotten(&store, "run_b").await, ["run_b", "run_task_1"]);
+    // Also by the name of the run that nobody knows any more.
+    let unknown = store.forgotten_attempts(&samples::run_id("run_task_1")).await.unwrap();
+    store.accept_forgotten(&unknown, samples::at(100)).unwrap();
+    assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
+    assert_eq!(forgotten(&store, "run_b").await, ["run_b"]);
+}
+
+#[tokio::test]
+async fn a_line_that_was_cut_takes_no_other_one_along() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    let half = "{\"at\":\"2026-";
+    fs::write(place.log(), half).unwrap();
+    send_below_a_fork(&store).await;
+    let lines = fs::read_to_string(place.log()).unwrap();
+    assert_eq!(lines.lines().next(), Some(half));
+    assert!(lines.lines().skip(1).all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
+
+    let store = put_back(&place, store);
+    let of_family = store.forgotten_attempts(&samples::run_id("run_a")).await.unwrap();
+    assert_eq!(of_family.len(), 1);
+    // A person's word behind half a line counts as well.
+    fs::write(place.log(), format!("{lines}{half}")).unwrap();
+    store.accept_forgotten(&of_family, samples::at(100)).unwrap();
+    assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
+    assert!(fs::read_to_string(place.log()).unwrap().ends_with('\n'));
+}
+
+fn was_replaced<T: std::fmt::Debug>(outcome: Result<T, StoreError>) {
+    match outcome {
+        Err(StoreError::Unavailable { why, .. }) => assert!(why.contains("the database was replaced"), "{why}"),
+        other => panic!("the old file was written to: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_process_with_the_old_file_takes_no_run_and_loses_no_word() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    let scene = Scene::take(&store, "run_a").await;
+    store.raise_question(&scene.lease, samples::question("q_1", None)).await.unwrap();
+    store.end_run(&scene.lease, samples::run_end(ua_core::RunStatus::WaitingForHuman)).await.unwrap();
+    restore(&place.copy, &place.path, samples::at(99)).unwrap();
+
+    was_replaced(store.acquire_run(&samples::run_id("run_a"), &samples::owner(1), samples::at(100)).await);
+    was_replaced(store.insert_answer(samples::answer("q_1", Choice::Skip)).await);
+    was_replaced(store.request_cancel(&samples::run_id("run_b"), "enough", samples::at(100)).await);
+    was_replaced(store.submit_run(samples::new_run("run_c")).await);
+    // What closes the old file leaves the new one alone.
+    store.close().unwrap();
+    let store = place.open();
+    let run = store.run(&samples::run_id("run_a")).await.unwrap();
+    assert_eq!((run.status, run.lease_epoch), (ua_core::RunStatus::Queued, 0));
+    store.acquire_run(&samples::run_id("run_a"), &samples::owner(1), samples::at(100)).await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_takes_a_run_while_a_copy_is_about_to_take_the_place() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    let about_to = Restore::begin(&place.copy, &place.path).unwrap();
+    let taking = async { store.acquire_run(&samples::run_id("run_a"), &samples::owner(1), samples::at(100)).await };
+    let restoring = async {
+        // The write waits for the lock by now, or comes later: either way it finds another file.
+        tokio::task::yield_now().await;
+        tokio::task::spawn_blocking(move || about_to.finish(samples::at(99))).await.unwrap().unwrap()
+    };
+    let (taken, kept) = tokio::join!(taking, restoring);
+    was_replaced(taken);
+    assert!(kept.as_deref().is_some_and(Path::exists));
+
+    // One that is given up leaves everything as it was.
+    let store = place.open();
+    drop(Restore::begin(&place.copy, &place.path).unwrap());
+    store.acquire_run(&samples::run_id("run_a"), &samples::owner(1), samples::at(100)).await.unwrap();
+}
+
+#[test]
+fn a_copy_is_put_in_the_place_of_what_cannot_be_read() {
+    let place = Place::new();
+    drop(place.open());
+    backup(&place.path, &place.copy).unwrap();
+    fs::write(&place.path, "no database at all").unwrap();
+    restore(&place.copy, &place.path, samples::at(99)).unwrap();
+    drop(place.open());
+    fs::remove_file(&place.path).unwrap();
+    assert_eq!(restore(&place.copy, &place.path, samples::at(99)).unwrap(), None);
+    drop(place.open());
+}
