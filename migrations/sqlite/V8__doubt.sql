@@ -78,3 +78,66 @@ UPDATE runs SET
 WHERE status NOT IN ('succeeded', 'failed', 'cancelled')
   AND EXISTS (SELECT 1 FROM answers a JOIN questions q ON q.question_id = a.question_id
               WHERE q.run_id = runs.run_id AND q.status = 'answered' AND a.choice = 'abort');
+
+-- What a provider had counted, and what had arrived, while a reply was coming: a request that breaks off is charged at least that. Such a
+-- request is `partial`, a word that the table's CHECK did not know; SQLite changes a CHECK only by making the table anew.
+CREATE TABLE usage_8 (
+  run_id                 TEXT NOT NULL REFERENCES runs (run_id),
+  request_id             INTEGER NOT NULL CHECK (request_id > 0),
+  turn                   INTEGER NOT NULL,
+  request_sha256         TEXT NOT NULL,
+  provider               TEXT NOT NULL,
+  model                  TEXT NOT NULL,
+  network_attempted      INTEGER NOT NULL DEFAULT 1 CHECK (network_attempted IN (0, 1)),
+  estimator              TEXT NOT NULL,
+  estimated_tokens       INTEGER NOT NULL,
+  reserved_output_tokens INTEGER NOT NULL,
+  price_json             TEXT,
+  status                 TEXT NOT NULL CHECK (status IN ('reserved', 'actual', 'partial', 'baseline', 'zero')),
+  input_tokens           INTEGER NOT NULL DEFAULT 0,
+  output_tokens          INTEGER NOT NULL DEFAULT 0,
+  cache_read_tokens      INTEGER NOT NULL DEFAULT 0,
+  cache_write_tokens     INTEGER NOT NULL DEFAULT 0,
+  cost_nanos             INTEGER,
+  currency               TEXT,
+  reserved_at            TEXT NOT NULL,
+  closed_at              TEXT,
+  -- The provider's name of the reply, as the first event of its stream said. Tentative: a turn has it once it is recorded.
+  response_id            TEXT,
+  -- The reply that the request continued from; empty when it carried the whole history.
+  continued_from         TEXT,
+  heard_json             TEXT,
+  PRIMARY KEY (run_id, request_id),
+  CHECK ((status = 'reserved') = (closed_at IS NULL)),
+  CHECK ((cost_nanos IS NULL) = (currency IS NULL)),
+  CHECK ((cost_nanos IS NOT NULL) = (price_json IS NOT NULL AND closed_at IS NOT NULL)),
+  CHECK (status = 'zero' OR network_attempted = 1)
+) STRICT;
+
+INSERT INTO usage_8 (run_id, request_id, turn, request_sha256, provider, model, network_attempted, estimator, estimated_tokens,
+  reserved_output_tokens, price_json, status, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nanos, currency,
+  reserved_at, closed_at, response_id, continued_from)
+SELECT run_id, request_id, turn, request_sha256, provider, model, network_attempted, estimator, estimated_tokens,
+  reserved_output_tokens, price_json, status, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nanos, currency,
+  reserved_at, closed_at, response_id, continued_from
+FROM usage;
+
+DROP TABLE usage;
+ALTER TABLE usage_8 RENAME TO usage;
+
+CREATE TRIGGER usage_is_charged_once
+BEFORE UPDATE ON usage
+WHEN OLD.closed_at IS NOT NULL OR NEW.run_id <> OLD.run_id OR NEW.request_id <> OLD.request_id OR NEW.turn <> OLD.turn
+  OR NEW.request_sha256 <> OLD.request_sha256 OR NEW.model <> OLD.model OR NEW.provider <> OLD.provider
+  OR NEW.price_json IS NOT OLD.price_json OR NEW.estimated_tokens <> OLD.estimated_tokens
+BEGIN
+  SELECT RAISE(ABORT, 'a request is charged once, at the price it was reserved with');
+END;
+
+CREATE TRIGGER usage_names_one_reply
+BEFORE UPDATE ON usage
+WHEN NEW.continued_from IS NOT OLD.continued_from
+  OR (OLD.response_id IS NOT NULL AND NEW.response_id IS NOT OLD.response_id)
+BEGIN
+  SELECT RAISE(ABORT, 'a request continues from one reply and brings one');
+END;

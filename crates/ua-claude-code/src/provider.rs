@@ -138,7 +138,11 @@ impl ClaudeCode {
                 Ok(None) => return Err(LlmError::Cut { text_bytes, source: None }),
                 Err(error) => return Err(LlmError::Cut { text_bytes, source: Some(error.into()) }),
             };
-            match live.assembler.hear(&event) {
+            let progress = live.assembler.hear(&event);
+            if let Some(growing) = live.assembler.heard() {
+                observer.heard(passed.as_ref().map_or(growing, |passed| passed.usage.plus(growing)));
+            }
+            match progress {
                 AgentEvent::Session(session_id) => {
                     if let Err(error) = session::save(&self.config.folder, &session_id) {
                         tracing::warn!(%error, "the session's id could not be kept");

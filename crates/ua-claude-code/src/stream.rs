@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{Block, StopReason, ToolUse, Usage};
-use ua_llm::LlmError;
+use ua_llm::{LlmError, heard_so_far};
 
 /// What an event means.
 #[derive(Debug)]
@@ -113,6 +113,16 @@ impl Assembler {
             }
             _ => AgentEvent::Nothing,
         }
+    }
+
+    /// What is known so far of what the reply costs that is coming; `None` between two replies.
+    pub(crate) fn heard(&self) -> Option<Usage> {
+        let growing = self.growing.as_ref()?;
+        let bytes = growing.blocks.values().map(|part| match part {
+            Part::Text(written) | Part::Tool { json: written, .. } => written.len(),
+            Part::Other => 0,
+        });
+        heard_so_far(Some(growing.usage), bytes.sum::<usize>() as u64)
     }
 
     fn grow(&mut self, event: &Value) -> AgentEvent {

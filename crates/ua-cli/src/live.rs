@@ -151,6 +151,7 @@ impl State {
             }
             RunEvent::IterationBegun { number, of, .. } => self.doing = format!("iteration {number} of {of}"),
             RunEvent::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
+            RunEvent::DatabaseBusy { .. } => "waiting for the database".clone_into(&mut self.doing),
             RunEvent::Retrying { .. } => "waiting for the model".clone_into(&mut self.doing),
             RunEvent::Recorded { turn, tool_calls, max_tool_calls, .. } => {
                 self.turn = *turn;

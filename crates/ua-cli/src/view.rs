@@ -92,7 +92,7 @@ impl RunRow {
 #[derive(Debug, JsonSchema)]
 #[expect(dead_code, reason = "it describes what `UsageSummary` writes")]
 pub(crate) struct UsageShown {
-    /// How many requests were charged in which way: actual, baseline, zero, reserved; by_tool, those that tools made.
+    /// How many requests were charged in which way: actual, partial, baseline, zero, reserved; by_tool, those that tools made.
     requests: Map<String, Value>,
     /// The tokens charged: input_tokens, output_tokens, cache_read_tokens, cache_write_tokens.
     tokens: Map<String, Value>,

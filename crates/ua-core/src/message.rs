@@ -194,6 +194,17 @@ impl Usage {
             cache_write_tokens: self.cache_write_tokens + other.cache_write_tokens,
         }
     }
+
+    /// Of each count the greater: two accounts of one request.
+    #[must_use]
+    pub fn most_of(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.max(other.input_tokens),
+            output_tokens: self.output_tokens.max(other.output_tokens),
+            cache_read_tokens: self.cache_read_tokens.max(other.cache_read_tokens),
+            cache_write_tokens: self.cache_write_tokens.max(other.cache_write_tokens),
+        }
+    }
 }
 
 /// A model's whole reply.

@@ -279,6 +279,7 @@ impl Story {
             status: RequestStatus::Actual,
             usage,
             cost: None,
+            heard: None,
             reserved_at: now,
             closed_at: Some(now),
             response_id: None,

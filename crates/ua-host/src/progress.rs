@@ -77,6 +77,9 @@ impl Progress {
             RunEvent::SessionForgotten { turn, .. } => {
                 Some(format!("turn {turn} · the provider has forgotten the conversation, sending the whole history"))
             }
+            RunEvent::DatabaseBusy { doing, why } => {
+                Some(format!("database · busy ({}), waiting to {doing}", line(why, 120)))
+            }
             RunEvent::Retrying { attempt, why, wait_millis } => {
                 let wait = seconds(Duration::from_millis(*wait_millis));
                 Some(format!("model · attempt {attempt} failed ({}), again in {wait}", line(why, 120)))
@@ -153,6 +156,7 @@ pub fn charged_tokens(status: RequestStatus, usage: Usage) -> String {
     let (input, output) = (usage.total() - usage.output_tokens, usage.output_tokens);
     match status {
         RequestStatus::Actual | RequestStatus::Reserved => format!("{input} tokens in, {output} out"),
+        RequestStatus::Partial => format!("the reply broke off, charged {input} tokens in, {output} out until then"),
         RequestStatus::Baseline => format!("no usage came back, charged {input} tokens as estimated"),
         RequestStatus::Zero => "nothing was sent, nothing is charged".to_owned(),
     }
@@ -214,6 +218,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::SessionForgotten { turn, response_id } => {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }
+        RunEvent::DatabaseBusy { doing, why } => json!({"event": "database_busy", "doing": doing, "why": why}),
         RunEvent::Retrying { attempt, why, wait_millis } => {
             json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis})
         }

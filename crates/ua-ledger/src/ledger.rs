@@ -18,6 +18,7 @@ use crate::doubt::is_left_open;
 use crate::error::LedgerError;
 use crate::events;
 use crate::interpret::another_attempt_may_help;
+use crate::patience::{NoPatience, Patience, Tries, again};
 use crate::people::{PeopleRules, declined};
 use crate::permit::Permit;
 use crate::question::{Why, question};
@@ -49,6 +50,7 @@ pub struct Ledger {
     pub(crate) definitions: BTreeMap<String, Sha256>,
     pub(crate) trace: Trace,
     pub(crate) reads: ReadsSeen,
+    patience: Arc<dyn Patience>,
 }
 
 impl Ledger {
@@ -62,7 +64,27 @@ impl Ledger {
         trace: Trace,
     ) -> Self {
         let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), BTreeMap::new());
-        Self { store, lease, root, config, env, people, prices, definitions, reads: ReadsSeen::default(), trace }
+        let patience = Arc::new(NoPatience);
+        Self {
+            store,
+            lease,
+            root,
+            config,
+            env,
+            people,
+            prices,
+            definitions,
+            reads: ReadsSeen::default(),
+            trace,
+            patience,
+        }
+    }
+
+    /// The same ledger, whose answers wait while the database is busy.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Arc<dyn Patience>) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// The environment the ledger lives in.
@@ -425,7 +447,8 @@ impl Ledger {
         self.store.check_lease(&self.lease).await.map_err(LedgerError::at("send", &permit.call().call_id))
     }
 
-    /// Commits what the attempt brought back: the raw reply and, in the same write, what it means.
+    /// Commits what the attempt brought back: the raw reply and, in the same write, what it means. While the database is busy it is tried
+    /// again, as long as the ledger's [`Patience`] and the lease last.
     pub async fn settle(&self, permit: Permit, outcome: Outcome) -> Result<CallRecord, LedgerError> {
         let call = permit.call();
         let end = match outcome {
@@ -447,13 +470,34 @@ impl Ledger {
             durability: durability(call),
             at: self.env.now(),
         };
-        let settled = self
-            .store
-            .settle_attempt(&self.lease, settle)
-            .await
-            .map_err(LedgerError::at("store the answer of", &call.call_id))?;
+        let doing = "store the answer of";
+        let mut tries = Tries::default();
+        let settled = loop {
+            match self.store.settle_attempt(&self.lease, settle.clone()).await {
+                Ok(settled) => break settled,
+                Err(error) if again(self.patience.as_ref(), doing, &error, &mut tries).await => {}
+                Err(error) => {
+                    // A write that was put off may have been made all the same.
+                    let is_refused = matches!(error, StoreError::Conflict { .. });
+                    let made = if tries.count > 0 && is_refused { self.made_before(&settle).await? } else { None };
+                    break made.ok_or(error).map_err(LedgerError::at(doing, &call.call_id))?;
+                }
+            }
+        };
         events::settled(&settled);
         Ok(settled)
+    }
+
+    /// The call, when the attempt that `settle` is about has ended as it says. No other process ends an attempt of this lease.
+    async fn made_before(&self, settle: &SettleAttempt) -> Result<Option<CallRecord>, LedgerError> {
+        let at = || LedgerError::at("read", &settle.call_id);
+        let call = self.store.call(&settle.call_id).await.map_err(at())?;
+        let attempt = self.last_attempt(&call).await?;
+        let receipt = self.store.receipt(&settle.call_id).await.map_err(at())?;
+        let has_ended = attempt.is_some_and(|last| last.attempt == settle.attempt && last.ended_at.is_some());
+        let is_answered = receipt.is_some_and(|receipt| receipt.attempt == settle.attempt);
+        let was_answered = matches!(settle.end, AttemptEnd::Replied { .. });
+        Ok((has_ended && is_answered == was_answered).then_some(call))
     }
 
     /// Whether a call that definitely failed has attempts left, and another one may end otherwise.

@@ -3,6 +3,8 @@
 //! Granular Execution PRD §6 (estimate of a reservation). A guess is used where there is no better number: for the budget
 //! before a request leaves, and for what is charged when nobody says what it cost. The provider's usage always wins.
 
+use ua_core::Usage;
+
 use crate::image::uncounted_bytes;
 use crate::request::ModelRequest;
 
@@ -18,6 +20,18 @@ pub fn estimate_input_tokens(request: &ModelRequest) -> u64 {
     let blocks = request.messages.iter().flat_map(|message| &message.blocks);
     let images: u64 = blocks.map(|block| uncounted_bytes(block, BYTES_PER_TOKEN)).sum();
     (request.canonical().as_str().len() as u64).saturating_sub(images).div_ceil(BYTES_PER_TOKEN)
+}
+
+/// What is known of the cost of a reply that is still coming, or that broke off: what its provider has `counted`, and for the output at
+/// least what has arrived in text, thoughts and arguments. Providers count while they write in steps, if at all. `None` when nothing has
+/// been heard.
+pub fn heard_so_far(counted: Option<Usage>, written_bytes: u64) -> Option<Usage> {
+    if counted.is_none() && written_bytes == 0 {
+        return None;
+    }
+    let counted = counted.unwrap_or_default();
+    let written = written_bytes.div_ceil(BYTES_PER_TOKEN);
+    Some(Usage { output_tokens: counted.output_tokens.max(written), ..counted })
 }
 
 #[cfg(test)]
@@ -43,6 +57,16 @@ mod tests {
         assert!(short > 0);
         assert_eq!(estimate_input_tokens(&request(&"a".repeat(4002))), short + 1000);
         assert_eq!(estimate_input_tokens(&request("hi")), short);
+    }
+
+    #[test]
+    fn what_was_heard_is_what_was_counted_and_at_least_what_arrived() {
+        let counted = Usage { input_tokens: 50, output_tokens: 3, cache_read_tokens: 7, cache_write_tokens: 0 };
+        assert_eq!(heard_so_far(None, 0), None);
+        assert_eq!(heard_so_far(Some(counted), 0), Some(counted));
+        assert_eq!(heard_so_far(Some(counted), 12), Some(counted));
+        assert_eq!(heard_so_far(Some(counted), 13), Some(Usage { output_tokens: 4, ..counted }));
+        assert_eq!(heard_so_far(None, 1), Some(Usage { output_tokens: 1, ..Usage::default() }));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub use anthropic::{AnthropicConfig, AnthropicProvider};
 pub use cassette::{CassetteError, Places, RecordingProvider, ReplayProvider};
 pub use chat::{ChatConfig, ChatProvider};
 pub use error::LlmError;
-pub use estimate::{ESTIMATOR, estimate_input_tokens};
+pub use estimate::{ESTIMATOR, estimate_input_tokens, heard_so_far};
 pub use history::check_history;
 pub use image::{MAX_IMAGE_BYTES, image_block, shown_image_block};
 pub use models::{ModelFacts, ModelPrice, ModelTable, ModelsError};

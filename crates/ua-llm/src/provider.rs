@@ -1,7 +1,7 @@
 //! The provider port: the seam through which every model call passes.
 
 use async_trait::async_trait;
-use ua_core::ModelTurn;
+use ua_core::{ModelTurn, Usage};
 
 use crate::error::LlmError;
 use crate::request::ModelRequest;
@@ -90,6 +90,11 @@ pub trait StreamObserver: Send + Sync {
     /// A piece of text arrived; it is part of no reply until [`LlmProvider::complete`] returns one.
     fn text(&self, delta: &str) {
         let _ = delta;
+    }
+    /// What the reply has cost so far, as far as anybody knows: the provider's counts, and for the output at least what has arrived. Told
+    /// whenever it has changed; a reply that breaks off is charged what was told last.
+    fn heard(&self, so_far: Usage) {
+        let _ = so_far;
     }
     /// The request as it goes over the wire, without headers; called before [`sent`](Self::sent).
     fn body(&self, body: &str) {

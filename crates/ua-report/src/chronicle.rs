@@ -102,6 +102,10 @@ impl EventLogBuilder {
                 RequestStatus::Actual | RequestStatus::Reserved => {
                     format!("{} tokens in, {output} out", request.usage.total() - output)
                 }
+                RequestStatus::Partial => {
+                    let input = request.usage.total() - output;
+                    format!("the reply broke off, charged {input} tokens in, {output} out until then")
+                }
                 RequestStatus::Baseline => {
                     format!("no usage came back, charged {} tokens as estimated", request.usage.total())
                 }

@@ -110,7 +110,8 @@ fn instants(records: &RunRecords) -> Vec<Timestamp> {
         [Some(attempt.started_at), ended]
     });
     let requests = records.requests.iter().flat_map(|request| {
-        let closed = request.closed_at.filter(|_| request.status != RequestStatus::Baseline);
+        let closed =
+            request.closed_at.filter(|_| !matches!(request.status, RequestStatus::Baseline | RequestStatus::Partial));
         [Some(request.reserved_at), closed]
     });
     let checkpoints = records.checkpoints.iter().map(|checkpoint| checkpoint.created_at);

@@ -14,7 +14,7 @@ const BY_TOOL: &str = "by_tool";
 /// What a run's requests to models took, and those that its tools made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct UsageSummary {
-    /// How many requests were charged in which way: `actual`, `baseline`, `zero` or still `reserved`; `by_tool`
+    /// How many requests were charged in which way: `actual`, `partial`, `baseline`, `zero` or still `reserved`; `by_tool`
     /// those that tools made and paid for.
     pub requests: BTreeMap<String, u32>,
     /// The tokens charged.

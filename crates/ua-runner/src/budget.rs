@@ -276,6 +276,7 @@ mod tests {
         let cases = [
             (RequestEnd::Actual(usage), 35, "0.00023"),
             (RequestEnd::Actual(Usage::default()), 0, "0"),
+            (RequestEnd::Partial(usage), 120, "0.0004"),
             (RequestEnd::Baseline, 100, "0.0002"),
             (RequestEnd::Zero, 0, "0"),
         ];
@@ -286,6 +287,6 @@ mod tests {
             sum.add(charge);
         }
         sum.add(Estimate { price: None, ..estimate }.charge(RequestEnd::Baseline));
-        assert_eq!((sum.tokens, sum.costs.of(Currency::USD)), (235, Money::parse("0.00043").unwrap()));
+        assert_eq!((sum.tokens, sum.costs.of(Currency::USD)), (355, Money::parse("0.00083").unwrap()));
     }
 }

@@ -10,11 +10,12 @@ use ua_dispatch::{
     Catalog, DispatchError, Dispatcher, Elicitations, Fence, Redacting, Rules, StopSignal, ToolTransport,
     TransportError, WithAskUser, WorkspaceFiles, task_tool,
 };
-use ua_ledger::{Ledger, LedgerConfig, PeopleRules};
+use ua_ledger::{Ledger, LedgerConfig, Patience, PeopleRules};
 use ua_store::{RunLease, RunRecord, Store};
 
-use crate::alive::heartbeat;
+use crate::alive::{Stillness, heartbeat};
 use crate::error::RunError;
+use crate::patience::UntilStopped;
 use crate::ports::effect_limits;
 use crate::seams::{Open, Seams};
 use crate::tasks::{ChildDriver, ChildRuns, top_of_tree};
@@ -58,6 +59,7 @@ pub struct Desk {
     elicitations: Elicitations,
     children: Option<Arc<dyn ChildDriver>>,
     heartbeat: Option<Arc<dyn Store>>,
+    pub(crate) still: Arc<Stillness>,
 }
 
 /// What came of opening a desk.
@@ -76,6 +78,7 @@ impl Desk {
     /// A desk of which nobody is told anything, that knows no secret, and whose run has no sub-agents.
     pub fn new(ports: DeskPorts) -> Self {
         Self {
+            still: Arc::new(Stillness::new(ports.env.clone())),
             ports,
             watcher: Arc::new(|_: RunEvent| {}),
             redactor: Redactor::default(),
@@ -164,7 +167,8 @@ impl Desk {
     pub(crate) fn alive(&self) -> Option<JoinHandle<()>> {
         let DeskPorts { store, lease, env, .. } = &self.ports;
         let store = self.heartbeat.as_ref().unwrap_or(store).clone();
-        env.clock.passes_by_itself().then(|| tokio::spawn(heartbeat(store, lease.clone(), env.clone())))
+        let beats = || tokio::spawn(heartbeat(store, lease.clone(), env.clone(), self.still.clone()));
+        env.clock.passes_by_itself().then(beats)
     }
 
     /// Ends what an earlier process left behind, starts the tool servers, and opens the road to them.
@@ -220,7 +224,14 @@ impl Desk {
         let root = run.root_run_id.clone();
         Ok(Ledger::new(store.clone(), lease.clone(), root, config, env.clone(), trace.clone())
             .with_people(self.people.clone().unwrap_or_else(|| PeopleRules::of(&job)))
-            .with_prices(self.prices.clone()))
+            .with_prices(self.prices.clone())
+            .with_patience(self.patience()))
+    }
+
+    /// How long what came back waits for a busy database.
+    pub(crate) fn patience(&self) -> Arc<dyn Patience> {
+        let DeskPorts { env, stop, .. } = &self.ports;
+        Arc::new(UntilStopped { env: env.clone(), stop: stop.clone(), watcher: self.watcher.clone() })
     }
 
     fn sub_agents(&self, driver: &Arc<dyn ChildDriver>) -> Arc<dyn ua_dispatch::SubAgents> {

@@ -12,6 +12,8 @@ mod session;
 mod think;
 mod turn;
 
+use std::time::Duration;
+
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{CallId, Message, Role, RunStop, Timestamp};
@@ -93,10 +95,6 @@ async fn drive_to_conclusion(
     Ok((conclusion, run))
 }
 
-fn held_for(ports: &Ports, since: Timestamp) -> u64 {
-    u64::try_from(ports.env.now().since(since).as_millis()).unwrap_or(u64::MAX)
-}
-
 /// A request that is reserved and not charged yet.
 struct Reserved {
     request: ModelRequest,
@@ -125,6 +123,8 @@ struct Driver<'a> {
     request: Option<Reserved>,
     session: Session,
     counted_from: Timestamp,
+    /// How long the process had stood still by then.
+    still_before: Duration,
     marked_effects_of: u32,
     last_call: Option<CallId>,
     /// Files as they were when a marker last named them.
@@ -158,6 +158,7 @@ impl<'a> Driver<'a> {
             request: None,
             session: Session::default(),
             counted_from: acquired_at,
+            still_before: Duration::ZERO,
             marked_effects_of: 0,
             last_call: None,
             marked_files: FileStamps::default(),
@@ -234,6 +235,13 @@ impl<'a> Driver<'a> {
         ask_about_orphan(self.ports.store.as_ref(), &self.ports.lease, &self.ports.env, detail).await
     }
 
+    /// Milliseconds since time was last counted in which this process ran.
+    fn held_for(&self) -> u64 {
+        let still = self.ports.still.so_far().saturating_sub(self.still_before);
+        let held = self.ports.env.now().since(self.counted_from).saturating_sub(still);
+        u64::try_from(held.as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Looks whether a signal or a person asked to end, or the time is up, before anything new starts. True if so. What is in flight
     /// is never cut for it.
     async fn check_in(&mut self) -> Result<bool, RunError> {
@@ -245,7 +253,7 @@ impl<'a> Driver<'a> {
             self.machine.apply(Event::of_mark(mark))?;
             return Ok(true);
         }
-        let held_millis = self.run.held_millis + held_for(self.ports, self.counted_from);
+        let held_millis = self.run.held_millis + self.held_for();
         if self.machine.limits().max_held_millis.is_some_and(|max| held_millis >= max) {
             self.machine.apply(Event::OutOfTime { held_millis })?;
             return Ok(true);

@@ -37,6 +37,7 @@ mod lock;
 mod machine;
 #[cfg(test)]
 mod machine_tests;
+mod patience;
 mod phase;
 mod pin;
 mod ports;

@@ -323,8 +323,8 @@ pub enum Event {
     Thought(Result<Box<ModelTurn>, ThinkFailure>),
     /// A signal asked to stop while a request was reserved; it is charged like this.
     ThinkingInterrupted {
-        /// Whether it may have reached the provider.
-        left_us: bool,
+        /// How it is charged.
+        end: RequestEnd,
     },
     /// The wait is over.
     Waited,
@@ -589,8 +589,8 @@ impl RunMachine {
             (State::Begin | State::Reserving, Event::ContextFull(why)) => self.end_iteration(why),
             (State::Thinking, Event::Thought(Ok(reply))) => State::Recording { reply },
             (State::Thinking, Event::Thought(Err(failure))) => self.after_failure(failure),
-            (State::Thinking, Event::ThinkingInterrupted { left_us }) => {
-                self.charge(if left_us { RequestEnd::Baseline } else { RequestEnd::Zero });
+            (State::Thinking, Event::ThinkingInterrupted { end }) => {
+                self.charge(end);
                 stopped(RunStop::Interrupt, "a signal asked the process to stop")
             }
             (State::Waiting { .. }, Event::Waited) => self.between_turns(),
@@ -663,6 +663,10 @@ impl RunMachine {
         self.charge(failure.end);
         self.attempts += 1;
         if let Some(wait) = self.retry.wait_after(self.attempts, &failure) {
+            // What broke off was paid for: a budget that it used up is not waited for.
+            if let Some(state) = self.budget_stop() {
+                return state;
+            }
             return State::Waiting { why: failure.why, wait };
         }
         if failure.credentials_refused && self.limits.ask_on_auth_failure {

@@ -6,7 +6,7 @@ use ua_core::{
     Block, CallId, CallStatus, Env, ModelTurn, Money, PriceTable, Resolution, RunStop, StopReason, ToolUse, Usage,
 };
 use ua_dispatch::Dispatched;
-use ua_store::{CallRecord, Choice, EndMark, QuestionKind, QuestionRecord, QuestionStatus};
+use ua_store::{CallRecord, Choice, EndMark, QuestionKind, QuestionRecord, QuestionStatus, RequestEnd};
 
 use crate::budget::{Estimate, Limits, Spent};
 use crate::machine::{Command, Conclusion, Event, Guidance, OpenCall, OpenTurn, RunMachine, Start};
@@ -91,7 +91,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
     ThinkFailure {
         why: "busy".into(),
         message,
-        end: if may_be_billed { ua_store::RequestEnd::Baseline } else { ua_store::RequestEnd::Zero },
+        end: if may_be_billed { RequestEnd::Baseline } else { RequestEnd::Zero },
         may_retry,
         credentials_refused: false,
         retry_after: None,
@@ -471,11 +471,28 @@ fn a_reply_without_usage_and_an_interrupted_request_are_charged_as_estimated() {
     silent.usage = None;
     feed(&mut machine, [reserved(), Event::Thought(Ok(silent)), Event::Recorded(Vec::new())]);
     assert_eq!(machine.spent().tokens, 100);
-    for (left_us, tokens) in [(true, 100), (false, 0)] {
+    let heard = Usage { input_tokens: 300, output_tokens: 40, ..Usage::default() };
+    let ends = [(RequestEnd::Baseline, 100), (RequestEnd::Zero, 0), (RequestEnd::Partial(heard), 340)];
+    for (end, tokens) in ends {
         let mut machine = RunMachine::new(Limits::default(), Start::fresh());
-        feed(&mut machine, [reserved(), Event::ThinkingInterrupted { left_us }]);
+        feed(&mut machine, [reserved(), Event::ThinkingInterrupted { end }]);
         assert_eq!((machine.spent().tokens, stop_reason(&machine.command())), (tokens, Some(RunStop::Interrupt)));
     }
+}
+
+/// A reply that broke off was paid for: a budget that it used up ends the run at once, and no wait and no request follow.
+#[test]
+fn a_budget_holds_over_replies_that_break_off() {
+    let limits = Limits { max_tokens: Some(1_000), ..Limits::default() };
+    let mut machine = RunMachine::new(limits, Start::fresh());
+    let cut = |output_tokens| {
+        let heard = Usage { input_tokens: 300, output_tokens, ..Usage::default() };
+        Event::Thought(Err(ThinkFailure { end: RequestEnd::Partial(heard), ..failure(true, true) }))
+    };
+    let commands = feed(&mut machine, [reserved(), cut(40)]);
+    assert!(matches!(commands.last(), Some(Command::Wait { .. })), "{commands:?}");
+    feed(&mut machine, [Event::Waited, reserved(), cut(360)]);
+    assert_eq!((machine.spent().tokens, stop_reason(&machine.command())), (1_000, Some(RunStop::Budget)));
 }
 
 #[test]
@@ -500,7 +517,7 @@ fn stops_are_values_and_what_is_ended_stays_ended() {
     let cases = [
         (Event::Interrupted, RunStop::Interrupt),
         (Event::Thought(Err(failure(true, false))), RunStop::Provider),
-        (Event::ThinkingInterrupted { left_us: true }, RunStop::Interrupt),
+        (Event::ThinkingInterrupted { end: RequestEnd::Baseline }, RunStop::Interrupt),
         (Event::ToolServerDown { detail: "gone".into() }, RunStop::ToolServer),
     ];
     for (event, reason) in cases {

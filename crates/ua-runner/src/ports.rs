@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use ua_core::{EffectKind, Env, PriceTable, QuestionId, RunStatus, RunStop, StopCondition, Timestamp};
 use ua_dispatch::{Dispatcher, StopSignal};
+use ua_ledger::Patience;
 use ua_llm::LlmProvider;
 use ua_store::{Choice, NewQuestion, QuestionKind, QuestionRecord, RunEnd, RunLease, RunRecord, Store};
 
+use crate::alive::Stillness;
 use crate::error::RunError;
 use crate::machine::Conclusion;
 use crate::pin::PinSettings;
@@ -34,6 +36,10 @@ pub(crate) struct Ports {
     pub watcher: Watcher,
     /// How to ask the loop to end.
     pub stop: StopSignal,
+    /// How long what came back waits for a busy database.
+    pub patience: Arc<dyn Patience>,
+    /// How long the process stood still.
+    pub still: Arc<Stillness>,
 }
 
 /// How the model is asked.

@@ -67,6 +67,13 @@ pub enum RunEvent {
         /// Milliseconds until the next.
         wait_millis: u64,
     },
+    /// Another process keeps the database busy. What came back from outside waits, and is stored when it can be.
+    DatabaseBusy {
+        /// What is waited to do: `store the answer of`, `record the model's reply`.
+        doing: String,
+        /// What the database says.
+        why: String,
+    },
     /// The provider does not know the conversation any more; the whole history is sent.
     SessionForgotten {
         /// The turn asked for.

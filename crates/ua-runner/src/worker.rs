@@ -94,6 +94,8 @@ impl Worker {
                     env: env.clone(),
                     watcher: desk.watcher.clone(),
                     stop: desk.ports.stop.clone(),
+                    patience: desk.patience(),
+                    still: desk.still.clone(),
                 };
                 let driven = Box::pin(drive(&ports, &settings, acquired_at)).await;
                 ports.llm.close().await;

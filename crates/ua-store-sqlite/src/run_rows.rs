@@ -166,8 +166,12 @@ impl Db<'_> {
     }
 
     pub(crate) fn update_seen(&self, run: &RunRecord) -> DbResult<()> {
-        let sql = "UPDATE runs SET seen_at = ?2 WHERE run_id = ?1";
-        self.connection.prepare_cached(sql)?.execute(params![run.run_id.as_str(), opt_text(run.seen_at.as_ref())])?;
+        let sql = "UPDATE runs SET seen_at = ?2, held_from = ?3 WHERE run_id = ?1";
+        self.connection.prepare_cached(sql)?.execute(params![
+            run.run_id.as_str(),
+            opt_text(run.seen_at.as_ref()),
+            opt_text(run.held_from.as_ref())
+        ])?;
         Ok(())
     }
 
@@ -377,7 +381,8 @@ impl Db<'_> {
     pub(crate) fn update_request(&self, run: &RunId, request: &RequestRecord) -> DbResult<()> {
         let sql = "UPDATE usage SET status = :status, input_tokens = :input, output_tokens = :output, \
                    cache_read_tokens = :read, cache_write_tokens = :write, cost_nanos = :cost, currency = :currency, \
-                   closed_at = :closed, network_attempted = :attempted, response_id = :response WHERE run_id = :run AND request_id = :id";
+                   closed_at = :closed, network_attempted = :attempted, response_id = :response, heard_json = :heard \
+                   WHERE run_id = :run AND request_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":run": run.as_str(),
             ":id": int(request.request_id),
@@ -391,6 +396,7 @@ impl Db<'_> {
             ":closed": opt_text(request.closed_at.as_ref()),
             ":attempted": request.network_attempted,
             ":response": request.response_id,
+            ":heard": opt_json(request.heard.as_ref())?,
         })?;
         Ok(())
     }
@@ -603,6 +609,7 @@ pub(crate) fn request_record(row: &Row<'_>) -> DbResult<RequestRecord> {
             cache_write_tokens: column.int("cache_write_tokens")?,
         },
         cost,
+        heard: column.opt_json("heard_json")?,
         reserved_at: column.at("reserved_at")?,
         closed_at: column.opt_at("closed_at")?,
         response_id: column.get("response_id")?,

@@ -1,7 +1,9 @@
 //! The driver's half of the port: find rows, apply a rule, store what it returns.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use ua_core::{Message, QuestionId, RunId, Timestamp};
+use ua_core::{Message, QuestionId, RunId, Timestamp, Usage};
 use ua_store::{
     Durability, MessageRecord, NewAnswer, NewCheckpoint, NewFork, NewOverride, NewQuestion, NewRun, NewStep,
     OverrideRecord, OwnerStamp, QuestionRecord, RequestEnd, RequestId, RequestReservation, RunEnd, RunLease, RunRecord,
@@ -154,9 +156,9 @@ impl RunStore for SqliteStore {
         .await
     }
 
-    async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError> {
+    async fn note_alive(&self, lease: &RunLease, suspended: Duration, at: Timestamp) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.write(Relaxed, move |db| db.update_seen(&rules::run_seen(db.leased_run(&lease)?, at))).await
+        self.write(Relaxed, move |db| db.update_seen(&rules::run_seen(db.leased_run(&lease)?, suspended, at))).await
     }
 
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError> {
@@ -266,6 +268,18 @@ impl RunStore for SqliteStore {
         .await
     }
 
+    async fn note_usage(&self, lease: &RunLease, request: RequestId, heard: Usage) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Relaxed, move |db| {
+            db.leased_run(&lease)?;
+            let stored = db.request(&lease.run_id, request)?;
+            let stored = stored.ok_or_else(|| not_found("usage", format!("{}/{request}", lease.run_id)))?;
+            let noted = rules::usage_heard(&stored, heard);
+            noted.map_or(Ok(()), |noted| db.update_request(&lease.run_id, &noted))
+        })
+        .await
+    }
+
     async fn close_request(
         &self,
         lease: &RunLease,
@@ -289,7 +303,7 @@ impl RunStore for SqliteStore {
             db.leased_run(&lease)?;
             let mut count = 0;
             for request in db.reserved_requests(&lease.run_id)? {
-                if let Some(closed) = rules::request_closed(&request, RequestEnd::Baseline, at) {
+                if let Some(closed) = rules::request_lost(&request, at) {
                     db.update_request(&lease.run_id, &closed)?;
                     count += 1;
                 }

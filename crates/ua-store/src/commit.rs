@@ -126,6 +126,8 @@ pub struct RequestReservation {
 pub enum RequestEnd {
     /// The provider said what it cost.
     Actual(Usage),
+    /// It left us and its reply broke off: what had been heard of it by then is charged, and at least the estimate of its input.
+    Partial(Usage),
     /// It left us and was not answered: the estimate is charged as input tokens.
     Baseline,
     /// It left us and the provider refused it before it began: nothing is charged.
@@ -139,6 +141,10 @@ impl RequestEnd {
     pub fn charged(self, estimated_tokens: u64) -> Usage {
         match self {
             Self::Actual(usage) => usage,
+            Self::Partial(heard) => {
+                let from_cache = heard.cache_read_tokens.saturating_add(heard.cache_write_tokens);
+                Usage { input_tokens: heard.input_tokens.max(estimated_tokens.saturating_sub(from_cache)), ..heard }
+            }
             Self::Baseline => Usage { input_tokens: estimated_tokens, ..Usage::default() },
             Self::Refused | Self::Zero => Usage::default(),
         }

@@ -93,6 +93,7 @@ macro_rules! conformance_tests {
             turns::what_the_provider_says_is_charged_whatever_was_estimated,
             turns::a_reply_has_one_name_from_its_first_event_on,
             turns::requests_of_a_dead_process_are_charged_as_estimated,
+            turns::a_reply_that_broke_off_is_charged_for_what_was_heard,
             turns::notes_wait_for_the_open_turn,
             turns::steps_are_numbered_and_end_once,
             turns::a_blocked_step_goes_on_when_the_run_is_taken,

@@ -10,9 +10,10 @@ mod lineage;
 mod model;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, Message, QuestionId, RunId, Timestamp};
+use ua_core::{BlobRef, Message, QuestionId, RunId, Timestamp, Usage};
 
 use crate::commit::{
     NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd,
@@ -156,9 +157,9 @@ impl RunStore for MemStore {
         model.acquire(run, owner, at)
     }
 
-    async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError> {
+    async fn note_alive(&self, lease: &RunLease, suspended: Duration, at: Timestamp) -> Result<(), StoreError> {
         let mut model = self.model();
-        let run = rules::run_seen(model.leased_run(lease)?, at);
+        let run = rules::run_seen(model.leased_run(lease)?, suspended, at);
         model.put_run(run);
         Ok(())
     }
@@ -260,6 +261,17 @@ impl RunStore for MemStore {
         Ok(())
     }
 
+    async fn note_usage(&self, lease: &RunLease, request: RequestId, heard: Usage) -> Result<(), StoreError> {
+        let mut model = self.model();
+        model.leased_run(lease)?;
+        let stored = model.request(&lease.run_id, request);
+        let stored = stored.ok_or_else(|| rules::not_found("usage", format!("{}/{request}", lease.run_id)))?;
+        if let Some(noted) = rules::usage_heard(&stored, heard) {
+            model.put_request(&lease.run_id, noted);
+        }
+        Ok(())
+    }
+
     async fn close_request(
         &self,
         lease: &RunLease,
@@ -283,7 +295,7 @@ impl RunStore for MemStore {
         let is_reserved = |request: &&crate::RequestRecord| request.status == RequestStatus::Reserved;
         let lost: Vec<_> = model.requests_of(&lease.run_id).filter(is_reserved).cloned().collect();
         let mut count = 0;
-        for closed in lost.iter().filter_map(|request| rules::request_closed(request, RequestEnd::Baseline, at)) {
+        for closed in lost.iter().filter_map(|request| rules::request_lost(request, at)) {
             model.put_request(&lease.run_id, closed);
             count += 1;
         }

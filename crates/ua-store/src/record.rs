@@ -520,6 +520,8 @@ pub enum RequestStatus {
     Reserved,
     /// The provider said what it cost.
     Actual,
+    /// It left us and its reply broke off: what had been heard of it by then is charged, and at least the estimate of its input.
+    Partial,
     /// It left us and was not answered: the estimate of its input is charged.
     Baseline,
     /// It never left us.
@@ -555,6 +557,10 @@ pub struct RequestRecord {
     pub usage: Usage,
     /// What that cost at `price`; `None` while reserved, and without a price.
     pub cost: Option<Money>,
+    /// What its provider had counted and what had arrived of its reply when that was last noted; `None` when nothing was noted. It is
+    /// what a request is charged whose process was killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<Usage>,
     /// When it was reserved.
     pub reserved_at: Timestamp,
     /// When it was settled.

@@ -1,7 +1,9 @@
 //! What the driver of a run reads and writes.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use ua_core::{QuestionId, RunId, Timestamp};
+use ua_core::{QuestionId, RunId, Timestamp, Usage};
 
 use crate::commit::{
     NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd,
@@ -63,8 +65,9 @@ pub trait RunStore: Send + Sync {
         at: Timestamp,
     ) -> Result<(RunLease, RunRecord), StoreError>;
 
-    /// Says that the owner is alive (relaxed). When it is killed, its time counts as held until then.
-    async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError>;
+    /// Says that the owner is alive (relaxed). When it is killed, its time counts as held until then, but for `suspended`: how long since
+    /// it last said so its process stood still.
+    async fn note_alive(&self, lease: &RunLease, suspended: Duration, at: Timestamp) -> Result<(), StoreError>;
 
     /// Checks that the lease still is the newest; called just before each dispatch.
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError>;
@@ -94,6 +97,10 @@ pub trait RunStore: Send + Sync {
     /// `reserved` is left as it is; a second name is a `Conflict`.
     async fn note_response(&self, lease: &RunLease, request: RequestId, response_id: &str) -> Result<(), StoreError>;
 
+    /// Notes what has been heard of the reply to a request that is under way: what its provider counted, and what has arrived. Counts only
+    /// grow. It is what the request is charged if nobody lives to say how it ended.
+    async fn note_usage(&self, lease: &RunLease, request: RequestId, heard: Usage) -> Result<(), StoreError>;
+
     /// Charges a request that brought no turn. A request that is not `reserved` is left as it is.
     async fn close_request(
         &self,
@@ -103,7 +110,8 @@ pub trait RunStore: Send + Sync {
         at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Charges every request that is still `reserved` as `baseline`: its process died before it was answered.
+    /// Charges every request that is still `reserved`, because its process died before it was answered: as `partial` for what was noted of
+    /// its reply, and as `baseline` when nothing was.
     async fn close_lost_requests(&self, lease: &RunLease, at: Timestamp) -> Result<u32, StoreError>;
 
     /// Records a turn: reply, cost and planned calls in one write, guarded by turn number and epoch.

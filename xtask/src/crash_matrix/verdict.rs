@@ -243,11 +243,12 @@ fn others_words(class: &Class, seen: &Seen) -> Option<String> {
     (file != content).then(|| format!("the file says {file:?} and the ledger {content:?}"))
 }
 
-/// Exactly one of {actual, baseline, zero} for each request that was reserved, and never less than the model saw.
+/// Exactly one of {actual, partial, baseline, zero} for each request that was reserved, and never less than the model saw.
 fn check_usage(seen: &Seen) -> Option<String> {
     let usage = &seen.state["usage"];
     let count = |name: &str| usage[name].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-    let (reserved, actual, baseline) = (count("reserved"), count("actual"), count("baseline"));
+    let (reserved, actual) = (count("reserved"), count("actual"));
+    let charged = actual + count("partial") + count("baseline");
     let turns = seen.state["turns"].as_array().map_or(0, Vec::len);
     if reserved > 0 {
         return Some(format!("{reserved} request(s) are still reserved"));
@@ -255,8 +256,8 @@ fn check_usage(seen: &Seen) -> Option<String> {
     if actual != turns {
         return Some(format!("{actual} request(s) charged as answered for {turns} recorded turns"));
     }
-    (actual + baseline < seen.model_requests)
-        .then(|| format!("{} request(s) charged of {} that the model saw", actual + baseline, seen.model_requests))
+    (charged < seen.model_requests)
+        .then(|| format!("{charged} request(s) charged of {} that the model saw", seen.model_requests))
 }
 
 /// What a window of a class came to, for the table.

@@ -27,7 +27,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "two replies that break off, and a whole one",
         must: "at least what the provider counted is charged",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: |stage| charged(stage, &[1, 2]),
     },
     Scenario {
@@ -35,7 +35,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "SIGINT in the middle of a reply",
         must: "at least what the provider counted until then is charged",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: interrupted,
     },
     Scenario {
@@ -43,7 +43,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "a budget of 20,000 tokens, and a reply of more that breaks off",
         must: "no further request is sent",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: budget,
     },
     Scenario {
@@ -51,7 +51,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "a machine that sleeps for 30 s while a tool works",
         must: "time that no process lived in is not charged",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: suspended,
     },
 ];

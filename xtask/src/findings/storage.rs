@@ -19,7 +19,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "the database is locked while an answer arrives",
         must: "the answer in hand is kept: nobody is asked whether it happened",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: locked_while_answered,
     },
     Scenario {

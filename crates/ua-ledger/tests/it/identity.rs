@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
 
+mod busy;
 mod doubts;
 mod forks;
 mod lineage;

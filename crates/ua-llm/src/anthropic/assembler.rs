@@ -11,6 +11,7 @@ use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
 use crate::ANTHROPIC;
 use crate::error::LlmError;
+use crate::estimate::heard_so_far;
 use crate::http::events::{Assemble, Fault, Progress};
 
 /// The part of a reply that has arrived.
@@ -21,6 +22,8 @@ pub(crate) struct Assembler {
     stop_reason: Option<StopReason>,
     usage: WireUsage,
     text_bytes: usize,
+    /// Bytes of thoughts and arguments that have arrived.
+    other_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -146,6 +149,10 @@ impl Assemble for Assembler {
         }
     }
 
+    fn heard(&self) -> Option<Usage> {
+        heard_so_far(self.usage.total(), (self.text_bytes + self.other_bytes) as u64)
+    }
+
     fn text_bytes(&self) -> usize {
         self.text_bytes
     }
@@ -189,8 +196,14 @@ impl Assembler {
                 self.text_bytes += text.len();
                 return Ok(Progress::Text(text));
             }
-            Delta::Input { partial_json } => partial.input.push_str(&partial_json),
-            Delta::Thinking { thinking } => append(&mut partial.value, "thinking", &thinking),
+            Delta::Input { partial_json } => {
+                partial.input.push_str(&partial_json);
+                self.other_bytes += partial_json.len();
+            }
+            Delta::Thinking { thinking } => {
+                append(&mut partial.value, "thinking", &thinking);
+                self.other_bytes += thinking.len();
+            }
             Delta::Signature { signature } => append(&mut partial.value, "signature", &signature),
             Delta::Unknown => {}
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use ua_core::{ModelTurn, Redactor};
+use ua_core::{ModelTurn, Redactor, Usage};
 
 use super::{Asked, Exchange, Places, VERSION, asked, decode, each_text};
 use crate::error::LlmError;
@@ -126,6 +126,10 @@ impl StreamObserver for Tap<'_> {
 
     fn text(&self, delta: &str) {
         self.observer.text(delta);
+    }
+
+    fn heard(&self, so_far: Usage) {
+        self.observer.heard(so_far);
     }
 
     fn event(&self, data: &str) {

@@ -19,6 +19,7 @@ use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 use super::names::{Ids, offered_name, shortened};
 use crate::OPENAI_CHAT;
 use crate::error::LlmError;
+use crate::estimate::heard_so_far;
 use crate::http::events::{Assemble, Fault, Progress};
 use crate::http::reject;
 use crate::request::ModelRequest;
@@ -37,7 +38,7 @@ pub(crate) struct Assembler {
     reasoning: Reasoning,
     calls: Vec<PartialCall>,
     finish_reason: Option<String>,
-    usage: Option<WireUsage>,
+    usage: Option<Usage>,
 }
 
 /// What a model thought, in the fields in which it came.
@@ -170,7 +171,7 @@ impl Assembler {
             return Err(Fault::Reported { kind: "error".to_owned(), message: words(&message) });
         }
         if let Some(usage) = chunk.usage.filter(WireUsage::says_something) {
-            self.usage = Some(usage);
+            self.usage = Some(usage.total());
         }
         if let Some(model) = chunk.model.filter(|model| !model.is_empty()) {
             self.model = Some(model);
@@ -272,7 +273,7 @@ impl Assembler {
         Some(ModelTurn {
             blocks,
             stop_reason,
-            usage: self.usage.take().map(WireUsage::total),
+            usage: self.usage.take(),
             model: self.model.take().unwrap_or_else(|| self.asked_model.clone()),
             response_id: self.id.take(),
         })
@@ -293,6 +294,12 @@ impl Assemble for Assembler {
     fn end(&mut self) -> Option<Result<ModelTurn, Fault>> {
         // Without `[DONE]`, only a stated reason tells an end from a cut.
         self.finish_reason.is_some().then(|| self.finish()).flatten().map(Ok)
+    }
+
+    fn heard(&self) -> Option<Usage> {
+        let thoughts = self.reasoning.content.len() + self.reasoning.text.len();
+        let arguments: usize = self.calls.iter().map(|call| call.arguments.len()).sum();
+        heard_so_far(self.usage, (self.text_bytes() + thoughts + arguments) as u64)
     }
 
     fn text_bytes(&self) -> usize {

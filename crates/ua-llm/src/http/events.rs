@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
 use sse_stream::SseStream;
-use ua_core::ModelTurn;
+use ua_core::{ModelTurn, Usage};
 
 use crate::error::{BoxError, LlmError};
 use crate::provider::{Silent, StreamObserver};
@@ -57,6 +57,9 @@ pub(crate) trait Assemble: Send {
         None
     }
 
+    /// What is known so far of what the reply costs.
+    fn heard(&self) -> Option<Usage>;
+
     /// Bytes of text that have arrived.
     fn text_bytes(&self) -> usize;
 
@@ -89,11 +92,19 @@ pub(crate) async fn read_reply(
     observer: &dyn StreamObserver,
 ) -> Result<ModelTurn, LlmError> {
     let mut events = SseStream::from_bytes_stream(bytes);
+    let mut told_of = None;
     while let Some(event) = events.next().await {
         let event = event.map_err(|error| broken(error, assembler.text_bytes()))?;
         let Some(data) = event.data.filter(|data| !data.is_empty()) else { continue };
         observer.event(&data);
-        match assembler.feed(&data) {
+        let progress = assembler.feed(&data);
+        // A whole reply says itself what it cost. An event that ends the reply otherwise may still have told.
+        if let (Some(heard), false) = (assembler.heard(), matches!(progress, Ok(Progress::Whole(_))))
+            && told_of.replace(heard) != Some(heard)
+        {
+            observer.heard(heard);
+        }
+        match progress {
             Ok(Progress::Nothing) => {}
             Ok(Progress::Session(id)) => observer.session(&id),
             Ok(Progress::Text(delta)) => observer.text(&delta),

@@ -12,6 +12,7 @@ use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 use super::reject;
 use crate::OPENAI;
 use crate::error::LlmError;
+use crate::estimate::heard_so_far;
 use crate::http::events::{Assemble, Fault, Progress};
 use crate::session::KnownPrefix;
 
@@ -21,6 +22,10 @@ pub(crate) struct Assembler {
     is_started: bool,
     items: BTreeMap<u64, Partial>,
     text_bytes: usize,
+    /// Bytes of arguments that have arrived.
+    argument_bytes: usize,
+    /// What the server has counted. It may do so before the end.
+    counted: Option<Usage>,
     /// What the request continued from.
     known: Option<KnownPrefix>,
 }
@@ -126,6 +131,7 @@ impl Assemble for Assembler {
                 Ok(Progress::Text(delta))
             }
             Event::ArgumentsDelta { output_index, delta } => {
+                self.argument_bytes += delta.len();
                 self.partial(output_index)?.arguments.push_str(&delta);
                 Ok(Progress::Nothing)
             }
@@ -135,10 +141,17 @@ impl Assemble for Assembler {
             }
             Event::Completed { response } => self.finish(response, true).map(Progress::Whole),
             Event::Incomplete { response } => self.finish(response, false).map(Progress::Whole),
-            Event::Failed { response } => Err(response.error.unwrap_or_default().into_fault()),
+            Event::Failed { response } => {
+                self.counted = response.usage.map(WireUsage::total).or(self.counted);
+                Err(response.error.unwrap_or_default().into_fault())
+            }
             Event::Error(error) => Err(error.into_fault()),
             Event::Unknown => Ok(Progress::Nothing),
         }
+    }
+
+    fn heard(&self) -> Option<Usage> {
+        heard_so_far(self.counted, (self.text_bytes + self.argument_bytes) as u64)
     }
 
     fn text_bytes(&self) -> usize {
@@ -164,6 +177,7 @@ impl Assembler {
         if std::mem::replace(&mut self.is_started, true) {
             return Err(Fault::Nonsense("a second response starts inside the first".to_owned()));
         }
+        self.counted = response.usage.map(WireUsage::total);
         Ok(response.id.filter(|id| !id.is_empty()).map_or(Progress::Nothing, Progress::Session))
     }
 
@@ -213,17 +227,21 @@ impl Assembler {
             Some(reason) if reason == "content_filter" => StopReason::Refusal,
             Some(_) | None => StopReason::MaxTokens,
         };
-        let usage = response.usage.map(|usage| {
-            let cached = usage.input_tokens_details.map_or(0, |details| details.cached_tokens).min(usage.input_tokens);
-            Usage {
-                input_tokens: usage.input_tokens - cached,
-                // Tokens of thoughts are among them.
-                output_tokens: usage.output_tokens,
-                cache_read_tokens: cached,
-                cache_write_tokens: 0,
-            }
-        });
+        let usage = response.usage.map(WireUsage::total);
         Ok(ModelTurn { blocks, stop_reason, usage, model: response.model, response_id: response.id })
+    }
+}
+
+impl WireUsage {
+    fn total(self) -> Usage {
+        let cached = self.input_tokens_details.map_or(0, |details| details.cached_tokens).min(self.input_tokens);
+        Usage {
+            input_tokens: self.input_tokens - cached,
+            // Tokens of thoughts are among them.
+            output_tokens: self.output_tokens,
+            cache_read_tokens: cached,
+            cache_write_tokens: 0,
+        }
     }
 }
 

@@ -206,7 +206,7 @@ function attemptEnd(attempt) {
 function lanes() {
   const found = [];
   const modelBars = [];
-  const ask = (request) => modelBars.push([request.start, request.end || axis.to, request.status === 'actual' ? 'b-model' : request.status === 'baseline' ? 'b-lost' : 'b-open']);
+  const ask = (request) => modelBars.push([request.start, request.end || axis.to, request.status === 'actual' ? 'b-model' : request.status === 'baseline' || request.status === 'partial' ? 'b-lost' : 'b-open']);
   data.turns.forEach((turn) => turn.requests.forEach(ask));
   data.open_requests.forEach(ask);
   found.push(['Model', modelBars]);
@@ -529,7 +529,7 @@ function details(call) {
 function turnNode(turn, calls, isForced) {
   const isOpen = isForced || expanded.has(turn.n);
   const all = callsOf.get(turn.n) || [];
-  const bars = turn.requests.map((request) => [request.start, request.end || turn.recorded, request.status === 'baseline' ? 'b-lost' : 'b-model']);
+  const bars = turn.requests.map((request) => [request.start, request.end || turn.recorded, request.status === 'baseline' || request.status === 'partial' ? 'b-lost' : 'b-model']);
   for (const call of all.slice(0, 60)) for (const attempt of call.attempts) bars.push([attempt.start, attemptEnd(attempt), barClass(call, attempt)]);
   const tokens = turn.requests.reduce((sum, request) => sum + request.in + request.out, 0);
   const costs = turn.requests.map((request) => request.cost).filter(Boolean);

@@ -2,7 +2,7 @@
 
 use ua_core::{CallStatus, FingerprintDiff, RunStop};
 use ua_dispatch::{DispatchError, Dispatched};
-use ua_ledger::LedgerError;
+use ua_ledger::{LedgerError, Tries, again};
 use ua_store::{EndMark, RunRecord, StoreError, TurnCommit};
 
 use super::Driver;
@@ -75,6 +75,7 @@ impl Driver<'_> {
     pub(super) async fn commit_once(&self, commit: TurnCommit) -> Result<RunRecord, RunError> {
         let doing = "commit the turn";
         let mut reloads = 0;
+        let mut tries = Tries::default();
         loop {
             let error = match self.ports.store.commit_turn(&self.ports.lease, commit.clone()).await {
                 Ok(run) => return Ok(run),
@@ -86,6 +87,9 @@ impl Driver<'_> {
             match admit_turn(commit.turn, StoredTurns::of(&run), &self.pin_diff())? {
                 TurnAdmission::Skip => return Ok(run),
                 TurnAdmission::AlreadyComplete => return Err(self.lease_lost().await),
+                TurnAdmission::Execute if again(self.ports.patience.as_ref(), doing, &error, &mut tries).await => {
+                    continue;
+                }
                 TurnAdmission::Execute if reloads < MAX_RELOADS => {}
                 TurnAdmission::Execute => {
                     if matches!(error, StoreError::Conflict { .. }) {

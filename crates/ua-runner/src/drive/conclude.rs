@@ -11,7 +11,7 @@ use ua_store::{
     CallCancel, CheckpointKind, CorpusRef, NewCheckpoint, QuestionRecord, ReplayStatus, RunRecord, RunRecords, StepEnd,
 };
 
-use super::{Driver, held_for};
+use super::Driver;
 use crate::cancel::{apply_words, never_sent};
 use crate::error::RunError;
 use crate::files::{self, write_conclusion_with, write_packet};
@@ -54,7 +54,7 @@ impl Driver<'_> {
                 tool_calls: self.machine.tool_calls(),
                 turns: turn_index.saturating_sub(self.run.shared_turns()),
                 tokens: self.machine.spent().tokens,
-                held_millis: self.run.held_millis + held_for(self.ports, self.counted_from),
+                held_millis: self.run.held_millis + self.held_for(),
             },
         };
         let cursor = Cursor {
@@ -156,7 +156,7 @@ impl Driver<'_> {
             let abandoned = self.ports.dispatcher.abandon(&calls).await;
             abandoned.map_err(|source| RunError::Dispatch { turn, source })?;
         }
-        let mut end = run_end(RunStatus::Failed, None, held_for(self.ports, self.counted_from), now);
+        let mut end = run_end(RunStatus::Failed, None, self.held_for(), now);
         if matches!(conclusion, Conclusion::Cancelled | Conclusion::Failed { .. }) {
             apply_words(self.ports.store.as_ref(), &self.ports.lease, now).await?;
             self.end_tasks().await?;

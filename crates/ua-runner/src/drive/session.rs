@@ -9,12 +9,13 @@
 //! Proved by: `crash_anywhere::sessions`, the e2e tests `sessions`.
 
 use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::Instrument as _;
-use ua_core::{ModelTurn, Sha256};
+use ua_core::{ModelTurn, Sha256, Usage};
 use ua_llm::{KeptReply, KnownPrefix, LlmError, ModelRequest, StreamObserver};
-use ua_store::{RunRecords, TurnRecord};
+use ua_store::{RequestId, RunRecords, StoreError, TurnRecord};
 
 use super::{Driver, Reserved};
 use crate::error::RunError;
@@ -59,16 +60,18 @@ impl Driver<'_> {
         kept.known_of(request)
     }
 
-    /// Makes one request for a reply; what the reply is called is stored as soon as it begins. `None` when a signal asked to stop.
-    pub(super) async fn complete(
-        &self,
-        reserved: &Reserved,
-        span: tracing::Span,
-    ) -> Result<Option<Result<ModelTurn, LlmError>>, RunError> {
+    /// Makes one request for a reply; what the reply is called, and what it cost so far, is stored as soon as it begins. No answer when a
+    /// signal asked to stop.
+    pub(super) async fn complete(&self, reserved: &Reserved, span: tracing::Span) -> Result<Asked, RunError> {
         let Reserved { request, id, known, .. } = reserved;
         let llm = &self.ports.llm;
-        let (named, mut names) = unbounded_channel();
-        let observer = Observer { watcher: self.ports.watcher.clone(), named: llm.keeps_replies().then_some(named) };
+        let (news, mut told) = unbounded_channel();
+        let observer = Observer {
+            watcher: self.ports.watcher.clone(),
+            keeps_names: llm.keeps_replies(),
+            news,
+            heard: Mutex::default(),
+        };
         let answer = async {
             match known {
                 Some(known) => llm.complete_from(known, request, &observer).await,
@@ -79,25 +82,34 @@ impl Driver<'_> {
         let ended = loop {
             tokio::select! {
                 biased;
-                Some(response) = names.recv() => self.note_response(*id, &response).await?,
+                Some(news) = told.recv() => self.note(*id, &news).await,
                 answer = &mut answer => break Some(answer),
                 () = self.ports.stop.stopping() => break None,
-            }
+            }?;
         };
-        // A reply that came all at once: its name is stored before the reply is.
-        self.note_responses(*id, &mut names).await?;
-        Ok(ended)
-    }
-
-    async fn note_responses(&self, id: u64, names: &mut UnboundedReceiver<String>) -> Result<(), RunError> {
-        while let Ok(response) = names.try_recv() {
-            self.note_response(id, &response).await?;
+        // A reply that came all at once: its name is stored before the reply is. What it cost so far is stored with its end.
+        while let Ok(news) = told.try_recv() {
+            if let News::Named(_) = news {
+                self.note(*id, &news).await?;
+            }
         }
-        Ok(())
+        let heard = observer.heard.lock().unwrap_or_else(PoisonError::into_inner).so_far;
+        Ok(Asked { answer: ended, heard })
     }
 
-    async fn note_response(&self, id: u64, response: &str) -> Result<(), RunError> {
-        let noted = self.ports.store.note_response(&self.ports.lease, id, response).await;
+    async fn note(&self, id: RequestId, news: &News) -> Result<(), RunError> {
+        let (store, lease) = (&self.ports.store, &self.ports.lease);
+        let noted = match news {
+            News::Named(response) => store.note_response(lease, id, response).await,
+            News::Heard(usage) => match store.note_usage(lease, id, *usage).await {
+                // It is for whoever comes after a kill. The reply is worth more than that.
+                Err(StoreError::Unavailable { why, .. }) => {
+                    tracing::warn!(why, "what a reply cost so far could not be noted");
+                    Ok(())
+                }
+                noted => noted,
+            },
+        };
         noted.map_err(RunError::at("note what the model's reply is called"))
     }
 
@@ -115,19 +127,66 @@ impl Driver<'_> {
     }
 }
 
+/// What came of one request.
+pub(super) struct Asked {
+    /// The reply, or why there is none; `None` when a signal asked to stop.
+    pub(super) answer: Option<Result<ModelTurn, LlmError>>,
+    /// What had been heard of the reply's cost by then.
+    pub(super) heard: Option<Usage>,
+}
+
+/// What is noted of a reply while it comes.
+enum News {
+    /// Its name.
+    Named(String),
+    /// What it cost so far.
+    Heard(Usage),
+}
+
+/// How many tokens more a reply may have cost than is noted: what a kill hides of it.
+const NOTED_EVERY: u64 = 2_000;
+
 /// Passes on what arrives of a reply.
 struct Observer {
     watcher: Watcher,
-    /// Takes the reply's name; `None` when nobody will ever ask for it.
-    named: Option<UnboundedSender<String>>,
+    /// Whether anybody will ever ask for the reply's name.
+    keeps_names: bool,
+    /// Takes what is to be noted.
+    news: UnboundedSender<News>,
+    heard: Mutex<Heard>,
+}
+
+/// What has been heard of a reply's cost.
+#[derive(Default)]
+struct Heard {
+    so_far: Option<Usage>,
+    /// How many tokens of it were passed on to be noted.
+    noted: u64,
+}
+
+impl Observer {
+    fn tell(&self, news: News) {
+        if self.news.send(news).is_err() {
+            tracing::debug!("a reply went on after nobody waited for it any more");
+        }
+    }
 }
 
 impl StreamObserver for Observer {
     fn session(&self, response_id: &str) {
-        if let Some(named) = &self.named
-            && named.send(response_id.to_owned()).is_err()
-        {
-            tracing::debug!("a reply was named after nobody waited for it any more");
+        if self.keeps_names {
+            self.tell(News::Named(response_id.to_owned()));
+        }
+    }
+
+    fn heard(&self, so_far: Usage) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = heard.so_far.is_none();
+        let so_far = heard.so_far.map_or(so_far, |before| before.most_of(so_far));
+        heard.so_far = Some(so_far);
+        if is_first || so_far.total() >= heard.noted.saturating_add(NOTED_EVERY) {
+            heard.noted = so_far.total();
+            self.tell(News::Heard(so_far));
         }
     }
 

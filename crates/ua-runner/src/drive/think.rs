@@ -5,9 +5,12 @@
 
 use std::time::Duration;
 
+use ua_core::Usage;
+use ua_ledger::{Tries, again};
 use ua_llm::{ESTIMATOR, LlmError, ModelRequest, estimate_input_tokens, tell_tool_uses_apart};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus, stored_name};
 
+use super::session::Asked;
 use super::{Driver, Reserved};
 use crate::budget::{Estimate, Spent};
 use crate::error::RunError;
@@ -54,12 +57,15 @@ impl Driver<'_> {
             continued_from: known.as_ref().map(|known| known.response_id.clone()),
             at: self.ports.env.now(),
         };
-        let id = self
-            .ports
-            .store
-            .reserve_request(&self.ports.lease, reservation)
-            .await
-            .map_err(RunError::at("reserve a request to the model"))?;
+        let doing = "reserve a request to the model";
+        let mut tries = Tries::default();
+        let id = loop {
+            match self.ports.store.reserve_request(&self.ports.lease, reservation.clone()).await {
+                Ok(id) => break id,
+                Err(error) if again(self.ports.patience.as_ref(), doing, &error, &mut tries).await => {}
+                Err(error) => return Err(RunError::at(doing)(error)),
+            }
+        };
         self.request = Some(Reserved { request, known, id, estimate });
         Ok(())
     }
@@ -68,13 +74,13 @@ impl Driver<'_> {
     pub(super) async fn think(&mut self, turn: u32) -> Result<Event, RunError> {
         if self.ports.stop.is_stopping() {
             self.close_request(turn, RequestEnd::Zero).await?;
-            return Ok(Event::ThinkingInterrupted { left_us: false });
+            return Ok(Event::ThinkingInterrupted { end: RequestEnd::Zero });
         }
         (self.ports.watcher)(RunEvent::Thinking { turn });
         loop {
             let Some(reserved) = &self.request else { unreachable!("a request is reserved until it is charged") };
             let span = spans::chat(self.ports.llm.name(), &reserved.request);
-            let answer = self.complete(reserved, span.clone()).await?;
+            let Asked { answer, heard } = self.complete(reserved, span.clone()).await?;
             spans::answered(&span, answer.as_ref());
             match answer {
                 Some(Ok(mut reply)) => {
@@ -86,19 +92,20 @@ impl Driver<'_> {
                     self.close_request(turn, RequestEnd::Refused).await?;
                     self.forget_session(turn, &response_id, &message);
                     if self.ports.stop.is_stopping() {
-                        return Ok(Event::ThinkingInterrupted { left_us: false });
+                        return Ok(Event::ThinkingInterrupted { end: RequestEnd::Zero });
                     }
                     // It fits the budget as it did: what was refused cost nothing.
                     self.reserve_fitting(turn, request, estimate).await?;
                 }
                 Some(Err(error)) => {
-                    let failure = failure(&error, self.ports.env.entropy.next_u64());
+                    let failure = failure(&error, heard, self.ports.env.entropy.next_u64());
                     self.close_request(turn, failure.end).await?;
                     return Ok(Event::Thought(Err(failure)));
                 }
                 None => {
-                    self.close_request(turn, RequestEnd::Baseline).await?;
-                    return Ok(Event::ThinkingInterrupted { left_us: true });
+                    let end = heard.map_or(RequestEnd::Baseline, RequestEnd::Partial);
+                    self.close_request(turn, end).await?;
+                    return Ok(Event::ThinkingInterrupted { end });
                 }
             }
         }
@@ -107,11 +114,15 @@ impl Driver<'_> {
     /// Charges the reserved request, which brought no reply.
     async fn close_request(&mut self, turn: u32, end: RequestEnd) -> Result<(), RunError> {
         let Some(Reserved { id, estimate, .. }) = self.request.take() else { return Ok(()) };
-        self.ports
-            .store
-            .close_request(&self.ports.lease, id, end, self.ports.env.now())
-            .await
-            .map_err(RunError::at("charge a request to the model"))?;
+        let doing = "charge a request to the model";
+        let mut tries = Tries::default();
+        loop {
+            match self.ports.store.close_request(&self.ports.lease, id, end, self.ports.env.now()).await {
+                Ok(()) => break,
+                Err(error) if again(self.ports.patience.as_ref(), doing, &error, &mut tries).await => {}
+                Err(error) => return Err(RunError::at(doing)(error)),
+            }
+        }
         self.tell_charge(turn, &estimate, end);
         Ok(())
     }
@@ -129,6 +140,7 @@ impl Driver<'_> {
                 }
                 RequestStatus::Actual
             }
+            RequestEnd::Partial(_) => RequestStatus::Partial,
             RequestEnd::Baseline => RequestStatus::Baseline,
             RequestEnd::Refused | RequestEnd::Zero => RequestStatus::Zero,
         };
@@ -155,7 +167,7 @@ impl Driver<'_> {
                 () = self.ports.env.clock.sleep(piece) => left -= piece,
             }
             // A wait may be long, and a process that is killed in it held the run all the same.
-            let alive = self.ports.store.note_alive(&self.ports.lease, self.ports.env.now()).await;
+            let alive = self.ports.store.note_alive(&self.ports.lease, Duration::ZERO, self.ports.env.now()).await;
             alive.map_err(RunError::at("say that the run is driven"))?;
             if let Some(mark) = self.end_mark().await? {
                 return Ok(Event::of_mark(mark));
@@ -165,15 +177,18 @@ impl Driver<'_> {
     }
 }
 
-fn failure(error: &LlmError, random: u64) -> ThinkFailure {
+/// A request that brought no reply, of which so much had been `heard`.
+fn failure(error: &LlmError, heard: Option<Usage>, random: u64) -> ThinkFailure {
     let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
     ThinkFailure {
         why: error.to_string(),
         message: format!("{}{hint}", chain(error)),
-        end: match (error.left_us(), error.was_refused()) {
-            (false, _) => RequestEnd::Zero,
-            (true, true) => RequestEnd::Refused,
-            (true, false) => RequestEnd::Baseline,
+        end: match (error.left_us(), error.was_refused(), heard) {
+            // Whatever it is called: what has begun to answer was not refused before it began.
+            (_, _, Some(heard)) => RequestEnd::Partial(heard),
+            (false, _, None) => RequestEnd::Zero,
+            (true, true, None) => RequestEnd::Refused,
+            (true, false, None) => RequestEnd::Baseline,
         },
         may_retry: error.may_retry(),
         credentials_refused: matches!(error, LlmError::Unauthorized { status: 401 | 403, .. }),

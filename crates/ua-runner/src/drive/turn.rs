@@ -2,14 +2,14 @@
 
 use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, ToolCharge};
 use ua_dispatch::{DispatchError, Dispatched, StopSignal, is_task_under_way};
-use ua_ledger::LedgerError;
+use ua_ledger::{LedgerError, Tries, again};
 use ua_llm::{ModelRequest, ToolOffer, estimate_input_tokens};
 use ua_store::{
     CallCancel, CallRecord, CheckpointKind, QuestionStatus, ReplayStatus, RequestEnd, StoreError, TurnCommit, TurnDraft,
 };
 
+use super::Driver;
 use super::results::results_of;
-use super::{Driver, held_for};
 use crate::budget::Charge;
 use crate::cancel::ABOVE_ENDED;
 use crate::compose::compose;
@@ -70,11 +70,7 @@ impl Driver<'_> {
             calls,
             at: self.ports.env.now(),
         };
-        self.ports
-            .store
-            .record_turn(&self.ports.lease, draft)
-            .await
-            .map_err(RunError::at("record the model's reply"))?;
+        self.record_once(draft).await?;
         self.tell_charge(turn, &reserved.estimate, end);
         self.open_reply = Some(message);
         self.last_seq += 1;
@@ -89,6 +85,27 @@ impl Driver<'_> {
             max_tool_calls: self.machine.limits().max_tool_calls,
         });
         Ok(Event::Recorded(OpenCall::of_turn(&calls, &[])))
+    }
+
+    /// Records a reply that was paid for. While the database is busy it waits, and a write whose answer was lost is found to be made.
+    async fn record_once(&self, draft: TurnDraft) -> Result<(), RunError> {
+        let doing = "record the model's reply";
+        let (store, lease) = (&self.ports.store, &self.ports.lease);
+        let mut tries = Tries::default();
+        loop {
+            match store.record_turn(lease, draft.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(error) if again(self.ports.patience.as_ref(), doing, &error, &mut tries).await => {}
+                Err(error) if tries.count == 0 => return Err(RunError::at(doing)(error)),
+                Err(error) => {
+                    let records = store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+                    let is_recorded = records.open_turn().is_some_and(|open| {
+                        (open.turn, open.request_sha256, open.epoch) == (draft.turn, draft.request_sha256, lease.epoch)
+                    });
+                    return if is_recorded { Ok(()) } else { Err(RunError::at(doing)(error)) };
+                }
+            }
+        }
     }
 
     pub(super) async fn turn_calls(&self, turn: u32) -> Result<Vec<CallRecord>, RunError> {
@@ -286,13 +303,14 @@ impl Driver<'_> {
             turn,
             checkpoint: self.marker_with(kind, turn, None, files, corpora),
             messages: messages.clone(),
-            held_millis: held_for(self.ports, self.counted_from),
+            held_millis: self.held_for(),
             at: now,
         };
         let held_millis = commit.held_millis;
         self.run = self.commit_once(commit).await?;
         spans::committed(turn, held_millis);
         self.counted_from = now;
+        self.still_before = self.ports.still.so_far();
         self.session.committed();
         self.history.extend(self.open_reply.take());
         self.last_seq += messages.len() as u64;

@@ -10,6 +10,7 @@ mod approvals;
 mod billed;
 mod cancelled;
 mod composite;
+mod cuts;
 mod every_seam;
 mod family;
 mod forks;

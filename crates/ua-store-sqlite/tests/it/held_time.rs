@@ -1,5 +1,7 @@
 //! A database that did not keep since when a run is held learns it, and what is in it stays.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
 use ua_store::RunStore as _;
 use ua_store::conformance::samples::{self, at};
@@ -21,7 +23,7 @@ async fn a_run_of_an_earlier_schema_is_held_from_its_next_owner_on() {
     // Nobody knows how long the first owner held it.
     let (lease, taken) = store.acquire_run(&run, &samples::owner(101), at(100)).await.unwrap();
     assert_eq!((taken.held_millis, taken.held_from), (0, Some(at(100))));
-    store.note_alive(&lease, at(130)).await.unwrap();
+    store.note_alive(&lease, Duration::ZERO, at(130)).await.unwrap();
     let (_, taken) = store.acquire_run(&run, &samples::owner(102), at(500)).await.unwrap();
     assert_eq!(taken.held_millis, 30_000);
 }

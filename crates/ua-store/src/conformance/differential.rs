@@ -2,7 +2,7 @@
 
 use ua_core::{
     CallStatus, Entropy as _, EvidenceLevel, Message, Origin, QuestionId, RawReply, Resolution, RunStatus,
-    SeededEntropy, Settlement, StepStatus, ToolContent,
+    SeededEntropy, Settlement, StepStatus, ToolContent, Usage,
 };
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
@@ -94,6 +94,7 @@ enum Write {
     Step { name: String, close: Option<StepStatus> },
     Request { turn: u32, close: Option<RequestEnd> },
     LostRequests,
+    Heard { request: u64, output: u64 },
     Name { request: u64, response: String, stale: bool },
     Turn { turn: u32, request: u64, calls: u32, with_usage: bool },
     Commit { turn: u32, name: String },
@@ -211,7 +212,14 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
         4 | 5 => Write::Request { turn, close: None },
         6 => Write::Request {
             turn: u32::try_from(dice.below(records.requests.len() + 2)).unwrap(),
-            close: dice.pick(&[RequestEnd::Zero, RequestEnd::Baseline, RequestEnd::Actual(samples::usage())]).copied(),
+            close: dice
+                .pick(&[
+                    RequestEnd::Zero,
+                    RequestEnd::Baseline,
+                    RequestEnd::Actual(samples::usage()),
+                    RequestEnd::Partial(samples::usage()),
+                ])
+                .copied(),
         },
         7 => Write::LostRequests,
         8..=10 => Write::Turn {
@@ -267,6 +275,10 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
             name: name("q"),
             call: (!dice.one_in(4)).then(|| call_name(&[CallStatus::Unknown, CallStatus::Prepared])),
         },
+        31 if dice.one_in(2) => Write::Heard {
+            request: u64::try_from(dice.below(records.requests.len() + 2)).unwrap(),
+            output: u64::try_from(dice.below(500)).unwrap(),
+        },
         31 => Write::Name {
             request: u64::try_from(dice.below(records.requests.len() + 2)).unwrap(),
             response: format!("resp_{}", dice.below(3)),
@@ -311,6 +323,10 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             told(store.close_request(&newest, u64::from(*turn), *end, now).await)
         }
         Write::LostRequests => told(store.close_lost_requests(&newest, now).await),
+        Write::Heard { request, output } => {
+            let heard = Usage { output_tokens: *output, ..samples::usage() };
+            told(store.note_usage(&newest, *request, heard).await)
+        }
         Write::Name { request, response, stale } => told(store.note_response(lease(*stale), *request, response).await),
         Write::Turn { turn, request, calls, with_usage } => {
             let calls = (1..=*calls).map(|n| {

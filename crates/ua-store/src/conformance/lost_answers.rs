@@ -83,6 +83,7 @@ pub async fn a_repeated_write_changes_nothing(store: &dyn Store) {
     twice!((lossy, answers), records(), lossy.close_lost_requests(&lease, at(3)));
     let request = lossy.reserve_request(&lease, samples::reservation(1)).await.unwrap();
     twice!((lossy, answers), records(), lossy.note_response(&lease, request, "resp_1"));
+    twice!((lossy, answers), records(), lossy.note_usage(&lease, request, samples::usage()));
     let calls = || (1..=5).map(|n| samples::planned_email(&format!("call_{n}"), 1, n)).collect();
     twice!((lossy, answers), records(), lossy.record_turn(&lease, samples::draft(step, 1, request, calls())));
 

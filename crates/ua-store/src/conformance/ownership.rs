@@ -112,6 +112,7 @@ pub async fn a_stale_epoch_changes_nothing(store: &dyn Store) {
         store.close_request(old, 1, RequestEnd::Zero, at(10)).await,
         store.close_lost_requests(old, at(10)).await.map(drop),
         store.note_response(old, 1, "resp_1").await,
+        store.note_usage(old, 1, samples::usage()).await,
         store.record_turn(old, samples::draft(step, 2, 1, Vec::new())).await,
         store.commit_turn(old, samples::commit(step, 1, "ckpt_1")).await.map(drop),
         store.append_messages(old, vec![note], at(10)).await,

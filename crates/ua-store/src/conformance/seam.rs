@@ -2,9 +2,10 @@
 //! No store knows of this.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp};
+use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope, Settlement, Timestamp, Usage};
 
 use crate::archive_store::{ArchiveStore, CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
@@ -290,8 +291,8 @@ impl RunStore for StoreSeam<'_> {
         let above = self.held(above).await;
         self.cross("store.acquire_run", None, self.inner().acquire_task_run(&above, run, owner, at)).await
     }
-    async fn note_alive(&self, lease: &RunLease, at: Timestamp) -> Result<(), StoreError> {
-        self.inner().note_alive(&self.held(lease).await, at).await
+    async fn note_alive(&self, lease: &RunLease, suspended: Duration, at: Timestamp) -> Result<(), StoreError> {
+        self.inner().note_alive(&self.held(lease).await, suspended, at).await
     }
     async fn check_lease(&self, lease: &RunLease) -> Result<(), StoreError> {
         self.inner().check_lease(&self.held(lease).await).await
@@ -329,6 +330,10 @@ impl RunStore for StoreSeam<'_> {
     async fn note_response(&self, lease: &RunLease, request: RequestId, response_id: &str) -> Result<(), StoreError> {
         let lease = self.held(lease).await;
         self.cross("store.note_response", None, self.inner().note_response(&lease, request, response_id)).await
+    }
+    async fn note_usage(&self, lease: &RunLease, request: RequestId, heard: Usage) -> Result<(), StoreError> {
+        let lease = self.held(lease).await;
+        self.cross("store.note_usage", None, self.inner().note_usage(&lease, request, heard)).await
     }
     async fn close_lost_requests(&self, lease: &RunLease, at: Timestamp) -> Result<u32, StoreError> {
         self.cross("store.close_lost_requests", None, self.inner().close_lost_requests(&self.held(lease).await, at))

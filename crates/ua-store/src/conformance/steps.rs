@@ -1,5 +1,7 @@
 //! Steps that follow each other, and the time a killed owner held the run.
 
+use std::time::Duration;
+
 use ua_core::{Message, Origin, RunStatus, StepStatus};
 
 use super::samples::{self, at, step_id};
@@ -103,17 +105,24 @@ pub async fn the_time_of_a_killed_owner_counts(store: &dyn Store) {
     // The step was opened at 2.
     let (lease, millis) = held(1_000).await;
     assert_eq!(millis, 1_000);
-    store.note_alive(&lease, at(1_010)).await.unwrap();
-    store.note_alive(&lease, at(1_030)).await.unwrap();
-    assert!(matches!(store.note_alive(&scene.lease, at(1_040)).await, Err(StoreError::Fenced { .. })));
+    store.note_alive(&lease, Duration::ZERO, at(1_010)).await.unwrap();
+    store.note_alive(&lease, Duration::ZERO, at(1_030)).await.unwrap();
+    assert!(matches!(store.note_alive(&scene.lease, Duration::ZERO, at(1_040)).await, Err(StoreError::Fenced { .. })));
     let (lease, millis) = held(2_000).await;
     assert_eq!(millis, 1_000 + 30_000);
     // Its last sign of life was before it took the run: a clock went back.
-    store.note_alive(&lease, at(1_500)).await.unwrap();
+    store.note_alive(&lease, Duration::ZERO, at(1_500)).await.unwrap();
     let (lease, millis) = held(3_000).await;
     assert_eq!(millis, 31_000);
     // A clean end says itself how long it was.
     store.end_run(&lease, samples::run_end(RunStatus::Stopped)).await.unwrap();
     let (_, millis) = held(4_000).await;
     assert_eq!(millis, 31_700);
+    // The machine slept for most of the time, which is told once, by the first sign of life after it.
+    let (lease, _) = held(5_000).await;
+    store.note_alive(&lease, Duration::ZERO, at(5_001)).await.unwrap();
+    store.note_alive(&lease, Duration::from_mins(10), at(5_602)).await.unwrap();
+    store.note_alive(&lease, Duration::ZERO, at(5_603)).await.unwrap();
+    let (_, millis) = held(6_000).await;
+    assert_eq!(millis, 31_700 + 3_000);
 }

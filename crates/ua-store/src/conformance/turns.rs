@@ -171,6 +171,7 @@ pub async fn a_request_is_charged_once(store: &dyn Store) {
         (RequestEnd::Refused, RequestStatus::Zero, Usage::default()),
         (RequestEnd::Baseline, RequestStatus::Baseline, Usage { input_tokens: 1_200, ..Usage::default() }),
         (RequestEnd::Actual(samples::usage()), RequestStatus::Actual, samples::usage()),
+        (RequestEnd::Partial(samples::usage()), RequestStatus::Partial, at_least_estimated(samples::usage())),
     ];
     for (number, (end, status, charged)) in (1_u64..).zip(ends) {
         let request = store.reserve_request(lease, samples::reservation(1)).await.unwrap();
@@ -195,6 +196,45 @@ pub async fn a_request_is_charged_once(store: &dyn Store) {
     stranger.request_sha256 = samples::request_digest(9);
     refused(store.record_turn(lease, stranger).await, "not the request");
     assert_eq!(scene.records().await.turns, Vec::new());
+}
+
+/// What is charged for a reply of which so much was heard: [`samples::reservation`] estimates 1200 tokens of input.
+fn at_least_estimated(heard: Usage) -> Usage {
+    let from_cache = heard.cache_read_tokens + heard.cache_write_tokens;
+    Usage { input_tokens: heard.input_tokens.max(1_200 - from_cache), ..heard }
+}
+
+/// A reply that broke off is charged for what was heard of it, and the estimate of the input is the least. So is the request of a process
+/// that was killed, as far as it was noted; counts only grow.
+pub async fn a_reply_that_broke_off_is_charged_for_what_was_heard(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let some = Usage { input_tokens: 9_000, output_tokens: 10, cache_read_tokens: 100, cache_write_tokens: 0 };
+    let more = Usage { output_tokens: 700, ..some };
+    let little = Usage { output_tokens: 40, ..Usage::default() };
+    for (heard, charged) in [(more, more), (little, Usage { input_tokens: 1_200, ..little })] {
+        let request = store.reserve_request(&scene.lease, samples::reservation(1)).await.unwrap();
+        store.close_request(&scene.lease, request, RequestEnd::Partial(heard), at(4)).await.unwrap();
+        let closed = scene.records().await.requests.pop().unwrap();
+        assert_eq!((closed.status, closed.usage), (RequestStatus::Partial, charged));
+        assert_eq!(closed.cost, closed.price.map(|price| price.cost(charged)));
+        // Nobody counted it to its end.
+        assert_eq!(closed.estimate_error(), None);
+    }
+    let request = store.reserve_request(&scene.lease, samples::reservation(1)).await.unwrap();
+    for heard in [some, more, some] {
+        store.note_usage(&scene.lease, request, heard).await.unwrap();
+    }
+    let noted = scene.records().await.requests.pop().unwrap();
+    assert_eq!((noted.status, noted.usage, noted.heard), (RequestStatus::Reserved, Usage::default(), Some(more)));
+    assert!(matches!(store.note_usage(&scene.lease, 99, some).await, Err(crate::StoreError::NotFound { .. })));
+    let (lease, _) = store.acquire_run(scene.run_id(), &samples::owner(101), at(9)).await.unwrap();
+    assert_eq!(store.close_lost_requests(&lease, at(10)).await.unwrap(), 1);
+    let lost = scene.records().await.requests.pop().unwrap();
+    assert_eq!((lost.status, lost.usage, lost.closed_at), (RequestStatus::Partial, more, Some(at(10))));
+    // A request that has ended is left as it is.
+    let later = Usage { output_tokens: 9_999, ..more };
+    store.note_usage(&lease, request, later).await.unwrap();
+    assert_eq!(scene.records().await.requests.pop().unwrap(), lost);
 }
 
 /// The price goes with the reservation, and what is charged is charged at that price. Without one the cost stays unknown.

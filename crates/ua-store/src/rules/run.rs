@@ -1,5 +1,7 @@
 //! Runs, their steps, their checkpoints and their requests to models.
 
+use std::time::Duration;
+
 use ua_core::{QuestionId, RunId, RunStatus, StepStatus, Timestamp, Usage};
 
 use super::{conflict, not_found};
@@ -132,9 +134,11 @@ pub fn run_acquired(
     Ok((RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch }, run))
 }
 
-/// The run, whose owner says that it is alive.
-pub fn run_seen(run: RunRecord, at: Timestamp) -> RunRecord {
-    RunRecord { seen_at: Some(at), ..run }
+/// The run, whose owner says that it is alive, and that it was suspended for `suspended` since it last said so: the time counts from
+/// later on then, as if the run had been taken that much later.
+pub fn run_seen(run: RunRecord, suspended: Duration, at: Timestamp) -> RunRecord {
+    let held_from = run.held_from.map(|from| if from < at { from.plus(suspended).min(at) } else { from });
+    RunRecord { seen_at: Some(at), held_from, ..run }
 }
 
 /// The run after its owner's last write. The epoch stays, so that a late write of the same process is told apart.
@@ -255,6 +259,7 @@ pub fn request_reserved(
         status: RequestStatus::Reserved,
         usage: Usage::default(),
         cost: None,
+        heard: None,
         reserved_at: reservation.at,
         closed_at: None,
         response_id: None,
@@ -281,10 +286,25 @@ pub fn response_named(
     }
 }
 
+/// The request, of whose reply so much has been heard. Counts only grow, so that what is noted out of turn takes nothing back; `None`
+/// when it is known already, or the request has ended.
+pub fn usage_heard(request: &RequestRecord, heard: Usage) -> Option<RequestRecord> {
+    let heard = request.heard.map_or(heard, |known| known.most_of(heard));
+    let is_new = request.status == RequestStatus::Reserved && request.heard != Some(heard);
+    is_new.then(|| RequestRecord { heard: Some(heard), ..request.clone() })
+}
+
+/// The request of a process that is gone, charged for what was heard of its reply, or as it was estimated; `None` when it was charged
+/// before.
+pub fn request_lost(request: &RequestRecord, at: Timestamp) -> Option<RequestRecord> {
+    request_closed(request, request.heard.map_or(RequestEnd::Baseline, RequestEnd::Partial), at)
+}
+
 /// The request, charged at the price it was reserved with; `None` when it was charged before and therefore stays as it is.
 pub fn request_closed(request: &RequestRecord, end: RequestEnd, at: Timestamp) -> Option<RequestRecord> {
     let status = match end {
         RequestEnd::Actual(_) => RequestStatus::Actual,
+        RequestEnd::Partial(_) => RequestStatus::Partial,
         RequestEnd::Baseline => RequestStatus::Baseline,
         RequestEnd::Refused | RequestEnd::Zero => RequestStatus::Zero,
     };

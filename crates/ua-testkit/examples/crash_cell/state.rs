@@ -103,7 +103,7 @@ fn add(state: &mut Value, child: &Value) {
     for list in ["turns", "calls", "questions", "violations", "known"] {
         append(&mut state[list], child[list].as_array().cloned().unwrap_or_default());
     }
-    for count in ["reserved", "actual", "baseline", "zero"] {
+    for count in ["reserved", "actual", "partial", "baseline", "zero"] {
         let sum = [&*state, child].map(|side| side["usage"][count].as_u64().unwrap_or(0)).iter().sum::<u64>();
         state["usage"][count] = sum.into();
     }
@@ -151,7 +151,7 @@ fn of(records: &RunRecords, violations: &[Violation]) -> Value {
         "history": check_history(&history).err().map(|why| format!("{why:?}")),
         "usage": {
             "reserved": count(RequestStatus::Reserved), "actual": count(RequestStatus::Actual),
-            "baseline": count(RequestStatus::Baseline), "zero": count(RequestStatus::Zero),
+            "partial": count(RequestStatus::Partial), "baseline": count(RequestStatus::Baseline), "zero": count(RequestStatus::Zero),
         },
         "violations": list(false),
         "known": list(true),

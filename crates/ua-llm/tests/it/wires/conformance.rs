@@ -130,6 +130,37 @@ async fn what_the_provider_counted_is_what_is_told() {
     }
 }
 
+/// Whatever breaks a reply off, what it cost until then is told: what the provider counted already, and at least what arrived.
+#[tokio::test]
+async fn a_reply_that_breaks_off_has_told_what_it_cost_so_far() {
+    let usage = Usage { input_tokens: 50_000, output_tokens: 7_000, ..Usage::default() };
+    let words = "All work and no play. ".repeat(1300);
+    let turn =
+        json!({"text": words, "tools": [{"name": "mcp__ua__read_file", "input": {"path": words}}], "usage": usage});
+    for wire in WIRES {
+        let cut = |events| FaultKind::CutAfter { events };
+        for kind in [cut(100), cut(700), FaultKind::EndWithoutStop] {
+            let server = server(script(&json!({"turns": [turn]})), vec![Fault::at(1, kind.clone())]).await;
+            let watch = Watch::default();
+            let error = wire.at(&server).complete(&request(prompt()), &watch).await.unwrap_err();
+            let LlmError::Cut { text_bytes, .. } = error else { panic!("{}: {kind:?} gave {error:?}", wire.name) };
+            let heard = watch.heard().unwrap_or_default();
+            assert!(
+                heard.output_tokens >= text_bytes as u64 / 4 && text_bytes > 0,
+                "{}: {kind:?} {heard:?}",
+                wire.name
+            );
+            if wire.name == "anthropic" {
+                assert_eq!(heard.input_tokens, usage.input_tokens, "{kind:?}: its first event says so");
+            }
+            if matches!(kind, FaultKind::EndWithoutStop) {
+                // All of it arrived: the arguments are output as well.
+                assert!(heard.output_tokens >= 2 * words.len() as u64 / 4, "{}: {heard:?}", wire.name);
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_reply_ends_for_the_reason_that_was_given() {
     for wire in WIRES {

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use ua_core::{Env, Message, Origin};
+use ua_core::{Env, Message, Origin, Usage};
 use ua_llm::{AnthropicConfig, AnthropicProvider, ModelRequest, Script, StreamObserver, ToolOffer};
 use ua_testkit::{Fault, FaultKind, ModelServer, ModelServerConfig};
 
@@ -12,7 +12,7 @@ pub(crate) const KEY: &str = "sk-ant-test-0123456789";
 
 /// Writes down what it sees.
 #[derive(Default)]
-pub(crate) struct Watch(Mutex<Seen>);
+pub(crate) struct Watch(Mutex<Seen>, Mutex<Option<Usage>>);
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Seen {
@@ -25,6 +25,11 @@ impl Watch {
     pub(crate) fn seen(&self) -> Seen {
         self.0.lock().unwrap().clone()
     }
+
+    /// What the reply was said to have cost so far.
+    pub(crate) fn heard(&self) -> Option<Usage> {
+        *self.1.lock().unwrap()
+    }
 }
 
 impl StreamObserver for Watch {
@@ -34,6 +39,10 @@ impl StreamObserver for Watch {
 
     fn session(&self, response_id: &str) {
         self.0.lock().unwrap().sessions.push(response_id.to_owned());
+    }
+
+    fn heard(&self, so_far: Usage) {
+        *self.1.lock().unwrap() = Some(so_far);
     }
 
     fn text(&self, delta: &str) {

@@ -1,0 +1,45 @@
+//! How long a write is tried again while another process uses the database.
+//!
+//! What has come back from outside (an answer, a paid reply) is in nobody's hands but this process's: giving it up costs a person a
+//! question, or money. So the write that stores it is repeated while the database says "later". A repeated write changes nothing
+//! (`ua_store`'s conformance, `lost_answers`), and one that is refused because it was done before counts as done.
+//! Proved by: `ledger::an_answer_outlives_a_busy_database`, `xtask findings` 7.
+
+use async_trait::async_trait;
+use ua_core::Timestamp;
+use ua_store::{Retry, StoreError};
+
+/// How often a write was tried again, and since when.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tries {
+    /// How often; 0 before anything failed.
+    pub count: u32,
+    /// When it was first put off.
+    pub since: Option<Timestamp>,
+}
+
+/// Who waits, and decides when it has been long enough.
+#[async_trait]
+pub trait Patience: Send + Sync {
+    /// Waits before a write is made again that the database put off for the reason `why`; `tries` counts it already. False when it is given
+    /// up.
+    async fn wait(&self, doing: &str, why: &str, tries: &mut Tries) -> bool;
+}
+
+/// Gives up at once.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoPatience;
+
+#[async_trait]
+impl Patience for NoPatience {
+    async fn wait(&self, _doing: &str, _why: &str, _tries: &mut Tries) -> bool {
+        false
+    }
+}
+
+/// Whether the write that failed with `error` is made again: only when the database said "later", and after a wait.
+pub async fn again(patience: &dyn Patience, doing: &str, error: &StoreError, tries: &mut Tries) -> bool {
+    let StoreError::Unavailable { why, retry: Retry::Later, .. } = error else { return false };
+    tries.count += 1;
+    patience.wait(doing, why, tries).await
+}

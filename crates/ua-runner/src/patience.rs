@@ -1,0 +1,45 @@
+//! How long what came back from outside waits for a database that is busy.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ua_core::Env;
+use ua_dispatch::StopSignal;
+use ua_ledger::{Patience, Tries};
+
+use crate::watch::{RunEvent, Watcher};
+
+/// The wait before the second try; doubled for each one after it.
+const FIRST: Duration = Duration::from_millis(100);
+/// The longest wait that doubling leads to.
+const LONGEST: Duration = Duration::from_secs(5);
+/// When it is given up.
+const AT_MOST: Duration = Duration::from_mins(30);
+
+/// Tries again until a second signal, or for half an hour. That the lease is lost the write itself says.
+pub(crate) struct UntilStopped {
+    pub(crate) env: Env,
+    pub(crate) stop: StopSignal,
+    pub(crate) watcher: Watcher,
+}
+
+#[async_trait]
+impl Patience for UntilStopped {
+    async fn wait(&self, doing: &str, why: &str, tries: &mut Tries) -> bool {
+        let since = *tries.since.get_or_insert_with(|| self.env.now());
+        if self.env.now().since(since) >= AT_MOST {
+            tracing::error!(doing, why, "the database was busy for too long");
+            return false;
+        }
+        if tries.count == 1 {
+            tracing::warn!(doing, why, "the database is busy, trying again");
+            (self.watcher)(RunEvent::DatabaseBusy { doing: doing.to_owned(), why: why.to_owned() });
+        }
+        let wait = FIRST.saturating_mul(2_u32.saturating_pow((tries.count - 1).min(16))).min(LONGEST);
+        tokio::select! {
+            biased;
+            () = self.stop.stopping_at_once() => false,
+            () = self.env.clock.sleep(wait) => true,
+        }
+    }
+}
