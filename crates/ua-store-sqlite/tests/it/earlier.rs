@@ -9,6 +9,7 @@ const BACK: [(u32, &str); 7] = [
         "DROP TRIGGER tool_calls_in_doubt_have_not_failed; DROP TRIGGER tool_calls_keep_their_key;
          ALTER TABLE tool_calls DROP COLUMN doubt; ALTER TABLE runs DROP COLUMN task_call_id;
          ALTER TABLE runs DROP COLUMN abort_requested_at; ALTER TABLE runs DROP COLUMN abort_question;
+         ALTER TABLE usage DROP COLUMN heard_json;
          CREATE TRIGGER tool_calls_keep_their_key BEFORE UPDATE OF idempotency_key ON tool_calls
          WHEN OLD.idempotency_key IS NOT NULL AND NEW.idempotency_key IS NOT OLD.idempotency_key
          BEGIN SELECT RAISE(ABORT, 'a tool call keeps its idempotency key'); END;",
