@@ -105,3 +105,57 @@ async fn check(scenario: &Scenario, mails: Choice, at: &str) {
     }
     scenario.check_invariants(at).await;
 }
+
+/// Waits for a word about both calls of the second turn, and has these.
+async fn answered(mail: Option<Choice>, notice: Choice) -> Scenario {
+    let scenario = lived(1, Choice::Execute).await;
+    assert_eq!(scenario.resume().await.status, RunStatus::WaitingForHuman);
+    let calls = scenario.calls().await;
+    for question in scenario.questions().await.into_iter().filter(|q| q.status == QuestionStatus::Open) {
+        let call = calls.iter().find(|call| Some(&call.call_id) == question.call_id.as_ref()).unwrap();
+        let choice = if call.name.tool == "send_email" { mail } else { Some(notice) };
+        if let Some(choice) = choice {
+            scenario.choose(&question, choice).await;
+        }
+    }
+    scenario
+}
+
+#[tokio::test]
+async fn an_abort_ends_the_run_beside_any_other_word_wherever_we_die() {
+    for mail in [Some(Choice::Skip), Some(Choice::Execute), None] {
+        let (crossings, run) = answered(mail, Choice::Abort).await.run_without_crash().await;
+        assert_eq!(run.status, RunStatus::Failed);
+        assert!(crossings > 3, "the life crosses too few seams to prove anything: {crossings}");
+        for at in (0..crossings).map(CrashAt::After) {
+            let scenario = answered(mail, Choice::Abort).await;
+            scenario.crash(at).await;
+            let run = scenario.resume().await;
+            assert_eq!(run.status, RunStatus::Failed, "{mail:?}, {at:?}: {:?}", run.status_detail);
+            assert_eq!(
+                (scenario.world.count("send_email"), scenario.world.count("notify")),
+                (0, 0),
+                "{mail:?}, {at:?}"
+            );
+            let calls = scenario.calls().await;
+            assert!(calls.iter().rev().take(2).all(|call| call.status == CallStatus::Cancelled), "{mail:?}, {at:?}");
+            let questions = scenario.questions().await;
+            assert!(questions.iter().all(|one| one.status == QuestionStatus::Closed), "{mail:?}, {at:?}");
+            scenario.check_invariants(&format!("{mail:?}, {at:?}")).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_approved_beside_a_skip_is_sent_once_wherever_we_die() {
+    let make = async || answered(Some(Choice::Skip), Choice::Execute).await;
+    let (crossings, run) = make().await.run_without_crash().await;
+    assert_eq!(run.status, RunStatus::Succeeded);
+    for at in (0..crossings).map(CrashAt::After) {
+        let scenario = make().await;
+        scenario.crash(at).await;
+        to_the_end(&scenario, Choice::Execute, at).await;
+        assert_eq!((scenario.world.count("send_email"), scenario.world.count("notify")), (0, 1), "{at:?}");
+        scenario.check_invariants(&format!("{at:?}")).await;
+    }
+}
