@@ -144,7 +144,8 @@ fn a_request_that_a_kill_left_behind_is_charged_as_estimated() {
         assert_eq!(env.rows("SELECT status, network_attempted FROM usage"), ["reserved 1"], "{point}");
         env.run(&["resume", "r"]).code(0);
         // Whether it had left cannot be known, so it is taken to have; the process may have noted that its reply had begun.
-        let [lost, rest @ ..] = &ends(&env)[..] else { panic!("{point}: no request") };
+        let ended = ends(&env);
+        let [lost, rest @ ..] = &ended[..] else { panic!("{point}: no request") };
         let begun = point == "after:model.complete" && lost == "partial";
         assert!(lost == "baseline" || begun, "{point}: {lost}");
         assert_eq!(rest, ["actual", "actual"], "{point}");
