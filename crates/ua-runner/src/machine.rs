@@ -49,6 +49,8 @@ pub struct OpenCall {
     pub has_failed: bool,
     /// It did not succeed because somebody said that it is not to be made or waited for: nothing went wrong.
     pub is_skipped: bool,
+    /// It was sent before, by a person's word beside a skip: it is decided about, never cancelled.
+    pub was_sent: bool,
     /// What a person answered about it and nobody acted on yet.
     pub answered: Option<Choice>,
 }
@@ -64,6 +66,7 @@ impl OpenCall {
             has_effect: call.policy.class.has_effect(),
             // A definite failure found at the start may have attempts left; the ledger knows.
             is_skipped: call.resolution == Some(Resolution::Skipped),
+            was_sent: call.status != CallStatus::Prepared,
             answered: None,
             is_settled: is_skipped
                 || matches!(call.status, CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled),
@@ -772,8 +775,10 @@ impl RunMachine {
             Some(Choice::Skip) => true,
             Some(Choice::Happened | Choice::Abort) | None => false,
         };
-        let is_over =
-            |call: &OpenCall| call.has_effect && !call.is_settled && !call.is_beside(failed) && !has_word(call);
+        let is_over = |call: &OpenCall| {
+            let may_be_cancelled = call.has_effect && !call.is_settled && !call.was_sent;
+            may_be_cancelled && !call.is_beside(failed) && !has_word(call)
+        };
         let calls: Vec<CallId> =
             self.pending.iter().filter(|call| is_over(call)).map(|call| call.call_id.clone()).collect();
         self.pending.retain(|call| !is_over(call));

@@ -25,6 +25,7 @@ fn call(n: u32, has_effect: bool) -> OpenCall {
         is_settled: false,
         has_failed: false,
         is_skipped: false,
+        was_sent: false,
         answered: None,
     }
 }
