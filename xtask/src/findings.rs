@@ -121,12 +121,6 @@ fn scenarios() -> Vec<Scenario> {
         .collect()
 }
 
-/// Whether the finding of this number is known to stand: other lanes that play the same expect it exactly then.
-#[cfg(test)]
-pub(crate) fn is_known(number: &str) -> bool {
-    scenarios().iter().any(|scenario| scenario.number == number && scenario.mark == Mark::Known)
-}
-
 struct Judged {
     scenario: Scenario,
     /// An error is the harness's: the scenario did not get to what it is about.

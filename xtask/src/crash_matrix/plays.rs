@@ -1,8 +1,8 @@
 //! Cells that are laid out one by one: a repeat that is refused, a family that is forked around its sub-agents, a database that goes back
-//! to a copy. What they play is what reading found (`cargo xtask findings`), at every place where a process can die; what of it is known
-//! to be wrong says so by name ([`known`]).
+//! to a copy. What they play is what reading found (`cargo xtask findings`), at every place where a process can die; what was once wrong of
+//! it has a name ([`once_wrong`]).
 
-pub(crate) mod known;
+pub(crate) mod once_wrong;
 
 use ua_testkit::{Refusal, ToolOutcome};
 
@@ -145,9 +145,9 @@ pub(super) fn cells(quick: bool) -> Vec<Cell> {
         }
     }
     if quick {
-        // Whatever is known to be wrong is shown in a quick round, too.
+        // Whatever was once wrong is played in a quick round, too.
         for cell in self::cells(false) {
-            let name_of = |cell: &Cell| known::of(cell, &CLASSES[cell.class]).map(|known| known.name);
+            let name_of = |cell: &Cell| once_wrong::of(cell, &CLASSES[cell.class]);
             if name_of(&cell).is_some_and(|name| !cells.iter().any(|one| name_of(one) == Some(name))) {
                 cells.push(cell);
             }
@@ -162,12 +162,12 @@ mod tests {
 
     use super::*;
 
-    fn known_of(cells: &[Cell]) -> BTreeSet<&'static str> {
-        cells.iter().filter_map(|cell| known::of(cell, &CLASSES[cell.class])).map(|known| known.name).collect()
+    fn once_wrong_of(cells: &[Cell]) -> BTreeSet<&'static str> {
+        cells.iter().filter_map(|cell| once_wrong::of(cell, &CLASSES[cell.class])).collect()
     }
 
     #[test]
-    fn a_quick_round_has_every_refusal_every_protection_and_everything_that_is_known() {
+    fn a_quick_round_has_every_refusal_every_protection_and_everything_that_was_wrong() {
         let (quick, all) = (cells(true), cells(false));
         let names = |cells: &[Cell]| cells.iter().map(|cell| cell.protection.name()).collect::<BTreeSet<_>>();
         assert_eq!(names(&quick), names(&all));
@@ -190,8 +190,8 @@ mod tests {
                 .collect()
         };
         assert_eq!(met(&quick), refusals().map(ToolOutcome::name).collect());
-        assert_eq!(known_of(&quick), known::KNOWN.iter().map(|known| known.name).collect());
-        assert_eq!(known_of(&all), known_of(&quick));
+        assert_eq!(once_wrong_of(&quick), BTreeSet::from(once_wrong::ALL));
+        assert_eq!(once_wrong_of(&all), once_wrong_of(&quick));
     }
 
     #[test]
@@ -199,17 +199,5 @@ mod tests {
         let all = cells(false);
         let names: BTreeSet<String> = all.iter().map(|cell| cell.name(&CLASSES[cell.class])).collect();
         assert_eq!(names.len(), all.len());
-    }
-
-    #[test]
-    fn what_is_known_here_is_known_of_the_real_program_too() {
-        for known in known::KNOWN {
-            assert!(
-                crate::findings::is_known(known.finding),
-                "finding {} is mended or gone, and `{}` still expects it",
-                known.finding,
-                known.name
-            );
-        }
     }
 }

@@ -13,9 +13,7 @@ use super::{Judged, Options};
 
 /// Prints the summary, writes it where it is asked for, and fails when a promise does not hold (or a broken rule was not seen).
 pub(crate) fn report(judged: &[Judged], options: &Options, note: &str, took: Duration) -> anyhow::Result<()> {
-    // What is known is counted by itself.
-    let unexpected = || judged.iter().filter(|one| one.verdict.known.is_none() || !one.verdict.is_right());
-    let sum = |of: fn(&Verdict) -> usize| unexpected().map(|one| of(&one.verdict)).sum::<usize>();
+    let sum = |of: fn(&Verdict) -> usize| judged.iter().map(|one| of(&one.verdict)).sum::<usize>();
     let (duplicates, lost) = (sum(|v| v.duplicates), sum(|v| v.lost));
     let diverged = sum(|v| usize::from(!v.diverged.is_empty()));
     let (asked, needless) = (sum(|v| usize::from(v.asked > 0)), sum(|v| v.needless));
@@ -24,9 +22,8 @@ pub(crate) fn report(judged: &[Judged], options: &Options, note: &str, took: Dur
     let kills: u32 = judged.iter().map(|one| one.kills).sum();
     let counted = format!(
         "{} cells, {kills} runners killed: {duplicates} duplicates, {lost} lost, {diverged} diverged, {needless} needless questions, \
-         {charged} charged wrongly; {asked} cells asked a person where the tool leaves no other way; {}",
+         {charged} charged wrongly; {asked} cells asked a person where the tool leaves no other way",
         judged.len(),
-        known_in_words(judged)
     );
     let tables = tables(judged);
     println!("{tables}\n{counted}\nseed {}, {:.0} s", options.seed, took.as_secs_f64());
@@ -54,19 +51,6 @@ pub(crate) fn report(judged: &[Judged], options: &Options, note: &str, took: Dur
         fs::write(path, page).with_context(|| format!("write {}", path.display()))?;
     }
     Ok(())
-}
-
-/// How many cells show what is known to be wrong, by name.
-fn known_in_words(judged: &[Judged]) -> String {
-    let mut names: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for known in judged.iter().filter_map(|one| one.verdict.known) {
-        *names.entry((known.finding, known.name)).or_default() += 1;
-    }
-    if names.is_empty() {
-        return "nothing is known to be wrong".to_owned();
-    }
-    let words = names.iter().map(|((finding, name), times)| format!("{name} (finding {finding}) {times}"));
-    format!("known to be wrong: {}", words.collect::<Vec<_>>().join(", "))
 }
 
 fn tables(judged: &[Judged]) -> String {

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::boundaries::{Boundary, Death};
 use super::cell::{Cell, Protection, Seen};
 use super::classes::{Class, Guarantee, TAIL};
-use super::plays::known::Known;
 use super::shapes::{FILED, Shape};
 
 /// The verdict on one cell.
@@ -32,10 +31,8 @@ pub(crate) struct Verdict {
     pub(crate) missed: bool,
     /// How often a record or a question says that nothing happened, and something did.
     pub(crate) told: usize,
-    /// The statements that are known to be broken by today's core, and are.
+    /// Statements about the records that are broken, of those that have a name of their own.
     pub(crate) broken: BTreeSet<String>,
-    /// What is known to be wrong of this cell.
-    pub(crate) known: Option<&'static Known>,
 }
 
 impl Verdict {
@@ -100,25 +97,20 @@ impl Verdict {
     }
 
     pub(crate) fn is_right(&self) -> bool {
-        !self.missed && self.known.map_or(!self.has_fault(), |known| known.is_shown_by(self))
+        !self.missed && !self.has_fault()
     }
 
     /// Whether something went wrong, not counting points that were never reached.
     pub(crate) fn has_fault(&self) -> bool {
-        self.duplicates + self.told > 0 || !self.broken.is_empty() || self.has_other_fault()
-    }
-
-    /// Whether something is wrong that no known way accounts for.
-    pub(crate) fn has_other_fault(&self) -> bool {
-        self.lost + self.needless > 0 || !self.diverged.is_empty() || self.charged.is_some()
+        self.duplicates + self.told + self.lost + self.needless > 0
+            || !self.broken.is_empty()
+            || !self.diverged.is_empty()
+            || self.charged.is_some()
     }
 
     /// The verdict in words, for a cell that is wrong.
     pub(crate) fn explain(&self) -> String {
         let mut words = Vec::new();
-        if let Some(known) = self.known {
-            words.push(format!("expected `{}` (finding {})", known.name, known.finding));
-        }
         let mut count = |n: usize, what: &str| {
             if n > 0 {
                 words.push(format!("{n} {what}"));
@@ -129,9 +121,7 @@ impl Verdict {
         count(self.needless, "needless question");
         count(self.told, "told that nothing happened");
         count(usize::from(self.missed), "point never reached");
-        words.extend(
-            self.broken.iter().map(|statement| format!("the records break {statement}, which is known elsewhere")),
-        );
+        words.extend(self.broken.iter().map(|statement| format!("the records break {statement}")));
         words.extend(self.diverged.iter().map(|why| format!("diverged: {why}")));
         words.extend(self.charged.iter().map(|why| format!("charged wrongly: {why}")));
         words.join("; ")
@@ -263,17 +253,10 @@ fn check_usage(seen: &Seen) -> Option<String> {
 /// What a window of a class came to, for the table.
 pub(crate) fn in_words(class: &Class, cells: &[(&Boundary, &Verdict)]) -> String {
     let asked = cells.iter().filter(|(_, verdict)| verdict.asked > 0).count();
-    let known: BTreeSet<&str> =
-        cells.iter().filter_map(|(_, verdict)| verdict.known).map(|known| known.finding).collect();
-    let so_many = cells.iter().filter(|(_, verdict)| verdict.known.is_some()).count();
     let wrong = cells.iter().filter(|(_, verdict)| !verdict.is_right()).count();
     match (cells.len(), wrong, asked) {
         (0, _, _) => "–".to_owned(),
         (_, 1.., _) => format!("WRONG {wrong}/{}", cells.len()),
-        (_, 0, _) if so_many > 0 => {
-            let findings = known.into_iter().collect::<Vec<_>>().join(", ");
-            format!("known to be wrong {so_many}/{}, finding {findings}", cells.len())
-        }
         (_, 0, 1..) => format!("at most once, asked {asked}/{}", cells.len()),
         (_, 0, 0) if class.guarantee == Guarantee::Harmless => "harmless".to_owned(),
         (_, 0, 0) => "exactly once".to_owned(),

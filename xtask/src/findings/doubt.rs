@@ -25,7 +25,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "lost, then refused with HTTP 400, and asked for in other words",
         must: "one payment: attempt 1 stays in doubt",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: refused_with_400,
     },
     Scenario {
@@ -33,7 +33,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "killed, then refused with -32601, and asked for again",
         must: "one order: attempt 1 stays in doubt",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: |stage| lost_then(stage, Then::Refuse(-32601)),
     },
     Scenario {
@@ -41,7 +41,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "lost, then connection refused, and resumed after the key's lifetime",
         must: "one payment: behind key_ttl a person is asked",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: refused_beyond_key_ttl,
     },
     Scenario {
@@ -49,7 +49,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "lost, then refused with HTTP 401",
         must: "the call is not called failed, and a person can say that it happened",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: refused_with_401,
     },
     Scenario {
@@ -57,7 +57,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "refused, retried with another file, and the first file asked for",
         must: "the receipt of other bytes answers nothing: the first file is sent, or asked about",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: retried_with_another_file,
     },
 ];

@@ -20,7 +20,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "a fork of a run whose sub-agent deployed",
         must: "one deployment: the fork asks",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: |stage| forked_afterwards(stage, &task()),
     },
     Scenario {
@@ -28,7 +28,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "a run resumed after the sub-agent of its fork deployed",
         must: "one deployment: the parent asks",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: resumed_after_fork,
     },
     Scenario {
@@ -36,7 +36,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "a fork while the sub-agent of its parent is deploying",
         must: "one deployment: the fork asks",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: forked_meanwhile,
     },
     Scenario {
@@ -68,7 +68,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "a refused call that a fork makes before its parent is resumed",
         must: "one payment: the parent asks",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: refused_then_forked,
     },
     Scenario {
@@ -76,7 +76,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "a fork behind a turn whose sub-agent sent the message",
         must: "the message of the shared turn counts: the fork succeeds, and nobody is asked",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: condition_met_by_sub_agent,
     },
 ];

@@ -15,7 +15,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "two sub-agents side by side want the same declared effect",
         must: "one message, and nobody is asked (exit 0)",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: twins,
     },
     Scenario {
@@ -23,7 +23,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "the answer `happened` is there when a call to a remote server is resumed",
         must: "the resume does not wait: nothing is sent",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: answer_is_there,
     },
     Scenario {
@@ -31,7 +31,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: true,
         name: "a lost call to a remote server that is asked about",
         must: "the question comes at once: nothing is sent before it",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: asked_at_once,
     },
 ];

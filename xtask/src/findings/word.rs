@@ -64,7 +64,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         waits: false,
         name: "the question of a sub-agent, answered while its sibling works",
         must: "the run goes on by itself (exit 0)",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: answered_meanwhile,
     },
     Scenario {

@@ -1,5 +1,6 @@
-//! Statements that today's core is known to break: each stands under a name of its own, so that whoever checks tells it from
-//! everything else. Once a statement is kept again its row goes, and breaking it counts like breaking any other.
+//! Statements that the core broke, or still may: each stands under a name of its own, so that whoever checks tells it from everything
+//! else. Records of an earlier version keep what it did; nothing can make them right but a person who looks at the other side. The
+//! simulation takes each for a fault but those that it knows of the core of today.
 
 use super::Violation;
 

@@ -186,6 +186,7 @@ impl LlmProvider for SimModel {
                 let text = "word ".repeat(usize::try_from(CUT_OUTPUT).unwrap_or(0));
                 observer.event(&json!({"usage": {"input_tokens": input, "output_tokens": CUT_OUTPUT}}).to_string());
                 observer.text(&text);
+                observer.heard(Usage { input_tokens: input, output_tokens: CUT_OUTPUT, ..Usage::default() });
                 return Err(LlmError::Cut { text_bytes: text.len(), source: None });
             }
         };

@@ -185,6 +185,10 @@ impl Judge<'_> {
             if effect.tool.kind == Kind::Redone || self.was_sent_again_carelessly(call) {
                 continue;
             }
+            // A person let the run go on although its database had forgotten the first one.
+            if effects.len() == 2 && self.was_accepted(&self.sends[effect.send]) {
+                continue;
+            }
             let words = format!("{} {} happened {} times for call {call}", effect.tool.name, effect.tag, effects.len());
             found.push(Violation::new(Wrong::Twice, words).with(self.facts([*call])));
         }

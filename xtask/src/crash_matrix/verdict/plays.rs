@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::super::cell::{Cell, Protection, Seen};
 use super::super::classes::{Class, TAIL};
-use super::super::plays::known;
 use super::super::shapes::{FILED, Shape};
 use super::fork::faults;
 use super::{Verdict, count, known_violations};
@@ -21,7 +20,6 @@ pub(super) fn judge(cell: &Cell, class: &Class, seen: &Seen) -> Verdict {
             + if may_differ { 0 } else { tail.saturating_sub(1) },
         // What was refused, and what comes after it in its turn, need not be there; the records say so, and that is judged.
         lost: usize::from(subject == 0 && !is_redone),
-        known: known::of(cell, class),
         missed: cell.protection != Protection::ForkMeanwhile && seen.kills == 0,
         ..Verdict::default()
     };

@@ -1,7 +1,7 @@
 //! Two live siblings that ask for the very same e-mail: one is sent, nobody waits for the other, and whoever comes second gets its
 //! receipt, at once or with the next process.
 //!
-//! A twin that is running in another run of the lineage is never waited for: it is a conflict, its branch parks with a question, and
+//! A twin that is being sent in the same tree is waited for. One that a death left in doubt is not: its branch parks with a question, and
 //! the question closes itself once the twin has its receipt.
 
 use ua_core::{CallStatus, RunStatus};
@@ -28,12 +28,12 @@ const SCRIPT: &str = r#"{
 const JOB: &str =
     r#"{"objective": "Tell a@example.test once.", "subagents": {}, "stop_conditions": ["email_sent_once"]}"#;
 
-/// Resumes until the run has ended, and says nothing to anybody; how often it had to ask on the way.
-async fn without_a_word(family: &Family, at: &str) -> u32 {
-    for asked in 0..4 {
+/// Resumes until the run has ended, and says nothing to anybody.
+async fn without_a_word(family: &Family, at: &str) {
+    for _ in 0..4 {
         let run = family.live(None).await.unwrap();
         if run.status == RunStatus::Succeeded {
-            return asked;
+            return;
         }
         assert_eq!(run.status, RunStatus::WaitingForHuman, "{at}: {:?}", run.status_detail);
         let questions = family.questions().await;
@@ -71,23 +71,17 @@ async fn one_of_two_live_siblings_sends_and_the_other_has_its_receipt_wherever_w
     let points = {
         let family = Family::with_slow_tools(SCRIPT, JOB);
         let (run, points) = family.crash_points().await;
-        assert_eq!(run.status, RunStatus::WaitingForHuman, "the second finds the first under way, and does not wait");
-        assert_eq!(family.world.count("send_email"), 1);
-        let [question] = &family.questions().await[..] else { panic!("one question") };
-        assert_eq!(question.kind, QuestionKind::NearDuplicate);
-        assert_eq!(without_a_word(&family, "no death").await, 0);
+        assert_eq!(run.status, RunStatus::Succeeded, "the second finds the first under way, and waits for its receipt");
         check_end(&family, "no death").await;
         points
     };
-    let mut asked = 0;
     for at in points {
         let family = Family::with_slow_tools(SCRIPT, JOB);
         family.live(Some(at)).await;
         let at = format!("{at:?}");
-        asked += without_a_word(&family, &at).await;
+        without_a_word(&family, &at).await;
         check_end(&family, &at).await;
     }
-    assert!(asked > 0, "no death left both of them in each other's way");
 }
 
 #[tokio::test]
