@@ -14,7 +14,7 @@ use ua_classify::{Classifier, file_arguments, project_scope};
 use ua_core::{
     CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256, SideEffectClass,
 };
-use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit, Recovery};
+use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
 use ua_store::{CallRecord, QuestionRecord};
 
 use crate::catalog::Catalog;
@@ -346,13 +346,10 @@ impl Dispatcher {
     pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, DispatchError> {
         match Box::pin(self.ledger.admit(id, facts.clone())).await? {
             Admission::Unknown(unknown) => {
-                // What a person has said, and what a person is asked, needs no look at the process it was sent to: nothing is sent. A
-                // run that goes on without the call needs a process that answers.
-                if unknown.call().policy.on_unknown != OnUnknown::Continue
-                    && let Recovery::Decided(admission) = self.ledger.recover(&unknown, &facts).await?
-                    && matches!(*admission, Admission::Settled(_) | Admission::Held(_))
-                {
-                    return Ok(*admission);
+                // Who says that it happened, or leaves it, has the last word: nothing is sent, so nobody waits for the process it was sent to.
+                // A question waits: whoever looks before that process is gone may look too early.
+                if let Some(settled) = self.ledger.settled_by_a_word(&unknown).await? {
+                    return Ok(Admission::Settled(settled));
                 }
                 let server = unknown.call().name.server.clone();
                 if let Some(generation) = unknown.generation()

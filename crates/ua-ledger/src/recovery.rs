@@ -53,6 +53,24 @@ fn decided(admission: Admission) -> Recovery {
 }
 
 impl Ledger {
+    /// Settles an unknown call that a person said happened, or left; nothing when nobody has said so. Such a word counts whatever the
+    /// process does that it was sent to.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn settled_by_a_word(&self, unknown: &UnknownCall) -> Result<Option<CallRecord>, LedgerError> {
+        let call = &unknown.call;
+        let Some(asked) = self.pending_question(call).await? else { return Ok(None) };
+        let resolution = match Self::decision(call, &asked)? {
+            Some(Choice::Happened) => Self::happened(call, &asked),
+            Some(Choice::Skip | Choice::Abort) => UnknownResolution::Skipped,
+            Some(Choice::Execute | Choice::Continue) | None => return Ok(None),
+        };
+        let (id, question) = (&call.call_id, Some(&asked.question_id));
+        let settled = self.store.resolve_unknown(&self.lease, id, resolution, question, self.env.now()).await;
+        settled.map(Some).map_err(LedgerError::at("resolve", id))
+    }
+
     /// Decides about an unknown call, after the process it was sent to is provably gone.
     pub async fn recover(&self, unknown: &UnknownCall, facts: &Facts) -> Result<Recovery, LedgerError> {
         let call = &unknown.call;

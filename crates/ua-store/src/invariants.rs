@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
-use ua_core::{Block, CallEvent, CallId, CallStatus, OnUnknown, Resolution, RunStatus, SideEffectClass};
+use ua_core::{Block, CallEvent, CallId, CallStatus, EvidenceLevel, OnUnknown, Resolution, RunStatus, SideEffectClass};
 
 use crate::record::{AttemptRecord, CallRecord, Choice, EventRecord, QuestionStatus, RequestStatus, RunRecords};
 
@@ -160,11 +160,13 @@ fn not_done(records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]
     attempts.iter().filter(|attempt| attempt.outcome.as_deref() == Some("not_sent") || refused(attempt)).count()
 }
 
-/// A receipt belongs to an attempt, once; what succeeded has one, or says why not.
+/// A receipt belongs to an attempt, once, and so does evidence that was found later; what succeeded has one, or says why not.
 fn receipts(found: &mut Violations, records: &RunRecords, call: &CallRecord) {
     let own: Vec<_> = records.receipts.iter().filter(|receipt| receipt.call_id == call.call_id).collect();
     let attempts: BTreeSet<u32> = own.iter().map(|receipt| receipt.attempt).collect();
-    if attempts.len() < own.len() {
+    let kinds: BTreeSet<(u32, bool)> =
+        own.iter().map(|receipt| (receipt.attempt, receipt.evidence == EvidenceLevel::Reported)).collect();
+    if kinds.len() < own.len() {
         found.add(
             "one_receipt_per_attempt",
             &call.call_id,

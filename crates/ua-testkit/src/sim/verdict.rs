@@ -193,7 +193,9 @@ impl Judge<'_> {
             found.push(Violation::new(Wrong::Twice, words).with(self.facts([*call])));
         }
         let mut told = BTreeSet::new();
-        for (at, second) in self.effects.iter().enumerate().filter(|(_, effect)| effect.tool.has_effect()) {
+        // What a policy has sent again whatever became of it may be there again, also where the model asks for it anew.
+        let counts = |effect: &Effect| effect.tool.has_effect() && effect.tool.kind != Kind::Redone;
+        for (at, second) in self.effects.iter().enumerate().filter(|(_, effect)| counts(effect)) {
             for first in &self.effects[..at] {
                 let is_same = first.tool == second.tool && first.tag == second.tag && first.call != second.call;
                 if !is_same || !self.promises_once(first, second) {
