@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
 use ua_core::{CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus};
 use ua_evidence::EvidenceReport;
-use ua_ledger::is_left_open;
+use ua_ledger::{is_left_open, settle_late_answers};
 use ua_resume::{Decision, ResumePacket};
 use ua_store::{
     CallCancel, CheckpointKind, CorpusRef, NewCheckpoint, QuestionRecord, ReplayStatus, RunRecord, RunRecords, StepEnd,
@@ -199,6 +199,14 @@ impl Driver<'_> {
         let held_millis = end.held_millis;
         let run = self.ports.store.end_run(&self.ports.lease, end).await.map_err(RunError::at("end the run"))?;
         spans::ended(&run, held_millis);
+        if run.status.is_terminal() {
+            // What a person answered until this moment about calls that the run went on without; who answers later does it themselves. The
+            // end is stored, so a failure here is left to whoever resumes the run.
+            let settled = settle_late_answers(self.ports.store.as_ref(), &self.ports.env, &run.run_id).await;
+            if let Err(error) = settled {
+                tracing::warn!(error = chain(&error), "answers that came late were not applied");
+            }
+        }
         let records = self.ports.store.load(&run.run_id).await.map_err(RunError::at("load the run"))?;
         // The end is stored. Files that only repeat it must not turn it into a failure.
         if !run.status.is_terminal() {

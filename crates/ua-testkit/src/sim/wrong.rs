@@ -184,17 +184,6 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "answer-beside-a-run-is-never-applied",
-        finding: "new",
-        seed: Some(169),
-        about: "A run goes on without a call in doubt; a person answers while a process drives it, the run ends in that process, and \
-                nobody applies the answer unless somebody resumes the ended run.",
-        is_it: |wrong, facts| {
-            let is_late = |word: WordFacts| word.is_gone_on_without && word.while_it_lived;
-            wrong == Wrong::WordWithoutConsequence && facts.word.is_some_and(is_late)
-        },
-    },
-    Known {
         name: "skip-lost-to-a-withdrawn-question",
         finding: "new",
         seed: None,
@@ -220,13 +209,6 @@ pub const KNOWN: &[Known] = &[
         seed: None,
         about: "What a person skipped was sent.",
         is_it: |wrong, facts| is_statement(wrong, facts, "a_skip_is_kept"),
-    },
-    Known {
-        name: "records: an_answer_beside_a_run_is_applied",
-        finding: "new",
-        seed: Some(168),
-        about: "An answer is stored, and its run has ended without acting on it.",
-        is_it: |wrong, facts| is_statement(wrong, facts, "an_answer_beside_a_run_is_applied"),
     },
 ];
 
