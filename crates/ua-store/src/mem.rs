@@ -179,7 +179,9 @@ impl RunStore for MemStore {
             model.put_step(step);
         }
         model.put_cancelled(cancelled, lease);
-        closed.into_iter().for_each(|question| model.put_question(question));
+        for question in closed {
+            model.put_question(question);
+        }
         model.put_run(run.clone());
         Ok(run)
     }

@@ -22,23 +22,32 @@ pub struct KinRun {
     pub behind: u32,
 }
 
-/// A run of another tree and where it hangs in it.
-struct Place<'r> {
-    top: &'r RunRecord,
-    /// The task of the top run below which it works, as far as that is known; `None` for the top run itself.
-    task: Option<Option<CallId>>,
+/// Where a run hangs in its tree.
+enum Place<'r> {
+    /// It is the top.
+    Top(&'r RunRecord),
+    /// It works below a task of the top run; which one, is not known of every old run.
+    Below(&'r RunRecord, Option<CallId>),
+}
+
+impl<'r> Place<'r> {
+    fn top(&self) -> &'r RunRecord {
+        match self {
+            Self::Top(top) | Self::Below(top, _) => top,
+        }
+    }
 }
 
 fn place_of<'r>(run: &'r RunRecord, runs: &HashMap<&RunId, &'r RunRecord>) -> Place<'r> {
-    let (mut top, mut task) = (run, None);
+    let mut place = Place::Top(run);
     // No more steps than there are runs: rows that lead in a circle are no tree.
     for _ in 0..runs.len() {
+        let top = place.top();
         let parent = top.parent_run_id.as_ref().filter(|_| is_task(top)).and_then(|id| runs.get(id));
         let Some(parent) = parent else { break };
-        task = Some(top.task_call_id.clone());
-        top = parent;
+        place = Place::Below(parent, top.task_call_id.clone());
     }
-    Place { top, task }
+    place
 }
 
 /// The runs of `family`, which are all runs of one lineage, whose calls are kin of `run`'s, in their order. `turn_of` says in which turn a
@@ -52,20 +61,21 @@ pub fn kin_of<E>(
     mut turn_of: impl FnMut(&CallId) -> Result<u32, E>,
 ) -> Result<Vec<KinRun>, E> {
     let runs: HashMap<&RunId, &RunRecord> = family.iter().map(|run| (&run.run_id, run)).collect();
-    let own = place_of(run, &runs).top;
+    let own = place_of(run, &runs).top();
     // A run that is not there any more was deleted; what is shared with it is not known, so nothing is.
     let parts = shared_parts(own, |id| runs.get(id).map(|run| (*run).clone()).ok_or(())).unwrap_or_default();
     let mut kin = Vec::new();
     for member in family {
-        let Place { top, task } = place_of(member, &runs);
-        if top.run_id == own.run_id {
+        let place = place_of(member, &runs);
+        let top = &place.top().run_id;
+        if *top == own.run_id {
             continue;
         }
-        let shared = parts.iter().find(|part| part.run_id == top.run_id).map_or(0, |part| part.upto.turn);
-        let behind = match &task {
-            None => shared,
-            Some(Some(task)) if turn_of(task)? <= shared => continue,
-            Some(_) => 0,
+        let shared = parts.iter().find(|part| part.run_id == *top).map_or(0, |part| part.upto.turn);
+        let behind = match &place {
+            Place::Top(_) => shared,
+            Place::Below(_, Some(task)) if turn_of(task)? <= shared => continue,
+            Place::Below(..) => 0,
         };
         kin.push(KinRun { run_id: member.run_id.clone(), behind });
     }
