@@ -39,6 +39,7 @@ pub enum Recovery {
 }
 
 /// Who says that no earlier attempt had the effect.
+#[derive(Clone, Copy)]
 enum Word<'q> {
     /// Nobody: the attempt is a repeat under its key.
     None,

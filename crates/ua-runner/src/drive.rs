@@ -79,9 +79,10 @@ async fn drive_to_conclusion(
         (None, None) => driver.run().await?,
     };
     // One that was said since the last look need not wait for the next resume: nobody has to answer any more.
-    let conclusion = match conclusion {
-        Conclusion::Waiting { .. } => driver.end_mark().await?.map_or(conclusion, Conclusion::of_mark),
-        other => other,
+    let conclusion = if let Conclusion::Waiting { .. } = conclusion {
+        driver.end_mark().await?.map_or(conclusion, Conclusion::of_mark)
+    } else {
+        conclusion
     };
     // What a sub-agent may use was carved from its parent's budgets: it gets no more, and its parent is told.
     let conclusion = if let Conclusion::Stopped { reason: RunStop::Budget, detail } = &conclusion

@@ -115,13 +115,13 @@ impl Worker {
                 Some(ended) => Ok(ended),
                 None => park_for_tool_server(store, lease, env, &chain(&error)).await,
             },
-            Err(DeskError::Tools(error)) => match end_without_tools(&desk, false).await? {
-                Some(ended) => Ok(ended),
-                None => {
+            Err(DeskError::Tools(error)) => {
+                let Some(ended) = end_without_tools(&desk, false).await? else {
                     park_for_tool_server(store, lease, env, &chain(&error)).await?;
                     return Err(WorkError::Tools(error));
-                }
-            },
+                };
+                Ok(ended)
+            }
         };
         let (conclusion, run) = parked?;
         Ok(Worked { conclusion, run, is_driven: false })

@@ -150,8 +150,11 @@ pub(crate) fn accept<'a>(
     at: Timestamp,
 ) -> Result<(), StoreError> {
     let failed = |error| refused_because(format!("{} cannot be written", path.display()), error);
-    let line = |run| json!({"event": ACCEPTED, "db_uuid": db_uuid, "run_id": run, "at": at});
-    let text: String = runs.into_iter().map(|run| format!("{}\n", line(run))).collect();
+    let mut text = String::new();
+    for run in runs {
+        text.push_str(&json!({"event": ACCEPTED, "db_uuid": db_uuid, "run_id": run, "at": at}).to_string());
+        text.push('\n');
+    }
     let mut file = effects::open(path).map_err(failed)?;
     effects::append(&mut file, &text).and_then(|()| file.sync_all()).map_err(failed)
 }

@@ -163,7 +163,7 @@ async fn a_database_of_the_schema_before_is_brought_up_to_date() {
     store.close().unwrap();
     // What later schemas added is taken back.
     let raw = rusqlite::Connection::open(&place.path).unwrap();
-    take_back_to(&raw, 3);
+    take_back_to(&raw, 3).unwrap();
     drop(raw);
     let why = refusal(SqliteStore::open_read_only(&place.path));
     assert!(why.contains("older than this program's"), "{why}");

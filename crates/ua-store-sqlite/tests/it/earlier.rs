@@ -38,9 +38,10 @@ const BACK: [(u32, &str); 7] = [
 ];
 
 /// Makes a database one of schema `version`.
-pub(crate) fn take_back_to(raw: &Connection, version: u32) {
+pub(crate) fn take_back_to(raw: &Connection, version: u32) -> rusqlite::Result<()> {
     for (_, back) in BACK.iter().filter(|(added_by, _)| *added_by > version) {
-        raw.execute_batch(back).unwrap();
+        raw.execute_batch(back)?;
     }
-    raw.execute("DELETE FROM refinery_schema_history WHERE version > ?1", [version]).unwrap();
+    raw.execute("DELETE FROM refinery_schema_history WHERE version > ?1", [version])?;
+    Ok(())
 }

@@ -17,7 +17,7 @@ async fn a_run_of_an_earlier_schema_is_held_from_its_next_owner_on() {
     let run = store.submit_run(samples::new_run("run_1")).await.unwrap().run_id;
     store.acquire_run(&run, &samples::owner(100), at(1)).await.unwrap();
     store.close().unwrap();
-    take_back_to(&Connection::open(&path).unwrap(), 2);
+    take_back_to(&Connection::open(&path).unwrap(), 2).unwrap();
 
     let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
     // Nobody knows how long the first owner held it.

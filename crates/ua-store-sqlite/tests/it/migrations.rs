@@ -16,7 +16,7 @@ async fn a_database_of_the_first_schema_gets_forks_and_keeps_its_runs() {
     let run = store.submit_run(samples::new_run("run_1")).await.unwrap();
     store.close().unwrap();
     let raw = Connection::open(&path).unwrap();
-    take_back_to(&raw, 1);
+    take_back_to(&raw, 1).unwrap();
     drop(raw);
 
     let refused = SqliteStore::open_read_only(&path).map(drop).expect_err("an inspection migrates nothing");
@@ -28,14 +28,15 @@ async fn a_database_of_the_first_schema_gets_forks_and_keeps_its_runs() {
 }
 
 /// A call whose first attempt was lost and whose second did nothing, as schema 7 had it: failed, whatever came of the first.
-async fn refused_after_a_loss(store: &SqliteStore, scene: &Scene<'_>, id: &str) {
+async fn refused_after_a_loss(store: &SqliteStore, scene: &Scene<'_>, id: &str) -> Result<(), StoreError> {
     let lease = &scene.lease;
-    store.start_attempt(lease, samples::start(id, 1, id)).await.unwrap();
-    store.settle_attempt(lease, samples::lost(id, 1)).await.unwrap();
+    store.start_attempt(lease, samples::start(id, 1, id)).await?;
+    store.settle_attempt(lease, samples::lost(id, 1)).await?;
     let again = StartAttempt { ends_doubt: true, ..samples::start(id, 2, id) };
-    store.start_attempt(lease, again).await.unwrap();
-    let failed = store.settle_attempt(lease, samples::not_sent(id, 2)).await.unwrap();
+    store.start_attempt(lease, again).await?;
+    let failed = store.settle_attempt(lease, samples::not_sent(id, 2)).await?;
     assert_eq!((failed.status, failed.doubt), (CallStatus::FailedDefinite, None));
+    Ok(())
 }
 
 #[tokio::test]
@@ -45,13 +46,13 @@ async fn what_was_called_failed_although_an_attempt_was_lost_is_in_doubt_again()
     let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
     let scene = Scene::begin(&store, "run_1").await;
     scene.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
-    refused_after_a_loss(&store, &scene, "call_1").await;
+    refused_after_a_loss(&store, &scene, "call_1").await.unwrap();
     scene.commit(1).await;
     scene.turn(vec![samples::planned_email("call_2", 2, 1), samples::planned_email("call_3", 2, 2)]).await;
-    refused_after_a_loss(&store, &scene, "call_2").await;
+    refused_after_a_loss(&store, &scene, "call_2").await.unwrap();
     scene.bring("call_3", CallStatus::FailedDefinite).await;
     store.close().unwrap();
-    take_back_to(&Connection::open(&path).unwrap(), 7);
+    take_back_to(&Connection::open(&path).unwrap(), 7).unwrap();
 
     let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
     let call = async |id: &str| store.call(&samples::call_id(id)).await.unwrap();
@@ -84,7 +85,7 @@ async fn an_abort_of_the_schema_before_becomes_a_mark() {
     }
     store.close().unwrap();
     let raw = Connection::open(&path).unwrap();
-    take_back_to(&raw, 7);
+    take_back_to(&raw, 7).unwrap();
     drop(raw);
 
     let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();

@@ -60,9 +60,9 @@ impl Kept {
 
     async fn crash_points() -> Vec<CrashAt> {
         let kept = Self::new(true).await;
-        let (crossings, run) = kept.scenario.run_without_crash().await;
+        let (crossings, run) = Box::pin(kept.scenario.run_without_crash()).await;
         assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.status_detail);
-        check(&kept.scenario, &kept.scenario, "without a crash").await;
+        Box::pin(check(&kept.scenario, &kept.scenario, "without a crash")).await;
         (0..crossings).flat_map(|n| [CrashAt::Before(n), CrashAt::After(n)]).collect()
     }
 
