@@ -84,7 +84,7 @@ pub(crate) fn effect_limits(spec: &ua_core::RunSpec) -> BTreeMap<String, u32> {
 }
 
 /// Parks a run whose earlier tool servers are still alive and could not be ended: nothing can be decided about their calls,
-/// so a person is asked. Called instead of [`drive`], when [`ToolTransport::fence_earlier`](ua_dispatch::ToolTransport::fence_earlier)
+/// so a person is asked. Called instead of driving it, when [`ToolTransport::fence_earlier`](ua_dispatch::ToolTransport::fence_earlier)
 /// says so.
 pub(crate) async fn park_for_orphan(
     store: &dyn Store,
