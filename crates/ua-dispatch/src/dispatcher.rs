@@ -346,11 +346,6 @@ impl Dispatcher {
     pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, DispatchError> {
         match Box::pin(self.ledger.admit(id, facts.clone())).await? {
             Admission::Unknown(unknown) => {
-                // Who says that it happened, or leaves it, has the last word: nothing is sent, so nobody waits for the process it was sent to.
-                // A question waits: whoever looks before that process is gone may look too early.
-                if let Some(settled) = self.ledger.settled_by_a_word(&unknown).await? {
-                    return Ok(Admission::Settled(settled));
-                }
                 let server = unknown.call().name.server.clone();
                 if let Some(generation) = unknown.generation()
                     && let Fence::Alive { detail } = self.transport.fence(&server, generation).await

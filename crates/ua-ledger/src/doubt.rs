@@ -8,10 +8,9 @@
 use ua_core::{CallStatus, Env, OnUnknown, Resolution, RunId};
 use ua_store::{CallRecord, Choice, QuestionRecord, QuestionStatus, Store, StoreError, UnknownResolution};
 
-use crate::admission::Admission;
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
-use crate::question::Why;
+use crate::verdict::happened;
 
 /// Whether a call was gone on without and nobody has said since what came of it.
 pub fn is_left_open(call: &CallRecord) -> bool {
@@ -26,18 +25,6 @@ pub(crate) fn is_named(call: &CallRecord) -> bool {
 }
 
 impl Ledger {
-    /// Raises the question and goes on without its answer.
-    pub(crate) async fn go_on_without(&self, call: &CallRecord) -> Result<Admission, LedgerError> {
-        let id = &call.call_id;
-        if self.pending_question(call).await?.is_none() {
-            let attempt = self.last_attempt(call).await?;
-            self.ask(call, &Why::WentOn { attempt: attempt.as_ref() }).await?;
-        }
-        let skipped =
-            self.store.resolve_unknown(&self.lease, id, UnknownResolution::Skipped, None, self.env.now()).await;
-        Ok(Admission::Settled(skipped.map_err(LedgerError::at("go on without", id))?))
-    }
-
     /// Acts on what people answered about a call that its run had gone on without.
     pub(crate) async fn act_on_late_answers(&self, doubt: &CallRecord) -> Result<(), LedgerError> {
         if doubt.run_id == self.lease.run_id {
@@ -76,7 +63,7 @@ fn late_answer<'a>(
     let question = questions.iter().find(is_about)?;
     let answer = question.answer.as_ref()?;
     let resolution = match answer.choice {
-        Choice::Happened => Ledger::happened(call, question),
+        Choice::Happened => happened(call, question),
         Choice::Execute | Choice::Continue => UnknownResolution::NotHappened {
             why: format!("{} says that it did not happen; it may be asked for again", answer.by),
         },

@@ -71,7 +71,7 @@ impl Ledger {
     fn permit_for(&self, call: &CallRecord, attempt: &AttemptRecord, generation: Option<String>) -> Permit {
         let generation = generation.or(attempt.server_generation.clone()).unwrap_or_default();
         let key = call.idempotency_key.clone();
-        let key = key.unwrap_or_else(|| self.key(call, &crate::Facts::default(), None));
+        let key = key.unwrap_or_else(|| self.rules().key(call, &crate::Facts::default(), None));
         let traceparent = self.trace.traceparent(&self.env);
         Permit::new(call.clone(), key, self.lease.clone(), generation, traceparent)
     }

@@ -36,6 +36,7 @@
 
 mod admission;
 mod answer;
+mod carry_out;
 mod charge;
 mod composite;
 mod doubt;
@@ -51,9 +52,12 @@ mod permit;
 mod question;
 mod recipient;
 mod recovery;
+mod rules;
 mod standing;
 mod taint;
 mod task;
+mod verdict;
+mod view;
 
 pub use admission::{Admission, Facts, Prepared, UnknownCall};
 pub use answer::answer_for;

@@ -7,17 +7,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
-use ua_core::{CallId, CallStatus, MailAddress, Resolution, RunSpec, Sha256};
-use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus};
+use ua_core::{CallId, CallStatus, MailAddress, RunSpec, Sha256};
+use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord};
 
-use crate::admission::{Admission, Facts, Prepared};
+use crate::admission::Facts;
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::question::Why;
 use crate::recipient::{Problem, recipients};
-use crate::standing::Standing;
+use crate::rules::Rules;
 use crate::taint::TaintRule;
+use crate::verdict::{Known, Verdict, verdict};
 
 /// What the job says about asking people, beside what policies say about single tools. The default asks about nothing of this.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,8 +61,37 @@ impl PeopleRules {
     }
 }
 
+impl Rules<'_> {
+    /// What is not clear about who an e-mail goes to; `known` are addresses that a person wrote or approved.
+    pub(crate) fn recipient_problem(&self, call: &CallRecord, known: &BTreeSet<MailAddress>) -> Option<Problem> {
+        let recipients = recipients(&call.policy, &call.arguments)?;
+        let (named, allowed) = match &self.people.recipients {
+            RecipientRule::Unchecked => return None,
+            RecipientRule::TellModel => return recipients.err(),
+            RecipientRule::Ask { named, allowed } => (named, allowed),
+        };
+        let recipients = match recipients {
+            Ok(recipients) => recipients,
+            Err(problem) => return Some(problem),
+        };
+        let is_known = |one: &MailAddress| {
+            named.contains(one) || known.contains(one) || allowed.iter().any(|entry| one.is_covered_by(entry))
+        };
+        let unknown: Vec<MailAddress> = recipients.into_iter().filter(|one| !is_known(one)).collect();
+        (!unknown.is_empty()).then_some(Problem::NobodyNamed(unknown))
+    }
+
+    /// Whether it matters for a call which addresses a person wrote or approved.
+    pub(crate) fn looks_at_addresses(&self, call: &CallRecord) -> bool {
+        let asks = matches!(self.people.recipients, RecipientRule::Ask { .. }) || self.looks_at_taint(call);
+        let nobody = BTreeSet::new();
+        asks && (matches!(self.recipient_problem(call, &nobody), Some(Problem::NobodyNamed(_)))
+            || self.is_tainted_effect(call, true, &nobody))
+    }
+}
+
 /// How often a run may ask by `ask_user`.
-const MAX_ASKED: usize = 20;
+pub(crate) const MAX_ASKED: usize = 20;
 
 /// What the model is told when nobody answers what it asks.
 pub const DECIDE_YOURSELF: &str =
@@ -83,102 +112,9 @@ impl Ledger {
         self
     }
 
-    /// What a person's word about this call is bound to.
-    pub(crate) fn binding(&self, call: &CallRecord, facts: &Facts) -> Value {
-        json!({
-            "args_hash": call.args_hash,
-            "tool_digest": self.definitions.get(&call.name.raw).or(call.tool_digest.as_ref()),
-            "scope": facts.scope,
-            "file_digests": facts.file_digests,
-        })
-    }
-
-    /// Whether the call still is what the question showed. A question of an earlier version, which shows less, is taken at its word.
-    pub(crate) fn is_as_asked(&self, call: &CallRecord, facts: &Facts, asked: &QuestionRecord) -> bool {
-        let shown = asked.detail.get("binding").filter(|shown| !shown.is_null());
-        shown.is_none_or(|shown| *shown == self.binding(call, facts))
-    }
-
-    /// Whether a call failed because its tool refused the credentials (HTTP 401 or 403): trying it again as it is changes nothing.
-    pub fn was_refused_credentials(call: &CallRecord) -> bool {
-        call.status == CallStatus::FailedDefinite
-            && call.error_code.as_deref().is_some_and(|code| matches!(code, "http_401" | "http_403"))
-    }
-
     /// Whether a person is asked to mend the credentials that this call was refused with.
     pub fn asks_for_credentials(&self, call: &CallRecord) -> bool {
-        self.people.ask_on_auth_failure && Self::was_refused_credentials(call)
-    }
-
-    /// A call that definitely failed and may need a person's word before it is tried again: its credentials were refused, or what
-    /// was approved is not what would be sent now. `Ok(Ok(approval))` lets it go on.
-    pub(crate) async fn approval_before_retry(
-        &self,
-        call: &CallRecord,
-        facts: &Facts,
-    ) -> Result<Result<Option<QuestionRecord>, Admission>, LedgerError> {
-        let asks_for_credentials = self.asks_for_credentials(call);
-        if !asks_for_credentials && !call.policy.needs_approval {
-            return Ok(Ok(None));
-        }
-        let questions = self.questions_about(call).await?;
-        if let Some(pending) = questions.iter().find(|question| question.status != QuestionStatus::Closed) {
-            match Self::decision(call, pending)? {
-                None => return Ok(Err(Admission::Held(pending.clone()))),
-                Some(Choice::Skip | Choice::Abort) => {
-                    self.close(call, pending).await?;
-                    return Ok(Err(Admission::Settled(call.clone())));
-                }
-                Some(Choice::Execute | Choice::Continue | Choice::Happened) => {
-                    if !call.policy.needs_approval || self.is_as_asked(call, facts, pending) {
-                        return Ok(Ok(Some(pending.clone())));
-                    }
-                    self.close(call, pending).await?;
-                    return Ok(Err(Admission::Held(self.ask(call, &Why::Approval { facts }).await?)));
-                }
-            }
-        }
-        let answered_skip = |question: &&QuestionRecord| {
-            question.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Skip)
-                && question.detail.get("attempt").and_then(Value::as_u64) == Some(call.attempt.into())
-        };
-        if questions.iter().any(|question| answered_skip(&question)) {
-            return Ok(Err(Admission::Settled(call.clone()))); // a person left this very failure as it is
-        }
-        if asks_for_credentials {
-            return Ok(Err(Admission::Held(self.ask(call, &Why::AuthFailure { facts }).await?)));
-        }
-        let holds = questions.iter().rev().find(|question| allows(question));
-        if holds.is_some_and(|question| self.is_as_asked(call, facts, question)) {
-            return Ok(Ok(None));
-        }
-        Ok(Err(Admission::Held(self.ask(call, &Why::Approval { facts }).await?)))
-    }
-
-    /// What a person has to be asked before a call is sent for the first time, or why it is refused without asking.
-    pub(crate) async fn word_before_start(
-        &self,
-        call: &CallRecord,
-        facts: &Facts,
-    ) -> Result<Option<Admission>, LedgerError> {
-        if let Some(problem) = self.recipient_problem(call).await? {
-            return Ok(Some(match &self.people.recipients {
-                RecipientRule::Ask { .. } => {
-                    Admission::Held(self.ask(call, &Why::AmbiguousRecipient { facts, problem: &problem }).await?)
-                }
-                RecipientRule::TellModel | RecipientRule::Unchecked => {
-                    let message = format!("Not sent: {problem} Correct the recipient and ask again.");
-                    Admission::Settled(self.cancel(call, Resolution::Refused, "ambiguous_recipient", &message).await?)
-                }
-            }));
-        }
-        if call.policy.needs_approval {
-            return Ok(Some(Admission::Held(self.ask(call, &Why::Approval { facts }).await?)));
-        }
-        if self.is_tainted_effect(call).await? {
-            return Ok(Some(Admission::Held(self.ask(call, &Why::Tainted { facts }).await?)));
-        }
-        Ok(None)
+        self.rules().asks_for_credentials(call)
     }
 
     /// Raises the question that a `prepared` call of the open turn will need, while the run waits for another one anyway, so that a
@@ -187,50 +123,16 @@ impl Ledger {
     /// # Errors
     /// Those of the store.
     pub async fn ask_ahead(&self, id: &CallId, facts: &Facts) -> Result<Option<QuestionRecord>, LedgerError> {
-        let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
-        if call.status != CallStatus::Prepared
-            || call.name.is_ask_user()
-            || self.pending_question(&call).await?.is_some()
-        {
+        let view = self.view(id, facts).await?;
+        let call = &view.call;
+        if call.status != CallStatus::Prepared || call.name.is_ask_user() || view.pending().is_some() {
             return Ok(None);
         }
-        let key = self.key(&call, facts, None);
-        let relations = self.relations(&call, facts).await?;
-        let standing = Standing { call: &call, facts, relations: &relations, config: &self.config };
-        if self.holder(&call, &key).await?.is_some() || standing.in_the_way().is_some() || !relations.rivals.is_empty()
-        {
-            return Ok(None);
-        }
-        let problem = self.recipient_problem(&call).await?;
-        let why = match (&problem, &self.people.recipients) {
-            (Some(problem), RecipientRule::Ask { .. }) => Why::AmbiguousRecipient { facts, problem },
-            (None, _) if call.policy.needs_approval => Why::Approval { facts },
-            (None, _) if self.is_tainted_effect(&call).await? => Why::Tainted { facts },
-            (Some(_) | None, _) => return Ok(None),
-        };
-        self.ask(&call, &why).await.map(Some)
-    }
-
-    /// What is not clear about who an e-mail goes to.
-    async fn recipient_problem(&self, call: &CallRecord) -> Result<Option<Problem>, LedgerError> {
-        let Some(recipients) = recipients(&call.policy, &call.arguments) else { return Ok(None) };
-        let (named, allowed) = match &self.people.recipients {
-            RecipientRule::Unchecked => return Ok(None),
-            RecipientRule::TellModel => return Ok(recipients.err()),
-            RecipientRule::Ask { named, allowed } => (named, allowed),
-        };
-        let recipients = match recipients {
-            Ok(recipients) => recipients,
-            Err(problem) => return Ok(Some(problem)),
-        };
-        let is_known = |one: &MailAddress| named.contains(one) || allowed.iter().any(|entry| one.is_covered_by(entry));
-        let unknown: Vec<MailAddress> = recipients.into_iter().filter(|one| !is_known(one)).collect();
-        if unknown.is_empty() {
-            return Ok(None);
-        }
-        let known = self.addresses_of_people(call).await?;
-        let unknown: Vec<MailAddress> = unknown.into_iter().filter(|one| !known.contains(one)).collect();
-        Ok((!unknown.is_empty()).then_some(Problem::NobodyNamed(unknown)))
+        let rules = self.rules();
+        let Verdict::Ask(why) = verdict(&view, facts, Known::Nothing, &rules).verdict else { return Ok(None) };
+        let is_about_itself =
+            matches!(why, Why::Approval { .. } | Why::Tainted { .. } | Why::AmbiguousRecipient { .. });
+        if is_about_itself { self.ask(call, &why).await.map(Some) } else { Ok(None) }
     }
 
     /// Addresses that a person wrote or approved in this run. What a tool returned does not count: it may be anybody's words.
@@ -248,41 +150,6 @@ impl Ledger {
         Ok(known)
     }
 
-    /// `ask_user`: the call waits for a person's words, which then are its answer.
-    pub(crate) async fn admit_ask_user(&self, call: CallRecord, facts: Facts) -> Result<Admission, LedgerError> {
-        let id = &call.call_id;
-        let Some(asked) = self.pending_question(&call).await? else {
-            let calls = self.store.calls(&call.run_id, None).await;
-            let calls = calls.map_err(LedgerError::at("count what was asked before", id))?;
-            let before =
-                calls.iter().filter(|other| other.name.is_ask_user() && other.position < call.position).count();
-            if before >= MAX_ASKED {
-                let message =
-                    format!("This run has asked {before} questions, which is as many as it may. {DECIDE_YOURSELF}");
-                return Ok(Admission::Settled(
-                    self.cancel(&call, Resolution::Refused, "asked_enough", &message).await?,
-                ));
-            }
-            return Ok(Admission::Held(self.ask(&call, &Why::AskUser).await?));
-        };
-        match Self::decision(&call, &asked)? {
-            None => Ok(Admission::Held(asked)),
-            Some(Choice::Execute | Choice::Continue | Choice::Happened) => Ok(Admission::Ready(Prepared {
-                key: self.key(&call, &facts, None),
-                facts,
-                seen: None,
-                ends_doubt: false,
-                approved_by: Some(asked.question_id),
-                replay_status: None,
-                call,
-            })),
-            Some(Choice::Skip | Choice::Abort) => {
-                let declined = self.cancel(&call, Resolution::Skipped, "declined", DECIDE_YOURSELF).await?;
-                Ok(Admission::Settled(declined))
-            }
-        }
-    }
-
     /// Every question about a call, oldest first, closed ones included.
     pub(crate) async fn questions_about(&self, call: &CallRecord) -> Result<Vec<QuestionRecord>, LedgerError> {
         let records = self.store.load(&call.run_id).await;
@@ -298,7 +165,7 @@ impl Ledger {
 }
 
 /// Whether a person let the call of this question run.
-fn allows(question: &QuestionRecord) -> bool {
+pub(crate) fn allows(question: &QuestionRecord) -> bool {
     let kinds = [
         QuestionKind::Approval,
         QuestionKind::AmbiguousRecipient,

@@ -8,9 +8,10 @@ use crate::admission::Facts;
 use crate::recipient::Problem;
 
 /// What is asked.
+#[derive(Debug)]
 pub(crate) enum Why<'a> {
     /// Sent, outcome not known.
-    Unknown { attempt: Option<&'a AttemptRecord>, because: &'a str },
+    Unknown { attempt: Option<&'a AttemptRecord>, because: String },
     /// The same, and the run goes on meanwhile.
     WentOn { attempt: Option<&'a AttemptRecord> },
     /// Another call may already have had this effect.
@@ -20,7 +21,7 @@ pub(crate) enum Why<'a> {
     /// The run has read what others wrote and what is private, and nobody named where this goes.
     Tainted { facts: &'a Facts },
     /// It is not clear who an e-mail goes to.
-    AmbiguousRecipient { facts: &'a Facts, problem: &'a Problem },
+    AmbiguousRecipient { facts: &'a Facts, problem: Problem },
     /// The tool refused the credentials.
     AuthFailure { facts: &'a Facts },
     /// The model asks.

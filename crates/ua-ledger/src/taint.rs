@@ -17,6 +17,7 @@ use ua_store::CallRecord;
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::recipient::recipients;
+use crate::rules::Rules;
 
 /// What the job says about effects of a tainted run (`escalation.ask_human_on_tainted_effect`, `constraints.allowed_destinations`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,36 +88,38 @@ impl ReadsSeen {
 /// The most runs of a family that are looked at; a larger one counts as tainted.
 const MAX_RUNS: usize = 256;
 
-impl Ledger {
-    /// Whether a person has to be asked because the run is tainted and nobody named where this call sends something.
-    pub(crate) async fn is_tainted_effect(&self, call: &CallRecord) -> Result<bool, LedgerError> {
-        let Some(rule) = &self.people.taint else { return Ok(false) };
-        if call.policy.class != SideEffectClass::External || !self.is_tainted(call).await? {
-            return Ok(false);
-        }
+impl Rules<'_> {
+    /// Whether it matters for a call what its run has read.
+    pub(crate) fn looks_at_taint(&self, call: &CallRecord) -> bool {
+        self.people.taint.is_some() && call.policy.class == SideEffectClass::External
+    }
+
+    /// Whether a person has to be asked because the run is tainted and nobody named where this call sends something; `known` are addresses
+    /// that a person wrote or approved.
+    pub(crate) fn is_tainted_effect(&self, call: &CallRecord, is_tainted: bool, known: &BTreeSet<MailAddress>) -> bool {
+        let Some(rule) = self.people.taint.as_ref().filter(|_| is_tainted && self.looks_at_taint(call)) else {
+            return false;
+        };
         if rule.covers_tool(call) {
-            return Ok(false);
+            return false;
         }
         if let Some(recipients) = recipients(&call.policy, &call.arguments) {
-            let Ok(recipients) = recipients else { return Ok(true) };
-            let unnamed: Vec<MailAddress> = recipients.into_iter().filter(|one| !rule.covers_mail(one)).collect();
-            if unnamed.is_empty() {
-                return Ok(false);
-            }
-            let known = self.addresses_of_people(call).await?;
-            return Ok(unnamed.iter().any(|one| !known.contains(one)));
+            let Ok(recipients) = recipients else { return true };
+            return recipients.iter().any(|one| !rule.covers_mail(one) && !known.contains(one));
         }
         // Where our own tools send things is the user's configuration, and no argument of theirs changes it.
         if call.name.namespace == ToolNamespace::Local {
-            return Ok(false);
+            return false;
         }
         let mut hosts = Vec::new();
         collect_hosts(&call.arguments, &mut hosts);
-        Ok(hosts.is_empty() || !hosts.iter().all(|host| rule.covers_host(host)))
+        hosts.is_empty() || !hosts.iter().all(|host| rule.covers_host(host))
     }
+}
 
+impl Ledger {
     /// Whether untrusted content and private data met in the run, its parents, forks or sub-agents.
-    async fn is_tainted(&self, call: &CallRecord) -> Result<bool, LedgerError> {
+    pub(crate) async fn is_tainted(&self, call: &CallRecord) -> Result<bool, LedgerError> {
         if self.reads.is_both() {
             return Ok(true);
         }

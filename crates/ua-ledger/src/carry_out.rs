@@ -1,0 +1,133 @@
+//! Doing what a verdict says: the one place where a decision about a call becomes writes.
+
+use ua_core::{CallId, CallStatus};
+use ua_store::{CallRecord, ReplayStatus, UnknownResolution};
+
+use crate::admission::{Admission, Facts, Prepared, UnknownCall};
+use crate::error::LedgerError;
+use crate::events;
+use crate::ledger::Ledger;
+use crate::question::Why;
+use crate::recovery::Recovery;
+use crate::verdict::{Decision, Known, Verdict, verdict};
+use crate::view::View;
+
+impl Ledger {
+    /// Decides about a call until nothing is left to do without the world, and does what was decided.
+    pub(crate) async fn decide(&self, id: &CallId, facts: &Facts, known: Known<'_>) -> Result<Recovery, LedgerError> {
+        loop {
+            let view = Box::pin(self.view(id, facts)).await?;
+            let rules = self.rules();
+            let Decision { verdict, closes } = verdict(&view, facts, known, &rules);
+            for question in closes {
+                self.close(&view.call, question).await?;
+            }
+            if let Some(recovery) = Box::pin(self.carry_out(&view, facts, verdict)).await? {
+                return Ok(recovery);
+            }
+        }
+    }
+
+    /// Does what a verdict says; `None` when the call is another one now and has to be looked at again.
+    pub(crate) async fn carry_out(
+        &self,
+        view: &View,
+        facts: &Facts,
+        verdict: Verdict<'_>,
+    ) -> Result<Option<Recovery>, LedgerError> {
+        let call = &view.call;
+        let id = &call.call_id;
+        let admission = match verdict {
+            Verdict::Settled => Admission::Settled(call.clone()),
+            Verdict::Interpret => {
+                if let Some(receipt) = &view.unread {
+                    self.interpret_stored(call, receipt).await?;
+                }
+                return Ok(None);
+            }
+            Verdict::MarkLost => {
+                let why = "the process that sent it ended before an answer was stored";
+                let lost = self.store.mark_lost(&self.lease, why, self.env.now()).await;
+                lost.map_err(LedgerError::at("mark as lost", id))?;
+                return Ok(None);
+            }
+            Verdict::GoOn(attempt) => self.admit_handle(call.clone(), attempt.clone()).await?,
+            Verdict::Ongoing => match self.ongoing_task(call) {
+                Some(permit) => Admission::Ongoing(Box::new(permit)),
+                None => Admission::Settled(call.clone()),
+            },
+            Verdict::Fence => {
+                let generation = view.last_attempt().and_then(|attempt| {
+                    let of_handle = attempt.handle.as_ref().and_then(|handle| handle.generation.clone());
+                    of_handle.or_else(|| attempt.server_generation.clone())
+                });
+                Admission::Unknown(UnknownCall { call: call.clone(), generation })
+            }
+            Verdict::Probe => return Ok(Some(Recovery::Ask)),
+            Verdict::NotBefore { until, asked } => {
+                return Ok(Some(Recovery::NotBefore { until, question: asked.cloned().map(Box::new) }));
+            }
+            Verdict::Unreachable { why } => return Ok(Some(Recovery::Unreachable { why })),
+            Verdict::Resolve { resolution, asked, replay } => {
+                if let Some(status) = replay {
+                    self.note(id, status).await?;
+                }
+                let question = asked.map(|asked| &asked.question_id);
+                let settled = self.store.resolve_unknown(&self.lease, id, *resolution, question, self.env.now()).await;
+                Admission::Settled(settled.map_err(LedgerError::at("resolve", id))?)
+            }
+            Verdict::GoOnWithout { ask } => {
+                if ask {
+                    self.ask(call, &Why::WentOn { attempt: view.last_attempt() }).await?;
+                }
+                let (skipped, at) = (UnknownResolution::Skipped, self.env.now());
+                let skipped = self.store.resolve_unknown(&self.lease, id, skipped, None, at).await;
+                Admission::Settled(skipped.map_err(LedgerError::at("go on without", id))?)
+            }
+            Verdict::Hold(asked) => {
+                self.note_held(call).await?;
+                Admission::Held(asked.clone())
+            }
+            Verdict::Ask(why) => {
+                let asked = self.ask(call, &why).await?;
+                self.note_held(call).await?;
+                Admission::Held(asked)
+            }
+            Verdict::DeduplicateFrom { twin, key } => {
+                let receipt = self.store.deduplicate_call(&self.lease, id, &twin.call_id, &key, self.env.now()).await;
+                Admission::Settled(receipt.map_err(LedgerError::at("deduplicate", id))?)
+            }
+            Verdict::WaitFor(twin) => Admission::WaitFor(twin.call_id.clone()),
+            Verdict::Cancel { resolution, code, message } => {
+                Admission::Settled(self.cancel(call, resolution, code, &message).await?)
+            }
+            Verdict::Start { key, ends_doubt, approved_by, replay } => Admission::Ready(Prepared {
+                key,
+                facts: facts.clone(),
+                seen: call.policy.class.has_effect().then(|| view.relations.seen()),
+                ends_doubt,
+                approved_by,
+                replay_status: replay,
+                call: call.clone(),
+            }),
+            Verdict::Aborted => return Err(LedgerError::Aborted { call: id.clone() }),
+        };
+        Ok(Some(Recovery::Decided(Box::new(admission))))
+    }
+
+    /// Notes of a call in doubt that a person was asked about it.
+    async fn note_held(&self, call: &CallRecord) -> Result<(), LedgerError> {
+        if call.status == CallStatus::Unknown && call.replay_status != Some(ReplayStatus::Held) {
+            self.note(&call.call_id, ReplayStatus::Held).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes what a resume did about a call.
+    pub(crate) async fn note(&self, id: &CallId, status: ReplayStatus) -> Result<(), LedgerError> {
+        let noted = self.store.note_replay(&self.lease, id, status, self.env.now()).await;
+        noted.map_err(LedgerError::at("note the replay of", id))?;
+        events::replayed(id.as_str(), status);
+        Ok(())
+    }
+}

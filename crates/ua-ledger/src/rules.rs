@@ -1,0 +1,119 @@
+//! What holds for every call of a run, as one value: the contract, what people are asked about, what the tools are now, and the time.
+//!
+//! Pure; the part of [`verdict`](crate::verdict::verdict)'s input that no row of the store says.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use ua_core::{CallId, CallStatus, IdempotencyKey, KeyBuilder, RunId, Sha256, Timestamp};
+use ua_store::{AttemptRecord, CallRecord, QuestionRecord};
+
+use crate::admission::Facts;
+use crate::interpret::another_attempt_may_help;
+use crate::ledger::LedgerConfig;
+use crate::people::PeopleRules;
+
+/// What a verdict goes by, beside the rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules<'a> {
+    /// What the run's contract says about its calls.
+    pub(crate) config: &'a LedgerConfig,
+    /// When a person is asked.
+    pub(crate) people: &'a PeopleRules,
+    /// What the tools are now, by qualified name.
+    pub(crate) definitions: &'a BTreeMap<String, Sha256>,
+    /// The first run of the lineage.
+    pub(crate) root: &'a RunId,
+    /// The epoch of the process that asks.
+    pub(crate) epoch: u64,
+    /// The time.
+    pub(crate) now: Timestamp,
+}
+
+impl Rules<'_> {
+    /// What a person's word about this call is bound to.
+    pub(crate) fn binding(&self, call: &CallRecord, facts: &Facts) -> Value {
+        json!({
+            "args_hash": call.args_hash,
+            "tool_digest": self.definitions.get(&call.name.raw).or(call.tool_digest.as_ref()),
+            "scope": facts.scope,
+            "file_digests": facts.file_digests,
+        })
+    }
+
+    /// Whether the call still is what the question showed. A question of an earlier version, which shows less, is taken at its word.
+    pub(crate) fn is_as_asked(&self, call: &CallRecord, facts: &Facts, asked: &QuestionRecord) -> bool {
+        let shown = asked.detail.get("binding").filter(|shown| !shown.is_null());
+        shown.is_none_or(|shown| *shown == self.binding(call, facts))
+    }
+
+    /// Whether a call that definitely failed has attempts left, and another one may end otherwise.
+    pub(crate) fn may_retry(&self, call: &CallRecord) -> bool {
+        call.status == CallStatus::FailedDefinite
+            && call.attempt <= self.config.max_retries
+            && another_attempt_may_help(call.error_code.as_deref())
+    }
+
+    /// Whether a person is asked to mend the credentials that this call was refused with.
+    pub(crate) fn asks_for_credentials(&self, call: &CallRecord) -> bool {
+        self.people.ask_on_auth_failure && was_refused_credentials(call)
+    }
+
+    /// Whether a call was sent as often as the job allows. An attempt that never left us does not count.
+    pub(crate) fn is_exhausted(&self, attempts: &[AttemptRecord]) -> bool {
+        let sent = attempts.iter().filter(|attempt| !never_left(attempt)).count();
+        sent > self.config.max_retries as usize
+    }
+
+    /// Whether this process has found often enough that the call's server cannot be reached.
+    pub(crate) fn is_unreachable(&self, attempts: &[AttemptRecord]) -> bool {
+        let in_vain = |attempt: &&AttemptRecord| never_left(attempt) && attempt.epoch == self.epoch;
+        attempts.iter().rev().take_while(in_vain).count() > self.config.max_retries as usize
+    }
+
+    /// The call's identity: by content for declared creating effects, by position for everything else. A repeat that a
+    /// person ordered carries its own id, and so is another effect.
+    pub(crate) fn key(&self, call: &CallRecord, facts: &Facts, repeat: Option<&CallId>) -> IdempotencyKey {
+        call.idempotency_key.clone().unwrap_or_else(|| self.identity(call, facts, repeat))
+    }
+
+    /// The key of a call that definitely did nothing, for another attempt: nothing of it is outside, so it is the request that its files
+    /// make it now; a repeat that a person ordered stays one.
+    pub(crate) fn key_of_retry(&self, call: &CallRecord, facts: &Facts) -> IdempotencyKey {
+        let first = Facts { scope: call.scope.clone(), file_digests: call.file_digests.clone() };
+        let is_repeat = call.idempotency_key == Some(self.identity(call, &first, Some(&call.call_id)));
+        self.identity(call, facts, is_repeat.then_some(&call.call_id))
+    }
+
+    /// The key that a call gets which has none.
+    pub(crate) fn identity(&self, call: &CallRecord, facts: &Facts, repeat: Option<&CallId>) -> IdempotencyKey {
+        let by_content = call.policy.is_by_content() && self.config.no_duplicate_external_actions;
+        let (root, position) = match (by_content, repeat) {
+            (true, None) => (self.root.as_str(), String::new()),
+            (true, Some(id)) => (self.root.as_str(), id.to_string()),
+            (false, _) => {
+                let position = call.position;
+                (call.run_id.as_str(), format!("{}/{}/{}", call.step_id, position.turn, position.ordinal))
+            }
+        };
+        KeyBuilder::new("ua.idempotency.v1")
+            .field("root", root)
+            .field("namespace", call.name.namespace.as_str())
+            .field("server", &call.name.server)
+            .field("tool", &call.name.tool)
+            .field("args", &call.args_hash.to_hex())
+            .field("scope", facts.scope.as_ref().map_or("", |scope| scope.as_str()))
+            .field("position", &position)
+            .finish()
+    }
+}
+
+/// Whether a call failed because its tool refused the credentials (HTTP 401 or 403): trying it again as it is changes nothing.
+pub(crate) fn was_refused_credentials(call: &CallRecord) -> bool {
+    call.status == CallStatus::FailedDefinite
+        && call.error_code.as_deref().is_some_and(|code| matches!(code, "http_401" | "http_403"))
+}
+
+fn never_left(attempt: &AttemptRecord) -> bool {
+    attempt.outcome.as_deref() == Some("not_sent")
+}

@@ -1,0 +1,582 @@
+//! May this call go out? One pure answer for a first send, a retry, a redo, a recovery, a late word and a question asked ahead.
+//!
+//! Durable Jobs v1 spec §6 and §8.3. What is stored was read before ([`View`]), what is true outside comes with it ([`Facts`], [`Known`]),
+//! and whoever asks does what the verdict says. Invariants: nothing that may have happened is sent again but under a key that still counts,
+//! after a probe, or on a person's word; who says that it happened, or leaves it, is heard before anything is waited for; a word is good
+//! for what was shown.
+//!
+//! Proved by: the generated table below (`table.rs`), `tests/it/identity`, `crash_anywhere`, the crash matrix, the simulation.
+
+use ua_core::{
+    CallStatus, EvidenceLevel, IdempotencyKey, OnScopeConflict, OnUnknown, QuestionId, RawReply, Resolution, Timestamp,
+};
+use ua_store::{
+    AttemptRecord, CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution,
+};
+
+use crate::admission::Facts;
+use crate::enquiry::{Asked, Finding, given_up_at, horizon};
+use crate::interpret::interpret;
+use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, allows, declined};
+use crate::question::Why;
+use crate::rules::Rules;
+use crate::standing::{Standing, lets_pass};
+use crate::view::View;
+
+/// What is known about the process that a call in doubt was sent to, and from its probe.
+#[derive(Clone, Copy)]
+pub(crate) enum Known<'a> {
+    /// Nothing yet.
+    Nothing,
+    /// That process is provably gone.
+    Gone,
+    /// It is gone, and this is what the probe said then.
+    Probed(&'a Asked),
+}
+
+/// What becomes of a call.
+#[derive(Debug)]
+pub(crate) enum Verdict<'v> {
+    /// It stays as it is: its own receipt, a refusal, a failure that is not tried again.
+    Settled,
+    /// Its answer is stored and has to be read.
+    Interpret,
+    /// The process that sent it is gone, and it left no answer: nobody knows what came of it.
+    MarkLost,
+    /// The tool has it, and its attempt keeps what to go on with.
+    GoOn(&'v AttemptRecord),
+    /// It is a task whose child run goes on.
+    Ongoing,
+    /// The process it was sent to has to be gone before anything is decided.
+    Fence,
+    /// Its probe has to be asked.
+    Probe,
+    /// Too early.
+    NotBefore {
+        /// When to look again.
+        until: Timestamp,
+        /// The question that is there already.
+        asked: Option<&'v QuestionRecord>,
+    },
+    /// Its server cannot be reached; a later resume tries it under its old key.
+    Unreachable {
+        /// What stood in the way.
+        why: String,
+    },
+    /// A person, or a probe, has said what came of it.
+    Resolve {
+        /// What.
+        resolution: Box<UnknownResolution>,
+        /// The question that this answers.
+        asked: Option<&'v QuestionRecord>,
+        /// What resume did.
+        replay: Option<ReplayStatus>,
+    },
+    /// The run goes on in doubt; `ask` when nobody was asked about it yet.
+    GoOnWithout {
+        /// Whether the question is still to be raised.
+        ask: bool,
+    },
+    /// A person was asked and has not answered.
+    Hold(&'v QuestionRecord),
+    /// A person has to be asked.
+    Ask(Why<'v>),
+    /// Another call of the family had this very effect.
+    DeduplicateFrom {
+        /// That call.
+        twin: &'v CallRecord,
+        /// Their key.
+        key: IdempotencyKey,
+    },
+    /// Another call of the same tree is having it now.
+    WaitFor(&'v CallRecord),
+    /// It is never sent.
+    Cancel {
+        /// Why.
+        resolution: Resolution,
+        /// A short code.
+        code: &'static str,
+        /// What the model is told.
+        message: String,
+    },
+    /// It goes out.
+    Start {
+        /// Under this key.
+        key: IdempotencyKey,
+        /// Somebody says that no earlier attempt had the effect.
+        ends_doubt: bool,
+        /// The question whose answer lets it.
+        approved_by: Option<QuestionId>,
+        /// What resume did.
+        replay: Option<ReplayStatus>,
+    },
+    /// A person ended the run.
+    Aborted,
+}
+
+/// A verdict, and the questions that nobody has to answer any more, closed before it is carried out.
+#[derive(Debug)]
+pub(crate) struct Decision<'v> {
+    pub(crate) verdict: Verdict<'v>,
+    pub(crate) closes: Vec<&'v QuestionRecord>,
+}
+
+impl<'v> From<Verdict<'v>> for Decision<'v> {
+    fn from(verdict: Verdict<'v>) -> Self {
+        Self { verdict, closes: Vec::new() }
+    }
+}
+
+/// What a person said about a call.
+enum Word<'v> {
+    /// Nobody was asked.
+    None,
+    /// Nobody has answered.
+    Open(&'v QuestionRecord),
+    /// Send it.
+    Yes(&'v QuestionRecord),
+    /// It happened.
+    Happened(&'v QuestionRecord),
+    /// Leave it.
+    No(&'v QuestionRecord),
+    /// End the run.
+    Abort,
+}
+
+fn word(asked: Option<&QuestionRecord>) -> Word<'_> {
+    let Some(asked) = asked else { return Word::None };
+    match (asked.status, asked.answer.as_ref().map(|answer| answer.choice)) {
+        (QuestionStatus::Answered, Some(Choice::Abort)) => Word::Abort,
+        (QuestionStatus::Answered, Some(Choice::Execute | Choice::Continue)) => Word::Yes(asked),
+        (QuestionStatus::Answered, Some(Choice::Happened)) => Word::Happened(asked),
+        (QuestionStatus::Answered, Some(Choice::Skip)) => Word::No(asked),
+        (QuestionStatus::Open | QuestionStatus::Answered, None) | (QuestionStatus::Open, Some(_)) => Word::Open(asked),
+        (QuestionStatus::Closed, _) => Word::None,
+    }
+}
+
+/// What becomes of a call.
+pub(crate) fn verdict<'v>(view: &'v View, facts: &'v Facts, known: Known<'v>, rules: &'v Rules<'v>) -> Decision<'v> {
+    let case = Case { call: &view.call, view, facts, rules };
+    match view.call.status {
+        CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Verdict::Settled.into(),
+        CallStatus::Running => case.running().into(),
+        CallStatus::Unknown => case.unknown(known),
+        CallStatus::FailedDefinite => case.failed(),
+        CallStatus::Prepared if view.call.name.is_ask_user() => case.ask_user().into(),
+        CallStatus::Prepared => case.prepared(),
+    }
+}
+
+/// A person's word that a call happened, as evidence.
+pub(crate) fn happened(call: &CallRecord, asked: &QuestionRecord) -> UnknownResolution {
+    let answer = asked.answer.as_ref();
+    let (by, proof) = answer.map_or_else(|| ("a person".to_owned(), None), |a| (a.by.clone(), a.proof.clone()));
+    let raw = RawReply::Statement { by, proof };
+    let settlement = interpret(&raw, &call.policy);
+    UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled }
+}
+
+#[derive(Clone, Copy)]
+struct Case<'v> {
+    call: &'v CallRecord,
+    view: &'v View,
+    facts: &'v Facts,
+    rules: &'v Rules<'v>,
+}
+
+impl<'v> Case<'v> {
+    fn standing(&self) -> Standing<'v> {
+        Standing { call: self.call, facts: self.facts, relations: &self.view.relations, config: self.rules.config }
+    }
+
+    fn is_as_asked(&self, asked: &QuestionRecord) -> bool {
+        self.rules.is_as_asked(self.call, self.facts, asked)
+    }
+
+    /// RUNNING found at admission: its process is gone.
+    fn running(&self) -> Verdict<'v> {
+        if self.view.unread.is_some() {
+            return Verdict::Interpret;
+        }
+        match self.view.last_attempt().filter(|attempt| attempt.live_handle().is_some()) {
+            Some(attempt) => Verdict::GoOn(attempt),
+            None if self.call.name.is_task() && self.call.idempotency_key.is_some() => Verdict::Ongoing,
+            None => Verdict::MarkLost,
+        }
+    }
+
+    // --- Sent for the first time.
+
+    fn prepared(&self) -> Decision<'v> {
+        let mut closes = Vec::new();
+        let (mut approved_by, mut unanswered) = (None, None);
+        match word(self.view.pending()) {
+            Word::None => {}
+            Word::Abort => return Verdict::Aborted.into(),
+            // What it is about may have been settled meanwhile; then nobody has to answer it any more.
+            Word::Open(asked) if asked.kind == QuestionKind::NearDuplicate => unanswered = Some(asked),
+            Word::Open(asked) => return Verdict::Hold(asked).into(),
+            // Not what was shown any more, so the word is not about it: it is asked again.
+            Word::Yes(asked) | Word::Happened(asked) if !self.is_as_asked(asked) => closes.push(asked),
+            Word::Yes(asked) | Word::Happened(asked) => approved_by = Some(asked),
+            Word::No(asked) => {
+                let (resolution, message) = (Resolution::Skipped, declined(asked));
+                return Verdict::Cancel { resolution, code: "declined", message }.into();
+            }
+        }
+        let is_repeat = approved_by.is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
+        let own = Some(&self.call.call_id);
+        let mut key = self.rules.key(self.call, self.facts, own.filter(|_| is_repeat));
+        if !is_repeat {
+            if let Some(twin) = &self.view.twin {
+                if twin.call.status == CallStatus::Succeeded {
+                    closes.extend(unanswered.or(approved_by)); // asked before the twin was sent
+                    return Decision { verdict: Verdict::DeduplicateFrom { twin: &twin.call, key }, closes };
+                }
+                if twin.is_under_way_beside {
+                    closes.extend(unanswered);
+                    return Decision { verdict: Verdict::WaitFor(&twin.call), closes };
+                }
+            }
+            let twin = self.view.twin.as_ref().map(|twin| &twin.call);
+            if let Some(other) = twin.or_else(|| self.standing().in_the_way()) {
+                match self.call.policy.on_scope_conflict {
+                    OnScopeConflict::Ask | OnScopeConflict::Refuse => {
+                        return self.conflict(other, unanswered, approved_by, closes);
+                    }
+                    // In other words it is an effect of its own; in the same words it needs a key of its own.
+                    OnScopeConflict::Allow if twin.is_some() => key = self.rules.key(self.call, self.facts, own),
+                    OnScopeConflict::Allow => {}
+                }
+            }
+            closes.extend(unanswered);
+        }
+        let before = if approved_by.is_some() { None } else { self.before_start() };
+        let start = || Verdict::Start {
+            key,
+            ends_doubt: false,
+            approved_by: approved_by.map(|asked| asked.question_id.clone()),
+            replay: None,
+        };
+        Decision { verdict: before.unwrap_or_else(start), closes }
+    }
+
+    /// Another call may have had the effect: a person is asked, or it is refused. An approval that was given before anybody knew of the
+    /// other call is not used.
+    fn conflict(
+        &self,
+        other: &'v CallRecord,
+        unanswered: Option<&'v QuestionRecord>,
+        approved_by: Option<&'v QuestionRecord>,
+        mut closes: Vec<&'v QuestionRecord>,
+    ) -> Decision<'v> {
+        if let Some(asked) = unanswered {
+            return Decision { verdict: Verdict::Hold(asked), closes };
+        }
+        closes.extend(approved_by);
+        if self.call.policy.on_scope_conflict == OnScopeConflict::Refuse {
+            let message = format!(
+                "Refused: call {} of this job, which is {}, may already have had this effect. Do not repeat it; go on.",
+                other.call_id, other.status
+            );
+            let verdict = Verdict::Cancel { resolution: Resolution::Refused, code: "near_duplicate", message };
+            return Decision { verdict, closes };
+        }
+        Decision { verdict: Verdict::Ask(Why::NearDuplicate { facts: self.facts, other }), closes }
+    }
+
+    /// What a person has to be asked before a call is sent for the first time, or why it is refused without asking.
+    fn before_start(&self) -> Option<Verdict<'v>> {
+        let facts = self.facts;
+        if let Some(problem) = self.rules.recipient_problem(self.call, &self.view.known) {
+            return Some(match &self.rules.people.recipients {
+                RecipientRule::Ask { .. } => Verdict::Ask(Why::AmbiguousRecipient { facts, problem }),
+                RecipientRule::TellModel | RecipientRule::Unchecked => Verdict::Cancel {
+                    resolution: Resolution::Refused,
+                    code: "ambiguous_recipient",
+                    message: format!("Not sent: {problem} Correct the recipient and ask again."),
+                },
+            });
+        }
+        if self.call.policy.needs_approval {
+            return Some(Verdict::Ask(Why::Approval { facts }));
+        }
+        let is_tainted = self.rules.is_tainted_effect(self.call, self.view.is_tainted, &self.view.known);
+        is_tainted.then_some(Verdict::Ask(Why::Tainted { facts }))
+    }
+
+    /// `ask_user`: the call waits for a person's words, which then are its answer.
+    fn ask_user(&self) -> Verdict<'v> {
+        match word(self.view.pending()) {
+            Word::Abort => Verdict::Aborted,
+            Word::Open(asked) => Verdict::Hold(asked),
+            Word::Yes(asked) | Word::Happened(asked) => Verdict::Start {
+                key: self.rules.key(self.call, self.facts, None),
+                ends_doubt: false,
+                approved_by: Some(asked.question_id.clone()),
+                replay: None,
+            },
+            Word::No(_) => Verdict::Cancel {
+                resolution: Resolution::Skipped,
+                code: "declined",
+                message: DECIDE_YOURSELF.to_owned(),
+            },
+            Word::None if self.view.asked_before >= MAX_ASKED => Verdict::Cancel {
+                resolution: Resolution::Refused,
+                code: "asked_enough",
+                message: format!(
+                    "This run has asked {} questions, which is as many as it may. {DECIDE_YOURSELF}",
+                    self.view.asked_before
+                ),
+            },
+            Word::None => Verdict::Ask(Why::AskUser),
+        }
+    }
+
+    // --- Tried again after it definitely did nothing: as any other call, it goes out only if nobody had its effect meanwhile.
+
+    fn failed(&self) -> Decision<'v> {
+        let asks_for_credentials = self.rules.asks_for_credentials(self.call);
+        if !self.rules.may_retry(self.call) && !asks_for_credentials {
+            return Verdict::Settled.into();
+        }
+        let mut closes = Vec::new();
+        let mut approved_by = None;
+        match word(self.view.pending()) {
+            Word::None => {}
+            Word::Abort => return Verdict::Aborted.into(),
+            Word::Open(asked) => return Verdict::Hold(asked).into(),
+            Word::No(asked) => return Decision { verdict: Verdict::Settled, closes: vec![asked] },
+            Word::Yes(asked) | Word::Happened(asked) => {
+                // Whoever mends credentials does not look at the call; every other word is about what was shown.
+                let is_about_it = asked.kind != QuestionKind::AuthFailure || self.call.policy.needs_approval;
+                if is_about_it && !self.is_as_asked(asked) {
+                    closes.push(asked);
+                } else {
+                    approved_by = Some(asked);
+                }
+            }
+        }
+        if approved_by.is_none()
+            && let Some(verdict) = self.before_retry(asks_for_credentials && closes.is_empty())
+        {
+            return Decision { verdict, closes };
+        }
+        if self.view.twin.is_some() {
+            return Decision { verdict: Verdict::Settled, closes }; // a twin took the effect over; this one stays failed
+        }
+        let is_repeat = approved_by.is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
+        if let Some(other) = self.standing().in_the_way()
+            && !is_repeat
+            && !lets_pass(self.call)
+            && !self.was_let_pass(other)
+        {
+            closes.extend(approved_by);
+            let refuses = self.call.policy.on_scope_conflict == OnScopeConflict::Refuse;
+            let ask = Verdict::Ask(Why::NearDuplicate { facts: self.facts, other });
+            return Decision { verdict: if refuses { Verdict::Settled } else { ask }, closes };
+        }
+        let start = Verdict::Start {
+            key: self.rules.key_of_retry(self.call, self.facts),
+            ends_doubt: false,
+            approved_by: approved_by.map(|asked| asked.question_id.clone()),
+            replay: None,
+        };
+        Decision { verdict: start, closes }
+    }
+
+    /// What a person has to be asked before a call that failed is tried again: its credentials were refused, or what was approved is not
+    /// what would be sent now.
+    fn before_retry(&self, asks_for_credentials: bool) -> Option<Verdict<'v>> {
+        let facts = self.facts;
+        let answered_skip = |question: &QuestionRecord| {
+            question.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Skip)
+                && question.detail.get("attempt").and_then(serde_json::Value::as_u64) == Some(self.call.attempt.into())
+        };
+        if !asks_for_credentials && !self.call.policy.needs_approval {
+            return None;
+        }
+        if self.view.questions.iter().any(answered_skip) {
+            return Some(Verdict::Settled); // a person left this very failure as it is
+        }
+        if asks_for_credentials {
+            return Some(Verdict::Ask(Why::AuthFailure { facts }));
+        }
+        let holds = self.view.questions.iter().rev().find(|question| allows(question));
+        if holds.is_some_and(|question| self.is_as_asked(question)) {
+            return None;
+        }
+        Some(Verdict::Ask(Why::Approval { facts }))
+    }
+
+    /// Whether a person let this call go out although they knew of the other one as it is now.
+    fn was_let_pass(&self, other: &CallRecord) -> bool {
+        self.view.questions.iter().any(|asked| {
+            let said_yes = |choice| matches!(choice, Choice::Execute | Choice::Continue);
+            asked.kind == QuestionKind::NearDuplicate
+                && asked.created_at >= other.updated_at
+                && asked.answer.as_ref().is_some_and(|answer| said_yes(answer.choice))
+                && self.is_as_asked(asked)
+        })
+    }
+
+    // --- Sent, and nobody knows what came of it.
+
+    fn unknown(&self, known: Known<'v>) -> Decision<'v> {
+        if self.call.resolution == Some(Resolution::Skipped) {
+            return Verdict::Settled.into();
+        }
+        // What a tool asked for is of no use any more once nobody knows whether the call it asked in happened.
+        let (asked, closes) = match self.view.pending() {
+            Some(asked) if asked.kind == QuestionKind::Elicitation => (None, vec![asked]),
+            asked => (asked, Vec::new()),
+        };
+        let resolve =
+            |asked, resolution| Verdict::Resolve { resolution: Box::new(resolution), asked: Some(asked), replay: None };
+        let verdict = match (word(asked), known) {
+            (Word::Abort, _) => Verdict::Aborted,
+            // Nothing is sent, so nobody waits for the process it was sent to.
+            (Word::Happened(asked), _) => resolve(asked, happened(self.call, asked)),
+            (Word::No(asked), _) => resolve(asked, UnknownResolution::Skipped),
+            // A question waits as well: whoever looks before that process is gone may look too early.
+            (Word::Yes(_) | Word::Open(_) | Word::None, Known::Nothing) => Verdict::Fence,
+            (Word::Yes(asked), Known::Gone | Known::Probed(_)) => self.ordered(asked),
+            (Word::Open(_) | Word::None, Known::Gone) => self.by_policy(asked),
+            (Word::Open(_) | Word::None, Known::Probed(said)) => return self.by_probe(said, asked, closes),
+        };
+        Decision { verdict, closes }
+    }
+
+    /// *It did not happen* is acted on only when the other side cannot begin it any more.
+    fn ordered(&self, asked: &'v QuestionRecord) -> Verdict<'v> {
+        if let (Some(given_up), Some(horizon)) =
+            (given_up_at(self.call, &self.view.attempts), horizon(&self.call.policy))
+            && self.rules.now < given_up.plus(horizon)
+        {
+            return Verdict::NotBefore { until: given_up.plus(horizon), asked: Some(asked) };
+        }
+        self.again(true, Some(asked))
+    }
+
+    fn by_policy(&self, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
+        let exhausted = self.rules.is_exhausted(&self.view.attempts);
+        let obstacle = match (self.call.policy.on_unknown, asked) {
+            (OnUnknown::Probe, _) => match &self.view.alike {
+                None => return Verdict::Probe,
+                Some(other) => {
+                    let unique = self.call.policy.probe.as_ref().map(|probe| probe.unique_arguments.join(", "));
+                    let unique = unique.unwrap_or_default();
+                    Some(format!("call {other} has the same {unique}, so a find proves nothing"))
+                }
+            },
+            (OnUnknown::Continue, asked) => return Verdict::GoOnWithout { ask: asked.is_none() },
+            (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold, Some(asked)) => return Verdict::Hold(asked),
+            (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if exhausted => {
+                Some("it was tried as often as the job allows".to_owned())
+            }
+            (OnUnknown::Redo, None) => self.overtaken(),
+            (OnUnknown::RedoKeyed, None) => self.keyed_redo_obstacle(),
+            (OnUnknown::Hold, None) => Some("the tool neither takes a key nor can be asked afterwards".to_owned()),
+        };
+        match obstacle {
+            Some(because) => self.hold(asked, &because),
+            None if self.rules.is_unreachable(&self.view.attempts) => {
+                let why = self.view.last_attempt().and_then(|attempt| attempt.detail.clone());
+                Verdict::Unreachable { why: why.unwrap_or_default() }
+            }
+            None => self.again(false, None),
+        }
+    }
+
+    /// The conclusion from what a probe said: found settles the call, absent lets it run again if it was asked late enough, and anything
+    /// else is a question for a person. The next resume asks the probe again.
+    fn by_probe(
+        &self,
+        said: &Asked,
+        asked: Option<&'v QuestionRecord>,
+        mut closes: Vec<&'v QuestionRecord>,
+    ) -> Decision<'v> {
+        let shows_nothing = |why: &str| format!("`{}` does not show it, but {why}", said.tool);
+        let because = match &said.finding {
+            Finding::Found { id, item } => {
+                let raw = RawReply::Found { tool: said.tool.clone(), id: id.clone(), item: item.clone() };
+                let settlement = interpret(&raw, &self.call.policy);
+                let resolution = UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled };
+                let (resolution, replay) = (Box::new(resolution), Some(ReplayStatus::Reconciled));
+                return Decision { verdict: Verdict::Resolve { resolution, asked, replay }, closes };
+            }
+            Finding::Absent if !said.proves_absence() => match said.conclusive_from {
+                Some(until) => return Decision { verdict: Verdict::NotBefore { until, asked }, closes },
+                None => "the attempt is not known to have ended".to_owned(),
+            },
+            Finding::Absent if self.rules.is_exhausted(&self.view.attempts) => {
+                shows_nothing("it was tried as often as the job allows")
+            }
+            Finding::Absent if self.call.file_digests != self.facts.file_digests => {
+                shows_nothing("a file it sends has changed since")
+            }
+            Finding::Absent => {
+                let Some(why) = self.overtaken() else {
+                    closes.extend(asked);
+                    return Decision { verdict: self.again(true, None), closes };
+                };
+                why
+            }
+            Finding::Unclear { why } => why.clone(),
+        };
+        Decision { verdict: self.hold(asked, &because), closes }
+    }
+
+    /// Asks a person what came of the call; a question that is there already stays.
+    pub(crate) fn hold(&self, asked: Option<&'v QuestionRecord>, because: &str) -> Verdict<'v> {
+        if let Some(asked) = asked {
+            return Verdict::Hold(asked);
+        }
+        let (call, attempts) = (self.call, &self.view.attempts);
+        let doubtful = call.doubt.and_then(|doubt| attempts.iter().find(|attempt| attempt.attempt == doubt));
+        // What a later attempt came to is part of what is known.
+        let refused = call.error_detail.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
+        let because = refused.unwrap_or(because).to_owned();
+        Verdict::Ask(Why::Unknown { attempt: doubtful.or(attempts.last()), because })
+    }
+
+    /// Another attempt, under the old key.
+    fn again(&self, ends_doubt: bool, word: Option<&QuestionRecord>) -> Verdict<'v> {
+        Verdict::Start {
+            key: self.rules.key(self.call, self.facts, None),
+            ends_doubt,
+            approved_by: word.map(|asked| asked.question_id.clone()),
+            replay: Some(ReplayStatus::Redone),
+        }
+    }
+
+    /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.
+    fn overtaken(&self) -> Option<String> {
+        let other = self.standing().overtaken_by()?;
+        Some(format!("call {} of run {} may have had the effect since", other.call_id, other.run_id))
+    }
+
+    /// Why a redo under the same key would not be the same request any more, if it would not.
+    fn keyed_redo_obstacle(&self) -> Option<String> {
+        if self.call.file_digests != self.facts.file_digests {
+            return Some("a file it sends has changed since".to_owned());
+        }
+        if let Some(why) = self.overtaken() {
+            return Some(why);
+        }
+        let (ttl, now) = (self.call.policy.key_ttl?, self.rules.now);
+        let first = self.view.attempts.first()?.started_at;
+        let expired = now >= first.plus(ttl) || now < first;
+        expired.then(|| "the other side may have forgotten its key".to_owned())
+    }
+}
+
+/// The question about a call in doubt, whatever its policy says; one that is there already stays.
+pub(crate) fn held<'v>(view: &'v View, facts: &'v Facts, rules: &'v Rules<'v>, because: &str) -> Verdict<'v> {
+    Case { call: &view.call, view, facts, rules }.hold(view.pending(), because)
+}
+
+#[cfg(test)]
+#[path = "verdict/table.rs"]
+mod table;

@@ -1,0 +1,694 @@
+//! The table of verdicts: every status, with every attempt behind it, every call beside it, every word of a person and every policy.
+//!
+//! The cases are generated; the rows say in words what has to become of them, the first that fits. A status, a choice or a policy that is
+//! added does not compile until it is among the cases, a case that no row fits fails, and so does a row that no case needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::json;
+use ua_core::{
+    CallPolicy, CallStatus, Handle, OnScopeConflict, OnUnknown, Resolution, RunId, Scope, SideEffectClass, ToolName,
+    sha256,
+};
+use ua_store::conformance::samples;
+use ua_store::{
+    AnswerRecord, AttemptRecord, CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord,
+    Relations,
+};
+
+use super::{Known, Verdict, verdict};
+use crate::admission::Facts;
+use crate::enquiry::{Asked, Finding};
+use crate::ledger::LedgerConfig;
+use crate::people::PeopleRules;
+use crate::question::Why;
+use crate::rules::Rules;
+use crate::view::{Twin, View};
+
+/// Where the call stands, with what its last attempt left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    Prepared,
+    RunningUnread,
+    RunningWithHandle,
+    RunningTask,
+    RunningAlone,
+    Unknown,
+    Skipped,
+    FailedOnce,
+    FailedAsOftenAsAllowed,
+    RefusedCredentials,
+    Settled(CallStatus),
+}
+
+/// Which stands a status has.
+fn stands_of(status: CallStatus) -> Vec<Stand> {
+    match status {
+        CallStatus::Prepared => vec![Stand::Prepared],
+        CallStatus::Running => {
+            vec![Stand::RunningUnread, Stand::RunningWithHandle, Stand::RunningTask, Stand::RunningAlone]
+        }
+        CallStatus::Unknown => vec![Stand::Unknown, Stand::Skipped],
+        CallStatus::FailedDefinite => {
+            vec![Stand::FailedOnce, Stand::FailedAsOftenAsAllowed, Stand::RefusedCredentials]
+        }
+        CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => vec![Stand::Settled(status)],
+    }
+}
+
+/// What other calls have to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    TwinDone,
+    TwinUnderWay,
+    TwinInDoubt,
+    Rival,
+    Doubt,
+    Kin,
+    KinSince,
+}
+
+const BESIDE: [Beside; 8] = [
+    Beside::Nothing,
+    Beside::TwinDone,
+    Beside::TwinUnderWay,
+    Beside::TwinInDoubt,
+    Beside::Rival,
+    Beside::Doubt,
+    Beside::Kin,
+    Beside::KinSince,
+];
+
+/// What a person said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    NotAsked,
+    Nothing,
+    Chose(Choice),
+    /// They let go what was shown, and that is not what would be sent now.
+    ToSomethingElse,
+}
+
+/// Every choice, as an answer.
+fn said() -> Vec<Said> {
+    let next = |choice| match choice {
+        Choice::Happened => Some(Choice::Execute),
+        Choice::Execute => Some(Choice::Skip),
+        Choice::Skip => Some(Choice::Abort),
+        Choice::Abort => Some(Choice::Continue),
+        Choice::Continue => None,
+    };
+    let chosen = std::iter::successors(Some(Choice::Happened), |choice| next(*choice)).map(Said::Chose);
+    [Said::NotAsked, Said::Nothing, Said::ToSomethingElse].into_iter().chain(chosen).collect()
+}
+
+/// What was asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum About {
+    Itself,
+    NearDuplicate,
+    Elicitation,
+}
+
+/// What is known from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outside {
+    Nothing,
+    Gone,
+    Found,
+    AbsentInTime,
+    AbsentTooEarly,
+    Unclear,
+}
+
+const OUTSIDE: [Outside; 6] =
+    [Outside::Nothing, Outside::Gone, Outside::Found, Outside::AbsentInTime, Outside::AbsentTooEarly, Outside::Unclear];
+
+/// What stands in the way of another attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    None,
+    TriedOften,
+    FileChanged,
+    KeyExpired,
+    ServerGone,
+    HorizonAhead,
+}
+
+const OBSTACLES: [Obstacle; 6] = [
+    Obstacle::None,
+    Obstacle::TriedOften,
+    Obstacle::FileChanged,
+    Obstacle::KeyExpired,
+    Obstacle::ServerGone,
+    Obstacle::HorizonAhead,
+];
+
+/// Every policy about calls in doubt.
+fn policies() -> impl Iterator<Item = OnUnknown> {
+    let next = |policy| match policy {
+        OnUnknown::Redo => Some(OnUnknown::RedoKeyed),
+        OnUnknown::RedoKeyed => Some(OnUnknown::Probe),
+        OnUnknown::Probe => Some(OnUnknown::Hold),
+        OnUnknown::Hold => Some(OnUnknown::Continue),
+        OnUnknown::Continue => None,
+    };
+    std::iter::successors(Some(OnUnknown::Redo), move |policy| next(*policy))
+}
+
+/// Every rule about an effect that another call may have had.
+fn conflicts() -> impl Iterator<Item = OnScopeConflict> {
+    let next = |rule| match rule {
+        OnScopeConflict::Ask => Some(OnScopeConflict::Refuse),
+        OnScopeConflict::Refuse => Some(OnScopeConflict::Allow),
+        OnScopeConflict::Allow => None,
+    };
+    std::iter::successors(Some(OnScopeConflict::Ask), move |rule| next(*rule))
+}
+
+/// One line of the input.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    stand: Stand,
+    beside: Beside,
+    said: Said,
+    about: About,
+    policy: OnUnknown,
+    conflict: OnScopeConflict,
+    needs_approval: bool,
+    outside: Outside,
+    obstacle: Obstacle,
+}
+
+impl Case {
+    fn is_yes(&self) -> bool {
+        matches!(self.said, Said::Chose(Choice::Execute | Choice::Continue | Choice::Happened))
+    }
+
+    fn is_skip(&self) -> bool {
+        self.said == Said::Chose(Choice::Skip)
+    }
+
+    fn ordered_repeat(&self) -> bool {
+        self.is_yes() && self.about == About::NearDuplicate
+    }
+
+    /// Another call stands in the way of a first send.
+    fn is_in_the_way(&self) -> bool {
+        match self.beside {
+            Beside::Nothing => false,
+            // What replaces its own output may be repeated whatever became of the last time.
+            Beside::Doubt => self.policy != OnUnknown::Redo,
+            Beside::TwinDone
+            | Beside::TwinUnderWay
+            | Beside::TwinInDoubt
+            | Beside::Rival
+            | Beside::Kin
+            | Beside::KinSince => true,
+        }
+    }
+}
+
+/// What has to become of a case, and why.
+struct Row {
+    fits: fn(&Case) -> bool,
+    verdict: &'static str,
+    why: &'static str,
+}
+
+const fn row(verdict: &'static str, why: &'static str, fits: fn(&Case) -> bool) -> Row {
+    Row { fits, verdict, why }
+}
+
+use Stand as S;
+
+/// The table.
+const ROWS: &[Row] = &[
+    row("settled", "what is settled is answered from its receipt", |c| matches!(c.stand, S::Settled(_))),
+    row("settled", "a person, or its policy, left it as it is", |c| c.stand == S::Skipped),
+    // Running.
+    row("interpret", "a stored answer is read before anything else", |c| c.stand == S::RunningUnread),
+    row("go on", "the tool has it", |c| c.stand == S::RunningWithHandle),
+    row("ongoing", "the child's rows say where a task stands", |c| c.stand == S::RunningTask),
+    row("mark lost", "its process is gone and left no answer", |c| c.stand == S::RunningAlone),
+    // In doubt.
+    row("aborted", "who ends the run is heard first", |c| {
+        c.stand == S::Unknown && c.about != About::Elicitation && c.said == Said::Chose(Choice::Abort)
+    }),
+    row("resolve: happened", "a person's word needs no fence, nothing is sent", |c| {
+        c.stand == S::Unknown && c.about != About::Elicitation && c.said == Said::Chose(Choice::Happened)
+    }),
+    row("resolve: skipped", "a person's word needs no fence, nothing is sent", |c| {
+        c.stand == S::Unknown && c.about != About::Elicitation && c.is_skip()
+    }),
+    row("fence", "whoever looks before its process is gone may look too early", |c| {
+        c.stand == S::Unknown && c.outside == Outside::Nothing
+    }),
+    row("not before", "an order is carried out when the other side cannot begin the old attempt any more", |c| {
+        c.stand == S::Unknown && ordered(c) && c.obstacle == Obstacle::HorizonAhead
+    }),
+    row("start: ends doubt", "a person says that it did not happen", |c| c.stand == S::Unknown && ordered(c)),
+    row("resolve: found", "a probe has seen it", |c| c.stand == S::Unknown && c.outside == Outside::Found),
+    row("not before", "absent counts only from the horizon on", |c| {
+        c.stand == S::Unknown && c.outside == Outside::AbsentTooEarly
+    }),
+    row("hold", "somebody was asked already", |c| {
+        c.stand == S::Unknown && is_asked(c) && c.outside == Outside::Unclear
+    }),
+    row("ask: unknown", "a probe that says nothing clear leaves it to a person", |c| {
+        c.stand == S::Unknown && c.outside == Outside::Unclear
+    }),
+    row("hold", "absent, but it may not be sent again: somebody was asked already", |c| {
+        c.stand == S::Unknown && c.outside == Outside::AbsentInTime && is_asked(c) && blocks_after_absent(c)
+    }),
+    row("ask: unknown", "absent, but it may not be sent again", |c| {
+        c.stand == S::Unknown && c.outside == Outside::AbsentInTime && blocks_after_absent(c)
+    }),
+    row("start: ends doubt", "a probe proves that it is not there", |c| {
+        c.stand == S::Unknown && c.outside == Outside::AbsentInTime
+    }),
+    row("probe", "its policy asks the other side", |c| c.stand == S::Unknown && c.policy == OnUnknown::Probe),
+    row("go on without", "its policy goes on in doubt; somebody was asked already", |c| {
+        c.stand == S::Unknown && c.policy == OnUnknown::Continue && is_asked(c)
+    }),
+    row("go on without, ask", "its policy goes on in doubt, and a person is asked beside it", |c| {
+        c.stand == S::Unknown && c.policy == OnUnknown::Continue
+    }),
+    row("hold", "somebody was asked, and nothing but an answer changes that", |c| c.stand == S::Unknown && is_asked(c)),
+    row("ask: unknown", "its policy leaves it to a person", |c| c.stand == S::Unknown && c.policy == OnUnknown::Hold),
+    row("ask: unknown", "it was sent as often as the job allows", |c| {
+        c.stand == S::Unknown && c.obstacle == Obstacle::TriedOften
+    }),
+    row("ask: unknown", "another run may have had the effect since", |c| {
+        c.stand == S::Unknown && c.beside == Beside::KinSince
+    }),
+    row("ask: unknown", "under its key another request would go out", |c| {
+        c.stand == S::Unknown && c.policy == OnUnknown::RedoKeyed && c.obstacle == Obstacle::FileChanged
+    }),
+    row("ask: unknown", "the other side may have forgotten its key", |c| {
+        c.stand == S::Unknown && c.policy == OnUnknown::RedoKeyed && c.obstacle == Obstacle::KeyExpired
+    }),
+    row("unreachable", "an attempt that never leaves is none; the run stops while the key lives", |c| {
+        c.stand == S::Unknown && c.obstacle == Obstacle::ServerGone
+    }),
+    row("start: in doubt", "a redo: what replaces its own output, or goes under a key that counts", |c| {
+        c.stand == S::Unknown
+    }),
+    // Failed, definitely.
+    row("settled", "it was tried as often as the job allows", |c| c.stand == S::FailedAsOftenAsAllowed),
+    row("aborted", "who ends the run is heard first", |c| failed(c) && c.said == Said::Chose(Choice::Abort)),
+    row("hold", "somebody was asked", |c| failed(c) && c.said == Said::Nothing),
+    row("settled", "a person leaves the failure as it is", |c| failed(c) && c.is_skip()),
+    row("ask: credentials", "trying again with the same credentials changes nothing", |c| {
+        c.stand == S::RefusedCredentials && c.said == Said::NotAsked
+    }),
+    row("ask: approval", "nobody has approved what would be sent now", |c| {
+        failed(c) && c.needs_approval && matches!(c.said, Said::NotAsked | Said::ToSomethingElse)
+    }),
+    row("settled", "a twin took the effect over", |c| failed(c) && is_twin(c)),
+    row("start", "a person let it go, knowing of the other call", |c| failed(c) && c.ordered_repeat()),
+    row("settled", "another call may have had the effect, and the policy refuses repeats", |c| {
+        failed(c) && c.is_in_the_way() && c.conflict == OnScopeConflict::Refuse
+    }),
+    row("ask: near duplicate", "another call may have had the effect since; an approval was not about that", |c| {
+        failed(c) && c.is_in_the_way() && c.conflict == OnScopeConflict::Ask
+    }),
+    row("start", "it did nothing, and nothing stands in its way", failed),
+    // Sent for the first time.
+    row("aborted", "who ends the run is heard first", |c| c.said == Said::Chose(Choice::Abort)),
+    row("hold", "somebody was asked", |c| c.said == Said::Nothing && c.about != About::NearDuplicate),
+    row("cancel: declined", "a person does not want it", Case::is_skip),
+    row("start", "a person let it go, knowing of the other call", Case::ordered_repeat),
+    row("deduplicate", "its twin's receipt is its answer", |c| c.beside == Beside::TwinDone),
+    row("wait", "its twin's receipt is on the way", |c| c.beside == Beside::TwinUnderWay),
+    row("hold", "somebody was asked about the other call", |c| {
+        c.said == Said::Nothing && c.is_in_the_way() && c.conflict != OnScopeConflict::Allow
+    }),
+    row("cancel: near_duplicate", "another call may have had the effect, and the policy refuses repeats", |c| {
+        c.is_in_the_way() && c.conflict == OnScopeConflict::Refuse
+    }),
+    row("ask: near duplicate", "another call may have had the effect; an approval was not about that", |c| {
+        c.is_in_the_way() && c.conflict == OnScopeConflict::Ask
+    }),
+    row("start", "a person let it go", Case::is_yes),
+    row("ask: approval", "each of its calls needs a person's approval", |c| c.needs_approval),
+    row("start", "nothing speaks against it", |_| true),
+];
+
+fn failed(case: &Case) -> bool {
+    matches!(case.stand, S::FailedOnce | S::RefusedCredentials)
+}
+
+fn is_twin(case: &Case) -> bool {
+    matches!(case.beside, Beside::TwinDone | Beside::TwinUnderWay | Beside::TwinInDoubt)
+}
+
+/// A person said that a call in doubt did not happen.
+fn ordered(case: &Case) -> bool {
+    let said = matches!(case.said, Said::Chose(Choice::Execute | Choice::Continue) | Said::ToSomethingElse);
+    said && case.about != About::Elicitation
+}
+
+/// A person was asked about a call in doubt and has not answered.
+fn is_asked(case: &Case) -> bool {
+    case.said == Said::Nothing && case.about != About::Elicitation
+}
+
+fn blocks_after_absent(case: &Case) -> bool {
+    matches!(case.obstacle, Obstacle::TriedOften | Obstacle::FileChanged) || case.beside == Beside::KinSince
+}
+
+/// Every case that differs from the others in something that may matter.
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for stand in CallStatus::ALL.iter().flat_map(|status| stands_of(*status)) {
+        for policy in policies() {
+            for beside in BESIDE {
+                for said in said() {
+                    for about in [About::Itself, About::NearDuplicate, About::Elicitation] {
+                        let plain = Case {
+                            stand,
+                            beside,
+                            said,
+                            about,
+                            policy,
+                            conflict: OnScopeConflict::Ask,
+                            needs_approval: false,
+                            outside: Outside::Nothing,
+                            obstacle: Obstacle::None,
+                        };
+                        if said == Said::NotAsked && about != About::Itself {
+                            continue;
+                        }
+                        if stand == S::Unknown {
+                            cases.extend(
+                                OUTSIDE
+                                    .into_iter()
+                                    .flat_map(|outside| OBSTACLES.map(|obstacle| Case { outside, obstacle, ..plain })),
+                            );
+                        } else if about != About::Elicitation {
+                            cases.extend(conflicts().flat_map(|conflict| {
+                                [false, true].map(|needs_approval| Case { conflict, needs_approval, ..plain })
+                            }));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    cases
+}
+
+const MAX_RETRIES: u32 = 2;
+
+impl Case {
+    fn policy(&self) -> CallPolicy {
+        CallPolicy {
+            class: SideEffectClass::External,
+            on_unknown: self.policy,
+            on_scope_conflict: self.conflict,
+            needs_approval: self.needs_approval,
+            key_ttl: Some(Duration::from_secs(100)),
+            horizon: Some(Duration::from_secs(30)),
+            ..CallPolicy::unclassified()
+        }
+    }
+
+    fn call(&self) -> CallRecord {
+        let planned = samples::planned_email("call_1", 1, 1);
+        let (status, attempt, code) = match self.stand {
+            S::Prepared => (CallStatus::Prepared, 0, None),
+            S::RunningUnread | S::RunningWithHandle | S::RunningTask | S::RunningAlone => {
+                (CallStatus::Running, 1, None)
+            }
+            S::Unknown | S::Skipped => (CallStatus::Unknown, 1, None),
+            S::FailedOnce => (CallStatus::FailedDefinite, 1, Some("not_sent")),
+            S::FailedAsOftenAsAllowed => (CallStatus::FailedDefinite, MAX_RETRIES + 1, Some("not_sent")),
+            S::RefusedCredentials => (CallStatus::FailedDefinite, 1, Some("http_401")),
+            S::Settled(status) => (status, 1, None),
+        };
+        CallRecord {
+            call_id: planned.call_id,
+            run_id: RunId::parse("run_1").unwrap(),
+            root_run_id: RunId::parse("run_1").unwrap(),
+            step_id: samples::step_id("step_1"),
+            position: planned.position,
+            created_at: samples::at(1),
+            updated_at: samples::at(1),
+            tool_use_id: planned.tool_use_id,
+            name: if self.stand == S::RunningTask { ToolName::task() } else { planned.name },
+            arguments: planned.arguments,
+            args_hash: planned.args_hash,
+            tool_digest: planned.tool_digest,
+            policy: self.policy(),
+            status,
+            attempt,
+            doubt: (status == CallStatus::Unknown).then_some(1),
+            idempotency_key: (attempt > 0).then(|| samples::key("k1")),
+            scope: Some(scope()),
+            file_digests: BTreeMap::new(),
+            possible_effect: None,
+            resolution: (self.stand == S::Skipped).then_some(Resolution::Skipped),
+            deduplicated_from: None,
+            replay_status: None,
+            external_correlation_id: None,
+            error_code: code.map(str::to_owned),
+            error_detail: None,
+        }
+    }
+
+    fn other(&self, status: CallStatus, doubt: Option<u32>, second: i64) -> CallRecord {
+        let mut other = Self { stand: S::Settled(CallStatus::Succeeded), ..*self }.call();
+        other.call_id = samples::call_id("call_2");
+        other.run_id = RunId::parse("run_2").unwrap();
+        (other.status, other.doubt, other.created_at) = (status, doubt, samples::at(second));
+        other
+    }
+
+    fn attempts(&self) -> Vec<AttemptRecord> {
+        let count = match self.obstacle {
+            Obstacle::TriedOften => MAX_RETRIES + 1,
+            Obstacle::ServerGone => MAX_RETRIES + 2,
+            Obstacle::None | Obstacle::FileChanged | Obstacle::KeyExpired | Obstacle::HorizonAhead => {
+                u32::from(self.stand != S::Prepared)
+            }
+        };
+        let attempt = |number| AttemptRecord {
+            call_id: samples::call_id("call_1"),
+            attempt: number,
+            epoch: 1,
+            server_generation: Some("g1".to_owned()),
+            started_at: samples::at(10),
+            ended_at: (!matches!(self.stand, S::RunningWithHandle)).then(|| samples::at(11)),
+            outcome: Some(if self.obstacle == Obstacle::ServerGone && number > 1 { "not_sent" } else { "lost" }.into()),
+            detail: Some("it does not start".to_owned()),
+            handle: (self.stand == S::RunningWithHandle)
+                .then(|| Handle { task: Some("task-1".to_owned()), ..Handle::default() }),
+        };
+        (1..=count).map(attempt).collect()
+    }
+
+    /// The question, bound to what would be sent now or to something else.
+    fn question(&self, call: &CallRecord, facts: &Facts, rules: &Rules<'_>) -> Option<QuestionRecord> {
+        let (choice, binding) = match self.said {
+            Said::NotAsked => return None,
+            Said::Nothing => (None, rules.binding(call, facts)),
+            Said::Chose(choice) => (Some(choice), rules.binding(call, facts)),
+            Said::ToSomethingElse => (Some(Choice::Execute), json!({"args_hash": "another"})),
+        };
+        let kind = match (self.about, self.stand) {
+            (About::NearDuplicate, _) => QuestionKind::NearDuplicate,
+            (About::Elicitation, _) => QuestionKind::Elicitation,
+            (About::Itself, S::Unknown) => QuestionKind::UnknownOutcome,
+            (About::Itself, S::RefusedCredentials) => QuestionKind::AuthFailure,
+            (About::Itself, _) => QuestionKind::Approval,
+        };
+        Some(QuestionRecord {
+            question_id: samples::question_id("q_1"),
+            run_id: call.run_id.clone(),
+            call_id: Some(call.call_id.clone()),
+            kind,
+            text: String::new(),
+            detail: json!({"binding": binding, "attempt": call.attempt}),
+            choices: Vec::new(),
+            created_at: samples::at(2),
+            status: if choice.is_some() { QuestionStatus::Answered } else { QuestionStatus::Open },
+            answer: choice.map(|choice| AnswerRecord {
+                choice,
+                proof: None,
+                text: None,
+                by: "ana".to_owned(),
+                answered_at: samples::at(3),
+                applied_at: None,
+            }),
+        })
+    }
+
+    fn view(&self, facts: &Facts, rules: &Rules<'_>) -> View {
+        let call = self.call();
+        let mut relations = Relations::default();
+        let mut twin = None;
+        let twin_of =
+            |status, doubt, beside| Some(Twin { call: self.other(status, doubt, 1), is_under_way_beside: beside });
+        match self.beside {
+            Beside::Nothing => {}
+            Beside::TwinDone => twin = twin_of(CallStatus::Succeeded, None, false),
+            Beside::TwinUnderWay => twin = twin_of(CallStatus::Running, None, true),
+            Beside::TwinInDoubt => twin = twin_of(CallStatus::Unknown, Some(1), false),
+            Beside::Rival => relations.rivals = vec![self.other(CallStatus::Unknown, Some(1), 1)],
+            Beside::Doubt => {
+                // Nothing but its words says that it is the same effect.
+                let mut doubt = self.other(CallStatus::Unknown, Some(1), 1);
+                doubt.scope = None;
+                relations.doubts = vec![doubt];
+            }
+            Beside::Kin => relations.kin = vec![self.other(CallStatus::Succeeded, None, 0)],
+            Beside::KinSince => relations.kin = vec![self.other(CallStatus::Succeeded, None, 5)],
+        }
+        let unread = (self.stand == S::RunningUnread).then(|| ReceiptRecord {
+            call_id: call.call_id.clone(),
+            attempt: 1,
+            received_at: samples::at(11),
+            raw: samples::raw(),
+            settlement: None,
+            evidence: ua_core::EvidenceLevel::Reported,
+            lifted: BTreeMap::new(),
+        });
+        View {
+            attempts: self.attempts(),
+            unread,
+            questions: self.question(&call, facts, rules).into_iter().collect(),
+            relations,
+            twin,
+            known: BTreeSet::new(),
+            is_tainted: false,
+            alike: None,
+            asked_before: 0,
+            call,
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let changed = (self.obstacle == Obstacle::FileChanged).then(|| ("file".to_owned(), sha256("other")));
+        Facts { scope: Some(scope()), file_digests: changed.into_iter().collect() }
+    }
+
+    /// The verdict, in words.
+    fn verdict(&self) -> String {
+        let config = LedgerConfig {
+            no_duplicate_external_actions: true,
+            max_retries: MAX_RETRIES,
+            max_effects: BTreeMap::new(),
+        };
+        let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };
+        let (definitions, root) = (BTreeMap::new(), RunId::parse("run_1").unwrap());
+        let now = match self.obstacle {
+            Obstacle::HorizonAhead => samples::at(12),
+            Obstacle::KeyExpired => samples::at(200),
+            Obstacle::None | Obstacle::TriedOften | Obstacle::FileChanged | Obstacle::ServerGone => samples::at(60),
+        };
+        let rules = Rules { config: &config, people: &people, definitions: &definitions, root: &root, epoch: 1, now };
+        let facts = self.facts();
+        let view = self.view(&facts, &rules);
+        let said = |finding, conclusive| Asked {
+            finding,
+            tool: "look".to_owned(),
+            at: samples::at(60),
+            conclusive_from: Some(samples::at(conclusive)),
+        };
+        let found = said(Finding::Found { id: None, item: json!({}) }, 50);
+        let (late, early) = (said(Finding::Absent, 50), said(Finding::Absent, 70));
+        let unclear = said(Finding::Unclear { why: "it says nothing".to_owned() }, 50);
+        let known = match self.outside {
+            Outside::Nothing => Known::Nothing,
+            Outside::Gone => Known::Gone,
+            Outside::Found => Known::Probed(&found),
+            Outside::AbsentInTime => Known::Probed(&late),
+            Outside::AbsentTooEarly => Known::Probed(&early),
+            Outside::Unclear => Known::Probed(&unclear),
+        };
+        name(&verdict(&view, &facts, known, &rules).verdict)
+    }
+}
+
+fn scope() -> Scope {
+    Scope::new("email.send", "boss")
+}
+
+/// A verdict in words, as the rows say it.
+fn name(verdict: &Verdict<'_>) -> String {
+    use ua_core::EvidenceLevel;
+    use ua_store::UnknownResolution as U;
+    let words = match verdict {
+        Verdict::Settled => "settled",
+        Verdict::Interpret => "interpret",
+        Verdict::MarkLost => "mark lost",
+        Verdict::GoOn(_) => "go on",
+        Verdict::Ongoing => "ongoing",
+        Verdict::Fence => "fence",
+        Verdict::Probe => "probe",
+        Verdict::NotBefore { .. } => "not before",
+        Verdict::Unreachable { .. } => "unreachable",
+        Verdict::Resolve { resolution, replay, .. } => match (resolution.as_ref(), replay) {
+            (U::Happened { evidence: EvidenceLevel::Reconciled, .. }, Some(_)) => "resolve: found",
+            (U::Happened { .. }, _) => "resolve: happened",
+            (U::NotHappened { .. }, _) => "resolve: not happened",
+            (U::Skipped, _) => "resolve: skipped",
+        },
+        Verdict::GoOnWithout { ask: true } => "go on without, ask",
+        Verdict::GoOnWithout { ask: false } => "go on without",
+        Verdict::Hold(_) => "hold",
+        Verdict::Ask(why) => match why {
+            Why::Unknown { .. } => "ask: unknown",
+            Why::WentOn { .. } => "ask: went on",
+            Why::NearDuplicate { .. } => "ask: near duplicate",
+            Why::Approval { .. } => "ask: approval",
+            Why::Tainted { .. } => "ask: tainted",
+            Why::AmbiguousRecipient { .. } => "ask: recipient",
+            Why::AuthFailure { .. } => "ask: credentials",
+            Why::AskUser => "ask: ask_user",
+            Why::Elicitation { .. } => "ask: elicitation",
+        },
+        Verdict::DeduplicateFrom { .. } => "deduplicate",
+        Verdict::WaitFor(_) => "wait",
+        Verdict::Cancel { code, .. } => return format!("cancel: {code}"),
+        Verdict::Start { ends_doubt: true, .. } => "start: ends doubt",
+        Verdict::Start { replay: Some(_), .. } => "start: in doubt",
+        Verdict::Start { .. } => "start",
+        Verdict::Aborted => "aborted",
+    };
+    words.to_owned()
+}
+
+#[test]
+fn every_case_has_the_verdict_of_the_first_row_that_fits_it() {
+    let cases = cases();
+    let mut used = vec![0_usize; ROWS.len()];
+    let mut wrong = Vec::new();
+    for case in &cases {
+        let Some((number, row)) = ROWS.iter().enumerate().find(|(_, row)| (row.fits)(case)) else {
+            panic!("no row fits {case:?}");
+        };
+        if let Some(count) = used.get_mut(number) {
+            *count += 1;
+        }
+        let found = case.verdict();
+        if found != row.verdict {
+            wrong.push(format!("{case:?}\n  is `{found}` and has to be `{}`: {}", row.verdict, row.why));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong[..wrong.len().min(12)].join("\n"));
+    let unused: Vec<_> = ROWS.iter().zip(&used).filter(|(_, count)| **count == 0).map(|(row, _)| row.why).collect();
+    assert!(unused.is_empty(), "rows that no case needs: {unused:?}");
+    assert!(cases.len() > 20_000, "only {} cases", cases.len());
+}
+
+#[test]
+fn nothing_that_may_have_happened_is_sent_without_a_key_a_probe_or_a_word() {
+    for case in cases().iter().filter(|case| case.stand == S::Unknown && case.verdict().starts_with("start")) {
+        let by_key = matches!(case.policy, OnUnknown::Redo | OnUnknown::RedoKeyed) && case.outside == Outside::Gone;
+        assert!(by_key || case.outside == Outside::AbsentInTime || ordered(case), "{case:?}");
+    }
+}

@@ -1,0 +1,188 @@
+//! All that is stored about one call and can matter for what becomes of it.
+//!
+//! Loaded in one go, so that the [`verdict`](crate::verdict::verdict) about it is a pure function. What the call might repeat is read once
+//! more in the write that starts it.
+
+use std::collections::BTreeSet;
+
+use ua_core::{CallId, CallStatus, IdempotencyKey, MailAddress, OnUnknown, RunId};
+use ua_store::{AttemptRecord, CallRecord, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, is_task};
+
+use crate::admission::Facts;
+use crate::doubt::is_left_open;
+use crate::enquiry::are_rivals;
+use crate::error::LedgerError;
+use crate::ledger::Ledger;
+use crate::rules::Rules;
+use crate::standing::Standing;
+
+/// What the store says about a call.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    /// The call.
+    pub(crate) call: CallRecord,
+    /// Its attempts, oldest first.
+    pub(crate) attempts: Vec<AttemptRecord>,
+    /// The answer to its last attempt, as long as nobody has interpreted it.
+    pub(crate) unread: Option<ReceiptRecord>,
+    /// The questions about it, oldest first: those that are not closed, and of a call that failed, closed ones too.
+    pub(crate) questions: Vec<QuestionRecord>,
+    /// What it might repeat; of calls that are about to be sent.
+    pub(crate) relations: Relations,
+    /// Another call of the family that holds the key it would be sent under.
+    pub(crate) twin: Option<Twin>,
+    /// Addresses that a person wrote or approved in its run; of calls that are sent for the first time.
+    pub(crate) known: BTreeSet<MailAddress>,
+    /// Whether untrusted content and private data met where it comes from; of calls that are sent for the first time.
+    pub(crate) is_tainted: bool,
+    /// A call with the same values in the arguments that its probe looks for.
+    pub(crate) alike: Option<CallId>,
+    /// How often the run had asked its person by `ask_user` before; of these calls alone.
+    pub(crate) asked_before: usize,
+}
+
+/// A call under the same key.
+#[derive(Debug, Clone)]
+pub(crate) struct Twin {
+    /// The call.
+    pub(crate) call: CallRecord,
+    /// It is being sent for a run of the same tree, and its tool asks nobody for anything: its receipt is worth waiting for.
+    pub(crate) is_under_way_beside: bool,
+}
+
+impl View {
+    /// The question about the call that is not closed; a call has at most one.
+    pub(crate) fn pending(&self) -> Option<&QuestionRecord> {
+        self.questions.iter().find(|question| question.status != QuestionStatus::Closed)
+    }
+
+    /// Its newest attempt.
+    pub(crate) fn last_attempt(&self) -> Option<&AttemptRecord> {
+        self.attempts.last()
+    }
+}
+
+impl Ledger {
+    /// What is stored about a call, whose effect is what `facts` say. What people answered about calls in doubt that stand in its way is
+    /// acted on first.
+    pub(crate) async fn view(&self, id: &CallId, facts: &Facts) -> Result<View, LedgerError> {
+        let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
+        let mut view = View {
+            call,
+            attempts: Vec::new(),
+            unread: None,
+            questions: Vec::new(),
+            relations: Relations::default(),
+            twin: None,
+            known: BTreeSet::new(),
+            is_tainted: false,
+            alike: None,
+            asked_before: 0,
+        };
+        let rules = self.rules();
+        match view.call.status {
+            CallStatus::Running => {
+                let receipt = self.store.receipt(id).await.map_err(LedgerError::at("read the receipt of", id))?;
+                view.unread = receipt.filter(|r| r.attempt == view.call.attempt && r.settlement.is_none());
+                view.attempts = self.attempts(id).await?;
+            }
+            CallStatus::Unknown => {
+                view.questions = self.pending_question(&view.call).await?.into_iter().collect();
+                view.attempts = self.attempts(id).await?;
+                view.relations = self.relations(&view.call, facts).await?;
+                view.alike = self.alike(&view.call).await?;
+            }
+            CallStatus::FailedDefinite if rules.may_retry(&view.call) || rules.asks_for_credentials(&view.call) => {
+                view.questions = self.questions_about(&view.call).await?;
+                let key = rules.key_of_retry(&view.call, facts);
+                view.twin = self.twin(&view.call, &key).await?;
+                view.relations = self.relations(&view.call, facts).await?;
+            }
+            CallStatus::FailedDefinite | CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => {
+            }
+            CallStatus::Prepared => {
+                view.questions = self.pending_question(&view.call).await?.into_iter().collect();
+                if view.call.name.is_ask_user() {
+                    view.asked_before = self.asked_before(&view.call).await?;
+                    return Ok(view);
+                }
+                view.twin = self.twin(&view.call, &rules.key(&view.call, facts, None)).await?;
+                view.relations = self.relations(&view.call, facts).await?;
+                if rules.looks_at_addresses(&view.call) {
+                    view.known = self.addresses_of_people(&view.call).await?;
+                }
+                if rules.looks_at_taint(&view.call) {
+                    view.is_tainted = self.is_tainted(&view.call).await?;
+                }
+            }
+        }
+        Ok(view)
+    }
+
+    pub(crate) fn rules(&self) -> Rules<'_> {
+        Rules {
+            config: &self.config,
+            people: &self.people,
+            definitions: &self.definitions,
+            root: &self.root,
+            epoch: self.lease.epoch,
+            now: self.env.now(),
+        }
+    }
+
+    /// Another call that holds the key this one would be sent under.
+    async fn twin(&self, call: &CallRecord, key: &IdempotencyKey) -> Result<Option<Twin>, LedgerError> {
+        let holder = self.store.key_holder(&self.root, key).await;
+        let holder = holder.map_err(LedgerError::at("look for a twin of", &call.call_id))?;
+        let Some(twin) = holder.filter(|holder| holder.call_id != call.call_id) else { return Ok(None) };
+        let is_under_way = twin.doubt.is_none() && self.is_under_way(&twin.call_id).await?;
+        let is_under_way_beside = is_under_way && self.top_of(call).await? == self.top_of(&twin).await?;
+        Ok(Some(Twin { call: twin, is_under_way_beside }))
+    }
+
+    /// The run that is no sub-agent's, at the top of the tree of a call.
+    async fn top_of(&self, call: &CallRecord) -> Result<RunId, LedgerError> {
+        let mut run = call.run_id.clone();
+        loop {
+            let record = self.store.run(&run).await.map_err(LedgerError::at("look who works on", &call.call_id))?;
+            match record.parent_run_id.clone().filter(|_| is_task(&record)) {
+                Some(parent) => run = parent,
+                None => return Ok(run),
+            }
+        }
+    }
+
+    /// What the call might repeat.
+    async fn relations(&self, call: &CallRecord, facts: &Facts) -> Result<Relations, LedgerError> {
+        if !call.policy.class.has_effect() {
+            return Ok(Relations::default());
+        }
+        let read = || async {
+            let relations = self.store.relations(&call.call_id, facts.scope.as_ref()).await;
+            relations.map_err(LedgerError::at("look for what may be the same as", &call.call_id))
+        };
+        let relations = read().await?;
+        let standing = Standing { call, facts, relations: &relations, config: &self.config };
+        let Some(doubt) = standing.open_doubt().filter(|doubt| is_left_open(doubt)).cloned() else {
+            return Ok(relations);
+        };
+        self.act_on_late_answers(&doubt).await?;
+        read().await
+    }
+
+    /// A call that carries the same values in the arguments that should be unique, so that a find would not tell them apart.
+    async fn alike(&self, call: &CallRecord) -> Result<Option<CallId>, LedgerError> {
+        let probe = call.policy.probe.as_ref().filter(|_| call.policy.on_unknown == OnUnknown::Probe);
+        let Some(probe) = probe.filter(|probe| !probe.unique_arguments.is_empty()) else { return Ok(None) };
+        let calls = self.store.calls(&call.run_id, None).await;
+        let calls = calls.map_err(LedgerError::at("look for calls that resemble", &call.call_id))?;
+        Ok(calls.into_iter().find(|other| are_rivals(call, other, &probe.unique_arguments)).map(|other| other.call_id))
+    }
+
+    /// How many calls of the run before this one asked the person something.
+    async fn asked_before(&self, call: &CallRecord) -> Result<usize, LedgerError> {
+        let calls = self.store.calls(&call.run_id, None).await;
+        let calls = calls.map_err(LedgerError::at("count what was asked before", &call.call_id))?;
+        Ok(calls.iter().filter(|other| other.name.is_ask_user() && other.position < call.position).count())
+    }
+}
