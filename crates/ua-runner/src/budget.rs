@@ -1,4 +1,4 @@
-//! Tokens and money: what was spent, what the next request may take, and whether that fits.
+//! Budgets: what was used, where a run or a phase stops, what the next request may take, and whether that fits.
 //!
 //! Granular Execution PRD §6 (reserve → execute → reconcile), Durable Jobs v1 spec §6 (`budgets`).
 //! Invariants: nothing is reserved that may exceed a budget; what was spent is the sum over the rows of all requests and the receipts of
@@ -88,6 +88,39 @@ impl Spent {
     }
 }
 
+/// What was used of the budgets of a run, or of one of its phases.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Committed turns.
+    pub turns: u32,
+    /// Tool calls that replies asked for.
+    pub tool_calls: u32,
+    /// What requests to models took.
+    pub spent: Spent,
+}
+
+/// Something that counts for budgets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// What one request was charged.
+    Request(Charge),
+    /// So many tool calls that a reply asks for.
+    Calls(u32),
+    /// A committed turn.
+    Turn,
+}
+
+impl Used {
+    /// Adds what was used besides.
+    pub fn add(&mut self, more: Use) {
+        match more {
+            Use::Request(charge) => self.spent.add(charge),
+            Use::Calls(calls) => self.tool_calls = self.tool_calls.saturating_add(calls),
+            Use::Turn => self.turns = self.turns.saturating_add(1),
+        }
+    }
+}
+
 /// What the sub-agents of a run used; it counts for the run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Below {
@@ -163,6 +196,61 @@ impl Limits {
     pub fn admit(&self, spent: &Spent, estimate: &Estimate) -> Result<(), String> {
         admit_within(self.max_tokens, self.max_cost, None, spent, estimate)
     }
+
+    /// A budget that leaves nothing for another turn.
+    pub(crate) fn used_up(&self, used: &Used) -> Option<BudgetStop> {
+        used_up(self.max_turns, self.max_tokens, self.max_cost, None, used)
+    }
+
+    /// The budget of tool calls, if the calls asked for so far exceed it.
+    pub(crate) fn calls_stop(&self, used: &Used) -> Option<BudgetStop> {
+        calls_stop(self.max_tool_calls, None, used)
+    }
+
+    /// The budget of time, if it is used up.
+    pub(crate) fn out_of_time(&self, held_millis: u64) -> Option<BudgetStop> {
+        let max = self.max_held_millis.filter(|max| held_millis >= *max)?;
+        let detail = format!("processes held the run for {} seconds", held_millis / 1_000);
+        Some(reached("max_wallclock_minutes", None, &(max / 60_000), detail))
+    }
+
+    /// The budget of steps, if none is left. `why` says in words what another one is for.
+    pub(crate) fn steps_stop(&self, steps: u32, why: &str) -> Option<BudgetStop> {
+        let max = self.max_steps.filter(|max| steps >= *max)?;
+        Some(reached("max_steps", None, &max, format!("{steps} steps are used, and {why}")))
+    }
+}
+
+/// A budget of the run, or of one of its phases, that is reached.
+pub(crate) fn reached(budget: &str, phase: Option<&str>, limit: &impl ToString, detail: String) -> BudgetStop {
+    BudgetStop { budget: budget.to_owned(), phase: phase.map(str::to_owned), limit: limit.to_string(), detail }
+}
+
+/// A budget of the run, or of one of its phases, that leaves nothing for another turn. Tool calls are not among these: whoever used them
+/// all may still say the last word.
+pub(crate) fn used_up(
+    max_turns: Option<u32>,
+    max_tokens: Option<u64>,
+    max_cost: Option<Money>,
+    phase: Option<&str>,
+    used: &Used,
+) -> Option<BudgetStop> {
+    if let Some(max) = max_turns.filter(|max| used.turns >= *max) {
+        return Some(reached("max_turns", phase, &max, format!("{} turns are used", used.turns)));
+    }
+    if let Some(max) = max_tokens.filter(|max| used.spent.tokens >= *max) {
+        return Some(reached("max_tokens", phase, &max, format!("{} tokens are used", used.spent.tokens)));
+    }
+    let max = max_cost.filter(|max| used.spent.costs.of(max.currency()).nanos() >= max.nanos())?;
+    Some(reached("max_cost", phase, &max, format!("{} is used", used.spent.costs.of(max.currency()))))
+}
+
+/// The budget of tool calls of the run, or of one of its phases, if the calls asked for so far exceed it.
+pub(crate) fn calls_stop(max_tool_calls: Option<u32>, phase: Option<&str>, used: &Used) -> Option<BudgetStop> {
+    let max = max_tool_calls.filter(|max| used.tool_calls > *max)?;
+    let asked = used.tool_calls;
+    let detail = format!("with those of the last reply {asked} calls are asked for, and none of them was sent");
+    Some(reached("max_tool_calls", phase, &max, detail))
 }
 
 /// Whether a request fits into what is left of the tokens and the money of the run, or of one of its phases.
@@ -174,10 +262,6 @@ pub(crate) fn admit_within(
     estimate: &Estimate,
 ) -> Result<(), String> {
     let Estimate { input_tokens, output_tokens, price } = *estimate;
-    let reached = |budget: &str, limit: String, detail: String| {
-        let stop = BudgetStop { budget: budget.to_owned(), phase: phase.map(str::to_owned), limit, detail };
-        Err(stop.to_string())
-    };
     if let Some(max) = max_tokens.filter(|max| spent.tokens.saturating_add(estimate.tokens()) > *max) {
         let detail = format!(
             "{} tokens are used, and the next request may take {} ({input_tokens} for what it says, as estimated, and up to \
@@ -185,7 +269,7 @@ pub(crate) fn admit_within(
             spent.tokens,
             estimate.tokens()
         );
-        return reached("max_tokens", max.to_string(), detail);
+        return Err(reached("max_tokens", phase, &max, detail).to_string());
     }
     let Some(max) = max_cost else { return Ok(()) };
     let of = phase.map_or_else(String::new, |phase| format!("of phase `{phase}` "));
@@ -208,7 +292,7 @@ pub(crate) fn admit_within(
             "{used} is used, and the next request may cost up to {most} ({input_tokens} tokens for what it says, as estimated, and \
              up to {output_tokens} for the reply)"
         );
-        return reached("max_cost", max.to_string(), detail);
+        return Err(reached("max_cost", phase, &max, detail).to_string());
     }
     Ok(())
 }

@@ -12,7 +12,8 @@
 //! | less | a gap: nothing is appended over it |
 //!
 //! Invariants: whatever would go on or report a result also has the pinned fingerprint; a skip costs no request, no call and
-//! no usage; every reload is counted, so nothing spins. Proved by: the tests below, `crash_anywhere::loop_contract`.
+//! no usage; every reload is counted, so nothing spins. Proved by: the tests below,
+//! `crash_anywhere::loop_contract`, and through the driver `crash_anywhere::turn_guard`.
 
 use std::time::Duration;
 

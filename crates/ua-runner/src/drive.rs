@@ -20,9 +20,11 @@ use ua_core::{CallId, Message, Role, RunStop, Timestamp};
 use ua_llm::{KnownPrefix, ModelRequest};
 use ua_store::{EndMark, QuestionKind, RequestId, RunRecord, RunRecords, is_task};
 
+use self::admit::Start;
 pub use self::iteration::evidence_ledgers;
 use self::session::Session;
 use crate::budget::{Estimate, Limits};
+use crate::cas::StoredTurns;
 use crate::error::RunError;
 use crate::forced_replay::ForcedReplay;
 use crate::iteration::context;
@@ -196,12 +198,8 @@ impl<'a> Driver<'a> {
     async fn run(&mut self) -> Result<Conclusion, RunError> {
         loop {
             let command = self.machine.command();
-            let starts_something = matches!(command, Command::Reserve { .. } | Command::Dispatch { .. });
-            if starts_something && self.check_in().await? {
-                continue;
-            }
-            if let Command::Reserve { turn } = command
-                && !self.admit(turn).await?
+            if let Some(start) = Start::of(&command, self.machine.committed())
+                && !self.check_in(start).await?
             {
                 continue;
             }
@@ -243,23 +241,24 @@ impl<'a> Driver<'a> {
         u64::try_from(held.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Looks whether a signal or a person asked to end, or the time is up, before anything new starts. True if so. What is in flight
-    /// is never cut for it.
-    async fn check_in(&mut self) -> Result<bool, RunError> {
+    /// Looks, before anything new starts, whether a signal or a person asked to end, the time is up, or the stored turns are not those
+    /// that it goes on from. False if so. What is in flight is never cut for it.
+    async fn check_in(&mut self, start: Start) -> Result<bool, RunError> {
         if self.ports.stop.is_stopping() {
             self.machine.apply(Event::Interrupted)?;
-            return Ok(true);
+            return Ok(false);
         }
-        if let Some(mark) = self.end_mark().await? {
+        let run = self.ports.store.run(&self.run.run_id).await.map_err(RunError::at("read the run"))?;
+        if let Some(mark) = run.end_mark() {
             self.machine.apply(Event::of_mark(mark))?;
-            return Ok(true);
+            return Ok(false);
         }
         let held_millis = self.run.held_millis + self.held_for();
         if self.machine.limits().max_held_millis.is_some_and(|max| held_millis >= max) {
             self.machine.apply(Event::OutOfTime { held_millis })?;
-            return Ok(true);
+            return Ok(false);
         }
-        Ok(false)
+        self.admit(start, StoredTurns::of(&run)).await
     }
 
     /// Whether a person said that the run is to end.

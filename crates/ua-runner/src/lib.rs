@@ -10,7 +10,7 @@
 //! ```
 //! use ua_runner::{Command, Limits, RunMachine, Start};
 //!
-//! let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+//! let machine = RunMachine::new(Limits::default(), Start::fresh());
 //! assert!(matches!(machine.command(), Command::Reserve { turn: 1 }));
 //! ```
 
@@ -52,7 +52,7 @@ mod watch;
 mod worker;
 mod workspace;
 
-pub use budget::{Charge, Estimate, Limits, Spent};
+pub use budget::{Charge, Estimate, Limits, Spent, Use, Used};
 pub use cancel::end_cancelled;
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use desk::{Desk, DeskPorts};

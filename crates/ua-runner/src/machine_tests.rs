@@ -1,5 +1,7 @@
 //! The machine's table, by feeding it events.
 
+mod groups;
+
 use std::time::Duration;
 
 use ua_core::{
@@ -16,7 +18,7 @@ fn id(n: u32) -> CallId {
     CallId::parse(&format!("call_{n}")).unwrap()
 }
 
-fn call(n: u32, has_effect: bool) -> OpenCall {
+pub(crate) fn call(n: u32, has_effect: bool) -> OpenCall {
     OpenCall {
         call_id: id(n),
         composite: None,
@@ -31,13 +33,28 @@ fn call(n: u32, has_effect: bool) -> OpenCall {
 }
 
 #[expect(clippy::unnecessary_box_returns, reason = "events carry it boxed")]
-fn reply(stop_reason: StopReason, asks: bool) -> Box<ModelTurn> {
+pub(crate) fn reply(stop_reason: StopReason, asks: bool) -> Box<ModelTurn> {
     let mut blocks = vec![Block::text("words")];
     if asks {
         blocks.push(Block::ToolUse(ToolUse { id: "t".into(), name: "x".into(), input: serde_json::json!({}) }));
     }
     let usage = Some(Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() });
     Box::new(ModelTurn { blocks, stop_reason, usage, model: "m".into(), response_id: None })
+}
+
+pub(crate) fn question(n: u32) -> Box<QuestionRecord> {
+    Box::new(QuestionRecord {
+        question_id: ua_core::QuestionId::parse(&format!("q_{n}")).unwrap(),
+        run_id: ua_core::RunId::parse("run_1").unwrap(),
+        call_id: Some(id(n)),
+        kind: QuestionKind::UnknownOutcome,
+        text: String::new(),
+        detail: serde_json::Value::Null,
+        choices: Vec::new(),
+        created_at: Env::simulated(1).now(),
+        status: QuestionStatus::Open,
+        answer: None,
+    })
 }
 
 /// A settled row; only what the machine reads is of interest.
@@ -78,7 +95,7 @@ fn settled(n: u32, status: CallStatus, has_effect: bool) -> Dispatched {
 }
 
 /// A reservation of 100 input and 50 output tokens at 2 and 10 dollars per million.
-fn estimate() -> Estimate {
+pub(crate) fn estimate() -> Estimate {
     let table = PriceTable::parse("f", "[providers.p.m]\ninput = 2\noutput = 10\n").unwrap();
     Estimate { input_tokens: 100, output_tokens: 50, price: table.price("p", "m") }
 }
@@ -199,7 +216,7 @@ fn a_failure_that_a_crash_left_behind_still_cancels_what_follows() {
     let failed = OpenCall { is_settled: true, has_failed: true, ..call(1, true) };
     let open =
         OpenTurn { turn: 1, stop_reason: StopReason::ToolUse, text: String::new(), calls: vec![failed, call(2, true)] };
-    let mut machine = RunMachine::new(Limits::default(), Start { open: Some(open), is_resume: true, ..Start::fresh() });
+    let machine = RunMachine::new(Limits::default(), Start { open: Some(open), is_resume: true, ..Start::fresh() });
     assert_eq!(machine.command(), Command::CancelAfterFailure { calls: vec![id(2)], failed: id(1) });
 }
 
@@ -319,7 +336,7 @@ fn stop_reason(command: &Command) -> Option<RunStop> {
 
 #[test]
 fn a_reply_that_exceeds_the_call_budget_is_recorded_and_nothing_of_it_is_sent() {
-    let mut machine =
+    let machine =
         recorded(Limits { max_tool_calls: Some(1), ..Limits::default() }, vec![call(1, false), call(2, true)]);
     assert_eq!(stop_reason(&machine.command()), Some(RunStop::Budget));
 }
@@ -327,7 +344,7 @@ fn a_reply_that_exceeds_the_call_budget_is_recorded_and_nothing_of_it_is_sent() 
 #[test]
 fn a_run_that_used_all_its_calls_may_still_say_its_last_word() {
     let limits = Limits { max_tool_calls: Some(3), ..Limits::default() };
-    let mut machine = RunMachine::new(limits, Start { committed: 1, tool_calls: 3, ..Start::fresh() });
+    let machine = RunMachine::new(limits, Start { committed: 1, tool_calls: 3, ..Start::fresh() });
     assert_eq!(machine.command(), Command::Reserve { turn: 2 });
 }
 
@@ -345,7 +362,7 @@ fn budgets_stop_between_turns() {
         ),
     ];
     for (limits, start) in cases {
-        let mut machine = RunMachine::new(limits.clone(), start);
+        let machine = RunMachine::new(limits.clone(), start);
         assert_eq!(stop_reason(&machine.command()), Some(RunStop::Budget), "{limits:?}");
     }
 }
@@ -633,111 +650,4 @@ fn equal_errors_count_on_after_a_resume() {
         panic!("{commands:?}")
     };
     assert!(text.contains("3 times in a row"), "{text}");
-}
-
-/// An action of the only batch.
-fn action(n: u32, has_effect: bool) -> OpenCall {
-    OpenCall { composite: Some("batch".to_owned()), ..call(n, has_effect) }
-}
-
-fn question(n: u32) -> Box<QuestionRecord> {
-    Box::new(QuestionRecord {
-        question_id: ua_core::QuestionId::parse(&format!("q_{n}")).unwrap(),
-        run_id: ua_core::RunId::parse("run_1").unwrap(),
-        call_id: Some(id(n)),
-        kind: QuestionKind::UnknownOutcome,
-        text: String::new(),
-        detail: serde_json::Value::Null,
-        choices: Vec::new(),
-        created_at: Env::simulated(1).now(),
-        status: QuestionStatus::Open,
-        answer: None,
-    })
-}
-
-#[test]
-fn an_action_that_fails_cancels_what_comes_after_its_batch_and_not_what_stands_beside_it() {
-    let mut machine =
-        recorded(Limits::default(), vec![action(1, true), action(2, true), call(3, true), call(4, false)]);
-    let failed = Event::Dispatched(vec![settled(1, CallStatus::FailedReported, true)]);
-    let read = settled(4, CallStatus::Succeeded, false);
-    let commands =
-        feed(&mut machine, [failed, Event::Cancelled, Event::Dispatched(vec![ok(2)]), Event::Dispatched(vec![read])]);
-    assert_eq!(commands[1], Command::CancelAfterFailure { calls: vec![id(3)], failed: id(1) });
-    assert_eq!(dispatches(&commands), [vec![id(1)], vec![id(2)], vec![id(4)]]);
-    assert_eq!(commands.last(), Some(&Command::Commit { turn: 1 }));
-}
-
-#[test]
-fn a_held_action_waits_with_what_comes_after_its_batch_until_those_beside_it_are_done() {
-    let mut machine =
-        recorded(Limits::default(), vec![action(1, true), action(2, true), action(3, false), call(4, true)]);
-    let held = Event::Dispatched(vec![Dispatched::Held(question(1))]);
-    let read = settled(3, CallStatus::Succeeded, false);
-    let commands = feed(&mut machine, [held, Event::Dispatched(vec![ok(2)]), Event::Dispatched(vec![read])]);
-    assert_eq!(dispatches(&commands), [vec![id(1)], vec![id(2)], vec![id(3)]]);
-    assert_eq!(commands.last(), Some(&Command::Stop(Conclusion::Waiting { question: question(1) })));
-    // The first of several questions is the one that is shown; the store has them all.
-    let mut machine = recorded(Limits::default(), vec![action(1, true), action(2, true)]);
-    let events = [1, 2].map(|n| Event::Dispatched(vec![Dispatched::Held(question(n))]));
-    let commands = feed(&mut machine, events);
-    assert_eq!(commands.last(), Some(&Command::Stop(Conclusion::Waiting { question: question(1) })));
-}
-
-#[test]
-fn a_call_that_is_no_action_waits_alone() {
-    let mut machine = recorded(Limits::default(), vec![call(1, true), call(2, true), action(3, true)]);
-    let commands = feed(&mut machine, [Event::Dispatched(vec![Dispatched::Held(question(1))])]);
-    assert_eq!(commands.last(), Some(&Command::Stop(Conclusion::Waiting { question: question(1) })));
-}
-
-/// Tasks and other calls of a turn, by their rows: `t` is a task, `w` a write.
-fn turn_of(kinds: &str) -> Vec<OpenCall> {
-    let rows: Vec<CallRecord> = kinds
-        .chars()
-        .zip(1..)
-        .map(|(kind, n)| {
-            let Dispatched::Settled(row) = settled(n, CallStatus::Prepared, true) else { unreachable!("made so") };
-            let name = if kind == 't' { ua_core::ToolName::task() } else { row.name.clone() };
-            CallRecord { name, ..*row }
-        })
-        .collect();
-    OpenCall::of_turn(&rows, &[])
-}
-
-#[test]
-fn tasks_side_by_side_run_together_and_everything_else_keeps_its_order() {
-    let mut machine = recorded(Limits::default(), turn_of("ttwtt"));
-    let done = |ns: &[u32]| Event::Dispatched(ns.iter().map(|n| ok(*n)).collect());
-    let commands = feed(&mut machine, [done(&[1, 2]), done(&[3]), done(&[4, 5])]);
-    assert_eq!(dispatches(&commands), [vec![id(1), id(2)], vec![id(3)], vec![id(4), id(5)]]);
-    assert_eq!(commands.last(), Some(&Command::Commit { turn: 1 }));
-}
-
-#[test]
-fn a_task_that_fails_cancels_what_comes_after_its_group() {
-    let mut machine = recorded(Limits::default(), turn_of("ttw"));
-    let failed = settled(1, CallStatus::FailedReported, true);
-    let commands = feed(&mut machine, [Event::Dispatched(vec![failed, ok(2)]), Event::Cancelled]);
-    assert_eq!(commands[1], Command::CancelAfterFailure { calls: vec![id(3)], failed: id(1) });
-    // Found by a resume: the one beside it is under way and goes on.
-    let mut calls = turn_of("ttw");
-    (calls[0].is_settled, calls[0].has_failed) = (true, true);
-    let mut machine = recorded(Limits::default(), calls);
-    let commands = feed(&mut machine, [Event::Cancelled, Event::Dispatched(vec![ok(2)])]);
-    assert_eq!(commands[0], Command::CancelAfterFailure { calls: vec![id(3)], failed: id(1) });
-    assert_eq!(dispatches(&commands), [vec![id(2)]]);
-    assert_eq!(commands.last(), Some(&Command::Commit { turn: 1 }));
-}
-
-#[test]
-fn a_run_waits_or_stops_as_its_sub_agents_do() {
-    let mut machine = recorded(Limits::default(), turn_of("ttw"));
-    let commands = feed(&mut machine, [Event::Dispatched(vec![Dispatched::Held(question(1)), ok(2)])]);
-    assert_eq!(commands.last(), Some(&Command::Stop(Conclusion::Waiting { question: question(1) })));
-    let parked = Dispatched::Parked { reason: RunStop::Provider, detail: "away".to_owned() };
-    let mut machine = recorded(Limits::default(), turn_of("tt"));
-    let commands = feed(&mut machine, [Event::Dispatched(vec![Dispatched::Held(question(1)), parked])]);
-    let stop = Conclusion::Stopped { reason: RunStop::Provider, detail: "away".to_owned() };
-    assert_eq!(commands.last(), Some(&Command::Stop(stop)));
 }

@@ -7,7 +7,7 @@
 use ua_core::{BudgetStop, PhaseBudgets};
 use ua_store::RunRecords;
 
-use crate::budget::{Below, Estimate, Spent, admit_within};
+use crate::budget::{Below, Estimate, Spent, Used, admit_within, calls_stop, used_up};
 
 /// A phase and what it used so far.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,12 +18,8 @@ pub struct PhaseState {
     pub next: Option<String>,
     /// Where the run stops by itself within it.
     pub limits: PhaseBudgets,
-    /// Its committed turns.
-    pub turns: u32,
-    /// Tool calls its replies asked for.
-    pub tool_calls: u32,
-    /// What its requests to models took.
-    pub spent: Spent,
+    /// What its turns used.
+    pub used: Used,
 }
 
 impl PhaseState {
@@ -48,45 +44,29 @@ impl PhaseState {
         let below = Below::of(records, first);
         let calls = records.calls.iter().filter(|call| call.position.turn >= first).count();
         Some(Self {
-            turns: (records.run.turn_index + 1).saturating_sub(first).saturating_add(below.turns),
-            tool_calls: u32::try_from(calls).unwrap_or(u32::MAX).saturating_add(below.tool_calls),
-            spent: Spent::of(requests.chain(&below.requests))
-                .with_tools(records.tool_charges(first).chain(&below.charges)),
+            used: Used {
+                turns: (records.run.turn_index + 1).saturating_sub(first).saturating_add(below.turns),
+                tool_calls: u32::try_from(calls).unwrap_or(u32::MAX).saturating_add(below.tool_calls),
+                spent: Spent::of(requests.chain(&below.requests))
+                    .with_tools(records.tool_charges(first).chain(&below.charges)),
+            },
             ..Self::fresh(records, &step.phase)?
         })
     }
 
-    /// A budget of the phase that leaves nothing for another turn. Tool calls are not among these: a phase that used them all may
-    /// still say its last word.
-    pub(crate) fn budget_stop(&self) -> Option<BudgetStop> {
-        let limits = &self.limits;
-        if let Some(max) = limits.max_turns.filter(|max| self.turns >= *max) {
-            return Some(self.stop("max_turns", &max, format!("{} turns are used", self.turns)));
-        }
-        if let Some(max) = limits.max_tokens.filter(|max| self.spent.tokens >= *max) {
-            return Some(self.stop("max_tokens", &max, format!("{} tokens are used", self.spent.tokens)));
-        }
-        let max = limits.max_cost.filter(|max| self.spent.costs.of(max.currency()).nanos() >= max.nanos())?;
-        Some(self.stop("max_cost", &max, format!("{} is used", self.spent.costs.of(max.currency()))))
+    /// A budget of the phase that leaves nothing for another turn.
+    pub(crate) fn used_up(&self) -> Option<BudgetStop> {
+        let PhaseBudgets { max_turns, max_tokens, max_cost, .. } = self.limits;
+        used_up(max_turns, max_tokens, max_cost, Some(&self.name), &self.used)
     }
 
     /// Its budget of tool calls, if the calls asked for so far exceed it.
     pub(crate) fn calls_stop(&self) -> Option<BudgetStop> {
-        let max = self.limits.max_tool_calls.filter(|max| self.tool_calls > *max)?;
-        Some(self.stop("max_tool_calls", &max, calls_in_words(self.tool_calls)))
+        calls_stop(self.limits.max_tool_calls, Some(&self.name), &self.used)
     }
 
     /// Whether the next request may be reserved; in words, why not.
     pub(crate) fn admit(&self, estimate: &Estimate) -> Result<(), String> {
-        admit_within(self.limits.max_tokens, self.limits.max_cost, Some(&self.name), &self.spent, estimate)
+        admit_within(self.limits.max_tokens, self.limits.max_cost, Some(&self.name), &self.used.spent, estimate)
     }
-
-    fn stop(&self, budget: &str, limit: &impl ToString, detail: String) -> BudgetStop {
-        BudgetStop { budget: budget.to_owned(), phase: Some(self.name.clone()), limit: limit.to_string(), detail }
-    }
-}
-
-/// What is said about a reply that asks for more calls than are left.
-pub(crate) fn calls_in_words(asked: u32) -> String {
-    format!("with those of the last reply {asked} calls are asked for, and none of them was sent")
 }

@@ -10,17 +10,54 @@ use crate::cas::{
     MAX_GAP_RELOADS, MAX_RELOADS, StoredTurns, TurnAdmission, admit_turn, is_worth_a_reload, reload_wait,
 };
 use crate::error::{ResumeError, RunError};
-use crate::machine::{Conclusion, Event};
+use crate::machine::{Command, Conclusion, Event};
 use crate::pin::mismatch_text;
 use crate::recover::start_of;
 
+/// What is about to start, and of which turn.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Start {
+    /// A request to the model.
+    Request(u32),
+    /// Calls that the turn's reply asked for.
+    Calls(u32),
+}
+
+impl Start {
+    /// What a command starts, if anything: the others finish or write down what has begun.
+    pub(super) fn of(command: &Command, committed: u32) -> Option<Self> {
+        match command {
+            Command::Reserve { turn } => Some(Self::Request(*turn)),
+            Command::Dispatch { .. } => Some(Self::Calls(committed + 1)),
+            Command::Think { .. }
+            | Command::Wait { .. }
+            | Command::Record { .. }
+            | Command::CancelAfterFailure { .. }
+            | Command::Commit { .. }
+            | Command::FinishReplay { .. }
+            | Command::CheckEvidence
+            | Command::EnterPhase { .. }
+            | Command::EnterIteration { .. }
+            | Command::Guide { .. }
+            | Command::Ask { .. }
+            | Command::Stop(_) => None,
+        }
+    }
+}
+
 impl Driver<'_> {
-    /// Whether `turn` may run. When it may not, the driver has taken the stored state over, or stopped.
-    pub(super) async fn admit(&mut self, turn: u32) -> Result<bool, RunError> {
-        let run = self.ports.store.run(&self.run.run_id).await.map_err(RunError::at("read the run"))?;
-        match admit_turn(turn, StoredTurns::of(&run), &self.pin_diff()) {
+    /// Whether it may start, given the stored turns. When it may not, the driver has taken the stored state over, or stopped.
+    pub(super) async fn admit(&mut self, start: Start, stored: StoredTurns) -> Result<bool, RunError> {
+        let (turn, diff) = match start {
+            Start::Request(turn) => (turn, self.pin_diff()),
+            // Under which setup they may be sent was decided before their turn was asked for, or by the resume that found it.
+            Start::Calls(turn) => (turn, FingerprintDiff::default()),
+        };
+        match admit_turn(turn, stored, &diff) {
             Ok(TurnAdmission::Execute) => {
-                self.reloads = 0;
+                if let Start::Request(_) = start {
+                    self.reloads = 0;
+                }
                 return Ok(true);
             }
             Ok(TurnAdmission::AlreadyComplete) => return Err(self.lease_lost().await),
@@ -35,7 +72,7 @@ impl Driver<'_> {
             Err(error) => return Err(error.into()),
         }
         if self.reloads >= MAX_RELOADS {
-            return Err(ResumeError::Behind { wanted: turn, committed: run.turn_index }.into());
+            return Err(ResumeError::Behind { wanted: turn, committed: stored.committed }.into());
         }
         self.reloads += 1;
         self.ports.env.clock.sleep(reload_wait(self.reloads)).await;

@@ -10,7 +10,8 @@
 
 use ua_core::HarnessSpec;
 
-use super::{MAX_NUDGES, RunMachine, State};
+use super::{MAX_NUDGES, Next, RunMachine, State, over};
+use crate::budget::reached;
 use crate::iteration::{IterationEnd, IterationState};
 
 impl RunMachine {
@@ -29,9 +30,9 @@ impl RunMachine {
 
     /// What a promise makes of the evidence at the end of the job. `None` leaves it as it is: no promise is asked for, or it was given and
     /// everything holds.
-    pub(super) fn after_promise(&mut self, found: &Result<(), String>) -> Option<State> {
+    pub(super) fn after_promise(&mut self, last_word: &str, found: &Result<(), String>) -> Option<State> {
         let promise = self.iteration.as_ref()?.promise.as_ref()?;
-        let is_promised = HarnessSpec::is_promised(self.last_word.as_deref().unwrap_or_default(), promise);
+        let is_promised = HarnessSpec::is_promised(last_word, promise);
         match found {
             Ok(()) if is_promised => None,
             Err(missing) if is_promised => {
@@ -46,7 +47,7 @@ impl RunMachine {
         if let Some(state) = self.budget_stop() {
             return state;
         }
-        let Some(iteration) = &self.iteration else { return State::Reserving };
+        let Some(iteration) = &self.iteration else { return State::Reserving { attempts: 0 } };
         if self.is_idle(&why) && self.nudges >= MAX_NUDGES {
             let text = format!(
                 "{} iterations in a row ended without a tool call and without the promise that the job is done.",
@@ -56,21 +57,21 @@ impl RunMachine {
         }
         let ended = format!("iteration {} is over: {}", iteration.number, why.in_words());
         if iteration.number >= iteration.max {
-            return Self::over_budget("max_iterations", &iteration.max, ended);
+            return over(&reached("max_iterations", None, &iteration.max, ended));
         }
-        if let Some(max) = self.limits.max_steps.filter(|max| self.steps >= *max) {
-            return Self::over_budget("max_steps", &max, format!("{} steps are used, and {ended}", self.steps));
+        if let Some(stop) = self.limits.steps_stop(self.steps, &ended) {
+            return over(&stop);
         }
         State::EnteringIteration { number: iteration.number + 1, why }
     }
 
-    /// The next iteration has begun, because `why`.
-    pub(super) fn iteration_entered(&mut self, why: &IterationEnd, entered: IterationState) -> State {
-        self.nudges = if self.is_idle(why) { self.nudges + 1 } else { 0 };
+    /// The next iteration has begun.
+    pub(super) fn iteration_entered(&mut self, state: State, entered: IterationState) -> Next {
+        let State::EnteringIteration { why, .. } = state else { return Err(state) };
+        self.nudges = if self.is_idle(&why) { self.nudges + 1 } else { 0 };
         self.iteration = Some(entered);
         self.steps += 1;
-        self.last_word = None;
-        self.between_turns()
+        Ok(self.between_turns(None))
     }
 
     /// Whether the iteration that ends only talked.

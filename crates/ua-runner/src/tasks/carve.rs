@@ -69,9 +69,9 @@ pub(super) fn carve(records: &RunRecords, call: &CallRecord) -> Result<Carved, S
     let parts = u64::from(in_turn);
     let phase = PhaseState::of(records);
     let of_phase = phase.as_ref().map(|phase| &phase.limits);
-    let (phase_turns, phase_calls, phase_spent) = phase
-        .as_ref()
-        .map_or((0, 0, Spent::default()), |p| (u64::from(p.turns) + 1, u64::from(p.tool_calls), p.spent.clone()));
+    let (phase_turns, phase_calls, phase_spent) = phase.as_ref().map_or((0, 0, Spent::default()), |p| {
+        (u64::from(p.used.turns) + 1, u64::from(p.used.tool_calls), p.used.spent.clone())
+    });
     let wide = u64::from;
     let max_turns = least(
         Some(wide(allowance.max_turns)),

@@ -30,6 +30,7 @@ mod sessions;
 mod siblings;
 mod taint;
 mod tasks;
+mod turn_guard;
 mod unknown;
 
 use scenario::{Answers, Scenario};

@@ -113,12 +113,17 @@ pub trait Plan: Send + Sync {
     }
 }
 
-/// What is written about calls, and the commit of a turn, replaceable so that a test can break a rule on purpose.
+/// What is written about calls, the commit of a turn, and what the run's row says, replaceable so that a test can break a rule on
+/// purpose.
 #[async_trait]
 pub trait LedgerWrites: Send + Sync {
     /// What [`RunStore::record_turn`] is to store; the draft itself unless the rule is about plans.
     fn plan(&self, draft: TurnDraft) -> TurnDraft {
         draft
+    }
+    /// What [`RunStore::run`] says; the row itself unless the rule is about what a driver does with a wrong one.
+    fn seen(&self, run: RunRecord) -> RunRecord {
+        run
     }
     /// In place of [`LedgerStore::start_attempt`].
     async fn start_attempt(
@@ -363,7 +368,7 @@ impl RunStore for StoreSeam<'_> {
             .await
     }
     async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
-        self.inner().run(run).await
+        self.inner().run(run).await.map(|row| self.writes.seen(row))
     }
     async fn runs(&self, limit: u32) -> Result<Vec<RunRecord>, StoreError> {
         self.inner().runs(limit).await

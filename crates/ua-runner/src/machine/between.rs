@@ -1,0 +1,87 @@
+//! The events between turns: what a resume owes, the evidence, phases, guidance and questions.
+
+use ua_store::{QuestionKind, QuestionRecord};
+
+use super::{Conclusion, Guidance, MAX_NUDGES, Next, RunMachine, State, over};
+use crate::phase::PhaseState;
+
+/// The question is raised.
+pub(super) fn asked(state: State, question: Box<QuestionRecord>) -> Next {
+    let State::Asking { .. } = state else { return Err(state) };
+    Ok(State::Ended(Conclusion::Waiting { question }))
+}
+
+impl RunMachine {
+    /// Between two turns: what a resume owes, then the evidence for a last word, else budgets and the next request.
+    pub(super) fn between_turns(&self, last_word: Option<String>) -> State {
+        if self.replaying {
+            return State::FinishingReplay { last_word };
+        }
+        match last_word {
+            Some(last_word) => State::Checking { last_word },
+            None => self.budget_stop().unwrap_or(State::Reserving { attempts: 0 }),
+        }
+    }
+
+    /// Packet and note are written.
+    pub(super) fn replay_finished(&mut self, state: State) -> Next {
+        let State::FinishingReplay { last_word } = state else { return Err(state) };
+        self.replaying = false;
+        Ok(self.between_turns(last_word))
+    }
+
+    /// All conditions hold, or something is missing.
+    pub(super) fn evidence(&mut self, state: State, found: Result<(), String>) -> Next {
+        let State::Checking { last_word } = state else { return Err(state) };
+        let next = self.phase.as_ref().and_then(|phase| phase.next.clone());
+        if next.is_none()
+            && let Some(state) = self.after_promise(&last_word, &found)
+        {
+            return Ok(state);
+        }
+        Ok(match (found, next) {
+            (Ok(()), Some(next)) => self.after_phase(next),
+            (Ok(()), None) => State::Ended(Conclusion::Succeeded { final_output: last_word }),
+            (Err(missing), _) => self.tell_missing(missing),
+        })
+    }
+
+    /// The next phase has begun.
+    pub(super) fn phase_entered(&mut self, state: State, phase: PhaseState) -> Next {
+        let State::EnteringPhase { .. } = state else { return Err(state) };
+        self.phase = Some(phase);
+        self.steps += 1;
+        self.nudges = 0;
+        Ok(self.between_turns(None))
+    }
+
+    /// The guidance is in the history.
+    pub(super) fn guided(&mut self, state: State) -> Next {
+        let State::Guiding(_) = state else { return Err(state) };
+        Ok(self.between_turns(None))
+    }
+
+    /// A phase whose conditions hold: the next one, if a step is left for it.
+    fn after_phase(&self, next: String) -> State {
+        match self.limits.steps_stop(self.steps, &format!("the phase `{next}` would be the next")) {
+            Some(stop) => over(&stop),
+            None => State::EnteringPhase { next },
+        }
+    }
+
+    /// Conditions that do not hold although the model is done: it is told so a few times, then a person is asked.
+    pub(super) fn tell_missing(&mut self, missing: String) -> State {
+        if self.nudges >= MAX_NUDGES {
+            return self.ask_about_missing(format!("The model says it is done, but this is missing: {missing}"));
+        }
+        if let Some(state) = self.budget_stop() {
+            return state;
+        }
+        self.nudges += 1;
+        State::Guiding(Guidance::Missing(missing))
+    }
+
+    pub(super) fn ask_about_missing(&self, text: String) -> State {
+        self.ask_about_failures(QuestionKind::MissingEvidence, text)
+    }
+}

@@ -1,0 +1,130 @@
+//! What the machine is told.
+
+use ua_core::ModelTurn;
+use ua_dispatch::Dispatched;
+use ua_store::{EndMark, QuestionRecord, RequestEnd};
+
+use super::call::OpenCall;
+use crate::budget::Estimate;
+use crate::iteration::{IterationEnd, IterationState};
+use crate::phase::PhaseState;
+use crate::retry::ThinkFailure;
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The request is reserved, with what it may take.
+    Reserved(Estimate),
+    /// The request does not fit the budget, and nothing was reserved ([`RunMachine::admit`](super::RunMachine::admit) said so).
+    OverBudget {
+        /// In words.
+        detail: String,
+    },
+    /// The request would be larger than the iteration's context may be, and nothing was reserved ([`RunMachine::context_full`](super::RunMachine::context_full) said so).
+    ContextFull(IterationEnd),
+    /// The model replied, or did not.
+    Thought(Result<Box<ModelTurn>, ThinkFailure>),
+    /// A signal asked to stop while a request was reserved; it is charged like this.
+    ThinkingInterrupted {
+        /// How it is charged.
+        end: RequestEnd,
+    },
+    /// The wait is over.
+    Waited,
+    /// The turn is recorded; these are its calls.
+    Recorded(Vec<OpenCall>),
+    /// The dispatched calls ended, in order.
+    Dispatched(Vec<Dispatched>),
+    /// The calls are cancelled.
+    Cancelled,
+    /// The turn is committed; the process has held the run this long.
+    Committed {
+        /// Milliseconds, all processes together.
+        held_millis: u64,
+    },
+    /// Packet and note are written.
+    ReplayFinished,
+    /// All conditions hold, or this is missing.
+    Evidence(Result<(), String>),
+    /// The next phase has begun.
+    PhaseEntered(Box<PhaseState>),
+    /// The next iteration has begun.
+    IterationEntered(Box<IterationState>),
+    /// The guidance is in the history.
+    Guided,
+    /// The question is raised.
+    Asked(Box<QuestionRecord>),
+    /// A signal asked to stop.
+    Interrupted,
+    /// The run was held for as long as it may be; nothing new was sent.
+    OutOfTime {
+        /// Milliseconds, all processes together.
+        held_millis: u64,
+    },
+    /// A person asked to cancel.
+    CancelAsked,
+    /// A person answered `abort`.
+    Aborted,
+    /// The setup is not the one the step was pinned to; nothing was sent.
+    SetupChanged {
+        /// In words.
+        detail: String,
+    },
+    /// A tool server could not be reached; nothing was sent.
+    ToolServerDown {
+        /// In words.
+        detail: String,
+    },
+    /// An agent that owns its loop does not take the results of interrupted calls; it is not asked again by itself.
+    ReplayGivenUp {
+        /// The question.
+        text: String,
+    },
+}
+
+impl Event {
+    /// A person's mark that the run is to end.
+    pub(crate) fn of_mark(mark: EndMark) -> Self {
+        match mark {
+            EndMark::Cancel => Self::CancelAsked,
+            EndMark::Abort => Self::Aborted,
+        }
+    }
+
+    /// What it is called when it is refused.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Reserved(_) => "Reserved",
+            Self::OverBudget { .. } => "OverBudget",
+            Self::ContextFull(_) => "ContextFull",
+            Self::Thought(_) => "Thought",
+            Self::ThinkingInterrupted { .. } => "ThinkingInterrupted",
+            Self::Waited => "Waited",
+            Self::Recorded(_) => "Recorded",
+            Self::Dispatched(_) => "Dispatched",
+            Self::Cancelled => "Cancelled",
+            Self::Committed { .. } => "Committed",
+            Self::ReplayFinished => "ReplayFinished",
+            Self::Evidence(_) => "Evidence",
+            Self::PhaseEntered(_) => "PhaseEntered",
+            Self::IterationEntered(_) => "IterationEntered",
+            Self::Guided => "Guided",
+            Self::Asked(_) => "Asked",
+            Self::Interrupted => "Interrupted",
+            Self::OutOfTime { .. } => "OutOfTime",
+            Self::CancelAsked => "CancelAsked",
+            Self::Aborted => "Aborted",
+            Self::SetupChanged { .. } => "SetupChanged",
+            Self::ToolServerDown { .. } => "ToolServerDown",
+            Self::ReplayGivenUp { .. } => "ReplayGivenUp",
+        }
+    }
+}
+
+/// An event that nothing asked for: a bug in the driver. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("take the event {event} while {state}")]
+pub struct UnexpectedEvent {
+    pub(super) event: &'static str,
+    pub(super) state: &'static str,
+}

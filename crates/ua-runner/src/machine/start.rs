@@ -1,0 +1,64 @@
+//! Where a machine starts: what the records say when a process takes the run.
+
+use super::call::OpenTurn;
+use crate::budget::{Spent, Used};
+use crate::iteration::IterationState;
+use crate::phase::PhaseState;
+
+/// Where the machine starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// Committed turns.
+    pub committed: u32,
+    /// The turn to finish first.
+    pub open: Option<OpenTurn>,
+    /// The history ends with the model's words, which asked for nothing: the evidence was not checked yet.
+    pub last_word: Option<String>,
+    /// The run was driven before, so the model is told what happened in between.
+    pub is_resume: bool,
+    /// Tool calls charged so far, those of sub-agents included.
+    pub tool_calls: u32,
+    /// What requests to models took so far, those of sub-agents included.
+    pub spent: Spent,
+    /// Turns that sub-agents committed.
+    pub turns_below: u32,
+    /// Milliseconds held so far.
+    pub held_millis: u64,
+    /// Steps opened so far.
+    pub steps: u32,
+    /// The phase that is worked on; `None` when the job has none.
+    pub phase: Option<PhaseState>,
+    /// The iteration that is worked on; `None` when the job has no harness.
+    pub iteration: Option<IterationState>,
+    /// The error that settled calls ended with last, and how often in a row.
+    pub same_error: Option<(String, u32)>,
+}
+
+impl Start {
+    /// A run that never ran.
+    pub fn fresh() -> Self {
+        Self {
+            committed: 0,
+            open: None,
+            last_word: None,
+            is_resume: false,
+            tool_calls: 0,
+            spent: Spent::default(),
+            turns_below: 0,
+            held_millis: 0,
+            steps: 0,
+            phase: None,
+            iteration: None,
+            same_error: None,
+        }
+    }
+
+    /// What counts for the budgets of a run that shares so many turns with its parent.
+    pub(super) fn used(&self, shared_turns: u32) -> Used {
+        Used {
+            turns: self.committed.saturating_sub(shared_turns).saturating_add(self.turns_below),
+            tool_calls: self.tool_calls,
+            spent: self.spent.clone(),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The guard before anything starts: no request leaves and no call is sent while the stored turns are not those that the driver goes
+//! on from (Granular Execution PRD §5.1: skip, gap, behind).
+//!
+//! The store itself is right here, and would take every write. Only what it says about the run is wrong, so whatever is not sent is not
+//! sent because the driver looked.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use ua_core::RunStatus;
+use ua_runner::{ResumeError, RunError};
+use ua_store::{CallRecord, RunLease, RunRecord, SettleAttempt, StartAttempt, Store, StoreError};
+use ua_testkit::{CrashPlan, Crossing, LedgerWrites, Plan};
+
+use super::EFFECTS;
+use super::scenario::{Answers, Scenario};
+
+/// What the store says about the turn that is about to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Says {
+    /// It is committed.
+    Skip,
+    /// Turns behind it are committed, too.
+    Behind,
+    /// A turn before it is missing.
+    Gap,
+    /// The run has ended.
+    Ended,
+}
+
+/// After which crossing it begins to say so: the driver then wants the third turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// The request of the turn.
+    Request,
+    /// The calls of the turn, which is recorded.
+    Calls,
+}
+
+impl Before {
+    /// The crossing that comes last, and which one of its name.
+    fn last_crossing(self) -> (&'static str, u32) {
+        match self {
+            Self::Request => ("store.commit_turn", 2),
+            Self::Calls => ("store.record_turn", 3),
+        }
+    }
+}
+
+/// A store that is wrong about the run for a number of reads.
+struct Wrong {
+    says: Says,
+    before: Before,
+    now: Mutex<Now>,
+}
+
+#[derive(Default)]
+struct Now {
+    /// How often the crossing happened that it waits for.
+    seen: u32,
+    /// Reads that are still to be wrong.
+    reads: u32,
+    /// What crossed a seam since the first wrong read.
+    crossed: Option<Vec<&'static str>>,
+}
+
+impl Wrong {
+    fn about(says: Says, before: Before, reads: u32) -> Arc<Self> {
+        Arc::new(Self { says, before, now: Mutex::new(Now { reads, ..Now::default() }) })
+    }
+
+    fn crossed(&self) -> Option<Vec<&'static str>> {
+        self.now.lock().unwrap().crossed.clone()
+    }
+}
+
+#[async_trait]
+impl Plan for Wrong {
+    async fn before(&self, crossing: &Crossing) {
+        if let Some(crossed) = &mut self.now.lock().unwrap().crossed {
+            crossed.push(crossing.name);
+        }
+    }
+
+    async fn after(&self, crossing: &Crossing) {
+        let (name, _) = self.before.last_crossing();
+        if crossing.name == name {
+            self.now.lock().unwrap().seen += 1;
+        }
+    }
+}
+
+#[async_trait]
+impl LedgerWrites for Wrong {
+    fn seen(&self, mut run: RunRecord) -> RunRecord {
+        let mut now = self.now.lock().unwrap();
+        let (_, nth) = self.before.last_crossing();
+        if now.seen < nth || now.reads == 0 {
+            return run;
+        }
+        now.reads -= 1;
+        now.crossed.get_or_insert_default();
+        match self.says {
+            Says::Skip => run.turn_index += 1,
+            Says::Behind => run.turn_index += 2,
+            Says::Gap => run.turn_index -= 1,
+            Says::Ended => run.status = RunStatus::Succeeded,
+        }
+        run
+    }
+
+    async fn start_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        start: StartAttempt,
+    ) -> Result<CallRecord, StoreError> {
+        inner.start_attempt(lease, start).await
+    }
+
+    async fn settle_attempt(
+        &self,
+        inner: &dyn Store,
+        lease: &RunLease,
+        settle: SettleAttempt,
+    ) -> Result<CallRecord, StoreError> {
+        inner.settle_attempt(lease, settle).await
+    }
+}
+
+/// Whether a crossing asks the model or a tool, or gets ready to.
+fn starts_something(crossing: &str) -> bool {
+    matches!(crossing, "store.reserve_request" | "model.complete" | "store.start_attempt" | "tool.invoke")
+}
+
+/// As long as the store says so nothing starts. The driver looks again a few times, gives up instead of spinning, and the run goes on
+/// from the right state later, with each effect once.
+#[tokio::test]
+async fn nothing_starts_while_the_stored_turn_is_not_the_one_before() {
+    for before in [Before::Request, Before::Calls] {
+        for says in [Says::Skip, Says::Behind, Says::Gap, Says::Ended] {
+            let at = format!("{says:?} before {before:?}");
+            let scenario = Scenario::new();
+            let wrong = Wrong::about(says, before, u32::MAX);
+            let error = scenario.drive_with(wrong.clone(), Some(wrong.clone())).await.unwrap_err();
+            let fits = match says {
+                Says::Skip | Says::Behind => {
+                    matches!(error, RunError::Resume(ResumeError::Behind { wanted: 3, .. }))
+                }
+                Says::Gap | Says::Ended => matches!(error, RunError::Resume(ResumeError::CorruptState { .. })),
+            };
+            assert!(fits, "{at}: {error:?}");
+            let crossed = wrong.crossed().unwrap();
+            assert!(!crossed.iter().any(|name| starts_something(name)), "{at}: {crossed:?}");
+            let records = scenario.records().await;
+            assert_eq!((records.run.turn_index, scenario.world.count("send_email")), (2, 0), "{at}");
+            let asked = records.requests.iter().map(|request| request.turn).max();
+            assert_eq!(asked, Some(if before == Before::Request { 2 } else { 3 }), "{at}");
+
+            let run = scenario.resume_to_the_end(Answers::Truth).await;
+            assert_eq!(run.status, RunStatus::Succeeded, "{at}: {:?}", run.status_detail);
+            for effect in EFFECTS {
+                assert_eq!(scenario.world.count(effect), 1, "{effect}, {at}");
+            }
+            scenario.check_records(&at).await;
+        }
+    }
+}
+
+/// A store that is wrong once is read again before anything starts; the same process then goes on where the run stands: no turn is
+/// asked for twice and no call is sent twice.
+#[tokio::test]
+async fn a_driver_that_stood_at_another_turn_takes_the_stored_state_over_and_goes_on() {
+    let undisturbed = Scenario::new();
+    undisturbed.drive_with(Arc::new(CrashPlan::new(None)), None).await.unwrap();
+    let sums = |records: &ua_store::RunRecords| (records.requests.len(), records.attempts.len(), records.turns.len());
+    let expected = sums(&undisturbed.records().await);
+    for before in [Before::Request, Before::Calls] {
+        for says in [Says::Skip, Says::Behind, Says::Gap] {
+            let at = format!("{says:?} before {before:?}");
+            let scenario = Scenario::new();
+            let wrong = Wrong::about(says, before, 1);
+            let (_, run) = scenario.drive_with(wrong.clone(), Some(wrong.clone())).await.unwrap();
+            assert_eq!(run.status, RunStatus::Succeeded, "{at}: {:?}", run.status_detail);
+            assert!(wrong.crossed().is_some(), "{at}: nobody looked");
+            for effect in EFFECTS {
+                assert_eq!(scenario.world.count(effect), 1, "{effect}, {at}");
+            }
+            assert_eq!(sums(&scenario.records().await), expected, "{at}");
+            scenario.check_records(&at).await;
+        }
+    }
+}
