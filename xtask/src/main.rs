@@ -10,6 +10,7 @@ mod crash_loop;
 mod crash_matrix;
 #[cfg(test)]
 mod docs_tests;
+mod explore;
 mod findings;
 mod fuzz;
 mod mutants;
@@ -60,6 +61,8 @@ enum Task {
     FindingsServer(findings::ServerOptions),
     /// Plays whole runs in one process, with everything that can happen decided by a seed, and judges effects and records
     Sim(sim::Options),
+    /// Walks every path through small scenes of the simulation that deviates from the plain one in at most so many steps
+    Explore(explore::Options),
     /// Breaks rules on purpose, one after the other, and checks that a lane sees each
     Mutants(mutants::Options),
     /// Fuzzes each reader of foreign bytes for a while, where a nightly toolchain and cargo-fuzz are
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Task::Findings(options) => findings::run(&options),
         Task::FindingsServer(options) => findings::serve_stdio(&options),
         Task::Sim(options) => sim::run(&options),
+        Task::Explore(options) => explore::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Reliability(options) => reliability::run(&options),

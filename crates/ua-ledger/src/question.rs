@@ -51,9 +51,9 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
     let (kind, text, choices) = match why {
         Why::Unknown { attempt, because } => {
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
+            let number = attempt.map_or(call.attempt, |attempt| attempt.attempt);
             let text = format!(
-                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known ({because}). Arguments: {arguments}",
-                call.attempt
+                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}). Arguments: {arguments}"
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
@@ -62,7 +62,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             let text = format!(
                 "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known. The run goes on without it and does \
                  not repeat it until you answer: `happened`, or `execute` if it did not and may be asked for again. Arguments: {arguments}",
-                call.attempt
+                attempt.map_or(call.attempt, |attempt| attempt.attempt)
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip])
         }

@@ -7,6 +7,7 @@
 //!
 //! Proved by: the generated table below (`table.rs`), `tests/it/identity`, `crash_anywhere`, the crash matrix, the simulation.
 
+use serde_json::Value;
 use ua_core::{
     CallStatus, EvidenceLevel, IdempotencyKey, OnScopeConflict, OnUnknown, QuestionId, RawReply, Resolution, Timestamp,
 };
@@ -218,7 +219,9 @@ impl<'v> Case<'v> {
             Word::Open(asked) if asked.kind == QuestionKind::NearDuplicate => unanswered = Some(asked),
             Word::Open(asked) => return Verdict::Hold(asked).into(),
             // Not what was shown any more, so the word is not about it: it is asked again.
-            Word::Yes(asked) | Word::Happened(asked) if !self.is_as_asked(asked) => closes.push(asked),
+            Word::Yes(asked) | Word::Happened(asked) if !self.is_as_asked(asked) || self.is_news_since(asked) => {
+                closes.push(asked);
+            }
             Word::Yes(asked) | Word::Happened(asked) => approved_by = Some(asked),
             Word::No(asked) => {
                 let (resolution, message) = (Resolution::Skipped, declined(asked));
@@ -260,6 +263,15 @@ impl<'v> Case<'v> {
             replay: None,
         };
         Decision { verdict: before.unwrap_or_else(start), closes }
+    }
+
+    /// Whether the other call that a person was shown, or another one that stands in the way, has moved on since they said their word:
+    /// what was running may have succeeded.
+    fn is_news_since(&self, asked: &QuestionRecord) -> bool {
+        let twin = self.view.twin.as_ref().map(|twin| &twin.call);
+        let said_at = asked.answer.as_ref().map_or(asked.created_at, |answer| answer.answered_at);
+        asked.kind == QuestionKind::NearDuplicate
+            && twin.or_else(|| self.standing().in_the_way()).is_some_and(|other| other.updated_at > said_at)
     }
 
     /// Another call may have had the effect: a person is asked, or it is refused. An approval that was given before anybody knew of the
@@ -351,7 +363,7 @@ impl<'v> Case<'v> {
             Word::Yes(asked) | Word::Happened(asked) => {
                 // Whoever mends credentials does not look at the call; every other word is about what was shown.
                 let is_about_it = asked.kind != QuestionKind::AuthFailure || self.call.policy.needs_approval;
-                if is_about_it && !self.is_as_asked(asked) {
+                if is_about_it && (!self.is_as_asked(asked) || self.is_news_since(asked)) {
                     closes.push(asked);
                 } else {
                     approved_by = Some(asked);
@@ -392,7 +404,7 @@ impl<'v> Case<'v> {
         let facts = self.facts;
         let answered_skip = |question: &QuestionRecord| {
             question.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Skip)
-                && question.detail.get("attempt").and_then(serde_json::Value::as_u64) == Some(self.call.attempt.into())
+                && question.detail.get("attempt").and_then(Value::as_u64) == Some(self.call.attempt.into())
         };
         if !asks_for_credentials && !self.call.policy.needs_approval {
             return None;
@@ -441,22 +453,49 @@ impl<'v> Case<'v> {
             (Word::No(asked), _) => resolve(asked, UnknownResolution::Skipped),
             // A question waits as well: whoever looks before that process is gone may look too early.
             (Word::Yes(_) | Word::Open(_) | Word::None, Known::Nothing) => Verdict::Fence,
-            (Word::Yes(asked), Known::Gone | Known::Probed(_)) => self.ordered(asked),
+            // Whoever orders it may not have looked where the policy can.
+            (Word::Yes(_), Known::Gone) if self.can_be_looked_up() => Verdict::Probe,
+            (Word::Yes(asked), Known::Probed(Asked { finding: Finding::Found { id, item }, tool, .. })) => {
+                self.found(tool, id.clone(), item.clone(), Some(asked))
+            }
+            (Word::Yes(asked), Known::Gone | Known::Probed(_)) => return self.ordered(asked, closes),
             (Word::Open(_) | Word::None, Known::Gone) => self.by_policy(asked),
             (Word::Open(_) | Word::None, Known::Probed(said)) => return self.by_probe(said, asked, closes),
         };
         Decision { verdict, closes }
     }
 
-    /// *It did not happen* is acted on only when the other side cannot begin it any more.
-    fn ordered(&self, asked: &'v QuestionRecord) -> Verdict<'v> {
+    fn can_be_looked_up(&self) -> bool {
+        self.call.policy.on_unknown == OnUnknown::Probe && self.view.alike.is_none()
+    }
+
+    /// A probe has seen it.
+    fn found(&self, tool: &str, id: Option<String>, item: Value, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
+        let raw = RawReply::Found { tool: tool.to_owned(), id, item };
+        let settlement = interpret(&raw, &self.call.policy);
+        let resolution = UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled };
+        Verdict::Resolve { resolution: Box::new(resolution), asked, replay: Some(ReplayStatus::Reconciled) }
+    }
+
+    /// *It did not happen* is acted on only when the other side cannot begin it any more, and as long as no run beside this one may have had
+    /// the effect since it was said.
+    fn ordered(&self, asked: &'v QuestionRecord, mut closes: Vec<&'v QuestionRecord>) -> Decision<'v> {
+        let said_at = asked.answer.as_ref().map(|answer| answer.answered_at);
+        if let Some(other) = self.standing().overtaken_by()
+            && said_at.is_none_or(|at| other.updated_at > at)
+        {
+            closes.push(asked);
+            let because = overtaken_by(other);
+            return Decision { verdict: self.hold(None, &because), closes };
+        }
         if let (Some(given_up), Some(horizon)) =
             (given_up_at(self.call, &self.view.attempts), horizon(&self.call.policy))
             && self.rules.now < given_up.plus(horizon)
         {
-            return Verdict::NotBefore { until: given_up.plus(horizon), asked: Some(asked) };
+            let verdict = Verdict::NotBefore { until: given_up.plus(horizon), asked: Some(asked) };
+            return Decision { verdict, closes };
         }
-        self.again(true, Some(asked))
+        Decision { verdict: self.again(true, Some(asked)), closes }
     }
 
     fn by_policy(&self, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
@@ -500,11 +539,7 @@ impl<'v> Case<'v> {
         let shows_nothing = |why: &str| format!("`{}` does not show it, but {why}", said.tool);
         let because = match &said.finding {
             Finding::Found { id, item } => {
-                let raw = RawReply::Found { tool: said.tool.clone(), id: id.clone(), item: item.clone() };
-                let settlement = interpret(&raw, &self.call.policy);
-                let resolution = UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled };
-                let (resolution, replay) = (Box::new(resolution), Some(ReplayStatus::Reconciled));
-                return Decision { verdict: Verdict::Resolve { resolution, asked, replay }, closes };
+                return Decision { verdict: self.found(&said.tool, id.clone(), item.clone(), asked), closes };
             }
             Finding::Absent if !said.proves_absence() => match said.conclusive_from {
                 Some(until) => return Decision { verdict: Verdict::NotBefore { until, asked }, closes },
@@ -553,8 +588,7 @@ impl<'v> Case<'v> {
 
     /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.
     fn overtaken(&self) -> Option<String> {
-        let other = self.standing().overtaken_by()?;
-        Some(format!("call {} of run {} may have had the effect since", other.call_id, other.run_id))
+        self.standing().overtaken_by().map(overtaken_by)
     }
 
     /// Why a redo under the same key would not be the same request any more, if it would not.
@@ -570,6 +604,10 @@ impl<'v> Case<'v> {
         let expired = now >= first.plus(ttl) || now < first;
         expired.then(|| "the other side may have forgotten its key".to_owned())
     }
+}
+
+fn overtaken_by(other: &CallRecord) -> String {
+    format!("call {} of run {} may have had the effect since", other.call_id, other.run_id)
 }
 
 /// The question about a call in doubt, whatever its policy says; one that is there already stays.

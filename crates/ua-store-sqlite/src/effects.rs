@@ -1,4 +1,4 @@
-//! `effects.log`: one line per external attempt and reply, beside the database.
+//! `effects.log`: one line per attempt and reply that is not simply done again, beside the database.
 //!
 //! Lines are appended after the commit and never synced; a failure to write one is only traced. A line that the database
 //! does not know means that the database went back in time.
@@ -9,12 +9,13 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use ua_core::{SideEffectClass, Timestamp};
+use ua_core::{OnUnknown, SideEffectClass, Timestamp};
 use ua_store::CallRecord;
 
-/// Whether changes of this call are written about.
+/// Whether changes of this call are written about: what reaches outside, and what a database that forgot it would have done twice.
 pub(crate) fn is_noted(call: &CallRecord) -> bool {
-    call.policy.class == SideEffectClass::External
+    let is_effect = call.policy.class.has_effect() && call.policy.on_unknown != OnUnknown::Redo;
+    call.policy.class == SideEffectClass::External || is_effect
 }
 
 /// What is written about `call` when it changed; `tree` is the run at the top of its run's tree. Root and tree say whose the line is when

@@ -191,6 +191,16 @@ impl Restore {
     pub fn begin(from: &Path, path: &Path) -> Result<Self, StoreError> {
         whole(from)?;
         let migrations = open::migrate_lock(path)?;
+        if let (Some(theirs), Some(ours)) = (uuid_of(from), uuid_of(path))
+            && theirs != ours
+        {
+            return Err(refused(format!(
+                "{} is a copy of another database ({theirs}) than the one at {} ({ours}), and effects.log beside it knows nothing of what \
+                 that one sent; move what is there away first if this is what you want",
+                from.display(),
+                path.display()
+            )));
+        }
         let writing = if path.exists() { keep_from_writing(path)? } else { None };
         Ok(Self { from: from.to_path_buf(), path: path.to_path_buf(), _migrations: migrations, writing })
     }
@@ -208,6 +218,12 @@ impl Restore {
         }
         kept
     }
+}
+
+/// The identity of the database at `path`; `None` when it cannot be read.
+fn uuid_of(path: &Path) -> Option<String> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
+    connection.query_row("SELECT value FROM meta WHERE key = 'db_uuid'", [], |row| row.get(0)).ok()
 }
 
 /// Takes the database's write lock; `None` when the file is not one that anybody could write to.
@@ -244,10 +260,18 @@ fn put_in_place(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBu
     let mut source = File::open(from).map_err(failed(from))?;
     io::copy(&mut source, &mut target).and_then(|_| target.sync_all()).map_err(failed(&fresh))?;
     whole(&fresh)?;
+    // A copy comes without a log of its own; every other command expects one.
+    let connection = Connection::open_with_flags(&fresh, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql_error)?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(sql_error)?;
+    connection.close().map_err(|(_, error)| sql_error(error))?;
+    target.sync_all().map_err(failed(&fresh))?;
 
     // The database first: killed between the renames, it is missing, which every command refuses; a database that lost
     // its log would only look older. The log may not stay: it would be replayed into the copy.
-    let aside = beside(&format!(".before-{}", at.compact()));
+    let stamp = format!(".before-{}", at.compact());
+    // What an earlier restore kept stays, also one of the same second.
+    let names = std::iter::once(stamp.clone()).chain((2..).map(|number| format!("{stamp}-{number}")));
+    let aside = names.map(|name| beside(&name)).find(|name| !name.exists()).unwrap_or_else(|| beside(&stamp));
     let mut kept = None;
     for suffix in ["", "-wal", "-shm"] {
         let mut name = aside.clone().into_os_string();

@@ -28,6 +28,7 @@ mod job;
 mod life;
 mod mirror;
 mod model;
+mod path;
 mod person;
 mod played;
 mod servers;
@@ -42,6 +43,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ua_core::Sha256;
 
 use crate::broken::BrokenRule;
+pub use path::{Path, Scene, Walked};
 pub use played::Outcomes;
 pub use store::SimStore;
 pub use wrong::{KNOWN, Known, Violation, Wrong};
@@ -57,6 +59,8 @@ pub struct SimOptions {
     pub broken: Option<BrokenRule>,
     /// Instead of what the seed draws: no harm but these deaths, at the n-th gate of the first life, of the second, and so on.
     pub deaths: Option<Vec<u64>>,
+    /// Instead of what the seed draws: a path of the exploration.
+    pub path: Option<Path>,
     /// Which faults, of those that are drawn, are left out, by their place; counted from 1.
     pub without: Vec<u64>,
     /// Which intents of the job are left out, by their number.
@@ -67,7 +71,7 @@ impl SimOptions {
     /// What a seed draws, in memory, with no rule broken.
     pub fn of_seed(seed: u64) -> Self {
         let (without, without_intents) = (Vec::new(), Vec::new());
-        Self { seed, store: SimStore::Memory, broken: None, deaths: None, without, without_intents }
+        Self { seed, store: SimStore::Memory, broken: None, deaths: None, path: None, without, without_intents }
     }
 }
 
@@ -90,6 +94,8 @@ pub struct Report {
     pub harmful: u64,
     /// The numbers of the job's intents.
     pub intents: Vec<usize>,
+    /// What there was to choose from, on a path of the exploration.
+    pub walked: Walked,
 }
 
 /// What happened how often.

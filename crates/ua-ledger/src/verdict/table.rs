@@ -191,8 +191,14 @@ impl Case {
         self.said == Said::Chose(Choice::Skip)
     }
 
+    /// A person let it go, knowing of the other call as it is.
     fn ordered_repeat(&self) -> bool {
-        self.is_yes() && self.about == About::NearDuplicate
+        self.is_yes() && self.about == About::NearDuplicate && !self.is_news()
+    }
+
+    /// The other call has moved on since a person was asked about it.
+    fn is_news(&self) -> bool {
+        self.beside == Beside::KinSince
     }
 
     /// Another call stands in the way of a first send.
@@ -245,6 +251,15 @@ const ROWS: &[Row] = &[
     }),
     row("fence", "whoever looks before its process is gone may look too early", |c| {
         c.stand == S::Unknown && c.outside == Outside::Nothing
+    }),
+    row("probe", "whoever orders it may not have looked where the policy can", |c| {
+        c.stand == S::Unknown && ordered(c) && c.policy == OnUnknown::Probe && c.outside == Outside::Gone
+    }),
+    row("resolve: found", "a probe has seen what somebody ordered again", |c| {
+        c.stand == S::Unknown && ordered(c) && c.outside == Outside::Found
+    }),
+    row("ask: unknown", "another run may have had the effect since it was ordered", |c| {
+        c.stand == S::Unknown && ordered(c) && c.beside == Beside::KinSince
     }),
     row("not before", "an order is carried out when the other side cannot begin the old attempt any more", |c| {
         c.stand == S::Unknown && ordered(c) && c.obstacle == Obstacle::HorizonAhead
@@ -305,7 +320,9 @@ const ROWS: &[Row] = &[
         c.stand == S::RefusedCredentials && c.said == Said::NotAsked
     }),
     row("ask: approval", "nobody has approved what would be sent now", |c| {
-        failed(c) && c.needs_approval && matches!(c.said, Said::NotAsked | Said::ToSomethingElse)
+        // Whoever let it go beside another call has approved it; that it happened is no approval.
+        let no_word = c.said == Said::Chose(Choice::Happened) && c.about == About::NearDuplicate && c.is_news();
+        failed(c) && c.needs_approval && (no_word || matches!(c.said, Said::NotAsked | Said::ToSomethingElse))
     }),
     row("settled", "a twin took the effect over", |c| failed(c) && is_twin(c)),
     row("start", "a person let it go, knowing of the other call", |c| failed(c) && c.ordered_repeat()),
@@ -332,7 +349,7 @@ const ROWS: &[Row] = &[
     row("ask: near duplicate", "another call may have had the effect; an approval was not about that", |c| {
         c.is_in_the_way() && c.conflict == OnScopeConflict::Ask
     }),
-    row("start", "a person let it go", Case::is_yes),
+    row("start", "a person let it go", |c| c.is_yes() && (c.about == About::Itself || !c.is_news())),
     row("ask: approval", "each of its calls needs a person's approval", |c| c.needs_approval),
     row("start", "nothing speaks against it", |_| true),
 ];
@@ -463,7 +480,8 @@ impl Case {
         let mut other = Self { stand: S::Settled(CallStatus::Succeeded), ..*self }.call();
         other.call_id = samples::call_id("call_2");
         other.run_id = RunId::parse("run_2").unwrap();
-        (other.status, other.doubt, other.created_at) = (status, doubt, samples::at(second));
+        (other.status, other.doubt) = (status, doubt);
+        (other.created_at, other.updated_at) = (samples::at(second), samples::at(second));
         other
     }
 

@@ -59,11 +59,10 @@ impl Stage {
         if self.deaths.is_some() {
             return self.next_in_order();
         }
-        let mut may = Weighted::new();
-        self.processes(&mut may);
-        self.world(&mut may);
-        self.time(&mut may);
-        self.outside(&mut may)?;
+        if let Some(path) = self.options.path.clone() {
+            return self.choose(&path);
+        }
+        let may = self.weighted()?;
         let sum: usize = may.iter().map(|(weight, _)| weight).sum();
         let mut left = self.chance.below(sum);
         for (weight, happening) in may {
@@ -73,6 +72,21 @@ impl Stage {
             left -= weight;
         }
         Ok(None)
+    }
+
+    /// Everything that can happen next.
+    pub(super) fn everything(&self) -> Result<Vec<Happening>, BoxError> {
+        let may = self.weighted()?.into_iter();
+        Ok(may.filter(|(weight, _)| *weight > 0).map(|(_, happening)| happening).collect())
+    }
+
+    fn weighted(&self) -> Result<Weighted, BoxError> {
+        let mut may = Weighted::new();
+        self.processes(&mut may);
+        self.world(&mut may);
+        self.time(&mut may);
+        self.outside(&mut may)?;
+        Ok(may)
     }
 
     fn processes(&self, may: &mut Weighted) {

@@ -372,6 +372,22 @@ impl Intents {
         ])
     }
 
+    /// Calls to these tools, turn by turn, behind one turn of tasks with these calls.
+    pub(super) fn listed(turns: &[&[&str]], tasks: &[&[&str]]) -> Self {
+        let mut numbers = Numbers(0);
+        let mut turn = |names: &[&str]| {
+            let tools = names.iter().filter_map(|name| Tool::named(name));
+            tools.map(|tool| numbers.intent(tool, Vec::new())).collect::<Vec<_>>()
+        };
+        let inner: Vec<Vec<Intent>> = tasks.iter().map(|names| turn(names)).collect();
+        let mut listed: Vec<Vec<Intent>> = turns.iter().map(|names| turn(names)).collect();
+        let tasks: Vec<Intent> = inner.into_iter().map(|calls| numbers.intent(TASK, vec![calls])).collect();
+        if !tasks.is_empty() {
+            listed.insert(0, tasks);
+        }
+        Self(listed)
+    }
+
     /// Without the intents of these numbers; a task that has nothing left goes too.
     pub(super) fn without(mut self, numbers: &[usize]) -> Self {
         fn thin(turns: &mut Vec<Vec<Intent>>, numbers: &[usize]) {

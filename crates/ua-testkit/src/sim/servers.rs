@@ -199,6 +199,18 @@ impl Servers {
         locked(&self.state).sends.clone()
     }
 
+    /// What is outside, in words, without times: every send, every request in flight and every key that was seen.
+    pub(super) fn account(&self) -> String {
+        let state = locked(&self.state);
+        let sends = state.sends.iter().map(|send| format!("{} {:?} {}\n", send.call, send.fate, send.effects));
+        let flying = state.requests.values().map(|request| {
+            let Request { call, acted, is_waited_for, is_doubled, is_known, .. } = request;
+            format!("{call} {acted:?} {is_waited_for} {is_doubled} {is_known} {}\n", request.is_late())
+        });
+        let keys = state.seen_keys.keys().map(|key| format!("{key}\n"));
+        sends.chain(flying).chain(keys).collect()
+    }
+
     pub(super) fn stale_sends(&self) -> Vec<String> {
         locked(&self.state).stale_sends.clone()
     }

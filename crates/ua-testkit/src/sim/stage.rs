@@ -23,6 +23,7 @@ use super::job::{Intents, Shape};
 use super::life::{BoxError, Forgotten, Life, words_of};
 use super::mirror::Mirror;
 use super::model::{Habits, SimModel};
+use super::path::Walked;
 use super::person::Word;
 use super::played::Outcomes;
 use super::servers::{Request, Servers};
@@ -104,7 +105,7 @@ pub(super) struct Stage {
     env: Env,
     job: Value,
     pub(super) folder: tempfile::TempDir,
-    options: SimOptions,
+    pub(super) options: SimOptions,
     pub(super) tops: Vec<Top>,
     pub(super) actors: Vec<Actor>,
     pub(super) counts: Counts,
@@ -124,6 +125,9 @@ pub(super) struct Stage {
     epochs: BTreeMap<RunId, u64>,
     seen_gates: BTreeSet<u64>,
     orphan_questions: BTreeMap<RunId, usize>,
+    /// Whose gate was passed last.
+    pub(super) last_life: usize,
+    pub(super) walked: Walked,
 }
 
 impl Stage {
@@ -156,17 +160,19 @@ impl Stage {
         for _ in stage.servers.undead()..stage.harm.undead {
             stage.outcomes.process(ProcessOutcome::FindsTheUndead);
         }
-        let Self { trace, violations, counts, outcomes, harmful, .. } = stage;
-        Ok(Report { trace, digest, violations, counts, outcomes, gates, harmful, intents })
+        let Self { trace, violations, counts, outcomes, harmful, walked, .. } = stage;
+        Ok(Report { trace, digest, violations, counts, outcomes, gates, harmful, intents, walked })
     }
 
     fn set(options: &SimOptions) -> Result<Self, BoxError> {
         let seed = options.seed;
         let shape = Shape::drawn(&Chance::of(seed, "shape"));
-        let shape = if options.deaths.is_some() { Shape::Plain } else { shape };
-        let (mut harm, intents) = match options.deaths {
-            Some(_) => (Harm::default(), Intents::mixed()),
-            None => (Harm::drawn(&Chance::of(seed, "harm")), Intents::drawn(&Chance::of(seed, "job"), shape)),
+        let is_drawn = options.deaths.is_none() && options.path.is_none();
+        let shape = if is_drawn { shape } else { Shape::Plain };
+        let (mut harm, intents) = match (&options.path, &options.deaths) {
+            (Some(path), _) => (path.scene.harm(path.deviations), path.scene.intents()),
+            (None, Some(_)) => (Harm::default(), Intents::mixed()),
+            (None, None) => (Harm::drawn(&Chance::of(seed, "harm")), Intents::drawn(&Chance::of(seed, "job"), shape)),
         };
         let intents = intents.without(&options.without_intents);
         let in_iterations = shape == Shape::Iterations;
@@ -188,16 +194,18 @@ impl Stage {
             // The condition always holds: what is missing is to be known from the hand-off alone.
             job["harness"] = json!({"max_iterations": 60, "completion_promise": "ALL DONE"});
             job["stop_conditions"] = json!([{"artifact": "a.txt"}]);
-        } else if options.deaths.is_none() && Chance::of(seed, "condition").one_in(5) {
+        } else if is_drawn && Chance::of(seed, "condition").one_in(5) {
             job["stop_conditions"] = json!([{"artifact": "nobody_writes_it.md"}]);
         }
-        let habits =
-            Habits { is_forgetful: in_iterations, is_wordy: Chance::of(seed, "words").one_in(2) || in_iterations };
+        let habits = Habits {
+            is_forgetful: in_iterations,
+            is_wordy: (is_drawn && Chance::of(seed, "words").one_in(2)) || in_iterations,
+        };
         let model = SimModel::new(intents.clone(), habits, Chance::of(seed, "model"), harm.model_faults);
         Ok(Self {
             chance: Chance::of(seed, "stage"),
             deaths: options.deaths.clone(),
-            drives_together: Chance::of(seed, "together").one_in(2),
+            drives_together: !is_drawn || Chance::of(seed, "together").one_in(2),
             without: options.without.clone(),
             harmful: 0,
             gates: Arc::new(Gates::default()),
@@ -233,6 +241,8 @@ impl Stage {
             epochs: BTreeMap::new(),
             seen_gates: BTreeSet::new(),
             orphan_questions: BTreeMap::new(),
+            last_life: 0,
+            walked: Walked::default(),
         })
     }
 
@@ -536,6 +546,7 @@ impl Stage {
         if gate.is_write() {
             self.outcomes.store(outcome);
         }
+        self.last_life = gate.life;
         let actor = &mut self.actors[gate.life];
         actor.passed += 1;
         let is_end = gate.name == "store.end_run" && gate.side == Side::Before;

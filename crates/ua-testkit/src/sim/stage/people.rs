@@ -111,9 +111,8 @@ impl Stage {
     pub(super) fn fork(&mut self, parent: usize) -> Result<(), BoxError> {
         self.harm.forks -= 1;
         let Some(record) = self.record(&self.tops[parent].run)? else { return Ok(()) };
-        let earlier = self
-            .chance
-            .one_in(3)
+        let is_drawn = self.options.path.is_none();
+        let earlier = (is_drawn && self.chance.one_in(3))
             .then(|| u32::try_from(self.chance.below(record.turn_index as usize + 1)).unwrap_or(0));
         let number = self.tops.len();
         let run = RunId::parse(&format!("run_fork_{number}"))?;

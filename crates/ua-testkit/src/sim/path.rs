@@ -1,0 +1,257 @@
+//! A path of the exploration: instead of a seed, a list of choices says what happens next, and the report says how many there were.
+//!
+//! The first choice of every step is what happens when nothing goes wrong and nobody hurries. Every other one is a deviation, and a path
+//! may have only so many ([`Path::deviations`]), so that the paths of a scene can be counted and walked, all of them. Where no process
+//! lives the whole state (everything stored, what happened outside, what may still go wrong) has a digest: two paths that come to the
+//! same state go on alike. Ids and digests are told apart by the order in which they appear, times by their order; the tools of the
+//! scenes have no horizons.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use regex::Regex;
+use ua_core::{Sha256, sha256};
+
+use super::drawing::Happening;
+use super::harm::Harm;
+use super::job::Intents;
+use super::life::BoxError;
+use super::stage::Stage;
+use super::task::block_on;
+use crate::outcomes::{PersonOutcome, Refusal, ToolOutcome};
+
+/// What is explored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scene {
+    /// A run that sends one letter that nobody can take back or look up, and orders once under a key.
+    Plain,
+    /// The same, by tools whose effects are known by their content.
+    ByContent,
+    /// The same as the plain one, and a person forks it while it works or after.
+    Fork,
+    /// A run whose two sub-agents do the same work, beside each other.
+    Tasks,
+    /// A run with a sub-agent, and a person forks it while it works or after.
+    ForkOfTasks,
+    /// A run that goes on in doubt, and does the like again.
+    Doubt,
+    /// Two calls that a person approves, skips, or ends the run about.
+    Approved,
+    /// The store goes back to a copy.
+    Restore,
+}
+
+impl Scene {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Plain,
+        Self::ByContent,
+        Self::Fork,
+        Self::Tasks,
+        Self::ForkOfTasks,
+        Self::Doubt,
+        Self::Approved,
+        Self::Restore,
+    ];
+
+    /// Its name on a command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::ByContent => "by-content",
+            Self::Fork => "fork",
+            Self::Tasks => "tasks",
+            Self::ForkOfTasks => "fork-of-tasks",
+            Self::Doubt => "doubt",
+            Self::Approved => "approved",
+            Self::Restore => "restore",
+        }
+    }
+
+    /// The scene of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scene| scene.name() == name)
+    }
+
+    pub(super) fn intents(self) -> Intents {
+        match self {
+            Self::Plain | Self::Fork | Self::Restore => Intents::listed(&[&["post_comment"], &["order"]], &[]),
+            Self::ByContent => Intents::listed(&[&["send_letter"], &["pay"]], &[]),
+            Self::Tasks => Intents::listed(&[], &[&["post_comment"], &["order"]]),
+            Self::ForkOfTasks => Intents::listed(&[&["order"]], &[&["post_comment"]]),
+            Self::Doubt => Intents::listed(&[&["say"], &["say"]], &[]),
+            Self::Approved => Intents::listed(&[&["sign", "grant"]], &[]),
+        }
+    }
+
+    /// What may go wrong, before deviations are counted.
+    pub(super) fn harm(self, deviations: usize) -> Harm {
+        let with_people = usize::from(matches!(self, Self::Approved | Self::Doubt));
+        Harm {
+            deaths: deviations,
+            tool_faults: deviations,
+            store_faults: deviations,
+            signals: 1,
+            forks: usize::from(matches!(self, Self::Fork | Self::ForkOfTasks)),
+            restores: usize::from(self == Self::Restore),
+            aborts: with_people,
+            skips: with_people,
+            ..Harm::default()
+        }
+    }
+}
+
+/// A path through a scene.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    /// Where.
+    pub scene: Scene,
+    /// How many choices may be another than the first.
+    pub deviations: usize,
+    /// What is chosen at each step; the first, behind the end.
+    pub choices: Vec<usize>,
+}
+
+/// What there was to choose from on a path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// How many choices each step had.
+    pub choices: Vec<usize>,
+    /// The steps before which no process lived, and what the state was.
+    pub states: BTreeMap<usize, Sha256>,
+    /// How many deviations the path has.
+    pub deviations: usize,
+}
+
+impl Stage {
+    /// What happens next on a path.
+    pub(super) fn choose(&mut self, path: &Path) -> Result<Option<Happening>, BoxError> {
+        let step = self.walked.choices.len();
+        if self.actors.iter().all(|actor| actor.task.is_none()) {
+            let state = self.state()?;
+            self.walked.states.insert(step, state);
+        }
+        let left = path.deviations - self.walked.deviations;
+        let mut may: Vec<Happening> = self.everything()?;
+        may.retain(is_explored);
+        may.sort_by_key(|happening| self.rank(happening));
+        if left == 0 {
+            may.truncate(1);
+        }
+        if may.first().is_some_and(Happening::is_harmful) {
+            may.clear(); // nothing is left but harm
+        }
+        self.walked.choices.push(may.len());
+        let chosen = path.choices.get(step).copied().unwrap_or(0);
+        self.walked.deviations += usize::from(chosen > 0);
+        Ok(may.into_iter().nth(chosen))
+    }
+
+    /// The smaller, the sooner, when nobody hurries: whoever moved last goes on, what was asked for is done and answered, and what was
+    /// given up never arrives.
+    fn rank(&self, happening: &Happening) -> usize {
+        match happening {
+            Happening::GoOn(gate) if gate.life == self.last_life => 0,
+            Happening::Act(request) if !request.is_late() => 1,
+            Happening::Answer(_) => 1,
+            Happening::GoOn(_) => 2,
+            Happening::Answers(_, PersonOutcome::Looks) => 3,
+            Happening::Person(PersonOutcome::RaisesBudgets | PersonOutcome::Accepts, _) => 4,
+            Happening::NextWait(_) => 5,
+            Happening::Start(_) => 6,
+            Happening::Lose(_) => 7,
+            Happening::WakeUp(_) => 8,
+            Happening::Act(_) => 9,
+            Happening::Write(..)
+            | Happening::Process(..)
+            | Happening::Tool(..)
+            | Happening::Clock(_)
+            | Happening::Answers(..)
+            | Happening::Person(..)
+            | Happening::MakeCopy
+            | Happening::GoBack => 10,
+        }
+    }
+
+    /// The state, as far as it matters for what can come.
+    fn state(&self) -> Result<Sha256, BoxError> {
+        let runtime = self.store.enter();
+        let port = self.store.port.as_ref();
+        let mut runs = block_on(port.runs(u32::MAX))?;
+        runs.sort_by(|one, other| (one.created_at, &one.run_id).cmp(&(other.created_at, &other.run_id)));
+        let mut words = String::new();
+        for run in runs {
+            let mut records = block_on(port.load(&run.run_id))?;
+            // What these say of the run's state, its other rows say too.
+            records.checkpoints.clear();
+            words.push_str(&serde_json::to_string(&records)?);
+            words.push('\n');
+        }
+        drop(runtime);
+        words.push_str(&format!("{:?}\n{:?}\n", self.harm, self.tops));
+        words.push_str(&format!("{}\n{}\n", self.walked.deviations, self.servers.account()));
+        let said = self.words.iter().map(|word| format!("{:?} {:?}\n", word.question.question_id, word.choice));
+        words.extend(said);
+        words.push_str(&format!("{:?} {:?} {}", self.forgotten, self.accepted, self.copied_at.is_some()));
+        Ok(sha256(canonical(&words)))
+    }
+}
+
+/// Whether something is among what is explored. Of outcomes that are treated alike one is enough here; the simulation plays the others.
+fn is_explored(happening: &Happening) -> bool {
+    match happening {
+        Happening::Tool(_, outcome) => match outcome {
+            ToolOutcome::NeverLeft
+            | ToolOutcome::LostBefore
+            | ToolOutcome::LostAfter
+            | ToolOutcome::Late
+            | ToolOutcome::ServerDied
+            | ToolOutcome::ReportedWithoutEffect
+            | ToolOutcome::ReportedWithEffect
+            | ToolOutcome::Refused(Refusal::BadRequest | Refusal::NoSuchMethod) => true,
+            ToolOutcome::Answered
+            | ToolOutcome::AnsweredTwice
+            | ToolOutcome::BusyForLong
+            | ToolOutcome::GoesOnInATask
+            | ToolOutcome::AsksFirst
+            | ToolOutcome::Refused(_) => false,
+        },
+        Happening::Answers(_, mind) => {
+            matches!(mind, PersonOutcome::Looks | PersonOutcome::Skips | PersonOutcome::Aborts)
+        }
+        Happening::Clock(_) => false,
+        Happening::GoOn(_)
+        | Happening::Write(..)
+        | Happening::Process(..)
+        | Happening::WakeUp(_)
+        | Happening::Act(_)
+        | Happening::Answer(_)
+        | Happening::Lose(_)
+        | Happening::NextWait(_)
+        | Happening::Start(_)
+        | Happening::Person(..)
+        | Happening::MakeCopy
+        | Happening::GoBack => true,
+    }
+}
+
+/// `words` with ids and digests numbered as they appear, and times by their order.
+fn canonical(words: &str) -> String {
+    static NAMES: OnceLock<Option<Regex>> = OnceLock::new();
+    const PATTERN: &str = r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z)|(?P<name>\b[0-9a-f]{64}\b|\b[0-9a-f]{16}\b|\b[0-9a-f]{32}\b|\b[a-z]+_[0-9A-Za-z]{20,}\b)";
+    let Some(names) = NAMES.get_or_init(|| Regex::new(PATTERN).ok()) else { return words.to_owned() };
+    let times: BTreeSet<&str> =
+        names.captures_iter(words).filter_map(|found| found.name("time")).map(|found| found.as_str()).collect();
+    let ranks: BTreeMap<&str, usize> = times.into_iter().zip(0..).collect();
+    let mut numbers = BTreeMap::new();
+    let replaced =
+        names.replace_all(words, |found: &regex::Captures<'_>| match (found.name("time"), found.name("name")) {
+            (Some(time), _) => format!("T{}", ranks.get(time.as_str()).copied().unwrap_or_default()),
+            (None, Some(name)) => {
+                let next = numbers.len();
+                format!("N{}", numbers.entry(name.as_str().to_owned()).or_insert(next))
+            }
+            (None, None) => String::new(),
+        });
+    replaced.into_owned()
+}

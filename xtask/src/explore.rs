@@ -1,0 +1,169 @@
+//! Bounded exhaustive search: every path through small scenes of the simulation, with every choice that there was.
+//!
+//! A path is replayed from its choices. From the plain path on, every step is taken otherwise in every way that it could have been, as
+//! long as deviations are left; where no process lives, a state that was there before is not gone on from, because what comes of it was
+//! seen. What is checked on each path, to its end, is what the simulation checks: the world's own account against the store, what the
+//! model was told and what people said.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use ua_testkit::BrokenRule;
+use ua_testkit::sim::{Path, Scene, SimOptions, simulate};
+
+/// How far to search.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How many steps of a path may go otherwise than when nothing goes wrong and nobody hurries
+    #[arg(long, default_value_t = 2)]
+    deviations: usize,
+    /// Only these scenes
+    #[arg(long, value_name = "SCENES", value_delimiter = ',')]
+    scene: Vec<String>,
+    /// Break a rule on purpose and fail unless it is seen; the names are in docs/testing.md
+    #[arg(long, value_name = "RULE")]
+    broken_rule: Option<String>,
+    /// Play one path of one scene again and print what happens on it, as in 0,0,3
+    #[arg(long, value_name = "CHOICES", value_delimiter = ',', requires = "scene")]
+    path: Option<Vec<usize>>,
+    /// End a scene after so many paths that went wrong
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    most_wrong: usize,
+    /// Write what came of it to this file as well
+    #[arg(long, value_name = "FILE", conflicts_with = "broken_rule")]
+    write: Option<PathBuf>,
+}
+
+/// What a search came to.
+#[derive(Debug, Default)]
+struct Found {
+    paths: u64,
+    states: u64,
+    steps: u64,
+    /// What went wrong, with its path.
+    wrong: Vec<(Vec<usize>, String)>,
+    /// What is known to be wrong, and how often it was met.
+    known: BTreeMap<&'static str, u64>,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let broken = match &options.broken_rule {
+        None => None,
+        Some(name) => Some(BrokenRule::parse(name).with_context(|| format!("no rule is called {name:?}"))?),
+    };
+    let scenes = if options.scene.is_empty() { Scene::ALL.to_vec() } else { named(&options.scene)? };
+    if let Some(choices) = &options.path {
+        return replay(scenes.first().copied().context("which scene?")?, options.deviations, choices, broken);
+    }
+    let start = Instant::now();
+    let mut lines =
+        vec!["| scene | states | paths | steps | seconds | wrong |".to_owned(), "|---|---|---|---|---|---|".to_owned()];
+    println!("{}", lines.join("\n"));
+    let mut wrong = Vec::new();
+    for scene in scenes {
+        let begun = Instant::now();
+        let found = search(scene, options, broken)?;
+        let known: Vec<String> = found.known.iter().map(|(name, count)| format!("{count} × {name}")).collect();
+        let shown = if known.is_empty() { String::new() } else { format!(" (known: {})", known.join(", ")) };
+        let line = format!(
+            "| {} | {} | {} | {} | {:.1} | {}{shown} |",
+            scene.name(),
+            found.states,
+            found.paths,
+            found.steps,
+            begun.elapsed().as_secs_f64(),
+            found.wrong.len()
+        );
+        println!("{line}");
+        lines.push(line);
+        wrong.extend(found.wrong.into_iter().map(|(path, words)| (scene, path, words)));
+        if broken.is_some() && !wrong.is_empty() {
+            break;
+        }
+    }
+    for (scene, path, words) in &wrong {
+        let path: Vec<String> = path.iter().map(usize::to_string).collect();
+        let (name, most, path) = (scene.name(), options.deviations, path.join(","));
+        println!("wrong: {words}\n       again: cargo xtask explore --scene {name} --deviations {most} --path {path}");
+    }
+    if let Some(rule) = broken {
+        ensure!(!wrong.is_empty(), "the broken rule `{}` went unnoticed", rule.name());
+        println!("the broken rule `{}` was seen, as it must be", rule.name());
+        return Ok(());
+    }
+    ensure!(wrong.is_empty(), "{} paths went wrong", wrong.len());
+    println!(
+        "every path with at most {} deviations: nothing wrong, in {:.0} s",
+        options.deviations,
+        start.elapsed().as_secs_f64()
+    );
+    if let Some(file) = &options.write {
+        let page = format!(
+            "# What the search has walked\n\nBy `cargo xtask explore --deviations {}`; how it searches: [testing](testing.md#lanes).\n\n{}\n",
+            options.deviations,
+            lines.join("\n")
+        );
+        std::fs::write(file, page).with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn named(names: &[String]) -> anyhow::Result<Vec<Scene>> {
+    let known = || Scene::ALL.map(Scene::name).join(", ");
+    let parse = |name: &String| {
+        Scene::parse(name).with_context(|| format!("no scene is called {name:?}; there are: {}", known()))
+    };
+    names.iter().map(parse).collect()
+}
+
+/// The simulation of one path.
+fn of_path(scene: Scene, deviations: usize, choices: &[usize], broken: Option<BrokenRule>) -> SimOptions {
+    let path = Path { scene, deviations, choices: choices.to_vec() };
+    SimOptions { path: Some(path), broken, ..SimOptions::of_seed(1) }
+}
+
+fn replay(scene: Scene, deviations: usize, choices: &[usize], broken: Option<BrokenRule>) -> anyhow::Result<()> {
+    let report = simulate(&of_path(scene, deviations, choices, broken))?;
+    println!("{}", report.trace.join("\n"));
+    println!("choices there were: {:?}", report.walked.choices);
+    for violation in &report.violations {
+        println!("wrong: {violation} [{}]", violation.known().map_or("new", |known| known.name));
+    }
+    Ok(())
+}
+
+/// Walks every path of a scene.
+fn search(scene: Scene, options: &Options, broken: Option<BrokenRule>) -> anyhow::Result<Found> {
+    let mut found = Found::default();
+    let mut seen = HashSet::new();
+    let mut ahead: Vec<Vec<usize>> = vec![Vec::new()];
+    while let Some(prefix) = ahead.pop() {
+        let report = simulate(&of_path(scene, options.deviations, &prefix, broken))?;
+        found.paths += 1;
+        found.steps += report.counts.steps;
+        for violation in &report.violations {
+            match violation.known() {
+                Some(known) => *found.known.entry(known.name).or_default() += 1,
+                None => found.wrong.push((prefix.clone(), violation.to_string())),
+            }
+        }
+        if found.wrong.len() >= options.most_wrong {
+            break;
+        }
+        for (step, &choices) in report.walked.choices.iter().enumerate().skip(prefix.len()) {
+            if report.walked.states.get(&step).is_some_and(|state| !seen.insert(*state)) {
+                break; // what comes of it was seen
+            }
+            for choice in 1..choices {
+                let mut path = prefix.clone();
+                path.resize(step, 0);
+                path.push(choice);
+                ahead.push(path);
+            }
+        }
+    }
+    found.states = seen.len() as u64;
+    Ok(found)
+}
