@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
@@ -60,28 +62,18 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut lines =
         vec!["| scene | states | paths | steps | seconds | wrong |".to_owned(), "|---|---|---|---|---|---|".to_owned()];
+    let results = search_all(&scenes, options, broken);
     println!("{}", lines.join("\n"));
     let mut wrong = Vec::new();
-    for scene in scenes {
-        let begun = Instant::now();
-        let found = search(scene, options, broken)?;
+    for (scene, seconds, found) in results {
+        let found = found?;
         let known: Vec<String> = found.known.iter().map(|(name, count)| format!("{count} × {name}")).collect();
         let shown = if known.is_empty() { String::new() } else { format!(" (known: {})", known.join(", ")) };
-        let line = format!(
-            "| {} | {} | {} | {} | {:.1} | {}{shown} |",
-            scene.name(),
-            found.states,
-            found.paths,
-            found.steps,
-            begun.elapsed().as_secs_f64(),
-            found.wrong.len()
-        );
+        let (name, Found { states, paths, steps, .. }) = (scene.name(), &found);
+        let line = format!("| {name} | {states} | {paths} | {steps} | {seconds:.0} | {}{shown} |", found.wrong.len());
         println!("{line}");
         lines.push(line);
         wrong.extend(found.wrong.into_iter().map(|(path, words)| (scene, path, words)));
-        if broken.is_some() && !wrong.is_empty() {
-            break;
-        }
     }
     for (scene, path, words) in &wrong {
         let path: Vec<String> = path.iter().map(usize::to_string).collect();
@@ -108,6 +100,36 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         std::fs::write(file, page).with_context(|| format!("write {}", file.display()))?;
     }
     Ok(())
+}
+
+/// Searches the scenes, as many at once as there are processors; in their order, with the seconds that each took.
+fn search_all(
+    scenes: &[Scene],
+    options: &Options,
+    broken: Option<BrokenRule>,
+) -> Vec<(Scene, f64, anyhow::Result<Found>)> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let work = || {
+        while let Some((place, scene)) = {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            scenes.get(place).map(|scene| (place, *scene))
+        } {
+            let begun = Instant::now();
+            let found = search(scene, options, broken);
+            let seconds = begun.elapsed().as_secs_f64();
+            eprintln!("{}: {seconds:.0} s", scene.name());
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((place, (scene, seconds, found)));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from).min(scenes.len()) {
+            scope.spawn(work);
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 fn named(names: &[String]) -> anyhow::Result<Vec<Scene>> {
