@@ -12,6 +12,7 @@ mod claude_sessions;
 mod command_line;
 mod composite;
 mod config;
+mod corrections;
 mod ctrl_c;
 mod database;
 mod doctor;

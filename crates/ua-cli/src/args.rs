@@ -489,11 +489,15 @@ pub struct ProbeArgs {
 Examples:
   ua calls resolve call_019 --happened --proof msg_123
   ua calls resolve call_019 --execute
-  ua resume last                             acts on it"
+  ua resume last                             acts on it
+  ua calls resolve call_019 --as not_happened --reason \"no mail in their inbox\"
+  ua calls resolve call_019 --as happened --proof msg_123 --reason \"Ada has it\" --yes
+
+The first two answer the question about a call. --as puts its record right, whatever it says, also after the run has ended."
 )]
 pub struct ResolveArgs {
     /// A call id, or the beginning of one
-    #[arg(add = ArgValueCompleter::new(complete::unknown_calls))]
+    #[arg(add = ArgValueCompleter::new(complete::calls))]
     pub call: String,
     /// It happened
     #[arg(long, group = "choice")]
@@ -507,9 +511,30 @@ pub struct ResolveArgs {
     /// End the run
     #[arg(long, group = "choice")]
     pub abort: bool,
-    /// With --happened: the other side's id of what happened
-    #[arg(long, value_name = "ID", requires = "happened")]
+    /// Put the record right: this is what it came to, whatever is recorded
+    #[arg(long = "as", group = "choice", value_name = "WHAT", requires = "reason")]
+    pub as_it_was: Option<WhatItWas>,
+    /// With --as: how you know; it is kept with the call and told to the model
+    #[arg(long, value_name = "TEXT", requires = "as_it_was")]
+    pub reason: Option<String>,
+    /// With --happened and --as happened: the other side's id of what happened
+    #[arg(long, value_name = "ID")]
     pub proof: Option<String>,
+    /// With --as: do not ask whether it is meant
+    #[arg(long, requires = "as_it_was")]
+    pub yes: bool,
+}
+
+/// What a call came to.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum WhatItWas {
+    /// It happened
+    Happened,
+    /// It did not happen; what blocks a repeat is gone
+    NotHappened,
+    /// Nobody knows; it goes on blocking what might repeat it
+    Skipped,
 }
 
 /// `ua questions`.

@@ -48,7 +48,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::CallRow>("calls list", Shape::Many),
     entry::<view::CallShown>("calls show", Shape::One),
     entry::<view::CallProbed>("calls probe", Shape::One),
-    entry::<view::Answered>("calls resolve", Shape::One),
+    entry::<view::Resolved>("calls resolve", Shape::One),
     entry::<view::Row>("questions", Shape::Many),
     entry::<view::Answered>("answer", Shape::One),
     entry::<view::TurnShown>("turns show", Shape::One),

@@ -13,8 +13,9 @@ use serde_json::{Map, Value};
 use ua_core::{RunStatus, RunStop, Timestamp};
 use ua_runner::UsageSummary;
 use ua_store::{
-    AttemptRecord, CallRecord, CheckpointRecord, Choice, EventRecord, LineageRecords, MessageRecord, OverrideRecord,
-    QuestionRecord, ReceiptRecord, RequestRecord, RunHead, RunRecord, RunRecords, StepRecord, TurnRecord,
+    AttemptRecord, CallRecord, CheckpointRecord, Choice, Correction, EventRecord, LineageRecords, MessageRecord,
+    OverrideRecord, QuestionRecord, ReceiptRecord, RequestRecord, RunHead, RunRecord, RunRecords, StepRecord,
+    TurnRecord,
 };
 
 pub(crate) use installation::{
@@ -350,6 +351,9 @@ pub(crate) struct CallRow {
     pub(crate) error_code: Option<String>,
     /// Its failure in words.
     pub(crate) error_detail: Option<String>,
+    /// What a person last put right about its record: outcome, was, reason, proof, by, at.
+    #[schemars(with = "Option<Row>")]
+    pub(crate) correction: Option<Correction>,
     /// When it was planned.
     #[schemars(with = "String")]
     pub(crate) created_at: Timestamp,
@@ -389,6 +393,7 @@ impl CallRow {
             external_correlation_id: call.external_correlation_id.clone(),
             error_code: call.error_code.clone(),
             error_detail: call.error_detail.clone(),
+            correction: call.correction.clone(),
             created_at: call.created_at,
             updated_at: call.updated_at,
         }
@@ -450,6 +455,20 @@ pub(crate) struct Answered {
     /// The answer.
     #[schemars(with = "String")]
     pub(crate) choice: Choice,
+}
+
+/// What `ua calls resolve` stored: an answer, or what a person put right.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Resolved {
+    /// The run.
+    pub(crate) run_id: String,
+    /// The question that was answered.
+    pub(crate) question_id: Option<String>,
+    /// The answer.
+    #[schemars(with = "Option<String>")]
+    pub(crate) choice: Option<Choice>,
+    /// With --as: the call as it is recorded now.
+    pub(crate) call: Option<CallRow>,
 }
 
 /// A call of a turn, with what it brought back.

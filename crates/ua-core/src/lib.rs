@@ -78,7 +78,9 @@ pub use secret::{SecretFiller, SecretGrants, fill_secrets};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,
 };
-pub use status::{CallEvent, CallStatus, FailureKind, IllegalTransition, Resolution, RunStatus, RunStop, StepStatus};
+pub use status::{
+    CallEvent, CallStatus, CorrectedTo, FailureKind, IllegalTransition, Resolution, RunStatus, RunStop, StepStatus,
+};
 pub use subagents::{Subagents, TASK_FOLDER, TASK_MODE, TaskOrder};
 pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{

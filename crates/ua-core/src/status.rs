@@ -139,7 +139,7 @@ text_enum! {
         Happened = "happened",
         /// A probe found that it happened.
         Reconciled = "reconciled",
-        /// A person says that it did not happen, after the run had gone on without it.
+        /// A person says that it did not happen.
         NotHappened = "not_happened",
         /// A person ordered another attempt.
         Executed = "executed",
@@ -155,6 +155,29 @@ text_enum! {
         ReplyCut = "reply_cut",
         /// Another call of the lineage already had this effect.
         Deduplicated = "deduplicated",
+    }
+}
+
+text_enum! {
+    /// What a person says that a call came to, whatever is recorded about it.
+    CorrectedTo {
+        /// It happened.
+        Happened = "happened",
+        /// It did not happen.
+        NotHappened = "not_happened",
+        /// Nobody knows, and nobody will find out: it may have happened.
+        Skipped = "skipped",
+    }
+}
+
+impl CorrectedTo {
+    /// What it does to the call.
+    pub const fn event(self) -> CallEvent {
+        match self {
+            Self::Happened => CallEvent::CorrectedToHappened,
+            Self::NotHappened => CallEvent::CorrectedToNotHappened,
+            Self::Skipped => CallEvent::CorrectedToSkipped,
+        }
     }
 }
 
@@ -175,6 +198,13 @@ pub enum CallEvent {
     OutcomeLost,
     /// It will not be sent: PREPARED becomes CANCELLED; all others refuse.
     Cancelled,
+    /// A person says that it happened: RUNNING, UNKNOWN and both failures become SUCCEEDED; all others refuse.
+    CorrectedToHappened,
+    /// A person says that it did not happen: RUNNING, UNKNOWN, SUCCEEDED and a reported failure become FAILED (definite); all others
+    /// refuse.
+    CorrectedToNotHappened,
+    /// A person says that nobody knows: RUNNING, SUCCEEDED and both failures become UNKNOWN, and UNKNOWN stays; all others refuse.
+    CorrectedToSkipped,
 }
 
 impl CallEvent {
@@ -187,7 +217,15 @@ impl CallEvent {
         Self::FailureReported,
         Self::OutcomeLost,
         Self::Cancelled,
+        Self::CorrectedToHappened,
+        Self::CorrectedToNotHappened,
+        Self::CorrectedToSkipped,
     ];
+
+    /// Whether only a person's word makes it happen.
+    pub const fn is_correction(self) -> bool {
+        matches!(self, Self::CorrectedToHappened | Self::CorrectedToNotHappened | Self::CorrectedToSkipped)
+    }
 }
 
 /// An event that its status does not allow: a bug, or a second writer.
@@ -212,6 +250,13 @@ impl CallStatus {
             (S::Running | S::Unknown, E::FailedDefinitely) => S::FailedDefinite,
             (S::Running | S::Unknown, E::FailureReported) => S::FailedReported,
             (S::Running, E::OutcomeLost) => S::Unknown,
+            (S::Running | S::Unknown | S::FailedDefinite | S::FailedReported, E::CorrectedToHappened) => S::Succeeded,
+            (S::Running | S::Unknown | S::Succeeded | S::FailedReported, E::CorrectedToNotHappened) => {
+                S::FailedDefinite
+            }
+            (S::Running | S::Unknown | S::Succeeded | S::FailedDefinite | S::FailedReported, E::CorrectedToSkipped) => {
+                S::Unknown
+            }
             (from, event) => return Err(IllegalTransition { from, event }),
         })
     }
@@ -279,6 +324,20 @@ mod tests {
             (S::Unknown, E::Succeeded, S::Succeeded),
             (S::Unknown, E::FailedDefinitely, S::FailedDefinite),
             (S::Unknown, E::FailureReported, S::FailedReported),
+            // By a person's word only.
+            (S::Running, E::CorrectedToHappened, S::Succeeded),
+            (S::Unknown, E::CorrectedToHappened, S::Succeeded),
+            (S::FailedDefinite, E::CorrectedToHappened, S::Succeeded),
+            (S::FailedReported, E::CorrectedToHappened, S::Succeeded),
+            (S::Running, E::CorrectedToNotHappened, S::FailedDefinite),
+            (S::Unknown, E::CorrectedToNotHappened, S::FailedDefinite),
+            (S::Succeeded, E::CorrectedToNotHappened, S::FailedDefinite),
+            (S::FailedReported, E::CorrectedToNotHappened, S::FailedDefinite),
+            (S::Running, E::CorrectedToSkipped, S::Unknown),
+            (S::Unknown, E::CorrectedToSkipped, S::Unknown),
+            (S::Succeeded, E::CorrectedToSkipped, S::Unknown),
+            (S::FailedDefinite, E::CorrectedToSkipped, S::Unknown),
+            (S::FailedReported, E::CorrectedToSkipped, S::Unknown),
         ];
         let mut found = Vec::new();
         for &from in S::ALL {

@@ -154,6 +154,7 @@ impl Story {
             cancel_reason: None,
             abort_requested_at: None,
             abort_question: None,
+            corrected_at: None,
             iteration_count: 0,
             max_iterations: None,
             completion_promise: None,
@@ -260,6 +261,7 @@ impl Story {
                 external_correlation_id: None,
                 error_code: None,
                 error_detail: None,
+                correction: None,
             });
             ids.push(call_id);
         }
@@ -484,6 +486,7 @@ impl Story {
             created_at: self.env.now(),
             status: QuestionStatus::Open,
             answer: None,
+            closed_because: None,
         });
         self.ends(RunStatus::WaitingForHuman, None, "a person has to say whether a call happened");
         question_id

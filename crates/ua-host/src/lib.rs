@@ -21,6 +21,7 @@ mod alert;
 pub mod base_url;
 pub mod budgets;
 pub mod claude_code;
+pub mod corrections;
 pub mod credentials;
 pub mod env;
 mod error;

@@ -13,6 +13,10 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<
     match call.status {
         CallStatus::Succeeded => {
             let content = settled.unwrap_or_else(|| ToolContent { text: "Done.".into(), is_error: false });
+            if let Some(correction) = &call.correction {
+                let text = format!("This call counts as done; do not make it again. {}", correction.sentence());
+                return Some(ToolContent { text: text.into(), is_error: false });
+            }
             if call.deduplicated_from.is_none() {
                 return Some(content);
             }
@@ -34,11 +38,13 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<
             call.attempt
         )),
         CallStatus::Cancelled => error(call.error_detail.clone().unwrap_or_else(|| "Not run.".to_owned())),
-        CallStatus::Unknown if call.resolution == Some(Resolution::Skipped) => error(
-            "The outcome of this call is unknown: it was sent and may have happened. Do not repeat it; go on without it and say in \
-             your report that it is unconfirmed."
-                .to_owned(),
-        ),
+        CallStatus::Unknown if call.resolution == Some(Resolution::Skipped) => {
+            let said = call.correction.as_ref().map_or_else(String::new, |said| format!(" {}", said.sentence()));
+            error(format!(
+                "The outcome of this call is unknown: it was sent and may have happened. Do not repeat it; go on without it and say in \
+                 your report that it is unconfirmed.{said}"
+            ))
+        }
         CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown => None,
     }
 }

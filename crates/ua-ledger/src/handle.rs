@@ -236,6 +236,7 @@ mod tests {
             created_at: Env::simulated(1).now(),
             status: QuestionStatus::Open,
             answer: None,
+            closed_because: None,
         }
     }
 

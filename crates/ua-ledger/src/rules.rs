@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use ua_core::{CallId, CallStatus, IdempotencyKey, KeyBuilder, RunId, Sha256, Timestamp};
+use ua_core::{CallId, CallStatus, IdempotencyKey, KeyBuilder, Resolution, RunId, Sha256, Timestamp};
 use ua_store::{AttemptRecord, CallRecord, QuestionRecord};
 
 use crate::admission::Facts;
@@ -47,9 +47,11 @@ impl Rules<'_> {
         shown.is_none_or(|shown| *shown == self.binding(call, facts))
     }
 
-    /// Whether a call that definitely failed has attempts left, and another one may end otherwise.
+    /// Whether a call that definitely failed has attempts left, and another one may end otherwise. Whoever says that it did not happen does
+    /// not say that it is to be sent again: the model decides.
     pub(crate) fn may_retry(&self, call: &CallRecord) -> bool {
         call.status == CallStatus::FailedDefinite
+            && call.resolution != Some(Resolution::NotHappened)
             && call.attempt <= self.config.max_retries
             && another_attempt_may_help(call.error_code.as_deref())
     }

@@ -58,6 +58,9 @@ pub struct SideEffect {
     pub deduplicated_from: Option<CallId>,
     /// Its failure or refusal; foreign text.
     pub error: Option<String>,
+    /// What a person put right about its record, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correction: Option<String>,
 }
 
 /// A call that a resume found in flight, and what became of it.
@@ -229,7 +232,12 @@ fn side_effects(records: &RunRecords) -> Vec<SideEffect> {
             key_prefix: call.idempotency_key.as_ref().map(|key| key.as_str().chars().take(KEY_PREFIX).collect()),
             resolution: call.resolution,
             deduplicated_from: call.deduplicated_from.clone(),
-            error: shown_error(call),
+            // What was corrected says so itself.
+            error: shown_error(call).filter(|_| call.correction.is_none()),
+            correction: call
+                .correction
+                .as_ref()
+                .map(|correction| clean(&format!("was {}; {}", correction.was, correction.sentence()))),
         })
         .collect()
 }

@@ -230,4 +230,7 @@ fn write_side_effect(page: &mut Page, effect: &SideEffect) {
     if let Some(error) = &effect.error {
         page.item(&format!("error: {}", code(error, 300)));
     }
+    if let Some(correction) = &effect.correction {
+        page.item(&format!("corrected: {}", code(correction, 600)));
+    }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{CallId, Message, Role, RunStop, Timestamp};
+use ua_ledger::correction_note;
 use ua_llm::{KnownPrefix, ModelRequest};
 use ua_store::{EndMark, QuestionKind, RequestId, RunRecord, RunRecords, is_task};
 
@@ -134,6 +135,9 @@ struct Driver<'a> {
     marked_files: FileStamps,
     /// The turn after which the files for people were last written.
     files_of: u32,
+    /// What the model is to be told about records that persons corrected, and when the last of those was.
+    correction_note: Option<String>,
+    corrected_at: Option<Timestamp>,
     /// What an agent that owns its loop is owed.
     replay: ForcedReplay,
     spans: Spans,
@@ -166,6 +170,8 @@ impl<'a> Driver<'a> {
             last_call: None,
             marked_files: FileStamps::default(),
             files_of: records.run.turn_index,
+            correction_note: None,
+            corrected_at: None,
             replay: ForcedReplay::default(),
             spans: Spans::default(),
             run: records.run.clone(),
@@ -178,6 +184,8 @@ impl<'a> Driver<'a> {
     /// Makes what is stored this process's own state.
     fn take_over(&mut self, records: RunRecords) {
         self.replay = self.owed_by(&records);
+        self.correction_note = correction_note(&records);
+        self.corrected_at = records.run.corrected_at;
         let committed = records.run.turn_index;
         self.session = Session::of(&records);
         self.last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
@@ -257,6 +265,13 @@ impl<'a> Driver<'a> {
         if self.machine.limits().max_held_millis.is_some_and(|max| held_millis >= max) {
             self.machine.apply(Event::OutOfTime { held_millis })?;
             return Ok(false);
+        }
+        if let Start::Request(_) = start
+            && run.corrected_at != self.corrected_at
+        {
+            let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+            self.correction_note = correction_note(&records);
+            self.corrected_at = run.corrected_at;
         }
         self.admit(start, StoredTurns::of(&run)).await
     }

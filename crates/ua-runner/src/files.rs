@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use ua_core::{CallId, RawReply, RunId};
 use ua_evidence::{Artifact, EvidenceReport, EvidenceScope};
 use ua_report::CompletionSummary;
-use ua_resume::ResumePacket;
-use ua_store::RunRecords;
+use ua_resume::{Decision, ResumePacket};
+use ua_store::{ReplayStatus, RunRecords};
 
 use crate::workspace::{Workspace, WorkspaceError};
 
@@ -67,6 +67,33 @@ pub(crate) fn write_conclusion_with(
     let name = Workspace::completion_name(&records.run.run_id);
     workspace.replace(&format!("{name}.md"), summary.to_markdown())?;
     workspace.replace(&format!("{name}.json"), pretty(&summary))
+}
+
+/// Writes the files anew that tell how a run stands which nobody drives, after a person corrected a record: the completion summary and what
+/// goes with it, and the resume packet while the run has not ended.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write_corrected(workspace: &Workspace, records: &RunRecords) -> Result<(), WorkspaceError> {
+    write_conclusion(workspace, records)?;
+    if records.run.status.is_terminal() {
+        return Ok(());
+    }
+    let corrected = records.calls.iter().filter(|call| call.position.turn > records.run.turn_index);
+    let decisions: Vec<Decision> = corrected
+        .filter_map(|call| {
+            let correction = call.correction.as_ref()?;
+            Some(Decision {
+                call_id: call.call_id.clone(),
+                tool: call.name.raw.clone(),
+                was: correction.was,
+                action: ReplayStatus::Reconciled,
+                why: correction.sentence(),
+            })
+        })
+        .collect();
+    let packet = ResumePacket::new(records, &decisions, &workspace.artifacts()?);
+    write_packet(workspace, &records.run.run_id, &packet)
 }
 
 /// What the stop conditions of a run come to over its records and `artifacts`, the files of its workspace.

@@ -58,7 +58,7 @@ pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use desk::{Desk, DeskPorts};
 pub use drive::evidence_ledgers;
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
-pub use files::{evidence_of, write_conclusion, write_logs};
+pub use files::{evidence_of, write_conclusion, write_corrected, write_logs};
 pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};
 pub use granular::{Agent, GranularStep, StepError, StepHost, StepOutcome};
 pub use host::{boot_id, owner_stamp, process_is_alive};

@@ -54,6 +54,7 @@ pub(crate) fn question(n: u32) -> Box<QuestionRecord> {
         created_at: Env::simulated(1).now(),
         status: QuestionStatus::Open,
         answer: None,
+        closed_because: None,
     })
 }
 
@@ -91,6 +92,7 @@ fn settled(n: u32, status: CallStatus, has_effect: bool) -> Dispatched {
         external_correlation_id: None,
         error_code: None,
         error_detail: Some("boom".into()),
+        correction: None,
     }))
 }
 

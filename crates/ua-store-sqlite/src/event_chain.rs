@@ -1,8 +1,8 @@
 //! The chain over the events of each run: what a person or a program changes in the history afterwards is named.
 //!
 //! Events are rows that triggers insert (`migrations/sqlite`), so no write can forget one. Before a transaction is committed the writer
-//! links the new ones: `chain = sha256(chain before it in its run, run, seq, call, statuses, epoch, time)`. Each piece stands behind its
-//! length, so that no two rows give the same bytes.
+//! links the new ones: `chain = sha256(chain before it in its run, run, seq, call, statuses, epoch, time)`, and behind that a person's word
+//! that corrected the call, if it was one. Each piece stands behind its length, so that no two rows give the same bytes.
 //!
 //! There is no key in it: it finds edits, losses and mistakes, not somebody who computes the chain anew.
 //!
@@ -22,9 +22,12 @@ struct Event {
     /// The run that the call is of.
     run: String,
     chain: Option<String>,
+    /// A person's word, as it is stored.
+    correction: Option<String>,
 }
 
-const COLUMNS: &str = "event_seq, tool_call_id, from_status, to_status, e.lease_epoch, at, c.run_id, chain";
+const COLUMNS: &str =
+    "event_seq, tool_call_id, from_status, to_status, e.lease_epoch, at, c.run_id, chain, e.correction_json";
 
 impl Event {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -37,6 +40,7 @@ impl Event {
             at: row.get(5)?,
             run: row.get(6)?,
             chain: row.get(7)?,
+            correction: row.get(8)?,
         })
     }
 
@@ -45,7 +49,9 @@ impl Event {
         let (seq, epoch) = (self.seq.to_string(), self.epoch.to_string());
         let from = self.from.as_deref().unwrap_or_default();
         let mut bytes = Vec::new();
-        for piece in [before, &self.run, &seq, &self.call, from, &self.to, &epoch, &self.at] {
+        let pieces = [before, &self.run, &seq, &self.call, from, &self.to, &epoch, &self.at];
+        // What nobody corrected is linked as it always was.
+        for piece in pieces.into_iter().chain(self.correction.as_deref()) {
             bytes.extend_from_slice(&(piece.len() as u64).to_be_bytes());
             bytes.extend_from_slice(piece.as_bytes());
         }

@@ -83,6 +83,12 @@ impl Db<'_> {
         self.rows(sql, [root.as_str(), scope.as_str()], call_record)
     }
 
+    /// The calls that are answered by the receipt of `call`.
+    pub(crate) fn answered_by(&self, call: &CallId) -> DbResult<Vec<CallRecord>> {
+        let sql = "SELECT * FROM tool_calls WHERE deduplicated_from = ?1 ORDER BY created_at, run_id, turn, ordinal";
+        self.rows(sql, [call.as_str()], call_record)
+    }
+
     pub(crate) fn insert_call(&self, call: &CallRecord, epoch: u64) -> DbResult<()> {
         let sql = "INSERT INTO tool_calls (tool_call_id, run_id, root_run_id, step_id, turn, ordinal, created_at, updated_at, \
                    tool_use_id, raw_tool_name, tool_name, tool_server, tool_namespace, tool_digest, side_effect_class, \
@@ -128,7 +134,7 @@ impl Db<'_> {
                    idempotency_key = :key, side_effect_scope = :scope, file_digests_json = :digests, doubt = :doubt, \
                    possible_effect = :effect, resolution = :resolution, deduplicated_from = :from, \
                    replay_status = :replay, external_correlation_id = :correlation, error_code = :code, \
-                   error_detail = :detail, lease_epoch = :epoch WHERE tool_call_id = :id";
+                   error_detail = :detail, correction_json = :correction, lease_epoch = :epoch WHERE tool_call_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": call.call_id.as_str(),
             ":updated": text(&call.updated_at),
@@ -146,6 +152,7 @@ impl Db<'_> {
             ":correlation": call.external_correlation_id,
             ":code": call.error_code,
             ":detail": call.error_detail,
+            ":correction": opt_json(call.correction.as_ref())?,
             ":epoch": int(epoch),
         })?;
         Ok(())
@@ -289,6 +296,7 @@ pub(crate) fn call_record(row: &Row<'_>) -> DbResult<CallRecord> {
         external_correlation_id: column.get("external_correlation_id")?,
         error_code: column.get("error_code")?,
         error_detail: column.get("error_detail")?,
+        correction: column.opt_json("correction_json")?,
         call_id,
     })
 }
@@ -330,5 +338,6 @@ fn event_record(row: &Row<'_>) -> DbResult<EventRecord> {
         to: column.parsed("to_status")?,
         epoch: column.int("lease_epoch")?,
         at: column.at("at")?,
+        correction: column.opt_json("correction_json")?,
     })
 }

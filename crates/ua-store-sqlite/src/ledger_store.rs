@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp};
 use ua_store::{
-    AttemptRecord, CallCancel, CallRecord, Durability, EventRecord, KeepHandle, LedgerStore, ReceiptRecord, Relations,
-    ReplayStatus, RunLease, SettleAttempt, StartAttempt, StoreError, UnknownResolution, rules,
+    AttemptRecord, CallCancel, CallRecord, CorrectCall, Durability, EventRecord, KeepHandle, LedgerStore,
+    ReceiptRecord, Relations, ReplayStatus, RunLease, SettleAttempt, StartAttempt, StoreError, UnknownResolution,
+    rules,
 };
 
 use crate::db::Db;
@@ -181,6 +182,41 @@ impl LedgerStore for SqliteStore {
             let threshold = run.spec.settings.blob_threshold_bytes;
             let resolved = rules::call_resolved(call, resolution, question, threshold, at)?;
             put_resolved(db, resolved, run.lease_epoch, at)
+        })
+        .await
+    }
+
+    async fn correct_call(&self, correct: CorrectCall) -> Result<CallRecord, StoreError> {
+        let place = self.place();
+        self.write(Synced, move |db| {
+            place.check()?;
+            let call = db.call(&correct.call_id)?;
+            let run = db.run(&call.run_id)?;
+            let at = correct.correction.at;
+            let holder = call.idempotency_key.as_ref().map(|key| db.key_holder(key)).transpose()?.flatten();
+            let context = rules::CorrectContext {
+                run: &run,
+                attempt: db.current_attempt(&call)?,
+                holder: holder.filter(|holder| holder.call_id != call.call_id),
+                duplicates: db.answered_by(&call.call_id)?,
+                question: db.waiting_question(&call.call_id)?,
+            };
+            let threshold = run.spec.settings.blob_threshold_bytes;
+            let Some(corrected) = rules::call_corrected(context, call.clone(), correct, threshold)? else {
+                return Ok(call);
+            };
+            let rules::Corrected { call, attempt, receipt, blobs, duplicates, question } = corrected;
+            if let Some(attempt) = attempt {
+                db.end_attempt(&attempt)?;
+            }
+            let resolved = rules::Resolved { call, receipt, blobs, question };
+            let call = put_resolved(db, resolved, run.lease_epoch, at)?;
+            for duplicate in duplicates {
+                let epoch = db.run(&duplicate.run_id)?.lease_epoch;
+                db.update_call(&duplicate, epoch)?;
+            }
+            db.note_corrected(&run.root_run_id, at)?;
+            Ok(call)
         })
         .await
     }

@@ -175,6 +175,13 @@ impl Db<'_> {
         Ok(())
     }
 
+    /// Notes for every run of a lineage that a record of it was corrected.
+    pub(crate) fn note_corrected(&self, root: &RunId, at: Timestamp) -> DbResult<()> {
+        let sql = "UPDATE runs SET corrected_at = ?2 WHERE root_run_id = ?1";
+        self.connection.prepare_cached(sql)?.execute(params![root.as_str(), text(&at)])?;
+        Ok(())
+    }
+
     /// When anything of the run was written last by an owner.
     pub(crate) fn last_write(&self, run: &RunId) -> DbResult<Option<Timestamp>> {
         let sql = "SELECT run_id, max(at) AS at FROM ( \
@@ -451,8 +458,9 @@ impl Db<'_> {
     /// Stores where a question stands, with its answer.
     pub(crate) fn update_question(&self, question: &QuestionRecord) -> DbResult<()> {
         let id = question.question_id.as_str();
-        let sql = "UPDATE questions SET status = ?2 WHERE question_id = ?1";
-        self.connection.prepare_cached(sql)?.execute(params![id, stored_name(&question.status)?])?;
+        let sql = "UPDATE questions SET status = ?2, closed_because = ?3 WHERE question_id = ?1";
+        let status = stored_name(&question.status)?;
+        self.connection.prepare_cached(sql)?.execute(params![id, status, question.closed_because])?;
         if let Some(answer) = &question.answer {
             let sql = "INSERT INTO answers (question_id, choice, proof, note, answered_by, answered_at, applied_at) \
                        VALUES (:id, :choice, :proof, :note, :by, :answered, :applied) \
@@ -512,6 +520,7 @@ pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
         cancel_reason: column.get("cancel_reason")?,
         abort_requested_at: column.opt_at("abort_requested_at")?,
         abort_question: column.opt_parsed("abort_question")?,
+        corrected_at: column.opt_at("corrected_at")?,
         iteration_count: column.int("iteration_count")?,
         max_iterations: column.opt_int("max_iterations")?,
         completion_promise: column.get("completion_promise")?,
@@ -641,5 +650,6 @@ fn question_record(row: &Row<'_>) -> DbResult<QuestionRecord> {
         created_at: column.at("created_at")?,
         status: column.stored_name("status")?,
         answer,
+        closed_because: column.get("closed_because")?,
     })
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use ua_core::{
-    CallId, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn, PlannedCall, QuestionId, RawReply,
-    Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp,
-    TokenPrice, Usage,
+    CallId, CallStatus, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn, PlannedCall,
+    QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, StepId,
+    StepStatus, Timestamp, TokenPrice, Usage,
 };
 
 use crate::Durability;
 use crate::iteration::NewIteration;
 use crate::lifted::NewBlob;
-use crate::record::{CheckpointKind, Choice, QuestionKind, ReplayStatus, RequestId};
+use crate::record::{CheckpointKind, Choice, Correction, QuestionKind, ReplayStatus, RequestId};
 use crate::relations::Seen;
 
 /// A run to be submitted; it starts `queued`, with its opening prompt as the first message.
@@ -346,6 +346,22 @@ pub enum UnknownResolution {
     },
     /// Nobody knows and nobody will; the call stays `unknown`, resolution `skipped`, and goes on blocking its scope.
     Skipped,
+}
+
+/// A person's word that puts the record of a call right; needs no lease.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CorrectCall {
+    /// Which call.
+    pub call_id: CallId,
+    /// Where it stood, and at which attempt, when the person looked. A call that moved on refuses.
+    pub seen: (CallStatus, u32),
+    /// What the person says.
+    pub correction: Correction,
+    /// With *happened*: the person's word as a receipt, and what it means.
+    pub receipt: Option<(RawReply, Settlement)>,
+    /// Whether the caller made sure that no process drives the run and that what was sent for it can no longer act. Calls of the open
+    /// turn are corrected only then.
+    pub is_idle: bool,
 }
 
 /// A question for a person.

@@ -13,6 +13,7 @@
 pub mod archive;
 pub mod blobs;
 pub mod calls;
+pub mod corrections;
 mod differential;
 pub mod doubts;
 pub mod forks;
@@ -133,6 +134,12 @@ macro_rules! conformance_tests {
             calls::a_note_about_a_replay_is_kept,
             doubts::doubts_about_a_tool_are_found_in_the_whole_lineage,
             doubts::a_doubt_outlives_its_run_until_it_is_answered,
+            corrections::a_record_is_put_right_whatever_it_says,
+            corrections::a_correction_can_be_corrected,
+            corrections::a_correction_needs_something_to_correct,
+            corrections::a_duplicate_is_corrected_with_its_twin,
+            corrections::a_correction_does_not_take_a_key_that_another_call_holds,
+            corrections::a_correction_closes_the_question,
             questions::a_call_has_one_question_at_a_time,
             questions::an_answer_is_one_of_the_choices_and_given_once,
             questions::a_closed_question_is_not_asked_any_more,

@@ -23,9 +23,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
-use ua_core::{Block, CallEvent, CallId, CallStatus, EvidenceLevel, OnUnknown, Resolution, RunStatus, SideEffectClass};
+use ua_core::{
+    Block, CallEvent, CallId, CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, RunStatus, SideEffectClass,
+};
 
-use crate::record::{AttemptRecord, CallRecord, Choice, EventRecord, QuestionStatus, RequestStatus, RunRecords};
+use crate::record::{
+    AttemptRecord, CallRecord, Choice, EventRecord, QuestionStatus, ReceiptRecord, RequestStatus, RunRecords,
+};
 
 pub use kin::check_family;
 pub use known::{KNOWN, Known};
@@ -91,13 +95,16 @@ impl Violations {
 
 /// Statuses follow the table without a gap, and epochs never fall.
 fn transitions(found: &mut Violations, records: &RunRecords, call: &CallRecord, events: &[&EventRecord]) {
-    let leads = |from: CallStatus, to| CallEvent::ALL.iter().any(|event| from.on(*event) == Ok(to));
+    let leads = |from: CallStatus, to, by_a_person| {
+        let fits = |event: &&CallEvent| event.is_correction() == by_a_person && from.on(**event) == Ok(to);
+        CallEvent::ALL.iter().any(|event| fits(&event))
+    };
     let (mut status, mut epoch) = (None, 0);
     for event in events {
         let follows = event.from == status
             && match event.from {
                 None => event.to == CallStatus::Prepared || event.to == CallStatus::Cancelled,
-                Some(from) => leads(from, event.to),
+                Some(from) => leads(from, event.to, event.correction.is_some()),
             };
         if !follows {
             let from = event.from.map_or("nothing", CallStatus::as_str);
@@ -108,6 +115,9 @@ fn transitions(found: &mut Violations, records: &RunRecords, call: &CallRecord, 
             found.add("epochs_rise", &call.call_id, why);
         }
         (status, epoch) = (Some(event.to), epoch.max(event.epoch));
+    }
+    if call.correction.is_some() && !events.iter().any(|event| event.correction == call.correction) {
+        found.add("a_correction_is_in_the_history", &call.call_id, "was corrected, and its history does not say so");
     }
     if status != Some(call.status) {
         let last = status.map_or("nothing", CallStatus::as_str);
@@ -163,10 +173,13 @@ fn not_done(records: &RunRecords, call: &CallRecord, attempts: &[&AttemptRecord]
 /// A receipt belongs to an attempt, once, and so does evidence that was found later; what succeeded has one, or says why not.
 fn receipts(found: &mut Violations, records: &RunRecords, call: &CallRecord) {
     let own: Vec<_> = records.receipts.iter().filter(|receipt| receipt.call_id == call.call_id).collect();
+    // A person may say so more than once, and something else in between.
+    let is_word = |receipt: &&ReceiptRecord| matches!(receipt.raw, RawReply::Statement { .. });
+    let words = own.iter().filter(|receipt| is_word(receipt)).count().saturating_sub(1);
     let attempts: BTreeSet<u32> = own.iter().map(|receipt| receipt.attempt).collect();
     let kinds: BTreeSet<(u32, bool)> =
         own.iter().map(|receipt| (receipt.attempt, receipt.evidence == EvidenceLevel::Reported)).collect();
-    if kinds.len() < own.len() {
+    if kinds.len() < own.len() - words {
         found.add(
             "one_receipt_per_attempt",
             &call.call_id,
@@ -181,6 +194,7 @@ fn receipts(found: &mut Violations, records: &RunRecords, call: &CallRecord) {
         found.add("success_has_a_receipt", &call.call_id, "succeeded without a receipt or a person's word");
     }
     if let Some(source) = &call.deduplicated_from
+        && call.status == CallStatus::Succeeded
         && records.call(source).is_some_and(|source| source.status != CallStatus::Succeeded)
     {
         found.add("success_has_a_receipt", &call.call_id, format!("answered by {source}, which did not succeed"));
@@ -208,7 +222,9 @@ fn questions(found: &mut Violations, records: &RunRecords) {
     let pending = records.questions.iter().filter(|question| question.status != QuestionStatus::Closed).count();
     // What a sub-agent asks stands with its own run.
     let has_task_under_way = records.calls.iter().any(|call| call.name.is_task() && call.status == CallStatus::Running);
-    if waits && pending == 0 && !has_task_under_way {
+    // Behind a person's correction the next owner goes on.
+    let is_settled = records.questions.iter().any(|question| question.closed_because.is_some());
+    if waits && pending == 0 && !has_task_under_way && !is_settled {
         found.add("waiting_has_a_question", &records.run.run_id, "waits for a person, but asks nothing");
     }
     for call in records.calls.iter().filter(|call| call.status == CallStatus::Unknown && call.resolution.is_none()) {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp};
 
 use crate::Durability;
-use crate::commit::{CallCancel, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::commit::{CallCancel, CorrectCall, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, ReplayStatus, RunLease};
 use crate::relations::Relations;
@@ -68,6 +68,10 @@ pub trait LedgerStore: Send + Sync {
         question: &QuestionId,
         at: Timestamp,
     ) -> Result<CallRecord, StoreError>;
+
+    /// Puts the record of a call right by a person's word, whatever it says (synced): its status, the calls that have its answer, and the
+    /// question about it in one write. Needs no lease; a call of a turn that an owner works on refuses.
+    async fn correct_call(&self, correct: CorrectCall) -> Result<CallRecord, StoreError>;
 
     /// Notes what a resume did with a call (relaxed).
     async fn note_replay(

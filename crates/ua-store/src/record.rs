@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
-    ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message,
-    ModelTurn, Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply, Resolution, RunId, RunSpec,
-    RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp, TokenPrice, ToolCharge, ToolName,
-    Trace, Usage,
+    ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, CorrectedTo, EvidenceLevel, Handle,
+    IdempotencyKey, Message, ModelTurn, Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply,
+    Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp,
+    TokenPrice, ToolCharge, ToolName, Trace, Usage,
 };
 
 use crate::lifted::Lifted;
@@ -108,6 +108,9 @@ pub struct RunRecord {
     /// That question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abort_question: Option<QuestionId>,
+    /// When a person last corrected a record of its lineage: whoever drives the run tells its model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected_at: Option<Timestamp>,
     /// Iterations that began; 0 for a job without a harness.
     pub iteration_count: u32,
     /// Iterations that may begin, as it counted when the last one did.
@@ -302,6 +305,45 @@ pub struct CallRecord {
     pub error_code: Option<String>,
     /// Its failure or refusal in words; for a cancelled call, what the model is told.
     pub error_detail: Option<String>,
+    /// What a person said last that it came to, whatever had been recorded. Gone once it is sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correction: Option<Correction>,
+}
+
+/// A person's word that puts the record of a call right. It is kept with the call and, for ever, in its history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Correction {
+    /// What the person says that it came to.
+    pub outcome: CorrectedTo,
+    /// What was recorded before.
+    pub was: CallStatus,
+    /// How the person knows.
+    pub reason: String,
+    /// The other side's name for what happened, when the person gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<String>,
+    /// Who said it.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+    /// The call whose record was put right, when this one is answered by that call's receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<CallId>,
+}
+
+impl Correction {
+    /// The correction in one sentence, for people and models. Between two corrections of a call its time tells them apart.
+    pub fn sentence(&self) -> String {
+        let what = match self.outcome {
+            CorrectedTo::Happened => "it happened",
+            CorrectedTo::NotHappened => "it did not happen",
+            CorrectedTo::Skipped => "nobody knows whether it happened",
+        };
+        let proof = self.proof.as_ref().map_or_else(String::new, |proof| format!(" ({proof})"));
+        let of = self.of.as_ref().map_or_else(String::new, |of| format!(", of call {of}, whose answer this call has"));
+        let (by, at, reason) = (&self.by, self.at, self.reason.trim().trim_end_matches('.'));
+        format!("{by} corrected the record at {at}{of}: {what}{proof}. Reason: {reason}.")
+    }
 }
 
 /// One dispatch of a call (`tool_attempts`).
@@ -370,6 +412,9 @@ pub struct EventRecord {
     pub epoch: u64,
     /// When.
     pub at: Timestamp,
+    /// The person's word that made the change; a change without one was nobody's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correction: Option<Correction>,
 }
 
 /// Why a checkpoint was made (`checkpoint_type`).
@@ -490,6 +535,9 @@ pub struct QuestionRecord {
     pub status: QuestionStatus,
     /// The answer.
     pub answer: Option<AnswerRecord>,
+    /// Why nobody has to answer it any more, when something else than its answer closed it and said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_because: Option<String>,
 }
 
 /// A person's answer (`answers`).

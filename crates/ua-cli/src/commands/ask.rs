@@ -195,6 +195,7 @@ mod tests {
             created_at: ua_core::Env::simulated(1).now(),
             status: QuestionStatus::Open,
             answer: None,
+            closed_because: None,
         }
     }
 

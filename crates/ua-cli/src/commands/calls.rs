@@ -1,7 +1,8 @@
 //! `ua calls`: look at tool calls, settle those nobody knows the outcome of.
 
 use serde_json::json;
-use ua_core::{CallStatus, Resolution};
+use ua_core::{CallStatus, CorrectedTo, Resolution};
+use ua_host::corrections::{self, Said};
 use ua_host::home::Home;
 use ua_host::people::Answer;
 use ua_host::{Host, questions};
@@ -10,11 +11,12 @@ use ua_store::{
     whole_text,
 };
 
-use crate::args::{CallsCommand, ResolveArgs};
-use crate::error::{HostError, OK};
+use crate::args::{CallsCommand, ResolveArgs, WhatItWas};
+use crate::error::{FAILED, HostError, OK};
 use crate::find;
-use crate::output::{line, print, print_json, print_table};
-use crate::view::{CallRow, CallShown};
+use crate::output::{line, plain, print, print_json, print_table, tell};
+use crate::people::is_attended;
+use crate::view::{CallRow, CallShown, Resolved};
 
 pub(crate) async fn run(host: &Host, command: CallsCommand) -> Result<u8, HostError> {
     let home = host.home();
@@ -65,7 +67,7 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
                 call.policy.class.to_string(),
                 call.status.to_string(),
                 call.attempt.to_string(),
-                line(call.external_correlation_id.as_deref().or(call.error_detail.as_deref()).unwrap_or(""), 60),
+                line(&in_a_list(call), 60),
             ]
         });
         print_table(&["CALL", "AT", "TOOL", "CLASS", "STATUS", "ATTEMPTS", "RECEIPT"], rows.collect())?;
@@ -73,17 +75,35 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
     Ok(OK)
 }
 
+/// What a list says of how a call ended: a person's word before what a tool said.
+fn in_a_list(call: &CallRecord) -> String {
+    match &call.correction {
+        Some(correction) => format!("corrected by {}: {}", correction.by, correction.reason),
+        None => call.external_correlation_id.clone().or_else(|| call.error_detail.clone()).unwrap_or_default(),
+    }
+}
+
 async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let call = find::call(&store, name).await?;
     let fail = |error: &ua_store::StoreError| HostError::store("read the call", error);
-    let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
-    let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;
-    let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
     if json {
+        let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
+        let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;
+        let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
         print_json(&CallShown { call: CallRow::of(&call), policy: json!(call.policy), attempts, receipt, events })?;
         return Ok(OK);
     }
+    print(plain(&shown(&store, &call).await?))?;
+    Ok(OK)
+}
+
+/// What is recorded about a call, in lines.
+async fn shown(store: &ua_store_sqlite::SqliteStore, call: &CallRecord) -> Result<String, HostError> {
+    let fail = |error: &ua_store::StoreError| HostError::store("read the call", error);
+    let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
+    let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;
+    let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
     let mut out = format!(
         "{} · {} · {}\n  run            {} turn {} call {}\n  class          {} (rule `{}`: {})\n  when in doubt  {}\n  arguments      {}\n",
         call.call_id,
@@ -100,6 +120,9 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     );
     if let Some(via) = &call.policy.via {
         out.push_str(&format!("  action of      {}\n", via.tool.raw));
+    }
+    if let Some(correction) = &call.correction {
+        out.push_str(&format!("  corrected      was {}; {}\n", correction.was, line(&correction.sentence(), 400)));
     }
     if let Some(key) = &call.idempotency_key {
         out.push_str(&format!("  key            {key}\n"));
@@ -126,9 +149,11 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     for event in &events {
         let from = event.from.map_or("planned", CallStatus::as_str);
         out.push_str(&format!("  event          {} {from} → {} (epoch {})\n", event.at, event.to, event.epoch));
+        if let Some(correction) = &event.correction {
+            out.push_str(&format!("                 {}\n", line(&correction.sentence(), 400)));
+        }
     }
-    print(crate::output::plain(&out))?;
-    Ok(OK)
+    Ok(out)
 }
 
 /// Prints the whole answer of a call, large parts included: what the model is given, or the reply as it came.
@@ -167,20 +192,66 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
 
 async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
     crate::person::required("settle a call")?;
+    if let (Some(what), Some(reason)) = (args.as_it_was, &args.reason) {
+        let outcome = match what {
+            WhatItWas::Happened => CorrectedTo::Happened,
+            WhatItWas::NotHappened => CorrectedTo::NotHappened,
+            WhatItWas::Skipped => CorrectedTo::Skipped,
+        };
+        let said = Said { outcome, reason: reason.clone(), proof: args.proof.clone() };
+        return put_right(host, args, said).await;
+    }
     let choice = match (args.happened, args.execute, args.skip) {
         (true, _, _) => Choice::Happened,
         (_, true, _) => Choice::Execute,
         (_, _, true) => Choice::Skip,
         (false, false, false) => Choice::Abort,
     };
+    if args.proof.is_some() && !args.happened {
+        return Err(HostError::usage("--proof names what happened, so it goes with --happened or --as happened only"));
+    }
     let store = host.home().open()?;
     let call = find::call(&store, &args.call).await?;
     let question = question_about(&store, &call).await?;
     let said = Answer { proof: args.proof.clone(), ..Answer::plain(choice) };
     let then = questions::answer(host, &store, &question, said).await?;
     ua_host::home::close(store);
-    super::answer::report(&question, choice)?;
-    crate::output::tell(&then);
+    if crate::terminal::is_json() {
+        let (run_id, question_id) = (question.run_id.to_string(), Some(question.question_id.to_string()));
+        print_json(&Resolved { run_id, question_id, choice: Some(choice), call: None })?;
+    }
+    tell(&then);
+    Ok(OK)
+}
+
+/// Puts the record of a call right by a person's word, once the person saw what is recorded.
+async fn put_right(host: &Host, args: &ResolveArgs, said: Said) -> Result<u8, HostError> {
+    let look = host.home().open_read_only()?;
+    let seen = find::call(&look, &args.call).await?;
+    corrections::check(&seen, &said)?;
+    if !args.yes {
+        if !is_attended() {
+            return Err(HostError::usage("nobody is here who could confirm it")
+                .hint("run it on a terminal, or add --yes when you have looked at `ua calls show`"));
+        }
+        tell(plain(&shown(&look, &seen).await?));
+        let ask = format!("Record it as {}, since {:?}?", said.outcome, line(&said.reason, 200));
+        let is_meant =
+            super::ask::prompt(move || dialoguer::Confirm::new().with_prompt(plain(&ask)).default(false).interact());
+        if !is_meant.await? {
+            tell("nothing was changed");
+            return Ok(FAILED);
+        }
+    }
+    ua_host::home::close(look);
+    let store = host.home().open()?;
+    let (call, then) = corrections::correct(host, &store, &seen, said).await?;
+    ua_host::home::close(store);
+    if crate::terminal::is_json() {
+        let (run_id, call) = (call.run_id.to_string(), Some(CallRow::of(&call)));
+        print_json(&Resolved { run_id, question_id: None, choice: None, call })?;
+    }
+    tell(then);
     Ok(OK)
 }
 

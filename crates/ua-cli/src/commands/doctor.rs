@@ -59,6 +59,7 @@ pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &
     machine::sandbox(settings, &mut findings);
     let tools = setup::servers(host, job.as_ref(), args, &mut findings).await;
     machine::database(home, &mut findings).await;
+    machine::reopened(home, &mut findings).await;
     machine::disk(home, &mut findings);
     machine::clock(home, &mut findings).await;
     machine::left_behind(home, &mut findings).await;

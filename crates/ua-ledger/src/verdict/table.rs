@@ -473,6 +473,7 @@ impl Case {
             external_correlation_id: None,
             error_code: code.map(str::to_owned),
             error_detail: None,
+            correction: None,
         }
     }
 
@@ -541,6 +542,7 @@ impl Case {
                 answered_at: samples::at(3),
                 applied_at: None,
             }),
+            closed_because: None,
         })
     }
 

@@ -42,7 +42,9 @@ impl Driver<'_> {
     async fn mend_conversation(&mut self) -> Result<(), RunError> {
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         let mut replay = ForcedReplay::of(&records);
-        let Some(last) = records.messages.last().map(|record| &record.message) else { return Ok(()) };
+        // Guidance stands behind what the conversation has to know, and takes nothing from it.
+        let mut messages = records.messages.iter().rev().map(|record| &record.message);
+        let Some(last) = messages.find(|message| message.origin != Origin::Guidance) else { return Ok(()) };
         let lacks_results = last.origin == Origin::Tools;
         if lacks_results {
             let turn = records.run.turn_index;

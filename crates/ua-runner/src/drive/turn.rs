@@ -31,6 +31,9 @@ impl Driver<'_> {
         if let Some(event) = self.tend_conversation().await? {
             return Ok(event);
         }
+        if let Some(note) = self.correction_note.take() {
+            self.say(Message::user(Origin::Guidance, note), "append what a person corrected").await?;
+        }
         let messages = compose(&self.history, &self.run, self.settings, self.ports.store.as_ref()).await?;
         let tools = self.ports.dispatcher.catalog().offers().map(|offer| ToolOffer {
             name: offer.name.clone(),
@@ -329,15 +332,18 @@ impl Driver<'_> {
             Guidance::Missing(missing) => missing.clone(),
         };
         (self.ports.watcher)(RunEvent::Guided { text: text.clone() });
-        let message = Message::user(Origin::Guidance, text);
-        self.ports
-            .store
-            .append_messages(&self.ports.lease, vec![message.clone()], self.ports.env.now())
-            .await
-            .map_err(RunError::at("append guidance"))?;
+        self.say(Message::user(Origin::Guidance, text), "append guidance").await?;
+        Ok(Event::Guided)
+    }
+
+    /// Appends a message to the history, between turns.
+    async fn say(&mut self, message: Message, doing: &'static str) -> Result<(), RunError> {
+        let appended =
+            self.ports.store.append_messages(&self.ports.lease, vec![message.clone()], self.ports.env.now()).await;
+        appended.map_err(RunError::at(doing))?;
         self.last_seq += 1;
         self.history.push(message);
-        Ok(Event::Guided)
+        Ok(())
     }
 }
 

@@ -3,7 +3,41 @@
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 7] = [
+const BACK: [(u32, &str); 8] = [
+    (
+        9,
+        "DROP TRIGGER tool_calls_are_as_corrected; DROP TRIGGER tool_calls_keep_their_correction; DROP TRIGGER tool_calls_move_legally;
+         DROP TRIGGER tool_calls_note_change; DROP TRIGGER tool_call_events_are_immutable; DROP INDEX idx_tool_calls_answered_by;
+         ALTER TABLE tool_calls DROP COLUMN correction_json; ALTER TABLE tool_call_events DROP COLUMN correction_json;
+         ALTER TABLE runs DROP COLUMN corrected_at; ALTER TABLE questions DROP COLUMN closed_because;
+         CREATE TRIGGER tool_calls_move_legally
+         BEFORE UPDATE OF status, failure_kind ON tool_calls
+         WHEN NEW.status || coalesce('_' || NEW.failure_kind, '') <> OLD.status || coalesce('_' || OLD.failure_kind, '')
+           AND (OLD.status || coalesce('_' || OLD.failure_kind, ''), NEW.status || coalesce('_' || NEW.failure_kind, '')) NOT IN (
+             VALUES ('prepared', 'running'), ('prepared', 'succeeded'), ('prepared', 'cancelled'),
+                    ('running', 'succeeded'), ('running', 'failed_definite'), ('running', 'failed_reported'), ('running', 'unknown'),
+                    ('failed_definite', 'running'),
+                    ('unknown', 'running'), ('unknown', 'succeeded'), ('unknown', 'failed_definite'), ('unknown', 'failed_reported'))
+         BEGIN
+           SELECT RAISE(ABORT, 'a tool call does not move that way');
+         END;
+         CREATE TRIGGER tool_calls_note_change
+         AFTER UPDATE OF status, failure_kind ON tool_calls
+         WHEN NEW.status || coalesce('_' || NEW.failure_kind, '') <> OLD.status || coalesce('_' || OLD.failure_kind, '')
+         BEGIN
+           INSERT INTO tool_call_events (tool_call_id, from_status, to_status, lease_epoch, at)
+           VALUES (NEW.tool_call_id, OLD.status || coalesce('_' || OLD.failure_kind, ''),
+                   NEW.status || coalesce('_' || NEW.failure_kind, ''), NEW.lease_epoch, NEW.updated_at);
+         END;
+         CREATE TRIGGER tool_call_events_are_immutable
+         BEFORE UPDATE ON tool_call_events
+         WHEN OLD.chain IS NOT NULL OR NEW.chain IS NULL OR NEW.run_id IS NULL OR NEW.event_seq <> OLD.event_seq
+           OR NEW.tool_call_id <> OLD.tool_call_id OR NEW.from_status IS NOT OLD.from_status OR NEW.to_status <> OLD.to_status
+           OR NEW.lease_epoch <> OLD.lease_epoch OR NEW.at <> OLD.at
+         BEGIN
+           SELECT RAISE(ABORT, 'the history of a tool call never changes');
+         END;",
+    ),
     (
         8,
         "DROP TRIGGER tool_calls_in_doubt_have_not_failed; DROP TRIGGER tool_calls_keep_their_key;

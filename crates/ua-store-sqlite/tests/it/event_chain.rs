@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use ua_core::CallStatus;
+use ua_core::{CallStatus, CorrectedTo};
+use ua_store::LedgerStore as _;
 use ua_store::conformance::{Scene, samples};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
@@ -119,5 +120,27 @@ async fn s19_an_event_that_is_linked_is_not_linked_again() {
     for sql in ["UPDATE tool_call_events SET chain = 'x'", "UPDATE tool_call_events SET chain = NULL, run_id = NULL"] {
         let refused = raw.execute(sql, []).unwrap_err().to_string();
         assert!(refused.contains("never changes"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn s19_what_a_person_said_is_part_of_the_chain() {
+    let database = Database::with_history().await;
+    let store = SqliteStore::open(SqliteConfig::new(&database.path)).unwrap();
+    let call = store.call(&samples::call_id("run_a_1")).await.unwrap();
+    store.correct_call(samples::correct(&call, CorrectedTo::NotHappened, 70)).await.unwrap();
+    store.close().unwrap();
+    assert_eq!(database.findings().await, [""; 0]);
+    for sql in [
+        "UPDATE tool_call_events SET correction_json = replace(correction_json, 'ada', 'bob') WHERE correction_json IS NOT NULL",
+        "UPDATE tool_call_events SET correction_json = NULL WHERE correction_json IS NOT NULL",
+    ] {
+        let database =
+            Database { path: database.path.with_file_name("copy.db"), _folder: tempfile::tempdir().unwrap() };
+        std::fs::remove_file(&database.path).ok();
+        ua_store_sqlite::backup(&database.path.with_file_name("runtime_state.db"), &database.path).unwrap();
+        database.tamper(sql);
+        let findings = database.findings().await;
+        assert!(findings.iter().any(|one| one.contains("call run_a_1, run run_a, is not what")), "{sql}: {findings:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use ua_core::{CallEvent, CallStatus, RawReply};
+use ua_core::{CallEvent, CallStatus, CorrectedTo, RawReply};
 use ua_store::conformance::{Scene, samples};
 use ua_store::{AttemptEnd, Blob, BlobStore as _, LedgerStore as _, RunStore as _};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
@@ -43,7 +43,7 @@ async fn the_trigger_repeats_the_table_of_moves() {
         let id = format!("call_{from}");
         scene.call_that_is(&id, from).await;
         for &to in CallStatus::ALL {
-            let is_legal = CallEvent::ALL.iter().any(|event| from.on(*event) == Ok(to));
+            let is_legal = CallEvent::ALL.iter().any(|event| !event.is_correction() && from.on(*event) == Ok(to));
             let kind = to.failure_kind().map_or("NULL".to_owned(), |kind| format!("'{kind}'"));
             let unsent = matches!(to, CallStatus::Prepared | CallStatus::Cancelled);
             // A duplicate is the one success without an attempt; all others are given what such a row needs.
@@ -59,8 +59,64 @@ async fn the_trigger_repeats_the_table_of_moves() {
             let outcome = database.raw.execute_batch(&update);
             database.raw.execute_batch("ROLLBACK TO try; RELEASE try").unwrap();
             assert_eq!(outcome.is_ok(), is_legal || from == to, "{from} to {to}: {outcome:?}");
+            // With a person's word more is legal, and exactly what the table says.
+            for &said in CorrectedTo::ALL {
+                let by_word = CallEvent::ALL.iter().any(|event| from.on(*event) == Ok(to) && *event == said.event());
+                let resolution = match said {
+                    CorrectedTo::Happened => "happened",
+                    CorrectedTo::NotHappened => "not_happened",
+                    CorrectedTo::Skipped => "skipped",
+                };
+                let word = format!(
+                    r#"{{"outcome":"{said}","was":"{from}","reason":"I looked","by":"ada","at":"2026-01-01T00:00:00Z"}}"#
+                );
+                let corrected = update.replace(
+                    "doubt = NULL",
+                    &format!("doubt = NULL, resolution = '{resolution}', correction_json = '{word}'"),
+                );
+                let outcome = database.raw.execute_batch(&corrected);
+                database.raw.execute_batch("ROLLBACK TO try; RELEASE try").unwrap();
+                let says_it_again = from == to && to == said_as(said) && !unsent;
+                assert_eq!(outcome.is_ok(), by_word || says_it_again, "{said}: {from} to {to}: {outcome:?}");
+            }
         }
     }
+}
+
+fn said_as(said: CorrectedTo) -> CallStatus {
+    match said {
+        CorrectedTo::Happened => CallStatus::Succeeded,
+        CorrectedTo::NotHappened => CallStatus::FailedDefinite,
+        CorrectedTo::Skipped => CallStatus::Unknown,
+    }
+}
+
+#[tokio::test]
+async fn a_correction_says_who_and_why_and_stays() {
+    let database = Database::fresh();
+    let scene = Scene::begin(&database.store, "run_1").await;
+    let call = scene.call_that_is("call_1", CallStatus::Succeeded).await;
+    scene.commit(1).await;
+    let by_hand = |word: &str| {
+        format!(
+            "UPDATE tool_calls SET status = 'failed', failure_kind = 'definite', resolution = 'not_happened', \
+             correction_json = '{word}'"
+        )
+    };
+    for word in [
+        r#"{"outcome":"not_happened","was":"succeeded","reason":" ","by":"ada"}"#,
+        r#"{"outcome":"not_happened","was":"succeeded","reason":"I looked"}"#,
+        r#"{"outcome":"not_happened","was":"unknown","reason":"I looked","by":"ada"}"#,
+        r#"{"outcome":"happened","was":"succeeded","reason":"I looked","by":"ada"}"#,
+        "{}",
+    ] {
+        database.refuses(&by_hand(word), "a correction says who");
+    }
+    database.refuses("UPDATE tool_calls SET status = 'failed', failure_kind = 'definite'", "does not move that way");
+    database.store.correct_call(samples::correct(&call, CorrectedTo::NotHappened, 70)).await.unwrap();
+    database.refuses("UPDATE tool_calls SET correction_json = NULL", "stands until another one");
+    database.refuses("UPDATE tool_call_events SET correction_json = NULL", "never changes");
+    database.refuses("UPDATE tool_calls SET status = 'succeeded', failure_kind = NULL", "does not move that way");
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! The ledger: keys, attempts, receipts, and the one table of moves.
 
-use ua_core::{CallEvent, CallStatus, EvidenceLevel, PossibleEffect, RawReply, Resolution, Scope, Settlement};
+use ua_core::{
+    CallEvent, CallStatus, CorrectedTo, EvidenceLevel, PossibleEffect, RawReply, Resolution, Scope, Settlement,
+};
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{Scene, cancel, refused};
-use crate::commit::{AttemptEnd, StartAttempt, UnknownResolution};
+use crate::commit::{AttemptEnd, CorrectCall, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{Choice, QuestionStatus, ReplayStatus};
 use crate::relations::Seen;
@@ -116,6 +118,10 @@ pub async fn only_legal_moves_are_made(store: &dyn Store) {
             let before = scene.records().await;
             let (lease, attempt) = (&scene.lease, call.attempt);
             let settle = |status| store.settle_attempt(lease, samples::settle(&id, attempt, status));
+            let corrected = async |outcome| {
+                let word = CorrectCall { is_idle: true, ..samples::correct(&call, outcome, 9) };
+                store.correct_call(word).await.map(drop)
+            };
             let outcome = match event {
                 CallEvent::Started => store.start_attempt(lease, samples::start(&id, attempt + 1, &id)).await.map(drop),
                 CallEvent::Succeeded if from == CallStatus::Unknown => {
@@ -134,6 +140,9 @@ pub async fn only_legal_moves_are_made(store: &dyn Store) {
                 CallEvent::FailureReported => settle(CallStatus::FailedReported).await.map(drop),
                 CallEvent::OutcomeLost => store.settle_attempt(lease, samples::lost(&id, attempt)).await.map(drop),
                 CallEvent::Cancelled => store.cancel_calls(lease, vec![cancel(&id)], at(9)).await,
+                CallEvent::CorrectedToHappened => corrected(CorrectedTo::Happened).await,
+                CallEvent::CorrectedToNotHappened => corrected(CorrectedTo::NotHappened).await,
+                CallEvent::CorrectedToSkipped => corrected(CorrectedTo::Skipped).await,
             };
             if let Ok(to) = from.on(event) {
                 outcome.unwrap_or_else(|error| panic!("{from} {event:?}: {error}"));

@@ -1,14 +1,14 @@
 //! The same random writes for two stores: they answer alike, and their rows are equal.
 
 use ua_core::{
-    CallStatus, Entropy as _, EvidenceLevel, Message, Origin, QuestionId, RawReply, Resolution, RunStatus,
+    CallStatus, CorrectedTo, Entropy as _, EvidenceLevel, Message, Origin, QuestionId, RawReply, Resolution, RunStatus,
     SeededEntropy, Settlement, StepStatus, ToolContent, Usage,
 };
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{Scene, cancel};
 use crate::blob_store::BlobPrune;
-use crate::commit::{AttemptEnd, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::commit::{AttemptEnd, CorrectCall, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::overrides::OverrideKind;
 use crate::record::{Choice, QuestionStatus, ReplayStatus, RequestStatus, RunLease, RunRecords};
 use crate::{Durability, Store};
@@ -108,6 +108,7 @@ enum Write {
     MarkLost,
     Happened { call: String, question: Option<QuestionId> },
     Skip { call: String, question: Option<QuestionId> },
+    Correct { call: String, outcome: CorrectedTo, is_idle: bool },
     Replay { call: String },
     Ask { name: String, call: Option<String> },
     Answer { question: String, choice: Choice },
@@ -270,6 +271,11 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
             value: u32::try_from(dice.below(3)).unwrap(),
         },
         27 if dice.one_in(25) => Write::RequestCancel,
+        27 if dice.one_in(2) => Write::Correct {
+            call: call_name(&OUTCOMES),
+            outcome: *dice.pick(&[CorrectedTo::Happened, CorrectedTo::NotHappened, CorrectedTo::Skipped]).unwrap(),
+            is_idle: dice.one_in(2),
+        },
         27 => Write::Replay { call: call_name(CallStatus::ALL) },
         28 => Write::Ask {
             name: name("q"),
@@ -379,6 +385,11 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
         Write::Skip { call, question } => told(
             store.resolve_unknown(&newest, &call_id(call), UnknownResolution::Skipped, question.as_ref(), now).await,
         ),
+        Write::Correct { call, outcome, is_idle } => {
+            let Some(call) = records.call(&call_id(call)) else { return String::new() };
+            let correct = CorrectCall { is_idle: *is_idle, ..samples::correct(call, *outcome, 100) };
+            told(store.correct_call(correct).await)
+        }
         Write::Replay { call } => told(store.note_replay(&newest, &call_id(call), ReplayStatus::Held, now).await),
         Write::Ask { name, call } => {
             let mut question = samples::question(name, call.as_deref());

@@ -114,6 +114,10 @@ pub async fn a_repeated_write_changes_nothing(store: &dyn Store) {
     twice!((lossy, answers), records(), lossy.resolve_unknown(&lease, &four, UnknownResolution::Skipped, None, at(62)));
     let no = || UnknownResolution::NotHappened { why: "ada looked".to_owned() };
     twice!((lossy, answers), records(), lossy.resolve_unknown(&lease, &four, no(), None, at(62)));
+    let four_is = store.call(&four).await.unwrap();
+    let right =
+        || crate::CorrectCall { is_idle: true, ..samples::correct(&four_is, ua_core::CorrectedTo::Happened, 62) };
+    twice!((lossy, answers), records(), lossy.correct_call(right()));
     twice!((lossy, answers), records(), lossy.raise_question(&lease, samples::question("q_run", None)));
     twice!((lossy, answers), records(), lossy.close_question(&lease, &question_id("q_run"), at(63)));
 

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use ua_core::{
-    Block, CallId, CallPolicy, CallStatus, CheckpointId, Currency, EffectKind, IdempotencyKey, Message, ModelTurn,
-    OnUnknown, Origin, PlannedCall, Position, QuestionId, RawReply, RunId, RunSpec, RunStatus, RunStop, Settlement,
-    Sha256, SideEffectClass, StepId, StepStatus, StopReason, Timestamp, TokenPrice, ToolContent, ToolName,
+    Block, CallId, CallPolicy, CallStatus, CheckpointId, CorrectedTo, Currency, EffectKind, IdempotencyKey, Message,
+    ModelTurn, OnUnknown, Origin, PlannedCall, Position, QuestionId, RawReply, RunId, RunSpec, RunStatus, RunStop,
+    Settlement, Sha256, SideEffectClass, StepId, StepStatus, StopReason, Timestamp, TokenPrice, ToolContent, ToolName,
     ToolNamespace, ToolUse, Trace, Usage, sha256,
 };
 
 use crate::Durability;
 use crate::commit::{
-    AttemptEnd, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestReservation, RunEnd,
-    SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft,
+    AttemptEnd, CorrectCall, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestReservation,
+    RunEnd, SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft,
 };
 use crate::overrides::{NewOverride, OverrideKind};
-use crate::record::{CheckpointKind, Choice, OwnerStamp, QuestionKind, RequestId};
+use crate::record::{CallRecord, CheckpointKind, Choice, Correction, OwnerStamp, QuestionKind, RequestId};
 
 /// An instant, `seconds` after a fixed one.
 pub fn at(seconds: i64) -> Timestamp {
@@ -322,6 +322,27 @@ pub fn lost(call: &str, attempt: u32) -> SettleAttempt {
 /// The end of an attempt that never left.
 pub fn not_sent(call: &str, attempt: u32) -> SettleAttempt {
     ended(call, attempt, AttemptEnd::NotSent { why: "connection refused".to_owned() })
+}
+
+/// A person's word about a call as it is, once its turn is over.
+pub fn correct(call: &CallRecord, outcome: CorrectedTo, seconds: i64) -> CorrectCall {
+    let proof = (outcome == CorrectedTo::Happened).then(|| "msg_7".to_owned());
+    let raw = RawReply::Statement { by: "ada".to_owned(), proof: proof.clone() };
+    CorrectCall {
+        call_id: call.call_id.clone(),
+        seen: (call.status, call.attempt),
+        receipt: (outcome == CorrectedTo::Happened).then(|| (raw, settlement(CallStatus::Succeeded))),
+        correction: Correction {
+            outcome,
+            was: call.status,
+            reason: "I asked them".to_owned(),
+            proof,
+            by: "ada".to_owned(),
+            at: at(seconds),
+            of: None,
+        },
+        is_idle: false,
+    }
 }
 
 /// A question about a call, or about the run.

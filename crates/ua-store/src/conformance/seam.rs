@@ -10,7 +10,7 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, Message, QuestionId, RunId, Scope
 use crate::archive_store::{ArchiveStore, CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{
-    CallCancel, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd,
+    CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestEnd,
     RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
     UnknownResolution,
 };
@@ -479,6 +479,10 @@ impl LedgerStore for StoreSeam<'_> {
     ) -> Result<CallRecord, StoreError> {
         let tool = self.tool_of(call).await;
         self.cross("store.resolve_late", tool, self.inner().resolve_late(call, resolution, question, at)).await
+    }
+    async fn correct_call(&self, correct: CorrectCall) -> Result<CallRecord, StoreError> {
+        let tool = self.tool_of(&correct.call_id).await;
+        self.cross("store.correct_call", tool, self.inner().correct_call(correct)).await
     }
     async fn note_replay(
         &self,

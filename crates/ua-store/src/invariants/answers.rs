@@ -41,6 +41,9 @@ fn applied(
     answer: &AnswerRecord,
     call: Option<&CallRecord>,
 ) {
+    if question.closed_because.is_some() || call.is_some_and(|call| call.correction.is_some()) {
+        return; // a later word about the record counts
+    }
     let id = &question.question_id;
     let by = &answer.by;
     match (answer.choice, call) {

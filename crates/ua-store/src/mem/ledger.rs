@@ -7,10 +7,12 @@ use super::MemStore;
 use super::lineage::oldest_first;
 use super::model::Model;
 use crate::Durability;
-use crate::commit::{CallCancel, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
+use crate::commit::{CallCancel, CorrectCall, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::ledger_store::LedgerStore;
-use crate::record::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, ReplayStatus, RunLease};
+use crate::record::{
+    AttemptRecord, CallRecord, EventRecord, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RunLease,
+};
 use crate::relations::Relations;
 use crate::rules;
 
@@ -172,6 +174,44 @@ impl LedgerStore for MemStore {
         let threshold = run.spec.settings.blob_threshold_bytes;
         let resolved = rules::call_resolved(call, resolution, question, threshold, at)?;
         Ok(put_resolved(&mut model, resolved, run.lease_epoch, at))
+    }
+
+    async fn correct_call(&self, correct: CorrectCall) -> Result<CallRecord, StoreError> {
+        let mut model = self.model();
+        let call = model.call(&correct.call_id)?;
+        let run = model.run(&call.run_id)?;
+        let at = correct.correction.at;
+        let is_holder = |other: &&CallRecord| {
+            other.call_id != call.call_id
+                && call.idempotency_key.as_ref().is_some_and(|key| rules::holds_key(other, key))
+        };
+        let is_duplicate = |other: &&CallRecord| other.deduplicated_from.as_ref() == Some(&call.call_id);
+        let is_about = |question: &&QuestionRecord| {
+            question.call_id.as_ref() == Some(&call.call_id) && question.status != QuestionStatus::Closed
+        };
+        let context = rules::CorrectContext {
+            run: &run,
+            attempt: model.current_attempt(&call),
+            holder: model.calls.iter().find(is_holder).cloned(),
+            duplicates: oldest_first(model.calls.iter().filter(is_duplicate).cloned().collect()),
+            question: model.questions.iter().find(is_about).cloned(),
+        };
+        let threshold = run.spec.settings.blob_threshold_bytes;
+        let Some(corrected) = rules::call_corrected(context, call.clone(), correct, threshold)? else {
+            return Ok(call);
+        };
+        let rules::Corrected { call, attempt, receipt, blobs, duplicates, question } = corrected;
+        if let Some(attempt) = attempt {
+            model.put_attempt(attempt);
+        }
+        let resolved = rules::Resolved { call, receipt, blobs, question };
+        let call = put_resolved(&mut model, resolved, run.lease_epoch, at);
+        for duplicate in duplicates {
+            let epoch = model.run(&duplicate.run_id)?.lease_epoch;
+            model.put_call(duplicate, epoch);
+        }
+        model.put_corrected_at(&run.root_run_id, at);
+        Ok(call)
     }
 
     async fn note_replay(

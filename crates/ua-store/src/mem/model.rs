@@ -180,6 +180,13 @@ impl Model {
         Ok(cancelled)
     }
 
+    /// Notes for every run of a lineage that a record of it was corrected.
+    pub(super) fn put_corrected_at(&mut self, root: &RunId, at: Timestamp) {
+        for run in self.runs.iter_mut().filter(|run| run.root_run_id == *root) {
+            run.corrected_at = Some(at);
+        }
+    }
+
     pub(super) fn put_cancelled(&mut self, cancelled: Vec<(CallRecord, Option<QuestionRecord>)>, lease: &RunLease) {
         for (call, question) in cancelled {
             if let Some(question) = question {
@@ -193,13 +200,16 @@ impl Model {
         self.calls.iter().find(|call| call.call_id == *id).cloned().ok_or_else(|| rules::not_found("tool_calls", id))
     }
 
-    /// Stores a call; a change of its status becomes an event.
+    /// Stores a call; a change of its status, and a person's correction, becomes an event.
     pub(super) fn put_call(&mut self, call: CallRecord, epoch: u64) {
-        let from = self.call(&call.call_id).ok().map(|stored| stored.status);
-        if from != Some(call.status) {
+        let stored = self.call(&call.call_id).ok();
+        let from = stored.as_ref().map(|stored| stored.status);
+        let before = stored.and_then(|stored| stored.correction);
+        let correction = call.correction.clone().filter(|correction| before.as_ref() != Some(correction));
+        if from != Some(call.status) || correction.is_some() {
             let seq = self.events.len() as u64 + 1;
-            let call_id = call.call_id.clone();
-            self.events.push(EventRecord { seq, call_id, from, to: call.status, epoch, at: call.updated_at });
+            let (call_id, to, at) = (call.call_id.clone(), call.status, call.updated_at);
+            self.events.push(EventRecord { seq, call_id, from, to, epoch, at, correction });
         }
         let id = call.call_id.clone();
         put(&mut self.calls, call, |stored| stored.call_id == id);

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use ua_core::{
-    CallEvent, CallStatus, EvidenceLevel, IdempotencyKey, OnUnknown, PossibleEffect, RawReply, Resolution, Settlement,
-    SideEffectClass, Timestamp,
+    CallEvent, CallStatus, CorrectedTo, EvidenceLevel, IdempotencyKey, OnUnknown, PossibleEffect, RawReply, Resolution,
+    Settlement, SideEffectClass, Timestamp,
 };
 
 use super::question::{question_closed, question_for_call};
 use super::task::child_made;
 use super::{conflict, not_found};
-use crate::commit::{AttemptEnd, CallCancel, KeepHandle, StartAttempt, UnknownResolution};
+use crate::commit::{AttemptEnd, CallCancel, CorrectCall, KeepHandle, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::lifted::{NewBlob, lift, offload};
 use crate::record::{
-    AttemptRecord, CallRecord, Choice, EndMark, MessageRecord, QuestionRecord, QuestionStatus, ReceiptRecord,
-    ReplayStatus, RunLease, RunRecord,
+    AttemptRecord, CallRecord, Choice, Correction, EndMark, MessageRecord, QuestionRecord, QuestionStatus,
+    ReceiptRecord, ReplayStatus, RunLease, RunRecord,
 };
 use crate::relations::Relations;
 
@@ -110,6 +110,7 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
     call.external_correlation_id = None;
     call.error_code = None;
     call.error_detail = None;
+    call.correction = None;
     let attempt = AttemptRecord {
         call_id: call.call_id.clone(),
         attempt: start.attempt,
@@ -265,7 +266,10 @@ fn attempt_ended(call: CallRecord, event: CallEvent, at: Timestamp) -> Result<Ca
             | CallEvent::Deduplicated
             | CallEvent::FailureReported
             | CallEvent::OutcomeLost
-            | CallEvent::Cancelled => {}
+            | CallEvent::Cancelled
+            | CallEvent::CorrectedToHappened
+            | CallEvent::CorrectedToNotHappened
+            | CallEvent::CorrectedToSkipped => {}
         }
         return Ok(call);
     };
@@ -433,6 +437,144 @@ pub fn call_resolved(
     };
     let question = question.map(|question| question_closed(question, &call.run_id, at)).transpose()?;
     Ok(Resolved { call, receipt, blobs, question })
+}
+
+/// What a store found that bears on a correction.
+#[derive(Debug)]
+pub struct CorrectContext<'a> {
+    /// The call's run.
+    pub run: &'a RunRecord,
+    /// Its newest attempt.
+    pub attempt: Option<AttemptRecord>,
+    /// Another call that holds its key.
+    pub holder: Option<CallRecord>,
+    /// Calls that are answered by its receipt.
+    pub duplicates: Vec<CallRecord>,
+    /// The question about it that is not closed.
+    pub question: Option<QuestionRecord>,
+}
+
+/// The rows of a corrected call.
+#[derive(Debug)]
+pub struct Corrected {
+    /// The call.
+    pub call: CallRecord,
+    /// Its attempt, when it had not ended.
+    pub attempt: Option<AttemptRecord>,
+    /// The person's word.
+    pub receipt: Option<ReceiptRecord>,
+    /// What of it is kept as blobs.
+    pub blobs: Vec<NewBlob>,
+    /// Calls that were answered by its receipt, corrected with it.
+    pub duplicates: Vec<CallRecord>,
+    /// The question about it, closed.
+    pub question: Option<QuestionRecord>,
+}
+
+/// A call whose record a person puts right, whatever it says, before and after the end of its run. The status follows the person's word
+/// alone; so do key, scope, doubt and everything that asks [`may_have_happened`].
+///
+/// `None` when this very correction is stored already: its answer was lost.
+pub fn call_corrected(
+    context: CorrectContext<'_>,
+    call: CallRecord,
+    correct: CorrectCall,
+    threshold: u64,
+) -> Result<Option<Corrected>, StoreError> {
+    let CorrectContext { run, attempt, holder, duplicates, question } = context;
+    let CorrectCall { seen, correction, receipt, is_idle, .. } = correct;
+    let (outcome, at) = (correction.outcome, correction.at);
+    if call.correction.as_ref() == Some(&correction) {
+        return Ok(None);
+    }
+    let refused = |why: String| conflict("tool_calls", &call.call_id, why);
+    if let Some(source) = &call.deduplicated_from {
+        return Err(refused(format!("it was never sent: it has the answer of call {source}")));
+    }
+    if (call.status, call.attempt) != seen {
+        return Err(refused(format!("it is {} at attempt {} now", call.status, call.attempt)));
+    }
+    if !run.status.is_terminal() && !is_idle && call.position.turn > run.turn_index {
+        return Err(refused("its turn is under way: its owner decides about it".to_owned()));
+    }
+    let is_skipped = call.status == CallStatus::Unknown && call.resolution == Some(Resolution::Skipped);
+    if is_skipped && outcome == CorrectedTo::Skipped {
+        return Err(refused("it is recorded so already".to_owned()));
+    }
+    if outcome == CorrectedTo::Happened && receipt.is_none() {
+        return Err(refused("a word that it happened needs a receipt".to_owned()));
+    }
+    let attempt = attempt.filter(|attempt| attempt.ended_at.is_none());
+    if let Some(attempt) = &attempt
+        && attempt.live_handle().is_some()
+    {
+        return Err(refused("its tool still works on it".to_owned()));
+    }
+    let corrected = put_right(call.clone(), correction.clone())?;
+    if corrected.status.claims_key()
+        && !call.status.claims_key()
+        && let Some(holder) = holder
+    {
+        return Err(StoreError::KeyTaken { call: call.call_id, by: holder.call_id, status: holder.status });
+    }
+    let attempt = attempt.map(|attempt| AttemptRecord {
+        ended_at: Some(at),
+        outcome: Some("lost".to_owned()),
+        detail: Some("the process that sent it ended before an answer was stored".to_owned()),
+        ..attempt
+    });
+    let (mut call, mut blobs) = (corrected, Vec::new());
+    let receipt = receipt.map(|(raw, settlement)| {
+        let (call_id, evidence, lifted) = (call.call_id.clone(), EvidenceLevel::Reconciled, BTreeMap::new());
+        call.external_correlation_id =
+            settlement.external_correlation_id.clone().or(call.external_correlation_id.take());
+        let settlement = Some(settlement);
+        let whole =
+            ReceiptRecord { call_id, attempt: call.attempt, received_at: at, raw, lifted, settlement, evidence };
+        let (receipt, new) = by_reference(whole, threshold);
+        blobs = new;
+        receipt
+    });
+    let of = Some(call.call_id.clone());
+    let with_it = |duplicate: CallRecord| {
+        let correction = Correction { was: duplicate.status, of: of.clone(), ..correction.clone() };
+        put_right(duplicate, correction).ok()
+    };
+    let duplicates = duplicates.into_iter().filter_map(with_it).collect();
+    let question = question.map(|question| {
+        question_for_call(&question, &call.call_id)?;
+        let closed = question_closed(question, &call.run_id, at)?;
+        Ok(QuestionRecord { closed_because: Some(correction.sentence()), ..closed })
+    });
+    Ok(Some(Corrected { question: question.transpose()?, call, attempt, receipt, blobs, duplicates }))
+}
+
+/// The call as the correction has it.
+fn put_right(call: CallRecord, correction: Correction) -> Result<CallRecord, StoreError> {
+    let outcome = correction.outcome;
+    let mut call = moved(call, outcome.event(), correction.at)?;
+    (call.possible_effect, call.error_code, call.error_detail) = (None, None, None);
+    match outcome {
+        CorrectedTo::Happened => {
+            call.doubt = None;
+            call.resolution = Some(Resolution::Happened);
+        }
+        CorrectedTo::NotHappened => {
+            call = failing(call, "not_happened", &correction.sentence());
+            call.doubt = None;
+            call.external_correlation_id = None;
+            call.resolution = Some(Resolution::NotHappened);
+        }
+        CorrectedTo::Skipped => {
+            call = failing(call, "skipped", &correction.sentence());
+            if call.attempt > 0 && may_be_in_doubt(&call) {
+                call.doubt = call.doubt.or(Some(call.attempt));
+            }
+            call.resolution = Some(Resolution::Skipped);
+        }
+    }
+    call.correction = Some(correction);
+    Ok(call)
 }
 
 /// Refuses what may only be done to a call once its run has ended.

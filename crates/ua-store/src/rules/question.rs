@@ -20,6 +20,7 @@ pub fn question_raised(run: &RunId, question: NewQuestion) -> QuestionRecord {
         created_at: question.at,
         status: QuestionStatus::Open,
         answer: None,
+        closed_because: None,
     }
 }
 

@@ -65,6 +65,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         cancel_reason: None,
         abort_requested_at: None,
         abort_question: None,
+        corrected_at: None,
         iteration_count: 0,
         max_iterations: harness.as_ref().map(|harness| harness.max_iterations),
         completion_promise: harness.and_then(|harness| harness.completion_promise),

@@ -131,6 +131,7 @@ fn planned(run: &RunRecord, step: &StepRecord, call: PlannedCall, at: Timestamp)
         external_correlation_id: None,
         error_code,
         error_detail,
+        correction: None,
     }
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ua_core::{RunStatus, Timestamp};
+use ua_core::{CallStatus, RunStatus, Timestamp};
 #[cfg(feature = "toolserver")]
 use ua_host::Settings;
 use ua_host::home::Home;
 use ua_mcp::LockDir;
 use ua_runner::RunLock;
-use ua_store::{ArchiveStore as _, RunHead, RunQuery};
+use ua_store::{ArchiveStore as _, CallQuery, CallRecord, RunHead, RunQuery};
 use ua_store_sqlite::{Suitability, filesystem_of};
 
 use super::Findings;
@@ -70,6 +70,35 @@ pub(super) fn sandbox(settings: &Settings, findings: &mut Findings) {
         findings.fail(CHECK, format!("no program is started: {detail}"), fix);
     } else {
         findings.warn(CHECK, detail, fix);
+    }
+}
+
+/// How the migration to schema 8 begins what it says about a call that had been reported as not happened.
+const REOPENED: &str = "an attempt was sent and nobody knows what came of it; a later one did nothing";
+
+/// Calls that older versions reported as not happened, although nobody knew: the migration put them in doubt.
+pub(super) async fn reopened(home: &Home, findings: &mut Findings) {
+    if !home.database().exists() {
+        return;
+    }
+    let Ok(store) = home.open_read_only() else { return };
+    let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
+    let calls = store.find_calls(&all).await.unwrap_or_default();
+    let is_reopened = |call: &&CallRecord| {
+        call.status == CallStatus::Unknown
+            && call.correction.is_none()
+            && call.error_detail.as_deref().is_some_and(|detail| detail.starts_with(REOPENED))
+    };
+    for call in calls.iter().filter(is_reopened) {
+        let (id, tool, run) = (&call.call_id, &call.name.tool, &call.run_id);
+        findings.warn(
+            "calls",
+            format!(
+                "`{tool}` (call {id}, run {run}) was reported as not happened by an earlier version; nobody knows, so it is in doubt and \
+                 blocks what might repeat it"
+            ),
+            format!("look whether it happened, then `ua calls resolve {id} --as happened|not_happened|skipped --reason TEXT`"),
+        );
     }
 }
 

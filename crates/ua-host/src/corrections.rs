@@ -1,0 +1,196 @@
+//! Putting the record of a call right by a person's word, before and after the end of its run.
+//!
+//! Durable Jobs v1 spec §8.3. A call of a turn that is over is corrected whoever drives the run; the owner tells its model. A call of the
+//! open turn belongs to whoever drives the run: it is corrected only while nobody does, and after what an earlier process left behind is
+//! gone, so that nothing can still happen that was just said not to have happened.
+
+use std::path::Path;
+
+use ua_core::{CallStatus, CorrectedTo, Trace};
+use ua_dispatch::{Fence, ToolTransport as _};
+use ua_runner::{LockError, RunLock, Workspace, owner_stamp};
+use ua_store::{
+    ArchiveStore as _, CallRecord, Correction, LedgerStore as _, RunQuery, RunRecord, RunStore as _, StoreError,
+};
+use ua_store_sqlite::SqliteStore;
+
+use crate::error::HostError;
+use crate::host::Host;
+use crate::{restart, servers, tree};
+
+/// The most bytes of a reason; it becomes part of the conversation.
+const MAX_REASON: usize = 16 * 1024;
+
+/// What a person says about a call.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// What it came to.
+    pub outcome: CorrectedTo,
+    /// How the person knows.
+    pub reason: String,
+    /// The other side's name for what happened.
+    pub proof: Option<String>,
+}
+
+/// Refuses what can be known to be refused by looking only.
+///
+/// # Errors
+/// A usage error that says what to do instead.
+pub fn check(call: &CallRecord, said: &Said) -> Result<(), HostError> {
+    let id = &call.call_id;
+    if said.reason.trim().is_empty() {
+        return Err(HostError::usage("--reason is empty").hint("say how you know; it is kept with the call"));
+    }
+    if said.reason.len() > MAX_REASON {
+        return Err(HostError::usage(format!("--reason is longer than {MAX_REASON} bytes"))
+            .hint("put it into a file and name the file"));
+    }
+    if said.proof.is_some() && said.outcome != CorrectedTo::Happened {
+        return Err(HostError::usage("--proof names what happened, so it goes with `--as happened` only"));
+    }
+    if call.name.is_task() {
+        return Err(HostError::usage(format!("call {id} is a task: what it did is in the calls of its sub-agent"))
+            .hint(format!("`ua calls list --run {}` shows them", ua_core::RunId::of_task(id))));
+    }
+    if let Some(source) = &call.deduplicated_from {
+        return Err(HostError::usage(format!("call {id} was never sent: it was answered by call {source}"))
+            .hint(format!("correct that one (`ua calls show {source}`); this one follows")));
+    }
+    if matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled) {
+        return Err(HostError::usage(format!("call {id} is {}: it was never sent", call.status))
+            .hint("there is nothing to correct; `ua calls list` shows what was sent"));
+    }
+    let is_skipped = call.status == CallStatus::Unknown && call.resolution == Some(ua_core::Resolution::Skipped);
+    if call.status.on(said.outcome.event()).is_err() || (is_skipped && said.outcome == CorrectedTo::Skipped) {
+        return Err(HostError::usage(format!("call {id} is recorded as {} already", said.outcome))
+            .hint(format!("`ua calls show {id}` says since when and by whose word")));
+    }
+    Ok(())
+}
+
+/// Stores what a person says about a call, as that person saw it, and writes the files anew that tell about it. Returns the call as it is
+/// now, and what comes of it.
+///
+/// # Errors
+/// When it is refused; then nothing was changed.
+pub async fn correct(
+    host: &Host,
+    store: &SqliteStore,
+    call: &CallRecord,
+    said: Said,
+) -> Result<(CallRecord, String), HostError> {
+    check(call, &said)?;
+    let env = host.env();
+    let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    let is_open = !run.status.is_terminal();
+    let top = tree::top(store, &run.run_id).await?;
+    let lock = if is_open { idle_lock(host, store, call, &run).await? } else { None };
+    if said.outcome == CorrectedTo::NotHappened {
+        let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
+        if let Some(until) = ua_ledger::absent_from(call, &attempts, env.now()) {
+            return Err(HostError::waiting(format!(
+                "call {} may still begin at the other side until {until}",
+                call.call_id
+            ))
+            .hint("look again after that time; until then nobody can say that it did not happen"));
+        }
+    }
+    let correction = Correction {
+        outcome: said.outcome,
+        was: call.status,
+        reason: said.reason.trim().to_owned(),
+        proof: said.proof,
+        by: host.settings().user(),
+        at: env.now(),
+        of: None,
+    };
+    let write = ua_ledger::correct_call(call, correction, lock.is_some());
+    let corrected = store.correct_call(write).await.map_err(|error| refused(call, &top, &error))?;
+    rewrite(host, store, &run, lock.is_some()).await?;
+    drop(lock);
+    let then = if is_open { format!("; `ua resume {top}` goes on, and its model is told") } else { String::new() };
+    let then = format!("call {} is recorded as {} now{then}", corrected.call_id, said.outcome);
+    Ok((corrected, then))
+}
+
+/// For a call of the open turn the lock of its tree, with what an earlier process left behind gone. `None` for other calls while somebody
+/// drives the run.
+async fn idle_lock(
+    host: &Host,
+    store: &SqliteStore,
+    call: &CallRecord,
+    run: &RunRecord,
+) -> Result<Option<RunLock>, HostError> {
+    let is_of_open_turn = call.position.turn > run.turn_index;
+    let top = tree::top(store, &run.run_id).await?;
+    let locks = host.home().locks();
+    let lock = match RunLock::take(&locks, &top, &owner_stamp(Trace::new(host.env()))) {
+        Ok(lock) => lock,
+        Err(LockError::Held { .. }) if !is_of_open_turn => return Ok(None),
+        Err(LockError::Held { owner, .. }) => {
+            let who = owner.map_or_else(|| "another process".to_owned(), |owner| format!("process {}", owner.pid));
+            return Err(HostError::usage(format!(
+                "call {} is {} and {who} works on its turn: what comes of it is still being found out",
+                call.call_id, call.status
+            ))
+            .hint(format!(
+                "wait until the turn is over, answer what `ua questions` shows, or end the run with `ua runs cancel {top}`"
+            )));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // Its owner may have settled it, or gone on to another turn, until a moment ago.
+    for run in [&call.run_id, &top] {
+        let servers = servers::transport(host, Vec::new(), &locks, run.clone())?;
+        if let Fence::Alive { detail } = servers.fence_earlier().await {
+            return Err(HostError::waiting(format!(
+                "a tool server of run {run} is still alive and could not be ended: {detail}"
+            ))
+            .hint("end that process, then say it again: until then the call may still happen"));
+        }
+    }
+    Ok(Some(lock))
+}
+
+fn refused(call: &CallRecord, top: &ua_core::RunId, error: &StoreError) -> HostError {
+    match error {
+        StoreError::KeyTaken { by, status, .. } => HostError::usage(format!(
+            "call {} cannot be recorded so: call {by} has the same idempotency key and is {status}, and under one key one effect is on record",
+            call.call_id
+        ))
+        .hint(format!("if that one is wrong, correct it first: `ua calls resolve {by} --as not_happened --reason …`")),
+        StoreError::Conflict { why, .. } => {
+            HostError::usage(format!("call {} cannot be corrected: {why}", call.call_id))
+                .hint(format!("`ua calls show {}` shows it as it is; `ua resume {top}` finds out what came of it", call.call_id))
+        }
+        StoreError::NotFound { .. }
+        | StoreError::Exists { .. }
+        | StoreError::Fenced { .. }
+        | StoreError::ScopeTouched { .. }
+        | StoreError::EffectLimit { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::Unavailable { .. } => HostError::store("store the correction", error),
+    }
+}
+
+/// Writes the files anew of the runs that the correction changed: its own, and those of its lineage that have ended. A run that somebody
+/// drives writes its own.
+async fn rewrite(host: &Host, store: &SqliteStore, of: &RunRecord, is_idle: bool) -> Result<(), HostError> {
+    let all = RunQuery { limit: u32::MAX, ..RunQuery::default() };
+    let heads = store.find_runs(&all).await.map_err(|e| HostError::store("look for the runs of the lineage", &e))?;
+    for head in heads.iter().filter(|head| head.status.is_terminal() || (is_idle && head.run_id == of.run_id)) {
+        let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read a run", &e))?;
+        if run.root_run_id != of.root_run_id {
+            continue;
+        }
+        let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
+        // A workspace that is gone has nothing to be wrong in it.
+        if let Ok(workspace) = Workspace::open(Path::new(&run.workspace_dir))
+            && let Err(error) = ua_runner::write_corrected(&workspace, &records)
+        {
+            tracing::warn!(%error, run = %run.run_id, "the files of a run were not written anew");
+        }
+    }
+    restart::write(host.home(), store).await;
+    Ok(())
+}

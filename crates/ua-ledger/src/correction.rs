@@ -1,0 +1,75 @@
+//! A person's word that puts a record right, as the store takes it, and as the model is told.
+//!
+//! Durable Jobs v1 spec §8.3. Invariants: a call is corrected as the person saw it, or not at all; nobody says *it did not happen* while
+//! the other side may still begin it; whoever asks the model next tells it. Proved by: `conformance::corrections`, the end-to-end tests
+//! `corrections`.
+
+use ua_core::{CallStatus, CorrectedTo, RawReply, Timestamp};
+use ua_store::{AttemptRecord, CallRecord, CorrectCall, Correction, MessageRecord, RunRecords};
+
+use crate::enquiry::{given_up_at, horizon};
+use crate::interpret::interpret;
+
+/// The write that makes `correction` the record of `call`. `is_idle`: nobody drives its run, and what was sent for it is fenced.
+pub fn correct_call(call: &CallRecord, correction: Correction, is_idle: bool) -> CorrectCall {
+    let receipt = (correction.outcome == CorrectedTo::Happened).then(|| {
+        let raw = RawReply::Statement { by: correction.by.clone(), proof: correction.proof.clone() };
+        let settlement = interpret(&raw, &call.policy);
+        (raw, settlement)
+    });
+    let seen = (call.status, call.attempt);
+    CorrectCall { call_id: call.call_id.clone(), seen, correction, receipt, is_idle }
+}
+
+/// From when on nobody can begin the call any more, for a word that it did not happen. `None` when that is so already.
+pub fn absent_from(call: &CallRecord, attempts: &[AttemptRecord], now: Timestamp) -> Option<Timestamp> {
+    if !matches!(call.status, CallStatus::Running | CallStatus::Unknown) {
+        return None; // it was answered, or never left
+    }
+    let horizon = horizon(&call.policy)?;
+    // One that has not ended ends with the word.
+    let until = given_up_at(call, attempts).unwrap_or(now).plus(horizon);
+    (now < until).then_some(until)
+}
+
+/// What the model of a run has to be told about calls of its history that persons corrected since it was given their results; `None` when
+/// it knows.
+pub fn correction_note(records: &RunRecords) -> Option<String> {
+    let is_over =
+        |call: &&CallRecord| call.run_id != records.run.run_id || call.position.turn <= records.run.turn_index;
+    let calls = records.lineage.calls.iter().chain(&records.calls).filter(is_over);
+    let lines: Vec<String> = calls.filter_map(|call| line(call, &records.messages)).collect();
+    (!lines.is_empty()).then(|| {
+        format!(
+            "A person corrected what is recorded about earlier calls of this job. This counts, and what you were told about them before does \
+             not:\n{}",
+            lines.join("\n")
+        )
+    })
+}
+
+fn line(call: &CallRecord, told: &[MessageRecord]) -> Option<String> {
+    let correction = call.correction.as_ref()?;
+    let sentence = correction.sentence();
+    if told.iter().any(|record| says(record, &sentence, &call.call_id.to_string(), &call.tool_use_id)) {
+        return None;
+    }
+    let then = match correction.outcome {
+        CorrectedTo::Happened => "It counts as done: do not make it again.",
+        CorrectedTo::NotHappened => "It counts as not done: make it again if the job still needs it.",
+        CorrectedTo::Skipped => "Do not make it again, and say in your report that it is unconfirmed.",
+    };
+    let (id, tool, turn) = (&call.call_id, &call.name.raw, call.position.turn);
+    Some(format!("- call {id} (`{tool}`, turn {turn}): {sentence} {then}"))
+}
+
+/// Whether a message tells this correction of this call: a note that names the call, or the result of its tool use.
+fn says(record: &MessageRecord, sentence: &str, id: &str, tool_use: &str) -> bool {
+    record.message.blocks.iter().any(|block| match block {
+        ua_core::Block::Text { text } => text.contains(sentence) && text.contains(id),
+        ua_core::Block::ToolResult { tool_use_id, content, .. } => {
+            tool_use_id == tool_use && content.to_string().contains(sentence)
+        }
+        _ => false,
+    })
+}

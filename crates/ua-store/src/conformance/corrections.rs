@@ -1,0 +1,182 @@
+//! A person puts the record of a call right, whatever it says, and everything that reads it follows.
+
+use ua_core::{CallStatus, CorrectedTo, EvidenceLevel, RawReply, Resolution, RunStatus};
+
+use super::samples::{self, at, call_id, correct, key, question_id};
+use super::{Scene, refused};
+use crate::error::StoreError;
+use crate::record::{Choice, QuestionStatus};
+use crate::rules::may_have_happened;
+use crate::{CorrectCall, EventRecord, RunRecords, Store};
+
+const ALL: [CorrectedTo; 3] = [CorrectedTo::Happened, CorrectedTo::NotHappened, CorrectedTo::Skipped];
+
+/// Whatever was recorded, and also behind the end of its run: status, key, doubt, question and history say what the person said.
+pub async fn a_record_is_put_right_whatever_it_says(store: &dyn Store) {
+    for from in [
+        CallStatus::Running,
+        CallStatus::Succeeded,
+        CallStatus::FailedDefinite,
+        CallStatus::FailedReported,
+        CallStatus::Unknown,
+    ] {
+        for outcome in ALL.into_iter().filter(|outcome| from.on(outcome.event()).is_ok()) {
+            let scene = Scene::begin(store, &format!("run_{from}_{outcome}")).await;
+            let id = format!("call_{from}_{outcome}");
+            let call = scene.call_that_is(&id, from).await;
+            let ends_first = from.is_settled();
+            if ends_first {
+                scene.commit(1).await;
+                store.end_run(&scene.lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
+            }
+            let word = CorrectCall { is_idle: !ends_first, ..correct(&call, outcome, 70) };
+            let call = store.correct_call(word.clone()).await.unwrap();
+            let what = format!("{from} {outcome}");
+            assert_eq!(call.status, from.on(outcome.event()).unwrap(), "{what}");
+            assert_eq!(call.correction.as_ref(), Some(&word.correction), "{what}");
+            assert_eq!(may_have_happened(&call), outcome != CorrectedTo::NotHappened, "{what}");
+            assert_eq!(call.doubt.is_some(), outcome == CorrectedTo::Skipped, "{what}");
+            let resolution = match outcome {
+                CorrectedTo::Happened => Resolution::Happened,
+                CorrectedTo::NotHappened => Resolution::NotHappened,
+                CorrectedTo::Skipped => Resolution::Skipped,
+            };
+            assert_eq!(call.resolution, Some(resolution), "{what}");
+            let holder = store.key_holder(scene.run_id(), &key(&id)).await.unwrap();
+            assert_eq!(holder.is_some(), outcome != CorrectedTo::NotHappened, "{what}");
+            let events = store.events(&call.call_id).await.unwrap();
+            let last = events.last().unwrap();
+            assert_eq!(
+                (last.from, last.to, last.correction.as_ref()),
+                (Some(from), call.status, call.correction.as_ref())
+            );
+            assert!(events.iter().rev().skip(1).all(|event| event.correction.is_none()), "{what}");
+            let attempts = store.attempts(&call.call_id).await.unwrap();
+            assert!(attempts.iter().all(|attempt| attempt.ended_at.is_some()), "{what}");
+            let records = scene.records().await;
+            assert_eq!(records.call(&call.call_id), Some(&call), "{what}");
+            assert_eq!(records.run.corrected_at, Some(at(70)), "{what}");
+            if outcome == CorrectedTo::Happened {
+                let receipt = store.receipt(&call.call_id).await.unwrap().unwrap();
+                assert_eq!(receipt.evidence, EvidenceLevel::Reconciled, "{what}");
+                assert!(matches!(receipt.raw, RawReply::Statement { .. }), "{what}");
+            }
+            // An answer that was lost is asked for again.
+            assert_eq!(store.correct_call(word).await.unwrap(), call, "{what}");
+            assert_eq!(store.events(&call.call_id).await.unwrap(), events, "{what}");
+        }
+    }
+}
+
+/// A person who was wrong corrects once more; each word stays in the history.
+pub async fn a_correction_can_be_corrected(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let mut call = scene.call_that_is("call_1", CallStatus::Succeeded).await;
+    scene.commit(1).await;
+    let words = [CorrectedTo::NotHappened, CorrectedTo::Happened, CorrectedTo::Skipped, CorrectedTo::NotHappened];
+    for (seconds, outcome) in (70..).zip(words) {
+        call = store.correct_call(correct(&call, outcome, seconds)).await.unwrap();
+    }
+    let events = store.events(&call.call_id).await.unwrap();
+    let said: Vec<_> = events.iter().filter_map(|event| event.correction.as_ref()).map(|said| said.outcome).collect();
+    assert_eq!(said, words);
+    let records = scene.records().await;
+    assert_eq!(broken(&records, &events), [""; 0]);
+}
+
+/// Invariants that do not hold. The samples' results and cursors are none of a real run.
+fn broken(records: &RunRecords, events: &[EventRecord]) -> Vec<String> {
+    let of_samples = ["one_result_per_tool_use", "checkpoints_stand_on_commits"];
+    let found = crate::invariants::check(records, events).into_iter();
+    found.filter(|one| !of_samples.contains(&one.invariant)).map(|one| format!("{one:?}")).collect()
+}
+
+/// What was never sent has nothing to correct, a call of a turn under way is its owner's, and one that moved on is looked at again.
+pub async fn a_correction_needs_something_to_correct(store: &dyn Store) {
+    for status in [CallStatus::Prepared, CallStatus::Cancelled] {
+        let scene = Scene::begin(store, &format!("run_{status}")).await;
+        let call = scene.call_that_is(&format!("call_{status}"), status).await;
+        for outcome in ALL {
+            let word = CorrectCall { is_idle: true, ..correct(&call, outcome, 70) };
+            refused(store.correct_call(word).await, "to a call that is");
+        }
+    }
+    let scene = Scene::begin(store, "run_1").await;
+    let call = scene.call_that_is("call_1", CallStatus::Succeeded).await;
+    let before = scene.records().await;
+    refused(store.correct_call(correct(&call, CorrectedTo::NotHappened, 70)).await, "under way");
+    scene.commit(1).await;
+    refused(store.correct_call(correct(&call, CorrectedTo::Happened, 70)).await, "succeeded");
+    let stale = CorrectCall { seen: (CallStatus::Unknown, 1), ..correct(&call, CorrectedTo::NotHappened, 70) };
+    refused(store.correct_call(stale).await, "it is succeeded at attempt 1 now");
+    let silent =
+        CorrectCall { receipt: None, seen: (CallStatus::Succeeded, 1), ..correct(&call, CorrectedTo::Happened, 70) };
+    refused(store.correct_call(silent).await, "receipt");
+    assert_eq!(scene.records().await.calls, before.calls);
+    let unknown = Scene::begin(store, "run_2").await;
+    let call = unknown.call_that_is("call_2", CallStatus::Unknown).await;
+    let skipped = |seconds| CorrectCall { is_idle: true, ..correct(&call, CorrectedTo::Skipped, seconds) };
+    store.correct_call(skipped(70)).await.unwrap();
+    refused(store.correct_call(skipped(71)).await, "recorded so already");
+}
+
+/// A call that took another one's answer says what that one says, and is not corrected by itself.
+pub async fn a_duplicate_is_corrected_with_its_twin(store: &dyn Store) {
+    let first = Scene::begin(store, "run_1").await;
+    let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
+    let twin = first.call_that_is("call_1", CallStatus::Succeeded).await;
+    first.commit(1).await;
+    child.call_that_is("call_2", CallStatus::Prepared).await;
+    let two = call_id("call_2");
+    let duplicate = store.deduplicate_call(&child.lease, &two, &twin.call_id, &key("call_1"), at(9)).await.unwrap();
+    child.commit(1).await;
+    refused(store.correct_call(correct(&duplicate, CorrectedTo::NotHappened, 70)).await, "never sent");
+    let twin = store.correct_call(correct(&twin, CorrectedTo::NotHappened, 70)).await.unwrap();
+    let duplicate = store.call(&two).await.unwrap();
+    assert_eq!((duplicate.status, duplicate.resolution), (CallStatus::FailedDefinite, Some(Resolution::NotHappened)));
+    assert_eq!(duplicate.correction.unwrap().of, Some(twin.call_id.clone()));
+    assert_eq!(child.records().await.run.corrected_at, Some(at(70)), "its model is told as well");
+    assert_eq!(store.key_holder(first.run_id(), &key("call_1")).await.unwrap(), None);
+    store.correct_call(correct(&twin, CorrectedTo::Happened, 71)).await.unwrap();
+    assert_eq!(store.call(&two).await.unwrap().status, CallStatus::Succeeded);
+}
+
+/// Under one key one effect is recorded: what another call did since is not taken from it.
+pub async fn a_correction_does_not_take_a_key_that_another_call_holds(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+    store.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+    store.settle_attempt(&scene.lease, samples::not_sent("call_1", 1)).await.unwrap();
+    store.start_attempt(&scene.lease, samples::start("call_2", 1, "k")).await.unwrap();
+    store.settle_attempt(&scene.lease, samples::settle("call_2", 1, CallStatus::Succeeded)).await.unwrap();
+    scene.commit(1).await;
+    let one = store.call(&call_id("call_1")).await.unwrap();
+    let taken = store.correct_call(correct(&one, CorrectedTo::Happened, 70)).await;
+    assert!(matches!(&taken, Err(StoreError::KeyTaken { by, .. }) if *by == call_id("call_2")), "{taken:?}");
+    let two = store.call(&call_id("call_2")).await.unwrap();
+    store.correct_call(correct(&two, CorrectedTo::NotHappened, 71)).await.unwrap();
+    let one = store.correct_call(correct(&one, CorrectedTo::Happened, 72)).await.unwrap();
+    assert_eq!(store.key_holder(scene.run_id(), &key("k")).await.unwrap(), Some(one));
+}
+
+/// The question about the call needs no answer any more, and says why; the run is no longer kept waiting by it.
+pub async fn a_correction_closes_the_question(store: &dyn Store) {
+    for answered in [false, true] {
+        let run = format!("run_{answered}");
+        let scene = Scene::begin(store, &run).await;
+        let (id, question) = (format!("call_{answered}"), format!("q_{answered}"));
+        let call = scene.call_that_is(&id, CallStatus::Unknown).await;
+        store.raise_question(&scene.lease, samples::question(&question, Some(&id))).await.unwrap();
+        if answered {
+            store.insert_answer(samples::answer(&question, Choice::Execute)).await.unwrap();
+        }
+        store.end_run(&scene.lease, samples::run_end(RunStatus::WaitingForHuman)).await.unwrap();
+        let word = CorrectCall { is_idle: true, ..correct(&call, CorrectedTo::Happened, 70) };
+        let sentence = word.correction.sentence();
+        store.correct_call(word).await.unwrap();
+        let asked = store.question(&question_id(&question)).await.unwrap();
+        assert_eq!((asked.status, asked.closed_because), (QuestionStatus::Closed, Some(sentence)));
+        let events = store.events(&call.call_id).await.unwrap();
+        assert_eq!(broken(&scene.records().await, &events), [""; 0]);
+    }
+}

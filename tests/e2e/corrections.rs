@@ -1,0 +1,115 @@
+//! A person puts a record right that says what is not so, before and after the end of a run, and a fork goes by what was said.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+fn comment() -> Value {
+    json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]})
+}
+
+fn turns() -> Value {
+    json!([comment(), {"tools": [{"name": "mcp__ua__notify", "input": {"title": "Posted", "message": "Out."}}]}, {"text": "Done."}])
+}
+
+fn call(env: &TestEnv) -> String {
+    env.value("SELECT tool_call_id FROM tool_calls WHERE tool_name = 'post_comment' AND run_id = 'r'")
+}
+
+fn question(env: &TestEnv) -> String {
+    env.value("SELECT question_id FROM questions WHERE status <> 'closed'")
+}
+
+/// A run that was killed at `point` of its comment, and waits for an answer.
+fn in_doubt(env: &TestEnv, point: &str) {
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at(point, &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75);
+}
+
+fn put_right(env: &TestEnv, call: &str, what: &str) {
+    let said = ["calls", "resolve", call, "--as", what, "--reason", "I looked at the forum", "--yes"];
+    env.run(&said).code(0).says(&["is recorded as", what]);
+    env.run(&["db", "check", "--invariants"]).code(0);
+}
+
+fn history(env: &TestEnv) -> String {
+    env.rows("SELECT message_json FROM messages WHERE run_id = 'r' ORDER BY seq").join("\n")
+}
+
+fn completion(env: &TestEnv) -> String {
+    let folder = PathBuf::from(env.value("SELECT workspace_dir FROM runs WHERE run_id = 'r'"));
+    std::fs::read_to_string(folder.join("job_completion_r.md")).unwrap()
+}
+
+#[test]
+fn what_was_wrongly_said_to_have_happened_is_put_right_after_the_end_and_a_fork_does_it() {
+    let env = env().with_forum();
+    in_doubt(&env, "before:tool.invoke:post_comment");
+    env.run(&["answer", &question(&env), "happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!((env.run_status().as_str(), env.comments().len()), ("succeeded", 0));
+    let id = call(&env);
+
+    put_right(&env, &id, "not_happened");
+    let shown = env.run(&["calls", "show", &id]).code(0);
+    shown.shows(&["failed_definite", "corrected      was succeeded", "it did not happen", "I looked at the forum"]);
+    env.run(&["calls", "list", "--run", "r"]).code(0).shows(&["corrected by", "I looked at the forum"]);
+    let json = env.run(&["calls", "show", &id, "--json"]).code(0).json();
+    assert_eq!(json["correction"]["outcome"], "not_happened");
+    assert_eq!(json["events"].as_array().unwrap().last().unwrap()["correction"]["reason"], "I looked at the forum");
+    assert!(completion(&env).contains("I looked at the forum"), "{}", completion(&env));
+    assert_eq!(env.run_status(), "succeeded", "how it ended stays");
+
+    env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]);
+    assert_eq!(env.comments().len(), 1, "what did not happen is done");
+    // Said again it is refused, and nothing was changed.
+    let again = ["calls", "resolve", &id, "--as", "not_happened", "--reason", "again", "--yes"];
+    env.run(&again).refused(2, &["is recorded as not_happened already"]);
+}
+
+#[test]
+fn what_happened_is_recorded_before_anybody_answered_and_a_fork_does_not_repeat_it() {
+    let env = env().with_forum();
+    in_doubt(&env, "after:tool.invoke:post_comment");
+    let id = call(&env);
+    // Nobody is at this terminal.
+    let said = ["calls", "resolve", &id, "--as", "happened", "--reason", "It is there"];
+    env.run(&said).refused(2, &["nobody is here who could confirm it", "--yes"]);
+    env.run(&["calls", "resolve", &id, "--as", "happened", "--yes"]).code(2);
+
+    put_right(&env, &id, "happened");
+    assert_eq!(env.value("SELECT status FROM questions"), "closed");
+    assert!(env.value("SELECT closed_because FROM questions").contains("I looked at the forum"));
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!((env.run_status().as_str(), env.comments().len()), ("succeeded", 1));
+    assert_eq!(history(&env).matches("I looked at the forum").count(), 1, "the model read it once: {}", history(&env));
+
+    env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).code(75);
+    assert_eq!(env.comments().len(), 1, "a person is asked first");
+}
+
+#[test]
+fn the_model_of_a_run_that_goes_on_is_told_what_was_put_right_about_an_earlier_turn() {
+    let env = env().with_forum();
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("after:store.commit_turn#1", &["job", &job, "--run-id", "r"]);
+    assert_eq!(env.calls(), ["post_comment succeeded"]);
+    put_right(&env, &call(&env), "not_happened");
+    env.run(&["resume", "r"]).code(0);
+    let history = history(&env);
+    assert_eq!(history.matches("I looked at the forum").count(), 1, "{history}");
+    assert!(history.contains("It counts as not done"), "{history}");
+}
+
+#[test]
+fn what_was_never_sent_has_nothing_to_correct() {
+    let env = env().with_forum();
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("after:store.record_turn#1", &["job", &job, "--run-id", "r"]);
+    let said = ["calls", "resolve", &call(&env), "--as", "happened", "--reason", "no", "--yes"];
+    env.run(&said).refused(2, &["prepared", "never sent"]);
+}
