@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use ua_e2e::TestEnv;
+use ua_e2e::{TestEnv, until};
 
 use super::env;
 
@@ -112,4 +113,26 @@ fn what_was_never_sent_has_nothing_to_correct() {
     env.run_killed_at("after:store.record_turn#1", &["job", &job, "--run-id", "r"]);
     let said = ["calls", "resolve", &call(&env), "--as", "happened", "--reason", "no", "--yes"];
     env.run(&said).refused(2, &["prepared", "never sent"]);
+}
+
+#[test]
+fn a_call_that_a_living_process_is_at_work_on_is_its_owners() {
+    let env = env().with_forum();
+    let gate = env.path("gate");
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": gate}}]});
+    let job = env.job(&json!({}), &json!([post, {"text": "Done."}]));
+    let process = env.start(&["job", &job, "--run-id", "r"]);
+    until("the comment to be under way", || env.try_rows("SELECT status FROM tool_calls") == ["running"]);
+    let id = call(&env);
+    let said = ["calls", "resolve", &id, "--as", "not_happened", "--reason", "no", "--yes"];
+    env.run(&said).refused(2, &["running", "works on its turn", "ua runs cancel r"]);
+    assert_eq!(env.calls(), ["post_comment running"]);
+    process.signal(Signal::KILL);
+    process.wait().killed();
+    // Its process is gone, and so is what that left behind: now a person may say so.
+    put_right(&env, &id, "not_happened");
+    assert_eq!(env.calls(), ["post_comment failed"]);
+    let before = env.comments();
+    env.run(&["resume", "r"]);
+    assert_eq!(env.comments(), before, "nothing is sent by a word");
 }
