@@ -65,8 +65,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let results = search_all(&scenes, options, broken);
     println!("{}", lines.join("\n"));
     let mut wrong = Vec::new();
+    let (mut states, mut paths) = (0, 0);
     for (scene, seconds, found) in results {
         let found = found?;
+        states += found.states;
+        paths += found.paths;
         let known: Vec<String> = found.known.iter().map(|(name, count)| format!("{count} × {name}")).collect();
         let shown = if known.is_empty() { String::new() } else { format!(" (known: {})", known.join(", ")) };
         let (name, Found { states, paths, steps, .. }) = (scene.name(), &found);
@@ -86,15 +89,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         return Ok(());
     }
     ensure!(wrong.is_empty(), "{} paths went wrong", wrong.len());
-    println!(
-        "every path with at most {} deviations: nothing wrong, in {:.0} s",
-        options.deviations,
-        start.elapsed().as_secs_f64()
+    let (count, most) = (scenes.len(), options.deviations);
+    let sum = format!(
+        "{count} scenes, {states} states, {paths} paths, every one with at most {most} deviations: nothing wrong but what is known."
     );
+    println!("{sum}\nin {:.0} s", start.elapsed().as_secs_f64());
     if let Some(file) = &options.write {
         let page = format!(
-            "# What the search has walked\n\nBy `cargo xtask explore --deviations {}`; how it searches: [testing](testing.md#lanes).\n\n{}\n",
-            options.deviations,
+            "# Every path\n\nWritten by `cargo xtask explore --deviations {most} --write docs/explore.md`; what a path and a deviation are is in\n\
+             [testing.md](testing.md#lanes).\n\n{sum}\n\n{}\n",
             lines.join("\n")
         );
         std::fs::write(file, page).with_context(|| format!("write {}", file.display()))?;

@@ -51,12 +51,14 @@ fn numbers(docs: &Path) -> anyhow::Result<String> {
     };
     let matrix = line("crash-matrix.md", |line| line.contains(" cells, ") && line.contains(" duplicates"))?;
     let simulation = line("simulation.md", |line| line.contains(" simulations: "))?;
+    let paths = line("explore.md", |line| line.contains(" paths, every one "))?;
     let acceptance = line("acceptance.md", |line| line.starts_with("In sum: "))?;
     let acceptance = acceptance.trim_start_matches("In sum: ");
     Ok(format!(
         "| lane | what came of it |\n|---|---|\n\
          | [crash matrix](crash-matrix.md) | {matrix} |\n\
          | [simulation](simulation.md) | {simulation} |\n\
+         | [every path](explore.md) | {paths} |\n\
          | [acceptance](acceptance.md) | {acceptance} |\n\
          | [seeded bugs](mutants.md) | {} |\n",
         mutants::counts()

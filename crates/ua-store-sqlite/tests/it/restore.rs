@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use ua_core::CallStatus;
+use ua_core::{CallStatus, OnUnknown, SideEffectClass};
 use ua_store::conformance::{Scene, samples};
 use ua_store::{Choice, NewRun, RunStore as _, StoreError};
 use ua_store_sqlite::{ForgottenAttempt, Restore, SqliteConfig, SqliteStore, backup, restore};
@@ -192,4 +192,60 @@ fn a_copy_is_put_in_the_place_of_what_cannot_be_read() {
     fs::remove_file(&place.path).unwrap();
     assert_eq!(restore(&place.copy, &place.path, samples::at(99)).unwrap(), None);
     drop(place.open());
+}
+
+#[tokio::test]
+async fn two_restores_of_one_second_keep_both_databases() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    store.close().unwrap();
+    let first = restore(&place.copy, &place.path, samples::at(99)).unwrap().unwrap();
+    let second = restore(&place.copy, &place.path, samples::at(99)).unwrap().unwrap();
+    assert_ne!(first, second);
+    assert!(first.is_file() && second.is_file());
+}
+
+#[tokio::test]
+async fn a_copy_of_another_database_is_refused_while_this_one_is_there() {
+    let (place, other) = (Place::new(), Place::new());
+    copied(&place).await.close().unwrap();
+    copied(&other).await.close().unwrap();
+    let refused = restore(&other.copy, &place.path, samples::at(99)).unwrap_err();
+    assert!(matches!(&refused, StoreError::Unavailable { why, .. } if why.contains("another database")), "{refused:?}");
+    fs::remove_file(&place.path).unwrap();
+    restore(&other.copy, &place.path, samples::at(99)).unwrap();
+}
+
+#[tokio::test]
+async fn a_database_that_was_put_back_is_as_its_users_expect_it() {
+    let place = Place::new();
+    copied(&place).await.close().unwrap();
+    restore(&place.copy, &place.path, samples::at(99)).unwrap();
+    let report = SqliteStore::open_read_only(&place.path).unwrap().examine().await.unwrap();
+    assert_eq!(report.findings, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_log_knows_of_every_call_that_is_not_simply_done_again() {
+    let place = Place::new();
+    let store = place.open();
+    let scene = Scene::begin(&store).await;
+    let of = |id: &str, ordinal, class, on_unknown| {
+        let mut call = samples::planned_email(id, 1, ordinal);
+        (call.policy.class, call.policy.on_unknown) = (class, on_unknown);
+        call
+    };
+    let calls = vec![
+        of("call_1", 1, SideEffectClass::Memory, OnUnknown::Hold),
+        of("call_2", 2, SideEffectClass::Local, OnUnknown::RedoKeyed),
+        of("call_3", 3, SideEffectClass::Local, OnUnknown::Redo),
+    ];
+    scene.turn(calls).await;
+    for id in ["call_1", "call_2", "call_3"] {
+        scene.bring(id, CallStatus::Succeeded).await;
+    }
+    store.close().unwrap();
+    let log = fs::read_to_string(place.log()).unwrap();
+    let knows = ["call_1", "call_2", "call_3"].map(|id| log.contains(&format!("\"{id}\"")));
+    assert_eq!(knows, [true, true, false], "{log}");
 }
