@@ -125,6 +125,30 @@ pub(crate) fn patience(settings: &Settings, presence: Presence) -> Result<Elicit
 /// The most bytes of words that go with an answer; they become part of the conversation.
 const MAX_TEXT: usize = 16 * 1024;
 
+/// Why a question takes no answer any more.
+async fn settled(store: &SqliteStore, question: &QuestionRecord) -> Result<HostError, HostError> {
+    let id = &question.question_id;
+    if question.answer.is_none() {
+        let why = question.closed_because.as_deref().unwrap_or("its run went on, or ended, without an answer");
+        return Ok(HostError::usage(format!("nobody has to answer question {id} any more: {why}"))
+            .hint("`ua questions` lists what waits for an answer"));
+    }
+    let error = HostError::usage(format!("question {id} is answered already"));
+    Ok(match question.status {
+        QuestionStatus::Closed => match &question.call_id {
+            Some(call) => {
+                error.hint(format!("the run has acted on it; `ua calls show {call}` says what came of the call"))
+            }
+            None => {
+                error.hint(format!("the run has acted on it; `ua runs show {}` says how it went on", question.run_id))
+            }
+        },
+        QuestionStatus::Open | QuestionStatus::Answered => {
+            error.hint(format!("`ua resume {}` acts on the answer", tree::top(store, &question.run_id).await?))
+        }
+    })
+}
+
 /// Stores an answer and says what comes of it. The owner of a run applies answers when it goes on; what a run that has ended left open is
 /// settled at once.
 pub async fn answer(
@@ -135,8 +159,7 @@ pub async fn answer(
 ) -> Result<String, HostError> {
     let Answer { choice, proof, text } = answer;
     if question.status != QuestionStatus::Open {
-        return Err(HostError::usage(format!("question {} is answered already", question.question_id))
-            .hint(format!("`ua resume {}` acts on the answer", tree::top(store, &question.run_id).await?)));
+        return Err(settled(store, question).await?);
     }
     let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     if run.status.is_terminal() && !outlives_its_run(store, question).await? {

@@ -106,7 +106,6 @@ fn call_json(records: &RunRecords, call: &CallRecord) -> Value {
         "idempotency_key": call.idempotency_key,
         "status": call.status,
         "resolution": call.resolution,
-        "correction": call.correction,
         "replay_status": call.replay_status,
         "deduplicated_from": call.deduplicated_from,
         "external_correlation_id": call.external_correlation_id,
