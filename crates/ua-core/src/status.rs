@@ -250,15 +250,29 @@ impl CallStatus {
             (S::Running | S::Unknown, E::FailedDefinitely) => S::FailedDefinite,
             (S::Running | S::Unknown, E::FailureReported) => S::FailedReported,
             (S::Running, E::OutcomeLost) => S::Unknown,
-            (S::Running | S::Unknown | S::FailedDefinite | S::FailedReported, E::CorrectedToHappened) => S::Succeeded,
-            (S::Running | S::Unknown | S::Succeeded | S::FailedReported, E::CorrectedToNotHappened) => {
-                S::FailedDefinite
-            }
-            (S::Running | S::Unknown | S::Succeeded | S::FailedDefinite | S::FailedReported, E::CorrectedToSkipped) => {
-                S::Unknown
-            }
-            (from, event) => return Err(IllegalTransition { from, event }),
+            (from, event) => return from.corrected(event).ok_or(IllegalTransition { from, event }),
         })
+    }
+
+    /// The edges of a person's word, which alone may take a settled call back.
+    fn corrected(self, event: CallEvent) -> Option<Self> {
+        use CallEvent as E;
+        use CallStatus as S;
+        let to = match event {
+            E::CorrectedToHappened => S::Succeeded,
+            E::CorrectedToNotHappened => S::FailedDefinite,
+            E::CorrectedToSkipped => S::Unknown,
+            E::Started
+            | E::Deduplicated
+            | E::Cancelled
+            | E::Succeeded
+            | E::FailedDefinitely
+            | E::FailureReported
+            | E::OutcomeLost => return None,
+        };
+        let was_sent = !matches!(self, S::Prepared | S::Cancelled);
+        // Of a call that nobody knows of, that nobody will know is news; of others only another record is.
+        (was_sent && (self != to || self == S::Unknown)).then_some(to)
     }
 
     /// Whether the call needs nothing more before its turn can be committed. `unknown` counts only once a person

@@ -278,8 +278,8 @@ impl Dispatcher {
             let (permit, outcome) = match went_on {
                 LongCallOutcome::Ended(permit, outcome) => (*permit, outcome),
                 LongCallOutcome::Held(question) => {
-                    self.tell(CallProgress::Held { question: Box::new(question.clone()) });
-                    return Ok(Dispatched::Held(Box::new(question)));
+                    self.tell(CallProgress::Held { question: question.clone() });
+                    return Ok(Dispatched::Held(question));
                 }
                 LongCallOutcome::Stopped => return Ok(Dispatched::Stopped),
             };

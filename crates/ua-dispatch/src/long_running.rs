@@ -45,7 +45,7 @@ pub(crate) enum LongCallOutcome {
     /// The attempt has its outcome.
     Ended(Box<Permit>, Outcome),
     /// A person has to answer first; the attempt keeps its handle.
-    Held(QuestionRecord),
+    Held(Box<QuestionRecord>),
     /// A stop was asked for, or the run's end; the attempt keeps its handle.
     Stopped,
 }
@@ -130,7 +130,7 @@ impl Dispatcher {
                 }
                 handle = match self.elicit(permit.call(), handle, stop).await? {
                     Elicited::Answered(handle) => handle,
-                    Elicited::Open(question) => return Ok(LongCallOutcome::Held(question)),
+                    Elicited::Open(question) => return Ok(LongCallOutcome::Held(Box::new(question))),
                 };
             }
             let is_live = handle.input.as_ref().is_some_and(|input| input.is_live);

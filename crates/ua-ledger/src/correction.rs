@@ -70,6 +70,6 @@ fn says(record: &MessageRecord, sentence: &str, id: &str, tool_use: &str) -> boo
         ua_core::Block::ToolResult { tool_use_id, content, .. } => {
             tool_use_id == tool_use && content.to_string().contains(sentence)
         }
-        _ => false,
+        ua_core::Block::ToolUse(_) | ua_core::Block::Opaque { .. } => false,
     })
 }

@@ -229,7 +229,7 @@ async fn a_database_that_was_put_back_is_as_its_users_expect_it() {
 async fn the_log_knows_of_every_call_that_is_not_simply_done_again() {
     let place = Place::new();
     let store = place.open();
-    let scene = Scene::begin(&store).await;
+    let scene = Scene::begin(&store, "run_1").await;
     let of = |id: &str, ordinal, class, on_unknown| {
         let mut call = samples::planned_email(id, 1, ordinal);
         (call.policy.class, call.policy.on_unknown) = (class, on_unknown);
