@@ -175,7 +175,7 @@ fn refused(call: &CallRecord, top: &ua_core::RunId, error: &StoreError) -> HostE
 
 /// Writes the files anew of the runs that the correction changed: its own, and those of its lineage that have ended. A run that somebody
 /// drives writes its own.
-async fn rewrite(host: &Host, store: &SqliteStore, of: &RunRecord, is_idle: bool) -> Result<(), HostError> {
+pub(crate) async fn rewrite(host: &Host, store: &SqliteStore, of: &RunRecord, is_idle: bool) -> Result<(), HostError> {
     let all = RunQuery { limit: u32::MAX, ..RunQuery::default() };
     let heads = store.find_runs(&all).await.map_err(|e| HostError::store("look for the runs of the lineage", &e))?;
     for head in heads.iter().filter(|head| head.status.is_terminal() || (is_idle && head.run_id == of.run_id)) {

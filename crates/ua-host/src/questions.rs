@@ -12,6 +12,7 @@ use ua_runner::{RunEvent, Watcher};
 use ua_store::{Choice, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore};
 use ua_store_sqlite::SqliteStore;
 
+use crate::corrections;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::people::{Answer, People, Presence};
@@ -213,6 +214,9 @@ pub async fn answer(
     }
     let settled = ua_ledger::settle_late_answers(store, host.env(), &run.run_id).await;
     let settled = settled.map_err(|e| HostError::store("apply the answer", &e))?;
+    if !settled.is_empty() {
+        corrections::rewrite(host, store, &run, false).await?;
+    }
     Ok(match settled.first() {
         Some(call) => format!("answered; call {} is {} now", call.call_id, call.status),
         None => format!("answered; go on with `ua resume {}`", tree::top(store, &run.run_id).await?),

@@ -12,6 +12,7 @@ use serde::Serialize;
 use ua_core::{RunId, Timestamp};
 use ua_store::StoreError;
 
+use crate::db::Db;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::mirror::{self, ForgottenAttempt};
 use crate::{SqliteStore, event_chain, open};
@@ -211,6 +212,11 @@ impl Restore {
     ///
     /// `Unavailable` when a file cannot be written or renamed.
     pub fn finish(self, at: Timestamp) -> Result<Option<PathBuf>, StoreError> {
+        // What the log lacks it could not tell of any more once this database is gone. One that cannot be read has nothing to add.
+        if let (Ok(connection), Some(db_uuid)) = (open::inspector(&self.path), uuid_of(&self.path)) {
+            let log = open::folder_of(&self.path).join("effects.log");
+            mirror::catch_up(&log, &db_uuid, &Db::new(&connection)).map_err(DbError::into_store)?;
+        }
         let kept = put_in_place(&self.from, &self.path, at);
         if let Some(connection) = self.writing {
             // SQLite leaves alone what stands under the old name by now.

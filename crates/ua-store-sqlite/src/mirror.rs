@@ -12,7 +12,7 @@ use std::path::Path;
 use rusqlite::OptionalExtension as _;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use ua_core::{RunId, Timestamp};
+use ua_core::{CallId, RunId, Timestamp};
 use ua_store::StoreError;
 
 use crate::db::Db;
@@ -140,6 +140,29 @@ impl Mirror {
         }
         Ok(of_family)
     }
+}
+
+/// Writes what the database sent and the log does not know: lines that were cut, or went with a file that somebody deleted.
+pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), DbError> {
+    let log = read(path, db_uuid).map_err(DbError::Store)?;
+    let sql = "SELECT c.tool_call_id FROM tool_calls c WHERE c.side_effect_class != 'read_only' AND c.attempt > 0 ORDER BY c.rowid";
+    let mut statement = db.connection.prepare(sql)?;
+    let calls = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    let mut text = String::new();
+    for id in calls {
+        let Ok(id) = CallId::parse(&id) else { continue };
+        let call = db.call(&id)?;
+        let is_known = log.attempts.contains_key(&(id.to_string(), call.attempt));
+        if effects::is_noted(&call) && !is_known {
+            let mut line = effects::line(&call, &db.top_of_tree(&call.run_id)?, "caught_up", 0, call.updated_at);
+            line["db_uuid"] = json!(db_uuid);
+            text.push_str(&line.to_string());
+            text.push('\n');
+        }
+    }
+    let failed = |error| DbError::Store(refused_because(format!("{} cannot be written", path.display()), error));
+    let mut file = effects::open(path).map_err(failed)?;
+    effects::append(&mut file, &text).and_then(|()| file.sync_all()).map_err(failed)
 }
 
 /// Notes that a person accepted what the log knew about `runs` until now.

@@ -249,3 +249,16 @@ async fn the_log_knows_of_every_call_that_is_not_simply_done_again() {
     let knows = ["call_1", "call_2", "call_3"].map(|id| log.contains(&format!("\"{id}\"")));
     assert_eq!(knows, [true, true, false], "{log}");
 }
+
+#[tokio::test]
+async fn a_log_that_was_deleted_or_cut_is_made_whole_before_its_database_goes() {
+    for damage in [|log: &Path| fs::remove_file(log).unwrap(), |log: &Path| fs::write(log, "{\"at\":\"20").unwrap()] {
+        let place = Place::new();
+        let store = copied(&place).await;
+        send_below_a_fork(&store).await;
+        damage(&place.log());
+        let store = put_back(&place, store);
+        assert_eq!(forgotten(&store, "run_a").await, ["run_task_1"]);
+        assert_eq!(forgotten(&store, "run_b").await, [""; 0], "another family");
+    }
+}

@@ -1,14 +1,16 @@
 //! What a fork and its parent must not both do, although nothing declares it as an effect.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use ua_core::{
-    CallId, CallStatus, OnScopeConflict, OnUnknown, PlannedCall, SideEffectClass, ToolName, ToolNamespace, sha256,
+    CallId, CallStatus, OnScopeConflict, OnUnknown, Outcome, PlannedCall, SideEffectClass, ToolName, ToolNamespace,
+    sha256,
 };
 use ua_ledger::{Admission, Facts, Recovery};
 use ua_store::conformance::samples;
-use ua_store::{Choice, MemStore, NewRun, QuestionKind};
+use ua_store::{Choice, MemStore, NewAnswer, NewRun, QuestionKind, QuestionRecord, RunStore as _};
 
 use super::member::{Fate, Member};
 
@@ -147,4 +149,62 @@ async fn a_call_in_doubt_that_a_fork_overtook_is_not_sent_again_by_itself() {
             }
         }
     }
+}
+
+/// A person answers, and then time passes for both.
+async fn answer(member: &Member, question: &QuestionRecord, choice: Choice, others: &[&Member]) {
+    let at = member.ledger.env().now();
+    let answer = NewAnswer { at, ..samples::answer(question.question_id.as_str(), choice) };
+    member.store.insert_answer(answer).await.unwrap();
+    for member in others {
+        member.ledger.env().clock.sleep(Duration::from_secs(10)).await;
+    }
+}
+
+/// What is decided about a call in doubt once its process is gone.
+async fn recovered(member: &Member, id: &CallId) -> Admission {
+    let Admission::Unknown(unknown) = admit(member, id).await else { panic!("not in doubt") };
+    let Recovery::Decided(decided) = member.ledger.recover(&unknown, &Facts::default()).await.unwrap() else {
+        panic!("not decided")
+    };
+    *decided
+}
+
+#[tokio::test]
+async fn an_order_is_not_carried_out_once_a_fork_has_done_it() {
+    let (parent, child) = fork().await;
+    let lost = parent.plan_as(unlisted("a book", SideEffectClass::External)).await;
+    parent.take(&lost, &Facts::default(), Fate::Lost).await;
+    let Admission::Held(asked) = recovered(&parent, &lost).await else { panic!("not asked about") };
+    answer(&parent, &asked, Choice::Execute, &[&parent, &child]).await;
+
+    let id = child.plan_as(unlisted("a book", SideEffectClass::External)).await;
+    let Admission::Held(near) = admit(&child, &id).await else { panic!("not held") };
+    answer(&child, &near, Choice::Execute, &[&parent, &child]).await;
+    child.take(&id, &Facts::default(), Fate::Done).await;
+
+    let Admission::Held(again) = recovered(&parent, &lost).await else { panic!("sent a second time") };
+    assert_ne!(again.question_id, asked.question_id);
+    assert!(again.text.contains("may have had the effect since"), "{}", again.text);
+    parent.ledger.env().clock.sleep(Duration::from_secs(20)).await;
+    answer(&parent, &again, Choice::Execute, &[&parent]).await;
+    assert!(matches!(recovered(&parent, &lost).await, Admission::Ready(_)), "they know of it now");
+}
+
+#[tokio::test]
+async fn a_word_about_a_call_that_has_moved_on_since_is_asked_for_again() {
+    let (parent, child) = fork().await;
+    let id = parent.plan_as(unlisted("a book", SideEffectClass::External)).await;
+    let Admission::Ready(prepared) = admit(&parent, &id).await else { panic!("not let through") };
+    let permit = parent.ledger.start(prepared, "1").await.unwrap().unwrap();
+    let same = child.plan_as(unlisted("a book", SideEffectClass::External)).await;
+    let Admission::Held(asked) = admit(&child, &same).await else { panic!("not held") };
+    answer(&child, &asked, Choice::Execute, &[&parent, &child]).await;
+    parent.ledger.settle(permit, Outcome::Raw(samples::raw())).await.unwrap();
+
+    let Admission::Held(again) = admit(&child, &same).await else { panic!("sent beside one that has succeeded") };
+    assert_ne!(again.question_id, asked.question_id);
+    child.ledger.env().clock.sleep(Duration::from_secs(20)).await;
+    answer(&child, &again, Choice::Execute, &[&child]).await;
+    assert!(matches!(admit(&child, &same).await, Admission::Ready(_)), "they know of it now");
 }
