@@ -90,8 +90,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     ensure!(wrong.is_empty(), "{} paths went wrong", wrong.len());
     let (count, most) = (scenes.len(), options.deviations);
+    let steps = if most == 1 { "one deviation" } else { &format!("{most} deviations") };
     let sum = format!(
-        "{count} scenes, {states} states, {paths} paths, every one with at most {most} deviations: nothing wrong but what is known."
+        "{count} scenes, {states} states, {paths} paths, every one with at most {steps}: nothing wrong but what is known."
     );
     println!("{sum}\nin {:.0} s", start.elapsed().as_secs_f64());
     if let Some(file) = &options.write {

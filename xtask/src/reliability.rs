@@ -50,7 +50,7 @@ fn numbers(docs: &Path) -> anyhow::Result<String> {
         Ok(found.trim_end_matches('.').to_owned())
     };
     let matrix = line("crash-matrix.md", |line| line.contains(" cells, ") && line.contains(" duplicates"))?;
-    let simulation = line("simulation.md", |line| line.contains(" simulations: "))?;
+    let simulation = line("simulation.md", |line| line.contains(" simulations") && line.contains(" ended, "))?;
     let paths = line("explore.md", |line| line.contains(" paths, every one "))?;
     let acceptance = line("acceptance.md", |line| line.starts_with("In sum: "))?;
     let acceptance = acceptance.trim_start_matches("In sum: ");
