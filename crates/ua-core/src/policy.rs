@@ -242,6 +242,13 @@ impl CallPolicy {
         }
     }
 
+    /// Whether a database that forgot such a call would have its effect repeated: it reaches outside, or is not simply done again. What was
+    /// sent of these is kept outside the database as well.
+    pub fn is_kept_outside(&self) -> bool {
+        let is_repeatable = !self.class.has_effect() || self.on_unknown == OnUnknown::Redo;
+        self.class == SideEffectClass::External || !is_repeatable
+    }
+
     /// Whether equal calls of a lineage are one effect (`effect_kind` with a creating verb).
     pub fn is_by_content(&self) -> bool {
         self.effect_kind.as_ref().is_some_and(EffectKind::is_creating)

@@ -48,8 +48,12 @@ impl Ledger {
             Verdict::MarkLost => {
                 let why = "the process that sent it ended before an answer was stored";
                 let lost = self.store.mark_lost(&self.lease, why, self.env.now()).await;
-                lost.map_err(LedgerError::at("mark as lost", id))?;
-                return Ok(None);
+                let lost = lost.map_err(LedgerError::at("mark as lost", id))?;
+                if lost.iter().any(|lost| lost.call_id == *id) {
+                    return Ok(None);
+                }
+                // Whoever keeps the rows has something of it to go on with: looking again would come to the same.
+                Admission::Settled(self.store.call(id).await.map_err(LedgerError::at("read", id))?)
             }
             Verdict::GoOn(attempt) => self.admit_handle(call.clone(), attempt.clone()).await?,
             Verdict::Ongoing => match self.ongoing_task(call) {

@@ -270,8 +270,8 @@ impl<'v> Case<'v> {
     fn is_news_since(&self, asked: &QuestionRecord) -> bool {
         let twin = self.view.twin.as_ref().map(|twin| &twin.call);
         let said_at = asked.answer.as_ref().map_or(asked.created_at, |answer| answer.answered_at);
-        asked.kind == QuestionKind::NearDuplicate
-            && twin.or_else(|| self.standing().in_the_way()).is_some_and(|other| other.updated_at > said_at)
+        let mut others = twin.into_iter().chain(self.standing().in_the_way());
+        asked.kind == QuestionKind::NearDuplicate && others.any(|other| other.updated_at > said_at)
     }
 
     /// Another call may have had the effect: a person is asked, or it is refused. An approval that was given before anybody knew of the

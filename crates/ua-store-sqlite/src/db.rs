@@ -24,7 +24,7 @@ impl<'c> Db<'c> {
 
     /// Notes a change of an external call for `effects.log`.
     pub(crate) fn note_effect(&self, call: &CallRecord, event: &str, epoch: u64, at: Timestamp) -> Result<(), DbError> {
-        if effects::is_noted(call) {
+        if call.policy.is_kept_outside() {
             let tree = self.top_of_tree(&call.run_id)?;
             self.effects.borrow_mut().push(effects::line(call, &tree, event, epoch, at));
         }

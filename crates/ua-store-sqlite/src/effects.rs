@@ -9,14 +9,8 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use ua_core::{OnUnknown, SideEffectClass, Timestamp};
+use ua_core::Timestamp;
 use ua_store::CallRecord;
-
-/// Whether changes of this call are written about: what reaches outside, and what a database that forgot it would have done twice.
-pub(crate) fn is_noted(call: &CallRecord) -> bool {
-    let is_effect = call.policy.class.has_effect() && call.policy.on_unknown != OnUnknown::Redo;
-    call.policy.class == SideEffectClass::External || is_effect
-}
 
 /// What is written about `call` when it changed; `tree` is the run at the top of its run's tree. Root and tree say whose the line is when
 /// the database does not know the run any more.

@@ -15,6 +15,7 @@ use ua_store::StoreError;
 use crate::db::Db;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::mirror::{self, ForgottenAttempt};
+use crate::store::read_uuid;
 use crate::{SqliteStore, event_chain, open};
 
 /// How the file is.
@@ -229,7 +230,7 @@ impl Restore {
 /// The identity of the database at `path`; `None` when it cannot be read.
 fn uuid_of(path: &Path) -> Option<String> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
-    connection.query_row("SELECT value FROM meta WHERE key = 'db_uuid'", [], |row| row.get(0)).ok()
+    read_uuid(&connection).ok()
 }
 
 /// Takes the database's write lock; `None` when the file is not one that anybody could write to.

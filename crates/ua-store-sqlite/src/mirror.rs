@@ -153,7 +153,7 @@ pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), Db
         let Ok(id) = CallId::parse(&id) else { continue };
         let call = db.call(&id)?;
         let is_known = log.attempts.contains_key(&(id.to_string(), call.attempt));
-        if effects::is_noted(&call) && !is_known {
+        if call.policy.is_kept_outside() && !is_known {
             let mut line = effects::line(&call, &db.top_of_tree(&call.run_id)?, "caught_up", 0, call.updated_at);
             line["db_uuid"] = json!(db_uuid);
             text.push_str(&line.to_string());

@@ -104,6 +104,7 @@ impl Drop for SqliteStore {
     }
 }
 
-fn read_uuid(connection: &rusqlite::Connection) -> Result<String, StoreError> {
+/// The identity of a database.
+pub(crate) fn read_uuid(connection: &rusqlite::Connection) -> Result<String, StoreError> {
     connection.query_row("SELECT value FROM meta WHERE key = 'db_uuid'", [], |row| row.get(0)).map_err(sql_error)
 }

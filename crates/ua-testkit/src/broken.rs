@@ -198,15 +198,6 @@ impl LedgerWrites for KeyWithoutPosition {
             KeyBuilder::new("broken").field("tool", &call.name.raw).field("args", &call.args_hash.to_hex()).finish();
         inner.start_attempt(lease, start).await
     }
-
-    async fn settle_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        settle: SettleAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.settle_attempt(lease, settle).await
-    }
 }
 
 /// Plans every call that would be held in doubt as one to be sent again: the forced replay of whatever was running.
@@ -221,24 +212,6 @@ impl LedgerWrites for ForcedReplay {
             }
         }
         draft
-    }
-
-    async fn start_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        start: StartAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.start_attempt(lease, start).await
-    }
-
-    async fn settle_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        settle: SettleAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.settle_attempt(lease, settle).await
     }
 }
 
@@ -256,15 +229,6 @@ impl LedgerWrites for KeyOfThisProcess {
         let process = std::process::id().to_string();
         start.key = KeyBuilder::new("broken").field("call", start.call_id.as_str()).field("process", &process).finish();
         inner.start_attempt(lease, start).await
-    }
-
-    async fn settle_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        settle: SettleAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.settle_attempt(lease, settle).await
     }
 }
 

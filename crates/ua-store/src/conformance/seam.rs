@@ -131,14 +131,18 @@ pub trait LedgerWrites: Send + Sync {
         inner: &dyn Store,
         lease: &RunLease,
         start: StartAttempt,
-    ) -> Result<CallRecord, StoreError>;
+    ) -> Result<CallRecord, StoreError> {
+        inner.start_attempt(lease, start).await
+    }
     /// In place of [`LedgerStore::settle_attempt`].
     async fn settle_attempt(
         &self,
         inner: &dyn Store,
         lease: &RunLease,
         settle: SettleAttempt,
-    ) -> Result<CallRecord, StoreError>;
+    ) -> Result<CallRecord, StoreError> {
+        inner.settle_attempt(lease, settle).await
+    }
     /// In place of [`RunStore::commit_turn`].
     async fn commit_turn(
         &self,
@@ -153,25 +157,7 @@ pub trait LedgerWrites: Send + Sync {
 /// The writes as they are.
 struct Faithful;
 
-#[async_trait]
-impl LedgerWrites for Faithful {
-    async fn start_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        start: StartAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.start_attempt(lease, start).await
-    }
-    async fn settle_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        settle: SettleAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.settle_attempt(lease, settle).await
-    }
-}
+impl LedgerWrites for Faithful {}
 
 /// A store with a plan around it.
 pub struct StoreSeam<'s> {

@@ -1,4 +1,4 @@
-//! What `effects.log` is to a database: a line for each external attempt, which a restored copy does not take back.
+//! What `effects.log` is to a database: a line for each attempt that is not simply done again, which a restored copy does not take back.
 //!
 //! The check before a run is driven, `forgotten::refuse`, lives above the runner (`ua-host/src/forgotten.rs`, over
 //! `SqliteStore::forgotten_attempts`), which the simulation does not run. It is modelled here from its source, in one place, for both
@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use ua_core::{CallId, RunId, SideEffectClass};
+use ua_core::{CallId, RunId};
 use ua_store::{Store, StoreError};
 
 use super::locked;
@@ -32,7 +32,7 @@ impl Mirror {
     pub(super) async fn catch_up(&self, store: &dyn Store) -> Result<(), StoreError> {
         for run in store.runs(u32::MAX).await? {
             for call in store.calls(&run.run_id, None).await? {
-                if call.policy.class != SideEffectClass::External {
+                if !call.policy.is_kept_outside() {
                     continue;
                 }
                 let attempts = store.attempts(&call.call_id).await?;

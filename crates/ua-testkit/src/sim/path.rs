@@ -174,7 +174,7 @@ impl Stage {
     }
 
     /// The state, as far as it matters for what can come.
-    fn state(&self) -> Result<Sha256, BoxError> {
+    pub(super) fn state(&self) -> Result<Sha256, BoxError> {
         let runtime = self.store.enter();
         let port = self.store.port.as_ref();
         let mut runs = block_on(port.runs(u32::MAX))?;
@@ -192,8 +192,9 @@ impl Stage {
         words.push_str(&format!("{}\n{}\n", self.walked.deviations, self.servers.account()));
         let said = self.words.iter().map(|word| format!("{:?} {:?}\n", word.question.question_id, word.choice));
         words.extend(said);
-        words.push_str(&format!("{:?} {:?} {}", self.forgotten, self.accepted, self.copied_at.is_some()));
-        Ok(sha256(canonical(&words)))
+        words.push_str(&format!("{:?} {:?}", self.forgotten, self.accepted));
+        let copied = self.copied.filter(|_| self.copied_at.is_some());
+        Ok(sha256(format!("{} {copied:?}", canonical(&words))))
     }
 }
 

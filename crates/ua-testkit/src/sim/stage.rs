@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::{Env, RunId, RunStatus, SeededEntropy, Timestamp, sha256};
+use ua_core::{Env, RunId, RunStatus, SeededEntropy, Sha256, Timestamp, sha256};
 use ua_dispatch::StopSignal;
 use ua_runner::top_of_tree;
 use ua_store::{Choice, QuestionRecord, RunRecord, StoreError};
@@ -118,6 +118,8 @@ pub(super) struct Stage {
     pub(super) accepted: BTreeSet<RunId>,
     /// When the copy was made that the store can go back to.
     pub(super) copied_at: Option<u64>,
+    /// On a path: what state that copy has.
+    pub(super) copied: Option<Sha256>,
     pub(super) was_restored: bool,
     pub(super) clock_was_set: bool,
     held_until: Option<Timestamp>,
@@ -235,6 +237,7 @@ impl Stage {
             forgotten: BTreeSet::new(),
             accepted: BTreeSet::new(),
             copied_at: None,
+            copied: None,
             was_restored: false,
             clock_was_set: false,
             held_until: None,
@@ -519,6 +522,9 @@ impl Stage {
             Happening::MakeCopy => {
                 self.say("a person makes a copy of the database");
                 self.copied_at = Some(self.counts.steps);
+                if self.options.path.is_some() {
+                    self.copied = Some(self.state()?);
+                }
                 self.store.make_copy()?;
             }
             Happening::GoBack => self.go_back()?,

@@ -7,10 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use ua_core::RunStatus;
 use ua_runner::{ResumeError, RunError};
-use ua_store::{
-    CallRecord, RequestStatus, Retry, RowRef, RunLease, RunRecord, SettleAttempt, StartAttempt, Store, StoreError,
-    TurnCommit,
-};
+use ua_store::{RequestStatus, Retry, RowRef, RunLease, RunRecord, Store, StoreError, TurnCommit};
 use ua_testkit::{CrashAt, CrashPlan, Crossing, LedgerWrites, Plan};
 
 use super::EFFECTS;
@@ -40,24 +37,6 @@ impl Commits {
 
 #[async_trait]
 impl LedgerWrites for Commits {
-    async fn start_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        start: StartAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.start_attempt(lease, start).await
-    }
-
-    async fn settle_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        settle: SettleAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.settle_attempt(lease, settle).await
-    }
-
     async fn commit_turn(
         &self,
         inner: &dyn Store,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use ua_core::RunStatus;
 use ua_runner::{ResumeError, RunError};
-use ua_store::{CallRecord, RunLease, RunRecord, SettleAttempt, StartAttempt, Store, StoreError};
+use ua_store::RunRecord;
 use ua_testkit::{CrashPlan, Crossing, LedgerWrites, Plan};
 
 use super::EFFECTS;
@@ -107,24 +107,6 @@ impl LedgerWrites for Wrong {
             Says::Ended => run.status = RunStatus::Succeeded,
         }
         run
-    }
-
-    async fn start_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        start: StartAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.start_attempt(lease, start).await
-    }
-
-    async fn settle_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        settle: SettleAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        inner.settle_attempt(lease, settle).await
     }
 }
 
