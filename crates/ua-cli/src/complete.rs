@@ -10,7 +10,7 @@ use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::CompleteEnv;
 use ua_host::Settings;
 use ua_host::home::Home;
-use ua_store::{ArchiveStore as _, CallQuery, LedgerStore as _, RunQuery, RunStore as _};
+use ua_store::{CallQuery, LedgerStore as _, RunQuery, RunStore as _, Store};
 use ua_store_sqlite::SqliteStore;
 
 use crate::output::line;

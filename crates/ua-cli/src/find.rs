@@ -1,7 +1,7 @@
 //! Finding rows by what a person types: an id, the beginning of one, or `last`.
 
 use ua_core::{CallId, QuestionId, RunId};
-use ua_store::{CallQuery, CallRecord, QuestionRecord, RunQuery, RunRecord, Store, StoreError};
+use ua_store::{CallQuery, CallRecord, LedgerStore, QuestionRecord, RunQuery, RunRecord, RunStore, Store, StoreError};
 
 use crate::error::HostError;
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use ua_core::{Handle, Outcome, RawReply, ToolAnnotations, ToolName, ToolSpec};
 use ua_ledger::{DECIDE_YOURSELF, Enquiry, Permit};
-use ua_store::{QuestionKind, Store};
+use ua_store::{QuestionKind, RunStore, Store};
 
 use crate::transport::{Fence, ToolTransport, TransportError};
 

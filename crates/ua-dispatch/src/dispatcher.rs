@@ -15,7 +15,7 @@ use ua_core::{
     CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256, SideEffectClass,
 };
 use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
-use ua_store::{CallRecord, QuestionRecord};
+use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
 use crate::catalog::Catalog;
 use crate::error::DispatchError;

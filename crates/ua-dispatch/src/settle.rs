@@ -10,6 +10,7 @@ use ua_ledger::{Admission, LedgerError};
 use crate::dispatcher::{CallProgress, Dispatched, Dispatcher};
 use crate::error::DispatchError;
 use crate::stop::StopSignal;
+use ua_store::LedgerStore;
 
 impl Dispatcher {
     /// Settles a call as far as that goes without sending it. `None` when all that is left is to send it (again), which a

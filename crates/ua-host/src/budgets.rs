@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use ua_core::{Budgets, Env, Money, RunSpec};
-use ua_store::{NewOverride, OverrideKind, RunRecords, Store};
+use ua_store::{NewOverride, OverrideKind, RunRecords, RunStore, Store};
 
 use crate::error::HostError;
 use crate::people::People;

@@ -9,9 +9,7 @@ use std::path::Path;
 use ua_core::{CallStatus, CorrectedTo, Trace};
 use ua_dispatch::{Fence, ToolTransport as _};
 use ua_runner::{LockError, RunLock, Workspace, owner_stamp};
-use ua_store::{
-    ArchiveStore as _, CallRecord, Correction, LedgerStore as _, RunQuery, RunRecord, RunStore as _, StoreError,
-};
+use ua_store::{CallRecord, Correction, LedgerStore as _, RunQuery, RunRecord, RunStore as _, Store, StoreError};
 use ua_store_sqlite::SqliteStore;
 
 use crate::error::HostError;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError};
-use ua_store::{NewRun, RunRecord, RunStore, StoreError};
+use ua_store::{NewRun, RunRecord, RunStore, Store, StoreError};
 use ua_store_sqlite::SqliteStore;
 
 use crate::error::HostError;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ua_core::RunId;
 use ua_dispatch::{CallProgress, Elicitations};
 use ua_runner::{RunEvent, Watcher};
-use ua_store::{Choice, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore};
+use ua_store::{Choice, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store};
 use ua_store_sqlite::SqliteStore;
 
 use crate::corrections;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ua_report::{RestartPlace, restart_page};
 use ua_runner::{RunLock, Workspace};
-use ua_store::{RunRecord, Store};
+use ua_store::{RunRecord, RunStore, Store};
 
 use crate::error::HostError;
 use crate::home::Home;

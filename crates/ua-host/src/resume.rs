@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ua_core::{Component, RunStatus};
 use ua_runner::Workspace;
-use ua_store::{QuestionStatus, RunRecord, RunStore};
+use ua_store::{QuestionStatus, RunRecord, RunStore, Store};
 use ua_store_sqlite::SqliteStore;
 
 use crate::budgets::BudgetChange;

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use ua_core::{RunStatus, RunStop, Trace};
 use ua_dispatch::StopSignal;
 use ua_runner::{Conclusion, RunLock, Worked, Workspace, owner_stamp};
-use ua_store::{RunRecord, RunRecords, RunStore as _, budgets_with};
+use ua_store::{RunRecord, RunRecords, RunStore as _, Store, budgets_with};
 use ua_store_sqlite::SqliteStore;
 
 use crate::alert::Alerts;

@@ -5,7 +5,7 @@
 
 use ua_core::RunId;
 use ua_runner::top_of_tree;
-use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords, Store, is_task};
+use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords, RunStore, Store, is_task};
 
 use crate::error::HostError;
 

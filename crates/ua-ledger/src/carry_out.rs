@@ -1,7 +1,7 @@
 //! Doing what a verdict says: the one place where a decision about a call becomes writes.
 
 use ua_core::{CallId, CallStatus};
-use ua_store::{CallRecord, ReplayStatus, UnknownResolution};
+use ua_store::{CallRecord, LedgerStore, ReplayStatus, UnknownResolution};
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;

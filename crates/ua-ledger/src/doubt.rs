@@ -6,7 +6,9 @@
 //! runs a call whose turn is over.
 
 use ua_core::{CallStatus, Env, OnUnknown, Resolution, RunId};
-use ua_store::{CallRecord, Choice, QuestionRecord, QuestionStatus, Store, StoreError, UnknownResolution};
+use ua_store::{
+    CallRecord, Choice, LedgerStore, QuestionRecord, QuestionStatus, RunStore, Store, StoreError, UnknownResolution,
+};
 
 use crate::error::LedgerError;
 use crate::ledger::Ledger;

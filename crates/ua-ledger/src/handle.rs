@@ -8,7 +8,9 @@
 
 use serde_json::{Map, Value};
 use ua_core::{ElicitAnswer, Handle, Timestamp, fields, is_by_address, missing, with_defaults};
-use ua_store::{AnswerRecord, AttemptRecord, CallRecord, Choice, KeepHandle, QuestionKind, QuestionRecord};
+use ua_store::{
+    AnswerRecord, AttemptRecord, CallRecord, Choice, KeepHandle, LedgerStore, QuestionKind, QuestionRecord,
+};
 
 use crate::admission::Admission;
 use crate::error::LedgerError;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use ua_core::{CallEvent, CallId, CallStatus, Env, Outcome, PriceTable, Resolution, RunId, Sha256, Trace};
 use ua_store::{
-    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, NewRun, QuestionRecord, QuestionStatus,
-    ReceiptRecord, ReplayStatus, RunLease, SettleAttempt, StartAttempt, Store, StoreError, whole_reply,
+    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, LedgerStore, NewRun, QuestionRecord,
+    QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, RunStore, SettleAttempt, StartAttempt, Store, StoreError,
+    whole_reply,
 };
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use ua_core::{CallStatus, MailAddress, Reads, RunId, RunSpec, SideEffectClass, ToolNamespace};
-use ua_store::CallRecord;
+use ua_store::{CallRecord, LedgerStore, RunStore};
 
 use crate::error::LedgerError;
 use crate::ledger::Ledger;

@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use ua_core::{CallId, CallStatus, IdempotencyKey, MailAddress, OnUnknown, RunId};
-use ua_store::{AttemptRecord, CallRecord, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, is_task};
+use ua_store::{
+    AttemptRecord, CallRecord, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, is_task,
+};
 
 use crate::admission::Facts;
 use crate::doubt::is_left_open;

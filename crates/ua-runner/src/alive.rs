@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ua_core::{Env, Timestamp};
-use ua_store::{RunLease, Store, StoreError};
+use ua_store::{RunLease, RunStore, Store, StoreError};
 
 /// How often an owner says that it is alive: what a kill may hide of the time it held the run.
 const EVERY: Duration = Duration::from_secs(1);

@@ -12,8 +12,8 @@ use ua_core::{CallStatus, Env, EvidenceLevel, RawReply, Resolution, RunStatus, S
 use ua_dispatch::is_task_under_way;
 use ua_ledger::{interpret, is_left_open};
 use ua_store::{
-    AttemptEnd, CallCancel, CallRecord, Choice, Durability, EndMark, OwnerStamp, QuestionStatus, RunEnd, RunLease,
-    RunRecord, RunRecords, SettleAttempt, StepEnd, Store, UnknownResolution, is_task,
+    AttemptEnd, CallCancel, CallRecord, Choice, Durability, EndMark, LedgerStore, OwnerStamp, QuestionStatus, RunEnd,
+    RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StepEnd, Store, UnknownResolution, is_task,
 };
 
 use crate::error::RunError;

@@ -8,7 +8,7 @@
 use ua_checkpoint::{MeasuredHistory, Window};
 use ua_core::{BlobRef, Block, Message, OnUnknown, SideEffectClass, Timestamp, ToolText};
 use ua_llm::check_history;
-use ua_store::{Blob, CallRecord, RunRecord, Store};
+use ua_store::{Blob, CallRecord, LedgerStore, RunRecord, RunStore, Store};
 
 use crate::error::RunError;
 use crate::images::add_images;

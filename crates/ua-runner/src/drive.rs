@@ -19,7 +19,7 @@ use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{CallId, Message, Role, RunStop, Timestamp};
 use ua_ledger::correction_note;
 use ua_llm::{KnownPrefix, ModelRequest};
-use ua_store::{EndMark, QuestionKind, RequestId, RunRecord, RunRecords, is_task};
+use ua_store::{EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, is_task};
 
 use self::admit::Start;
 pub use self::iteration::evidence_ledgers;

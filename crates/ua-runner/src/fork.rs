@@ -17,7 +17,9 @@ use sha2::Digest as _;
 use ua_checkpoint::{Cursor, Snapshot};
 use ua_core::{Env, Message, Origin, RunId, RunSpec, Sha256, Trace};
 use ua_resume::{ForkNote, JobChange, job_changes};
-use ua_store::{CheckpointKind, CheckpointRecord, NewFork, NewRun, RunRecord, RunRecords, Store, StoreError, rules};
+use ua_store::{
+    CheckpointKind, CheckpointRecord, NewFork, NewRun, RunRecord, RunRecords, RunStore, Store, StoreError, rules,
+};
 
 use crate::host::owner_stamp;
 use crate::lock::{LockError, RunLock};

@@ -9,7 +9,9 @@ use ua_core::{
     Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, MAIN_PHASE, Message, Origin,
     PriceTable, RunSpec, RunStatus, StepId,
 };
-use ua_store::{NewIteration, NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, StepEntry, StepRecord};
+use ua_store::{
+    NewIteration, NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, RunStore, StepEntry, StepRecord,
+};
 
 use crate::cas::{StoredTurns, TurnAdmission, admit_turn};
 use crate::error::{ANOTHER_RUN_HINT, ResumeError, RunError};

@@ -7,7 +7,7 @@ use ua_core::{EffectKind, Env, PriceTable, QuestionId, RunStatus, RunStop, StopC
 use ua_dispatch::{Dispatcher, StopSignal};
 use ua_ledger::Patience;
 use ua_llm::LlmProvider;
-use ua_store::{Choice, NewQuestion, QuestionKind, QuestionRecord, RunEnd, RunLease, RunRecord, Store};
+use ua_store::{Choice, NewQuestion, QuestionKind, QuestionRecord, RunEnd, RunLease, RunRecord, RunStore, Store};
 
 use crate::alive::Stillness;
 use crate::error::RunError;

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use ua_core::{CallId, CallStatus, Role, StopReason, Timestamp};
-use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, RunRecords};
+use ua_store::{
+    CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, RunRecords, RunStore,
+};
 
 use crate::budget::{Below, Spent};
 use crate::error::RunError;

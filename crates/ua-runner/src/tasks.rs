@@ -23,7 +23,7 @@ use ua_core::{
 use ua_dispatch::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_evidence::Artifact;
 use ua_report::SubAgentOutput;
-use ua_store::{CallRecord, NewRun, RunLease, RunRecord, RunRecords, Store};
+use ua_store::{CallRecord, NewRun, RunLease, RunRecord, RunRecords, RunStore, Store};
 
 use crate::error::RunError;
 use crate::machine::Conclusion;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ua_core::{RunStatus, RunStop, Timestamp};
 use ua_dispatch::DispatchError;
 use ua_llm::{LlmProvider, RedactingProvider};
-use ua_store::{EndMark, RunEnd, RunRecord, is_task};
+use ua_store::{EndMark, RunEnd, RunRecord, RunStore, is_task};
 
 use crate::cancel::end_marked;
 use crate::desk::{Desk, DeskError, DeskPorts, Opened};

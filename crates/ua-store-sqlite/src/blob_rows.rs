@@ -2,7 +2,7 @@
 
 use rusqlite::{Row, params};
 use ua_core::{BlobRef, RunId, Timestamp};
-use ua_store::{Blob, BlobUse, NewBlob, RunRecord, rules};
+use ua_store::{Blob, BlobUse, NewBlob, rules};
 
 use crate::column::{Columns, int, text};
 use crate::db::Db;
@@ -23,12 +23,6 @@ impl Db<'_> {
             self.refer_to_blob(run, &new.blob)?;
         }
         Ok(())
-    }
-
-    /// Stores what the files of a new run hold, and notes that it refers to them: each is among `files`, or is stored already.
-    pub(crate) fn put_files(&self, run: &RunRecord, files: &[NewBlob]) -> DbResult<()> {
-        self.put_blobs(&run.run_id, files, run.created_at)?;
-        self.refer_to_blobs(&run.run_id, run.spec.taken_files().map(|file| &file.blob))
     }
 
     /// Notes that `run` refers to these blobs, which must be there.

@@ -31,6 +31,16 @@ impl<'c> Db<'c> {
         Ok(())
     }
 
+    /// How many changes were noted.
+    pub(crate) fn effects_noted(&self) -> usize {
+        self.effects.borrow().len()
+    }
+
+    /// Forgets the changes behind the first so many: they were rolled back.
+    pub(crate) fn forget_effects_behind(&self, noted: usize) {
+        self.effects.borrow_mut().truncate(noted);
+    }
+
     pub(crate) fn into_effects(self) -> Vec<Value> {
         self.effects.into_inner()
     }

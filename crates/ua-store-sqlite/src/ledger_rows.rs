@@ -1,10 +1,8 @@
 //! The rows of the ledger: how they are found, and how they are stored.
 
 use rusqlite::{Row, named_params, params};
-use ua_core::{CallId, CallStatus, FailureKind, IdempotencyKey, Position, RunId, Scope, Timestamp, ToolName};
-use ua_store::{
-    AttemptRecord, CallCancel, CallRecord, EventRecord, ReceiptRecord, RowRef, RunLease, StoreError, rules,
-};
+use ua_core::{CallId, CallStatus, FailureKind, IdempotencyKey, Position, RunId, Scope, ToolName};
+use ua_store::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RowRef, StoreError};
 
 use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
 use crate::db::Db;
@@ -19,20 +17,6 @@ impl Db<'_> {
     pub(crate) fn call(&self, id: &CallId) -> DbResult<CallRecord> {
         let found = self.row("SELECT * FROM tool_calls WHERE tool_call_id = ?1", [id.as_str()], call_record)?;
         found.ok_or_else(|| not_found("tool_calls", id))
-    }
-
-    /// A call of a run whose lease still is the newest.
-    pub(crate) fn leased_call(&self, lease: &RunLease, id: &CallId) -> DbResult<CallRecord> {
-        self.leased_run(lease)?;
-        Ok(rules::owned_call(self.call(id)?, lease)?)
-    }
-
-    /// Cancels a call of the lease's run that was never sent, and closes what was asked about it.
-    pub(crate) fn cancel_call(&self, lease: &RunLease, cancel: &CallCancel, at: Timestamp) -> DbResult<()> {
-        let call = rules::owned_call(self.call(&cancel.call_id)?, lease)?;
-        let question = self.waiting_question(&call.call_id)?;
-        self.update_call(&rules::call_cancelled(call, cancel, at)?, lease.epoch)?;
-        question.map_or(Ok(()), |question| self.update_question(&rules::question_closed(question, &lease.run_id, at)?))
     }
 
     /// The calls of a run, or of one turn of it, by position.

@@ -22,9 +22,8 @@
 //! # });
 //! ```
 
-mod archive_store;
+mod archive_rows;
 mod blob_rows;
-mod blob_store;
 mod column;
 mod config;
 mod db;
@@ -33,16 +32,16 @@ mod error;
 mod event_chain;
 mod filesystem;
 mod ledger_rows;
-mod ledger_store;
 mod lineage_rows;
 mod maintenance;
 mod mirror;
 mod open;
 mod override_rows;
+mod port;
 mod pragma;
 mod readers;
+mod rows;
 mod run_rows;
-mod run_store;
 mod spans;
 mod store;
 mod writer;

@@ -3,8 +3,8 @@
 use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, TASK_MODE, Timestamp, Usage};
 use ua_store::{
-    AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, OwnerStamp, QuestionRecord, RequestId, RequestRecord,
-    RowRef, RunLease, RunRecord, StepRecord, StoreError, TurnRecord, rules,
+    AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef,
+    RunRecord, RunRecords, StepRecord, StoreError, TurnRecord,
 };
 
 use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
@@ -49,24 +49,6 @@ impl Db<'_> {
     pub(crate) fn run(&self, id: &RunId) -> DbResult<RunRecord> {
         let found = self.row("SELECT * FROM runs WHERE run_id = ?1", [id.as_str()], run_record)?;
         found.ok_or_else(|| not_found("runs", id))
-    }
-
-    /// The run of a lease that still is the newest.
-    pub(crate) fn leased_run(&self, lease: &RunLease) -> DbResult<RunRecord> {
-        let run = self.run(&lease.run_id)?;
-        rules::check_lease(&run, lease)?;
-        Ok(run)
-    }
-
-    /// Makes whoever writes `owner` the run's newest owner.
-    pub(crate) fn acquire(&self, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> DbResult<(RunLease, RunRecord)> {
-        let (lease, run) = rules::run_acquired(self.run(run)?, owner, self.last_write(run)?, at)?;
-        let current = run.current_step_id.as_ref().map(|step| self.step(step)).transpose()?.flatten();
-        if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
-            self.update_step(&step)?;
-        }
-        self.update_run(&run)?;
-        Ok((lease, run))
     }
 
     /// The run at the top of a run's tree: itself, unless it works on a task.
@@ -194,14 +176,30 @@ impl Db<'_> {
         Ok(last.flatten())
     }
 
+    /// Everything about one run, and what it has from its lineage.
+    pub(crate) fn load(&self, id: &RunId) -> DbResult<RunRecords> {
+        let run = self.run(id)?;
+        let messages = self.whole_history(&run, u32::MAX)?;
+        Ok(RunRecords {
+            lineage: self.lineage_of(&run)?,
+            run,
+            steps: self.steps_of(id)?,
+            turns: self.turns_of(id)?,
+            messages,
+            calls: self.calls_of(id, None)?,
+            attempts: self.attempts_of_run(id)?,
+            receipts: self.receipts_of_run(id)?,
+            questions: self.questions_of(id)?,
+            overrides: self.overrides_of(id)?,
+            checkpoints: self.checkpoints_of(id)?,
+            requests: self.requests_of(id)?,
+        })
+    }
+
     // --- Steps.
 
     pub(crate) fn step(&self, id: &StepId) -> DbResult<Option<StepRecord>> {
         self.row("SELECT * FROM run_steps WHERE step_id = ?1", [id.as_str()], step_record)
-    }
-
-    pub(crate) fn step_of(&self, run: &RunId, id: &StepId) -> DbResult<StepRecord> {
-        self.step(id)?.filter(|step| step.run_id == *run).ok_or_else(|| not_found("run_steps", id))
     }
 
     pub(crate) fn steps_of(&self, run: &RunId) -> DbResult<Vec<StepRecord>> {

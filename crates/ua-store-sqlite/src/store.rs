@@ -1,5 +1,6 @@
 //! The store: a writer, some readers, and the order in which they are opened and closed.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use ua_store::{Durability, StoreError};
@@ -73,13 +74,18 @@ impl SqliteStore {
         self.writer.as_mut().map_or(Ok(()), Writer::close)
     }
 
-    pub(crate) async fn write<T, F>(&self, durability: Durability, work: F) -> Result<T, StoreError>
+    pub(crate) async fn write<T, F>(
+        &self,
+        operation: Cow<'static, str>,
+        durability: Durability,
+        work: F,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Db<'_>) -> Result<T, DbError> + Send + 'static,
     {
         let writer = self.writer.as_ref().ok_or_else(|| refused("it was opened for inspection only"))?;
-        writer.write(durability, work).await
+        writer.write(&operation, durability, work).await
     }
 
     /// Which file was opened. What needs no lease checks it inside its transaction: whoever puts another file in its place takes the write

@@ -128,14 +128,14 @@ impl Writer {
 
     /// Runs `work` in a transaction of the writer and returns when that is committed. A caller that gives up waiting does
     /// not take its work back.
-    pub(crate) async fn write<T, F>(&self, durability: Durability, work: F) -> Result<T, StoreError>
+    pub(crate) async fn write<T, F>(&self, operation: &str, durability: Durability, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Db<'_>) -> Result<T, DbError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or_else(closed)?;
-        let span = spans::of_write::<F>(durability);
+        let span = spans::of_write(operation, durability);
         let write =
             Write { durability, span: span.clone(), work: Some(work), outcome: None, effects: Vec::new(), reply };
         let committed = async {
@@ -306,7 +306,7 @@ mod tests {
         for (number, durability, wanted) in
             [(1, Durability::Synced, FULL), (2, Durability::Relaxed, NORMAL), (3, Durability::Synced, FULL)]
         {
-            let found = writer.write(durability, move |db| insert(db, number)).await.unwrap();
+            let found = writer.write("a write", durability, move |db| insert(db, number)).await.unwrap();
             assert_eq!(found, wanted, "write {number}");
         }
         assert_eq!(writer.batches(), Batches { synced: 2, relaxed: 1 });
@@ -331,20 +331,21 @@ mod tests {
         let (work, started, release) = held();
         let rest = async {
             started.await.unwrap();
-            let relaxed = writer.write(Durability::Relaxed, |db| insert(db, 10));
-            let twin = writer.write(Durability::Relaxed, |db| {
+            let relaxed = writer.write("a write", Durability::Relaxed, |db| insert(db, 10));
+            let twin = writer.write("a write", Durability::Relaxed, |db| {
                 insert(db, 100)?;
                 insert(db, 10)
             });
-            let synced = writer.write(Durability::Synced, |db| insert(db, 1_000));
+            let synced = writer.write("a write", Durability::Synced, |db| insert(db, 1_000));
             // The three before are polled first, so they wait together when the thread goes on.
             tokio::join!(relaxed, twin, synced, async { release.send(()).unwrap() })
         };
-        let (first, (relaxed, twin, synced, ())) = tokio::join!(writer.write(Durability::Relaxed, work), rest);
+        let (first, (relaxed, twin, synced, ())) =
+            tokio::join!(writer.write("a write", Durability::Relaxed, work), rest);
         assert_eq!((first.unwrap(), relaxed.unwrap(), synced.unwrap()), (NORMAL, FULL, FULL));
         assert!(matches!(twin, Err(StoreError::Conflict { .. })), "{twin:?}");
         assert_eq!(writer.batches(), Batches { synced: 1, relaxed: 1 });
-        assert_eq!(writer.write(Durability::Relaxed, sum).await.unwrap(), 1_011);
+        assert_eq!(writer.write("a write", Durability::Relaxed, sum).await.unwrap(), 1_011);
     }
 
     #[tokio::test]
@@ -354,9 +355,9 @@ mod tests {
         let (work, started, release) = held();
         let rest = async {
             started.await.unwrap();
-            let fine = writer.write(Durability::Relaxed, |db| insert(db, 10));
+            let fine = writer.write("a write", Durability::Relaxed, |db| insert(db, 10));
             // A deferred foreign key is checked by COMMIT, not by the statement.
-            let poison = writer.write(Durability::Relaxed, |db| {
+            let poison = writer.write("a write", Durability::Relaxed, |db| {
                 db.connection.execute_batch(
                     "CREATE TABLE child (parent INTEGER REFERENCES numbers (number) DEFERRABLE INITIALLY DEFERRED); \
                      INSERT INTO child VALUES (77)",
@@ -365,11 +366,11 @@ mod tests {
             });
             tokio::join!(fine, poison, async { release.send(()).unwrap() })
         };
-        let (first, (fine, poison, ())) = tokio::join!(writer.write(Durability::Relaxed, work), rest);
+        let (first, (fine, poison, ())) = tokio::join!(writer.write("a write", Durability::Relaxed, work), rest);
         first.unwrap();
         assert!(matches!(fine, Err(StoreError::Unavailable { .. })), "{fine:?}");
         assert!(matches!(poison, Err(StoreError::Unavailable { .. })), "{poison:?}");
-        assert_eq!(writer.write(Durability::Relaxed, sum).await.unwrap(), 1);
+        assert_eq!(writer.write("a write", Durability::Relaxed, sum).await.unwrap(), 1);
     }
 
     #[tokio::test]
@@ -380,17 +381,17 @@ mod tests {
             let set = move |db: &Db<'_>| {
                 Ok(db.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?)
             };
-            writer.write(Durability::Relaxed, set).await.unwrap();
+            writer.write("a write", Durability::Relaxed, set).await.unwrap();
         };
         let fill = async || {
             let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) INSERT INTO numbers SELECT i FROM n";
-            writer.write(Durability::Synced, move |db| Ok(db.connection.execute(many, [])?)).await
+            writer.write("a write", Durability::Synced, move |db| Ok(db.connection.execute(many, [])?)).await
         };
         limit(4).await;
         let outcome = fill().await;
         let Err(StoreError::Unavailable { why, retry, .. }) = outcome else { panic!("{outcome:?}") };
         assert_eq!((why.as_str(), retry), ("the disk is full", Retry::Never));
-        assert_eq!(writer.write(Durability::Relaxed, sum).await.unwrap(), 0);
+        assert_eq!(writer.write("a write", Durability::Relaxed, sum).await.unwrap(), 0);
         limit(1_000_000).await;
         assert_eq!(fill().await.unwrap(), 5_000);
     }
@@ -401,8 +402,8 @@ mod tests {
         let mut writer = writer(&folder);
         let (work, started, release) = held();
         {
-            let first = writer.write(Durability::Relaxed, work);
-            let second = writer.write(Durability::Synced, |db| insert(db, 2));
+            let first = writer.write("a write", Durability::Relaxed, work);
+            let second = writer.write("a write", Durability::Synced, |db| insert(db, 2));
             // Once the first runs both are queued; then nobody waits for them any more.
             tokio::select! {
                 biased;

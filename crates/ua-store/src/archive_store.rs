@@ -2,11 +2,9 @@
 //!
 //! What lists and completions read is read without histories, so that a database of many long runs stays quick to look into.
 
-use async_trait::async_trait;
 use ua_core::{RunId, RunStatus, RunStop, Timestamp};
 
-use crate::error::StoreError;
-use crate::record::{CallRecord, RunRecord, RunRecords};
+use crate::record::RunRecord;
 
 /// Which runs are looked for. Deleted runs are never found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -108,23 +106,4 @@ pub struct DeletedRun {
     /// Runs of its lineage that are still there. While there are any, its rows stay: what it did outside must not be done again by
     /// them, and a fork shares its history.
     pub kept_for: Vec<RunId>,
-}
-
-/// Runs as one looks back at them.
-#[async_trait]
-pub trait ArchiveStore: Send + Sync {
-    /// The runs that are looked for, newest first.
-    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError>;
-
-    /// The calls that are looked for, newest first; those of deleted runs are not found.
-    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError>;
-
-    /// A run with its turns `first` to `last` and what belongs to them. Steps, questions and overrides are there whole, checkpoints
-    /// and what it has from its lineage are left out.
-    async fn load_turns(&self, run: &RunId, first: u32, last: u32) -> Result<RunRecords, StoreError>;
-
-    /// Lets go of a run (synced): it is not found any more, and its name stays taken. Its rows go with the last run of its lineage,
-    /// and so do large texts that no other run refers to. A run that is not terminal is refused with `Conflict` unless forced. A run
-    /// that was deleted is `NotFound`.
-    async fn delete_run(&self, deletion: &RunDeletion) -> Result<DeletedRun, StoreError>;
 }

@@ -3,10 +3,7 @@
 //! Granular Execution PRD §8.1. No method puts a blob by itself: a blob comes with the receipt that holds it, so that no reference
 //! is ever stored without what it names. A commit that refers to a blob that is not there is refused.
 
-use async_trait::async_trait;
 use ua_core::{BlobRef, Timestamp};
-
-use crate::error::StoreError;
 
 /// What is found under a reference. That the store itself cannot be read is an error and not one of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,15 +66,4 @@ impl BlobPruned {
     pub fn freed_bytes(&self) -> u64 {
         self.freed.iter().map(|blob| blob.size).sum()
     }
-}
-
-/// Blobs of all runs.
-#[async_trait]
-pub trait BlobStore: Send + Sync {
-    /// What a reference names, checked against its size and digest.
-    async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError>;
-
-    /// Lets the content of blobs go (synced), in one transaction with the look at who refers to them. Their names stay, with the
-    /// time; what refers to them still says what was there. A dry run writes nothing.
-    async fn prune_blobs(&self, prune: BlobPrune) -> Result<BlobPruned, StoreError>;
 }

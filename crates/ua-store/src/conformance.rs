@@ -11,6 +11,7 @@
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a broken promise is a panic, as in any test")]
 
 pub mod archive;
+pub mod batches;
 pub mod blobs;
 pub mod calls;
 pub mod corrections;
@@ -37,7 +38,7 @@ use crate::error::StoreError;
 
 pub use differential::agree;
 pub use scene::{Scene, cancel};
-pub use seam::{Crossing, LedgerWrites, Plan, StoreOutcome, StoreSeam};
+pub use seam::{Crossing, Plan, StoreOutcome, StoreSeam, Writes};
 
 /// A fresh store and whatever keeps it alive.
 pub trait Harness {
@@ -147,6 +148,10 @@ macro_rules! conformance_tests {
             questions::a_run_is_asked_about_the_same_once,
             questions::an_abort_is_a_mark_on_the_run,
             questions::an_end_takes_its_calls_and_questions_along,
+            batches::a_batch_is_applied_in_order,
+            batches::what_is_provided_is_left_out_alone,
+            batches::what_stands_is_committed_whole_or_not_at_all,
+            batches::a_batch_is_its_owners,
             blobs::the_files_of_a_job_are_stored_with_its_run,
             blobs::a_large_answer_is_stored_once_and_comes_back_whole,
             blobs::whatever_stores_a_large_answer_refers_to_it,

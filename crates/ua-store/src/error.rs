@@ -126,6 +126,20 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the store looked at the write and refused it; otherwise the database itself is the problem.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Conflict { .. }
+            | Self::Fenced { .. }
+            | Self::NotFound { .. }
+            | Self::Exists { .. }
+            | Self::KeyTaken { .. }
+            | Self::ScopeTouched { .. }
+            | Self::EffectLimit { .. } => true,
+            Self::Corrupt { .. } | Self::Unavailable { .. } => false,
+        }
+    }
+
     /// What the caller may do next.
     pub fn class(&self) -> FailureClass {
         match self {

@@ -1,110 +1,191 @@
-//! What the ledger of tool calls reads and writes.
+//! What the ledger of tool calls writes and reads, a word for each change of the port.
 
-use async_trait::async_trait;
-use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp};
+use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Settlement, Timestamp};
 
 use crate::Durability;
+use crate::change::{Author, Batch, Change, one};
 use crate::commit::{CallCancel, CorrectCall, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
-use crate::record::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, ReplayStatus, RunLease};
-use crate::relations::Relations;
+use crate::record::{AttemptRecord, CallRecord, EventRecord, ReplayStatus, RunLease};
+use crate::store::{CallsOf, Store, only};
 
-/// Tool calls, attempts and receipts (Durable Jobs v1 spec §8.3; Context Storage & Durability §4).
-#[async_trait]
-pub trait LedgerStore: Send + Sync {
+/// Tool calls, attempts and receipts: single changes and reads of a [`Store`] (Durable Jobs v1 spec §8.3; Context Storage & Durability §4).
+pub trait LedgerStore: Store {
     /// Commits RUNNING and claims the key, after checking epoch, status, attempt number, key, effect limit and approval
     /// in the same transaction. Nothing may be sent before this returned.
-    async fn start_attempt(&self, lease: &RunLease, start: StartAttempt) -> Result<CallRecord, StoreError>;
+    fn start_attempt(
+        &self,
+        lease: &RunLease,
+        start: StartAttempt,
+    ) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {
+        let (by, batch) = (Author::Owner(lease.clone()), Batch::of([Change::StartAttempt(start)]));
+        async move { Ok(one(self, by, batch).await?.into_call()) }
+    }
 
     /// Stores what the running attempt goes on with (synced).
-    async fn keep_handle(&self, lease: &RunLease, keep: KeepHandle) -> Result<AttemptRecord, StoreError>;
+    fn keep_handle(
+        &self,
+        lease: &RunLease,
+        keep: KeepHandle,
+    ) -> impl Future<Output = Result<AttemptRecord, StoreError>> + Send {
+        let (by, batch) = (Author::Owner(lease.clone()), Batch::of([Change::KeepHandle(keep)]));
+        async move { Ok(one(self, by, batch).await?.into_attempt()) }
+    }
 
     /// Ends the running attempt and stores what it brought back.
-    async fn settle_attempt(&self, lease: &RunLease, settle: SettleAttempt) -> Result<CallRecord, StoreError>;
+    fn settle_attempt(
+        &self,
+        lease: &RunLease,
+        settle: SettleAttempt,
+    ) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {
+        let (by, batch) = (Author::Owner(lease.clone()), Batch::of([Change::SettleAttempt(settle)]));
+        async move { Ok(one(self, by, batch).await?.into_call()) }
+    }
 
     /// Fills in the meaning of a receipt that was stored without one.
-    async fn interpret_receipt(
+    fn interpret_receipt(
         &self,
         lease: &RunLease,
         call: &CallId,
         settlement: Settlement,
         durability: Durability,
         at: Timestamp,
-    ) -> Result<CallRecord, StoreError>;
+    ) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {
+        let (by, batch) = (
+            Author::Owner(lease.clone()),
+            Batch::of([Change::InterpretReceipt { call: call.clone(), settlement, durability, at }]),
+        );
+        async move { Ok(one(self, by, batch).await?.into_call()) }
+    }
 
     /// Answers a `prepared` call with the receipt of another call of its lineage (relaxed).
-    async fn deduplicate_call(
+    fn deduplicate_call(
         &self,
         lease: &RunLease,
         call: &CallId,
         from: &CallId,
         key: &IdempotencyKey,
         at: Timestamp,
-    ) -> Result<CallRecord, StoreError>;
+    ) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {
+        let (by, batch) = (
+            Author::Owner(lease.clone()),
+            Batch::of([Change::Deduplicate { call: call.clone(), from: from.clone(), key: key.clone(), at }]),
+        );
+        async move { Ok(one(self, by, batch).await?.into_call()) }
+    }
 
     /// Cancels `prepared` calls and closes what was asked about them, in one write (relaxed).
-    async fn cancel_calls(&self, lease: &RunLease, cancels: Vec<CallCancel>, at: Timestamp) -> Result<(), StoreError>;
+    fn cancel_calls(
+        &self,
+        lease: &RunLease,
+        cancels: Vec<CallCancel>,
+        at: Timestamp,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let (by, batch) = (Author::Owner(lease.clone()), Batch::of([Change::CancelCalls { cancels, at }]));
+        async move { one(self, by, batch).await.map(drop) }
+    }
 
     /// Turns every `running` call of the run that has no receipt, and no handle to go on with, into `unknown` (relaxed) and
     /// returns them: the first act of a recovery, before anything is decided.
-    async fn mark_lost(&self, lease: &RunLease, why: &str, at: Timestamp) -> Result<Vec<CallRecord>, StoreError>;
+    fn mark_lost(
+        &self,
+        lease: &RunLease,
+        why: &str,
+        at: Timestamp,
+    ) -> impl Future<Output = Result<Vec<CallRecord>, StoreError>> + Send {
+        let (by, batch) = (Author::Owner(lease.clone()), Batch::of([Change::MarkLost { why: why.to_owned(), at }]));
+        async move { Ok(one(self, by, batch).await?.into_calls()) }
+    }
 
     /// Settles an `unknown` call by evidence or by a person's word (synced), and closes the question it answers.
-    async fn resolve_unknown(
+    fn resolve_unknown(
         &self,
         lease: &RunLease,
         call: &CallId,
         resolution: UnknownResolution,
         question: Option<&QuestionId>,
         at: Timestamp,
-    ) -> Result<CallRecord, StoreError>;
+    ) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {
+        let (by, batch) = (
+            Author::Owner(lease.clone()),
+            Batch::of([Change::ResolveUnknown { call: call.clone(), resolution, question: question.cloned(), at }]),
+        );
+        async move { Ok(one(self, by, batch).await?.into_call()) }
+    }
 
     /// Settles a call that a run went on without, after that run has ended (synced), and closes the question it answers. Needs no
     /// lease, since nobody owns the run any more; a run that has not ended refuses, because its owner applies answers.
-    async fn resolve_late(
+    fn resolve_late(
         &self,
         call: &CallId,
         resolution: UnknownResolution,
         question: &QuestionId,
         at: Timestamp,
-    ) -> Result<CallRecord, StoreError>;
+    ) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {
+        let (by, batch) = (
+            Author::Command,
+            Batch::of([Change::ResolveLate { call: call.clone(), resolution, question: question.clone(), at }]),
+        );
+        async move { Ok(one(self, by, batch).await?.into_call()) }
+    }
 
     /// Puts the record of a call right by a person's word, whatever it says (synced): its status, the calls that have its answer, and the
     /// question about it in one write. Needs no lease; a call of a turn that an owner works on refuses.
-    async fn correct_call(&self, correct: CorrectCall) -> Result<CallRecord, StoreError>;
+    fn correct_call(&self, correct: CorrectCall) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {
+        let (by, batch) = (Author::Command, Batch::of([Change::Correct(correct)]));
+        async move { Ok(one(self, by, batch).await?.into_call()) }
+    }
 
     /// Notes what a resume did with a call (relaxed).
-    async fn note_replay(
+    fn note_replay(
         &self,
         lease: &RunLease,
         call: &CallId,
         status: ReplayStatus,
         at: Timestamp,
-    ) -> Result<(), StoreError>;
-
-    // --- Reads.
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let (by, batch) =
+            (Author::Owner(lease.clone()), Batch::of([Change::NoteReplay { call: call.clone(), status, at }]));
+        async move { one(self, by, batch).await.map(drop) }
+    }
 
     /// One call.
-    async fn call(&self, call: &CallId) -> Result<CallRecord, StoreError>;
+    fn call(&self, call: &CallId) -> impl Future<Output = Result<CallRecord, StoreError>> + Send {
+        async move { only(self.calls_of(CallsOf::One(call.clone())).await?, "tool_calls", call) }
+    }
 
     /// The calls of a run, by position; of one turn if given.
-    async fn calls(&self, run: &RunId, turn: Option<u32>) -> Result<Vec<CallRecord>, StoreError>;
+    fn calls(
+        &self,
+        run: &RunId,
+        turn: Option<u32>,
+    ) -> impl Future<Output = Result<Vec<CallRecord>, StoreError>> + Send {
+        async move { self.calls_of(CallsOf::Run(run.clone(), turn)).await }
+    }
 
     /// Calls of any run that are `unknown` and not skipped, oldest first.
-    async fn unknown_calls(&self) -> Result<Vec<CallRecord>, StoreError>;
+    fn unknown_calls(&self) -> impl Future<Output = Result<Vec<CallRecord>, StoreError>> + Send {
+        async move { self.calls_of(CallsOf::Unknown).await }
+    }
 
     /// The call of the lineage that holds `key`, if any.
-    async fn key_holder(&self, root: &RunId, key: &IdempotencyKey) -> Result<Option<CallRecord>, StoreError>;
-
-    /// What a call might repeat whose effect is `scope`, from one snapshot.
-    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError>;
-
-    /// The newest receipt of a call.
-    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError>;
+    fn key_holder(
+        &self,
+        root: &RunId,
+        key: &IdempotencyKey,
+    ) -> impl Future<Output = Result<Option<CallRecord>, StoreError>> + Send {
+        async move { Ok(self.calls_of(CallsOf::Holder(root.clone(), key.clone())).await?.pop()) }
+    }
 
     /// The attempts of a call, oldest first.
-    async fn attempts(&self, call: &CallId) -> Result<Vec<AttemptRecord>, StoreError>;
+    fn attempts(&self, call: &CallId) -> impl Future<Output = Result<Vec<AttemptRecord>, StoreError>> + Send {
+        async move { Ok(self.trail(call).await?.attempts) }
+    }
 
     /// The status changes of a call, oldest first.
-    async fn events(&self, call: &CallId) -> Result<Vec<EventRecord>, StoreError>;
+    fn events(&self, call: &CallId) -> impl Future<Output = Result<Vec<EventRecord>, StoreError>> + Send {
+        async move { Ok(self.trail(call).await?.events) }
+    }
 }
+
+impl<T: Store + ?Sized> LedgerStore for T {}

@@ -14,8 +14,10 @@
 //! # });
 //! ```
 
+mod apply;
 mod archive_store;
 mod blob_store;
+mod change;
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -30,12 +32,16 @@ mod mem;
 mod overrides;
 mod record;
 mod relations;
+pub mod rows;
 pub mod rules;
 mod run_store;
+mod store;
 mod stored_name;
 
-pub use archive_store::{ArchiveStore, CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
-pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
+pub use apply::apply;
+pub use archive_store::{CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
+pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobUse};
+pub use change::{Author, Batch, Change, Committed, Done};
 pub use commit::{
     AttemptEnd, CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep,
     RequestEnd, RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
@@ -56,6 +62,7 @@ pub use record::{
 };
 pub use relations::{Relations, Seen};
 pub use run_store::RunStore;
+pub use store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
 pub use stored_name::stored_name;
 
 /// Whether a write waits for stable storage.
@@ -66,8 +73,3 @@ pub enum Durability {
     /// On stable storage before the call returns.
     Synced,
 }
-
-/// The whole port: what a run's driver writes, what its ledger writes, the blobs that both refer to, and what a person looks back at.
-pub trait Store: RunStore + LedgerStore + BlobStore + ArchiveStore {}
-
-impl<T: RunStore + LedgerStore + BlobStore + ArchiveStore + ?Sized> Store for T {}

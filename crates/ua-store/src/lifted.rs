@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{BlobRef, Block, Message, RawReply, ToolText};
 
-use crate::blob_store::{Blob, BlobStore};
+use crate::blob_store::Blob;
 use crate::error::{RowRef, StoreError};
 use crate::record::ReceiptRecord;
+use crate::store::Store;
 
 /// Beyond this depth nothing is lifted, so that what is lifted can be read back by any JSON reader.
 const MAX_DEPTH: usize = 100;
@@ -149,7 +150,7 @@ pub fn blobs_of(receipt: &ReceiptRecord) -> impl Iterator<Item = &BlobRef> {
 ///
 /// # Errors
 /// `Corrupt`, naming the blob, when one of them is gone or is not what was stored; `Unavailable` when the store cannot be read.
-pub async fn whole_reply(blobs: &dyn BlobStore, receipt: &ReceiptRecord) -> Result<RawReply, StoreError> {
+pub async fn whole_reply(blobs: &dyn Store, receipt: &ReceiptRecord) -> Result<RawReply, StoreError> {
     let mut raw = receipt.raw.clone();
     // An outer part comes before what lies in it: its pointer is the beginning of theirs.
     for (pointer, lifted) in &receipt.lifted {
@@ -177,7 +178,7 @@ pub async fn whole_reply(blobs: &dyn BlobStore, receipt: &ReceiptRecord) -> Resu
 ///
 /// # Errors
 /// As [`whole_reply`].
-pub async fn whole_text(blobs: &dyn BlobStore, blob: &BlobRef) -> Result<String, StoreError> {
+pub async fn whole_text(blobs: &dyn Store, blob: &BlobRef) -> Result<String, StoreError> {
     let why = match blobs.blob(blob).await? {
         Blob::Here(text) => return Ok(text),
         Blob::Missing { pruned_at: Some(at) } => format!("its content was pruned at {at}"),

@@ -22,7 +22,7 @@ use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_runner::{
     Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunEvent, RunSettings, Worker, Workspace, owner_stamp,
 };
-use ua_store::{NewRun, Store};
+use ua_store::{NewRun, RunStore, Store};
 use ua_store_sqlite::{Batches, SqliteConfig, SqliteStore};
 use ua_testkit::{Honours, World, foreign_tool, own_tool};
 

@@ -8,8 +8,8 @@ use ua_core::{CallId, CallStatus, Handle, KeyBuilder, OnUnknown, Outcome, ToolSp
 use ua_dispatch::{Enquiry, Fence, Permit, SubAgents, ToolTransport, TransportError};
 use ua_llm::LlmProvider;
 use ua_runner::ChildDriver;
-use ua_store::conformance::LedgerWrites;
-use ua_store::{CallRecord, RunLease, SettleAttempt, StartAttempt, Store, StoreError, TurnDraft};
+use ua_store::conformance::Writes;
+use ua_store::{Author, Batch, Change, Committed, Done, LedgerStore as _, RunLease, StartAttempt, Store, StoreError};
 
 use crate::broken_trees::{ChildrenStartAgain, HandoffForgotten};
 
@@ -75,7 +75,7 @@ impl BrokenRule {
     }
 
     /// The ledger's writes with the rule broken, when it is about them.
-    pub fn writes(self) -> Option<Arc<dyn LedgerWrites>> {
+    pub fn writes(self) -> Option<Arc<dyn Writes>> {
         match self {
             Self::RunningAfterDispatch => Some(RunningAfterDispatch::new()),
             Self::KeyWithoutPosition => Some(Arc::new(KeyWithoutPosition)),
@@ -145,58 +145,84 @@ pub struct RunningAfterDispatch {
 }
 
 impl RunningAfterDispatch {
-    /// Wraps the two ledger writes that matter.
+    /// Wraps the two changes that matter.
     pub fn new() -> Arc<Self> {
         Arc::new(Self { started: Mutex::default() })
     }
-}
 
-#[async_trait]
-impl LedgerWrites for RunningAfterDispatch {
-    async fn start_attempt(
-        &self,
-        inner: &dyn Store,
-        _lease: &RunLease,
-        start: StartAttempt,
-    ) -> Result<CallRecord, StoreError> {
+    /// Keeps a start back, and says that it was made.
+    async fn keep_back(&self, inner: &dyn Store, start: StartAttempt) -> Result<Done, StoreError> {
         let mut call = inner.call(&start.call_id).await?;
         call.status = CallStatus::Running;
         call.attempt = start.attempt;
         call.idempotency_key = Some(start.key.clone());
         call.scope.clone_from(&start.scope);
         self.started.lock().unwrap_or_else(PoisonError::into_inner).insert(start.call_id.clone(), start);
-        Ok(call)
+        Ok(Done::Call(call))
     }
+}
 
-    async fn settle_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        settle: SettleAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        let late = self.started.lock().unwrap_or_else(PoisonError::into_inner).remove(&settle.call_id);
-        if let Some(late) = late {
-            inner.start_attempt(lease, late).await?;
+#[async_trait]
+impl Writes for RunningAfterDispatch {
+    async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        let late = |change: &Change| {
+            let Change::SettleAttempt(settle) = change else { return None };
+            self.started.lock().unwrap_or_else(PoisonError::into_inner).remove(&settle.call_id)
+        };
+        let late: Vec<Change> = batch.changes().filter_map(late).map(Change::StartAttempt).collect();
+        if !late.is_empty() {
+            inner.commit(by, Batch::of(late)).await?;
         }
-        inner.settle_attempt(lease, settle).await
+        let is_start = |change: &Change| matches!(change, Change::StartAttempt(_));
+        let (starts, stands): (Vec<_>, Vec<_>) = batch.stands.into_iter().partition(is_start);
+        let (more, provided): (Vec<_>, Vec<_>) = batch.provided.into_iter().partition(is_start);
+        // Whoever writes hears of each change in its place; starts are the last of their part.
+        let mut committed = inner.commit(by, Batch { stands, provided }).await?;
+        for start in starts {
+            if let Change::StartAttempt(start) = start {
+                committed.stands.push(self.keep_back(inner, start).await?);
+            }
+        }
+        for start in more {
+            if let (Change::StartAttempt(start), Ok(provided)) = (start, &mut committed.provided) {
+                provided.push(self.keep_back(inner, start).await?);
+            }
+        }
+        Ok(committed)
     }
+}
+
+/// The same batch, with each start as `change` makes it.
+fn each_start(mut batch: Batch, mut change: impl FnMut(&mut StartAttempt)) -> Batch {
+    for one in batch.stands.iter_mut().chain(&mut batch.provided) {
+        if let Change::StartAttempt(start) = one {
+            change(start);
+        }
+    }
+    batch
 }
 
 /// Claims a key without the call's position: a second move of the cursor looks like the first.
 pub struct KeyWithoutPosition;
 
 #[async_trait]
-impl LedgerWrites for KeyWithoutPosition {
-    async fn start_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        mut start: StartAttempt,
-    ) -> Result<CallRecord, StoreError> {
-        let call = inner.call(&start.call_id).await?;
-        start.key =
-            KeyBuilder::new("broken").field("tool", &call.name.raw).field("args", &call.args_hash.to_hex()).finish();
-        inner.start_attempt(lease, start).await
+impl Writes for KeyWithoutPosition {
+    async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        let mut keys = HashMap::new();
+        for change in batch.changes() {
+            let Change::StartAttempt(StartAttempt { call_id: id, .. }) = change else { continue };
+            // A call that the same batch plans is not stored yet; no rule of this kind is needed for those.
+            if let Ok(call) = inner.call(id).await {
+                let key = KeyBuilder::new("broken").field("tool", &call.name.raw);
+                keys.insert(id.clone(), key.field("args", &call.args_hash.to_hex()).finish());
+            }
+        }
+        let batch = each_start(batch, |start| {
+            if let Some(key) = keys.remove(&start.call_id) {
+                start.key = key;
+            }
+        });
+        inner.commit(by, batch).await
     }
 }
 
@@ -204,14 +230,15 @@ impl LedgerWrites for KeyWithoutPosition {
 pub struct ForcedReplay;
 
 #[async_trait]
-impl LedgerWrites for ForcedReplay {
-    fn plan(&self, mut draft: TurnDraft) -> TurnDraft {
-        for call in &mut draft.calls {
-            if call.policy.on_unknown == OnUnknown::Hold {
+impl Writes for ForcedReplay {
+    async fn commit(&self, inner: &dyn Store, by: &Author, mut batch: Batch) -> Result<Committed, StoreError> {
+        for change in &mut batch.stands {
+            let Change::RecordTurn(draft) = change else { continue };
+            for call in draft.calls.iter_mut().filter(|call| call.policy.on_unknown == OnUnknown::Hold) {
                 call.policy.on_unknown = OnUnknown::Redo;
             }
         }
-        draft
+        inner.commit(by, batch).await
     }
 }
 
@@ -219,16 +246,14 @@ impl LedgerWrites for ForcedReplay {
 pub struct KeyOfThisProcess;
 
 #[async_trait]
-impl LedgerWrites for KeyOfThisProcess {
-    async fn start_attempt(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        mut start: StartAttempt,
-    ) -> Result<CallRecord, StoreError> {
+impl Writes for KeyOfThisProcess {
+    async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
         let process = std::process::id().to_string();
-        start.key = KeyBuilder::new("broken").field("call", start.call_id.as_str()).field("process", &process).finish();
-        inner.start_attempt(lease, start).await
+        let batch = each_start(batch, |start| {
+            let key = KeyBuilder::new("broken").field("call", start.call_id.as_str());
+            start.key = key.field("process", &process).finish();
+        });
+        inner.commit(by, batch).await
     }
 }
 

@@ -9,7 +9,7 @@ use ua_core::{Block, Message, ModelTurn, Origin, RawReply, RunId, RunStop, itera
 use ua_dispatch::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_runner::{ChildDriver, Conclusion};
-use ua_store::{CallRecord, NewRun, RunLease, Store};
+use ua_store::{CallRecord, NewRun, RunLease, RunStore, Store};
 
 /// Starts a sub-agent anew whenever its task is carried on by another process than the one that made it, whether or not it had ended:
 /// the relaunch that throws away the calls of the sub-agent before. The new run is of no lineage, so nothing of it is known.

@@ -127,8 +127,12 @@ impl KillPoint {
 
     /// Whether this is the crossing, counting those that fit.
     fn is_here(&self, crossing: &Crossing) -> bool {
-        let fits =
-            (self.name == "*" || crossing.name == self.name) && (self.tool.is_none() || crossing.tool == self.tool);
+        let fits = match (self.name.as_str(), &self.tool) {
+            ("*", None) => true,
+            ("*", Some(tool)) => crossing.tools().any(|its| its == tool),
+            (name, None) => crossing.is(name),
+            (name, Some(tool)) => crossing.is_of(name, tool),
+        };
         fits && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.nth
     }
 }
@@ -200,8 +204,8 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
         });
         for (name, wanted) in [("store.open_step", 0), ("tool.invoke", 1), ("tool.invoke", 1)] {
-            point.before(&Crossing { name, tool: None }).await;
-            point.after(&Crossing { name, tool: None }).await;
+            point.before(&Crossing::of(name, None)).await;
+            point.after(&Crossing::of(name, None)).await;
             assert_eq!(fired.load(Ordering::SeqCst), wanted, "{name}");
         }
     }

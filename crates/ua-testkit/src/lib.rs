@@ -54,6 +54,6 @@ pub use servers::{
     Webhook, WebhookConfig, serve_site,
 };
 pub use third_party::ThirdParty;
-pub use ua_store::conformance::{Crossing, LedgerWrites, Plan, StoreSeam};
+pub use ua_store::conformance::{Crossing, Plan, StoreSeam, Writes};
 pub use unfinished::Unfinished;
 pub use world::{Delivery, Honours, World, foreign_tool, own_tool};

@@ -22,7 +22,7 @@ impl<T: ?Sized> Seam<T> {
     }
 
     async fn cross<R>(&self, name: &'static str, tool: Option<String>, effect: impl Future<Output = R>) -> R {
-        let crossing = Crossing { name, tool };
+        let crossing = Crossing::of(name, tool);
         self.plan.before(&crossing).await;
         let result = effect.await;
         self.plan.after(&crossing).await;

@@ -7,8 +7,7 @@ use ua_host::home::Home;
 use ua_host::people::Answer;
 use ua_host::{Host, questions};
 use ua_store::{
-    ArchiveStore as _, CallQuery, CallRecord, Choice, LedgerStore, QuestionRecord, Store, blobs_of, whole_reply,
-    whole_text,
+    CallQuery, CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store, blobs_of, whole_reply, whole_text,
 };
 
 use crate::args::{CallsCommand, ResolveArgs, WhatItWas};

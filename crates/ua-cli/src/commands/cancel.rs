@@ -6,7 +6,7 @@ use ua_core::Trace;
 use ua_dispatch::{Fence, ToolTransport as _};
 use ua_host::{Host, servers, tree};
 use ua_runner::{LockError, RunLock, Workspace, end_cancelled, owner_stamp};
-use ua_store::{RunRecord, RunStore as _};
+use ua_store::{RunRecord, RunStore as _, Store};
 use ua_store_sqlite::SqliteStore;
 
 use crate::error::HostError;

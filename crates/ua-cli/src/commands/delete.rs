@@ -12,7 +12,7 @@ use ua_core::Trace;
 use ua_host::home::Home;
 use ua_host::{Host, tree};
 use ua_runner::{RunLock, owner_stamp};
-use ua_store::{ArchiveStore as _, RunDeletion, RunQuery, RunStore as _, Store};
+use ua_store::{RunDeletion, RunQuery, RunStore as _, Store};
 
 use crate::args::DeleteArgs;
 use crate::error::{HostError, OK, STORAGE};

@@ -13,7 +13,7 @@ use ua_host::home::Home;
 use ua_report::{CompletionSummary, RunExport};
 use ua_resume::{Handoff, ResumePacket};
 use ua_runner::{RunLock, Workspace};
-use ua_store::{Blob, EventRecord, RunRecord, RunRecords, Store, blobs_of};
+use ua_store::{Blob, EventRecord, LedgerStore, RunRecord, RunRecords, RunStore, Store, blobs_of};
 
 use crate::args::ExportArgs;
 use crate::error::{HostError, OK};

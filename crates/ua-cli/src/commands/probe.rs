@@ -9,6 +9,7 @@ use ua_host::progress::finding_text;
 use ua_host::{Host, servers};
 use ua_store::{
     CallRecord, Choice, LedgerStore, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, RunStore,
+    Store,
 };
 
 use crate::args::ProbeArgs;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use ua_core::Timestamp;
 use ua_host::home::Home;
-use ua_store::{BlobPrune, BlobPruned, BlobStore};
+use ua_store::{BlobPrune, BlobPruned, RunStore};
 
 use crate::args::PruneArgs;
 use crate::error::{HostError, OK};

@@ -4,7 +4,7 @@ use ua_core::{CallStatus, RunId, RunStatus, RunStop};
 use ua_host::Host;
 use ua_host::home::Home;
 use ua_runner::{RunLock, StepSummary, UsageSummary};
-use ua_store::{ArchiveStore as _, RunHead, RunQuery, RunRecords, RunStore, is_task};
+use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_task};
 
 use crate::args::{ListArgs, RunsCommand, StatusFilter};
 use crate::error::{HostError, OK};

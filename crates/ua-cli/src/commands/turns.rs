@@ -1,7 +1,7 @@
 //! `ua turns`: one turn, from the request's digest to what its calls brought back.
 
 use ua_host::home::Home;
-use ua_store::{ArchiveStore as _, CallRecord, RunRecords, TurnRecord};
+use ua_store::{CallRecord, RunRecords, RunStore, TurnRecord};
 
 use crate::args::TurnsCommand;
 use crate::error::{HostError, OK};

@@ -15,7 +15,7 @@ use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RunEvent, RunLock, Watcher, Worked, Worker, Workspace,
     owner_stamp, park_for_tool_server, run_span,
 };
-use ua_store::{RunLease, RunRecord, Store, budgets_with, is_task};
+use ua_store::{RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
 use ua_store_sqlite::SqliteStore;
 
 use crate::error::{ChildFailed, HostError};

@@ -8,7 +8,8 @@ use ua_evidence::EvidenceReport;
 use ua_ledger::{is_left_open, settle_late_answers};
 use ua_resume::{Decision, ResumePacket};
 use ua_store::{
-    CallCancel, CheckpointKind, CorpusRef, NewCheckpoint, QuestionRecord, ReplayStatus, RunRecord, RunRecords, StepEnd,
+    CallCancel, CheckpointKind, CorpusRef, LedgerStore, NewCheckpoint, QuestionRecord, ReplayStatus, RunRecord,
+    RunRecords, RunStore, StepEnd,
 };
 
 use super::Driver;

@@ -9,7 +9,7 @@ use std::io::Read as _;
 use serde_json::Value;
 use ua_core::{Message, Origin, StepStatus};
 use ua_resume::{Handoff, ResumePacket};
-use ua_store::{CheckpointKind, NewIteration, StepEnd, StepEntry};
+use ua_store::{CheckpointKind, NewIteration, RunStore, StepEnd, StepEntry};
 
 use super::Driver;
 use super::phase::records_with;

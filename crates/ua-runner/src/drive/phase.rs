@@ -2,7 +2,7 @@
 
 use ua_core::{Message, Origin, StepStatus};
 use ua_evidence::EvidenceScope;
-use ua_store::{CheckpointKind, RunRecords, StepEnd, StepEntry};
+use ua_store::{CheckpointKind, RunRecords, RunStore, StepEnd, StepEntry};
 
 use super::Driver;
 use crate::cas::{MAX_RELOADS, is_worth_a_reload, reload_wait};

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::Instrument as _;
 use ua_core::{ModelTurn, Sha256, Usage};
 use ua_llm::{KeptReply, KnownPrefix, LlmError, ModelRequest, StreamObserver};
-use ua_store::{RequestId, RunRecords, StoreError, TurnRecord};
+use ua_store::{RequestId, RunRecords, RunStore, StoreError, TurnRecord};
 
 use super::{Driver, Reserved};
 use crate::error::RunError;

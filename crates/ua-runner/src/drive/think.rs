@@ -8,7 +8,7 @@ use std::time::Duration;
 use ua_core::Usage;
 use ua_ledger::{Tries, again};
 use ua_llm::{ESTIMATOR, LlmError, ModelRequest, estimate_input_tokens, tell_tool_uses_apart};
-use ua_store::{RequestEnd, RequestReservation, RequestStatus, stored_name};
+use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore, stored_name};
 
 use super::session::Asked;
 use super::{Driver, Reserved};

@@ -5,7 +5,8 @@ use ua_dispatch::{DispatchError, Dispatched, StopSignal, is_task_under_way};
 use ua_ledger::{LedgerError, Tries, again};
 use ua_llm::{ModelRequest, ToolOffer, estimate_input_tokens};
 use ua_store::{
-    CallCancel, CallRecord, CheckpointKind, QuestionStatus, ReplayStatus, RequestEnd, StoreError, TurnCommit, TurnDraft,
+    CallCancel, CallRecord, CheckpointKind, LedgerStore, QuestionStatus, ReplayStatus, RequestEnd, RunStore,
+    StoreError, TurnCommit, TurnDraft,
 };
 
 use super::Driver;

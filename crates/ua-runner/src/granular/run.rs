@@ -5,7 +5,7 @@ use std::path::Path;
 use tracing::Instrument as _;
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError, Trace};
 use ua_dispatch::Rules;
-use ua_store::{NewRun, OwnerStamp, RunRecord, StoreError};
+use ua_store::{NewRun, OwnerStamp, RunRecord, RunStore, StoreError};
 
 use super::definition::differences;
 use super::{GranularStep, StepError, StepHost, StepOutcome};

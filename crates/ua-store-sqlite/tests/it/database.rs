@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use ua_core::CallStatus;
 use ua_store::conformance::{Scene, samples};
-use ua_store::{ArchiveStore as _, Retry, RunQuery, RunStore, StoreError};
+use ua_store::{Retry, RunQuery, RunStore, Store, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use crate::earlier::take_back_to;

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use ua_core::{CallStatus, Resolution, RunStatus};
 use ua_store::conformance::{Scene, samples};
-use ua_store::{Choice, LedgerStore as _, RunStore as _, StartAttempt, StoreError};
+use ua_store::{Choice, LedgerStore as _, RunStore as _, StartAttempt, Store, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use crate::earlier::take_back_to;

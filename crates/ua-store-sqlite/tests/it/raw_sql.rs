@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use ua_core::{CallEvent, CallStatus, CorrectedTo, RawReply};
 use ua_store::conformance::{Scene, samples};
-use ua_store::{AttemptEnd, Blob, BlobStore as _, LedgerStore as _, RunStore as _};
+use ua_store::{AttemptEnd, Blob, LedgerStore as _, RunStore as _, Store};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 struct Database {
@@ -304,7 +304,7 @@ async fn a_deleted_run_leaves_no_row_in_any_table() {
     let before = names.iter().filter(|name| filled(name)).count();
     assert!(before >= 15, "only {before} tables have a row before: {names:?}");
     let deletion = ua_store::RunDeletion { run_id: samples::run_id("run_1"), force: true, at: samples::at(90) };
-    ua_store::ArchiveStore::delete_run(&database.store, &deletion).await.unwrap();
+    database.store.delete_run(&deletion).await.unwrap();
     let left: Vec<&String> = names.iter().filter(|name| filled(name)).collect();
     assert_eq!(left, [""; 0], "a table of the schema is not cleared");
     assert_eq!(tables("SELECT run_id FROM deleted_runs"), ["run_1"]);

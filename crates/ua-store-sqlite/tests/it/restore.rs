@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use ua_core::{CallStatus, OnUnknown, SideEffectClass};
 use ua_store::conformance::{Scene, samples};
-use ua_store::{Choice, NewRun, RunStore as _, StoreError};
+use ua_store::{Choice, NewRun, RunStore as _, Store, StoreError};
 use ua_store_sqlite::{ForgottenAttempt, Restore, SqliteConfig, SqliteStore, backup, restore};
 
 struct Place {

@@ -4,11 +4,11 @@ use ua_core::{CallStatus, RunStatus, Timestamp};
 
 use super::samples::{self, at, call_id, key, run_id};
 use super::{Scene, refused};
-use crate::Store;
 use crate::archive_store::{CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 use crate::commit::NewRun;
 use crate::error::StoreError;
 use crate::record::RunRecord;
+use crate::{LedgerStore, RunStore, Store};
 
 fn all() -> RunQuery {
     RunQuery { limit: 100, ..RunQuery::default() }

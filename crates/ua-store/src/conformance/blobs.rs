@@ -12,7 +12,7 @@ use crate::blob_store::{Blob, BlobPrune, BlobPruned};
 use crate::commit::{AttemptEnd, UnknownResolution};
 use crate::error::StoreError;
 use crate::lifted::{NewBlob, blobs_of, whole_reply};
-use crate::{Durability, Store};
+use crate::{Durability, LedgerStore, RunStore, Store};
 
 /// A text over the threshold of the samples' contract, different for each `name`.
 fn large(name: &str) -> String {

@@ -10,7 +10,7 @@ use crate::commit::{AttemptEnd, CorrectCall, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{Choice, QuestionStatus, ReplayStatus};
 use crate::relations::Seen;
-use crate::{Durability, Store};
+use crate::{Durability, LedgerStore, RunStore, Store};
 
 fn happened(evidence: EvidenceLevel) -> UnknownResolution {
     UnknownResolution::Happened {

@@ -7,7 +7,7 @@ use super::{Scene, refused};
 use crate::error::StoreError;
 use crate::record::{Choice, QuestionStatus};
 use crate::rules::may_have_happened;
-use crate::{CorrectCall, EventRecord, RunRecords, Store};
+use crate::{CorrectCall, EventRecord, LedgerStore, RunRecords, RunStore, Store};
 
 const ALL: [CorrectedTo; 3] = [CorrectedTo::Happened, CorrectedTo::NotHappened, CorrectedTo::Skipped];
 

@@ -11,7 +11,7 @@ use crate::blob_store::BlobPrune;
 use crate::commit::{AttemptEnd, CorrectCall, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::overrides::OverrideKind;
 use crate::record::{Choice, QuestionStatus, ReplayStatus, RequestStatus, RunLease, RunRecords};
-use crate::{Durability, Store};
+use crate::{Durability, LedgerStore, RunStore, Store};
 
 const RUNS: [&str; 3] = ["run_1", "run_2", "run_3"];
 

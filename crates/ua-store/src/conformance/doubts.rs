@@ -8,7 +8,7 @@ use super::{Scene, refused};
 use crate::commit::UnknownResolution;
 use crate::error::StoreError;
 use crate::record::{Choice, QuestionStatus};
-use crate::{LedgerStore, Store};
+use crate::{LedgerStore, RunStore, Store};
 
 /// Doubts about a tool are found across the lineage, also those that a person gave up, and no other calls.
 pub async fn doubts_about_a_tool_are_found_in_the_whole_lineage(store: &dyn Store) {

@@ -7,7 +7,7 @@ use super::samples::{self, at, call_id, run_id};
 use super::{Scene, refused};
 use crate::error::StoreError;
 use crate::record::{MessageRecord, RunRecord};
-use crate::{NewRun, RunStore as _, Store};
+use crate::{LedgerStore, NewRun, RunStore as _, Store};
 
 /// A parent of `turns` committed turns, an e-mail in each.
 async fn parent(store: &dyn Store, turns: u32) -> Scene<'_> {

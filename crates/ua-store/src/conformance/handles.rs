@@ -5,8 +5,8 @@ use ua_core::{CallStatus, Handle, Input};
 
 use super::samples::{self, at, call_id};
 use super::{Scene, refused};
-use crate::Store;
 use crate::commit::{AttemptEnd, KeepHandle, SettleAttempt};
+use crate::{LedgerStore, Store};
 
 fn task() -> Handle {
     Handle { task: Some("t-1".to_owned()), place: json!({"poll_ms": 5}), ..Handle::default() }

@@ -6,7 +6,7 @@ use super::samples::{self, at};
 use super::{Scene, refused};
 use crate::commit::{NewRun, StepEntry};
 use crate::iteration::NewIteration;
-use crate::{RunRecord, Store};
+use crate::{RunRecord, RunStore, Store};
 
 fn harness_run(id: &str) -> NewRun {
     let job = r#"{"objective": "x", "stop_conditions": ["email_sent_once"],

@@ -14,7 +14,7 @@ use crate::commit::{AttemptEnd, RequestEnd, UnknownResolution};
 use crate::error::StoreError;
 use crate::overrides::OverrideKind;
 use crate::record::{Choice, ReplayStatus, RunLease, RunRecords};
-use crate::{BlobStore, Durability, LedgerStore, RunStore, Store};
+use crate::{Durability, LedgerStore, RunStore, Store};
 
 /// Loses the answer of one write when it is told to.
 #[derive(Debug, Default)]

@@ -5,9 +5,9 @@ use ua_core::RunStatus;
 
 use super::samples::{self, at, run_id};
 use super::{Scene, refused};
-use crate::Store;
 use crate::error::StoreError;
 use crate::overrides::OverrideKind;
+use crate::{RunStore, Store};
 
 /// Changes are kept in order beside the contract, which stays; a run shows them with everything else about it.
 pub async fn overrides_are_kept_in_order_beside_the_contract(store: &dyn Store) {

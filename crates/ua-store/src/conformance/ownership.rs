@@ -7,7 +7,7 @@ use super::{Scene, cancel, refused};
 use crate::commit::{RequestEnd, RunEnd, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{Choice, ReplayStatus, RunLease};
-use crate::{Durability, Store};
+use crate::{Durability, LedgerStore, RunStore, Store};
 
 /// A submitted run is `queued`, with its prompt as the only message.
 pub async fn a_submitted_run_waits_with_its_prompt(store: &dyn Store) {

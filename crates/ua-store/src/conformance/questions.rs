@@ -4,10 +4,10 @@ use ua_core::{CallStatus, EvidenceLevel, RawReply, RunStatus};
 
 use super::samples::{self, at, call_id, question_id, run_id};
 use super::{Scene, cancel, refused};
-use crate::Store;
 use crate::commit::{NewAnswer, NewQuestion, NewRun, RunEnd, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{Choice, EndMark, QuestionKind, QuestionStatus};
+use crate::{LedgerStore, RunStore, Store};
 
 /// A second question about a call is the first one, until that is closed; the run itself may have several.
 pub async fn a_call_has_one_question_at_a_time(store: &dyn Store) {

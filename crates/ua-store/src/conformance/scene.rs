@@ -3,9 +3,9 @@
 use ua_core::{CallStatus, PlannedCall, RunId};
 
 use super::samples;
-use crate::Store;
 use crate::commit::{CallCancel, NewRun};
 use crate::record::{CallRecord, RunLease, RunRecords};
+use crate::{LedgerStore, RunStore, Store};
 
 /// A run that was submitted and taken, with its first step open.
 pub struct Scene<'s> {

@@ -6,10 +6,10 @@ use ua_core::{Message, Origin, RunStatus, StepStatus};
 
 use super::samples::{self, at, step_id};
 use super::{Scene, refused};
-use crate::Store;
 use crate::commit::StepEntry;
 use crate::error::StoreError;
 use crate::record::CheckpointKind;
+use crate::{RunStore, Store};
 
 /// The entry of `next` after the end of `before`, with a marker in each and one message.
 fn entry(before: Option<&str>, next: &str) -> StepEntry {

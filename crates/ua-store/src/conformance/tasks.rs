@@ -4,9 +4,9 @@ use ua_core::{CallPolicy, CallStatus, OnUnknown, PlannedCall, RunId, SideEffectC
 
 use super::samples::{self, at, call_id, run_id};
 use super::{Scene, refused};
-use crate::Store;
 use crate::commit::{NewRun, StartAttempt};
 use crate::error::StoreError;
+use crate::{LedgerStore, RunStore, Store};
 
 fn task(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
     let policy =

@@ -5,10 +5,10 @@ use ua_core::{CallStatus, Message, Money, Origin, Refusal, Resolution, Role, Run
 
 use super::samples::{self, at, call_id, checkpoint_id, step_id};
 use super::{Scene, refused};
-use crate::Store;
 use crate::commit::RequestEnd;
 use crate::error::StoreError;
 use crate::record::{CheckpointKind, RequestStatus};
+use crate::{LedgerStore, RunStore, Store};
 
 /// One write stores the reply, its cost and every call it asks for.
 pub async fn a_turn_is_recorded_whole(store: &dyn Store) {

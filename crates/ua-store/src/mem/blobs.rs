@@ -1,11 +1,9 @@
 //! The model's blobs.
 
-use async_trait::async_trait;
 use ua_core::{BlobId, BlobRef, RunId, Timestamp};
 
-use super::MemStore;
 use super::model::Model;
-use crate::blob_store::{Blob, BlobPrune, BlobPruned, BlobStore, BlobUse};
+use crate::blob_store::BlobUse;
 use crate::error::StoreError;
 use crate::lifted::NewBlob;
 use crate::record::RunRecord;
@@ -14,10 +12,10 @@ use crate::rules;
 /// A blob, or what a prune left of it.
 #[derive(Debug, Clone)]
 pub(super) struct StoredBlob {
-    blob: BlobRef,
+    pub(super) blob: BlobRef,
     created_at: Timestamp,
-    content: Option<String>,
-    pruned_at: Option<Timestamp>,
+    pub(super) content: Option<String>,
+    pub(super) pruned_at: Option<Timestamp>,
 }
 
 impl Model {
@@ -44,16 +42,6 @@ impl Model {
         }
     }
 
-    /// Stores what the files of a new run hold, and notes that it refers to them. Refused, with nothing changed, when one is neither
-    /// among `files` nor stored already.
-    pub(super) fn put_files(&mut self, run: &RunRecord, files: Vec<NewBlob>) -> Result<(), StoreError> {
-        let wanted: Vec<&BlobRef> = run.spec.taken_files().map(|file| &file.blob).collect();
-        self.check_blobs(wanted.iter().copied().filter(|blob| !files.iter().any(|new| new.blob == **blob)))?;
-        self.put_blobs(&run.run_id, files, run.created_at);
-        self.refer(&run.run_id, wanted);
-        Ok(())
-    }
-
     /// Refuses references to what is not there.
     pub(super) fn check_blobs<'b>(&self, blobs: impl IntoIterator<Item = &'b BlobRef>) -> Result<(), StoreError> {
         for blob in blobs {
@@ -75,7 +63,14 @@ impl Model {
         self.blobs.retain(|stored| !goes(&stored.blob.blob_id));
     }
 
-    fn blob_uses(&self) -> Vec<BlobUse> {
+    /// Lets the content of a blob go.
+    pub(super) fn prune_blob(&mut self, blob: &BlobRef, at: Timestamp) {
+        if let Some(stored) = self.stored_blob(blob) {
+            (stored.content, stored.pruned_at) = (None, Some(at));
+        }
+    }
+
+    pub(super) fn blob_uses(&self) -> Vec<BlobUse> {
         let present = self.blobs.iter().filter(|stored| stored.content.is_some());
         let uses = present.map(|stored| {
             let refers = |run: &&RunRecord| self.blob_refs.contains(&(run.run_id.clone(), stored.blob.blob_id.clone()));
@@ -90,28 +85,5 @@ impl Model {
             }
         });
         uses.collect()
-    }
-}
-
-#[async_trait]
-impl BlobStore for MemStore {
-    async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
-        let mut model = self.model();
-        let stored = model.stored_blob(blob);
-        let pruned_at = stored.as_ref().and_then(|stored| stored.pruned_at);
-        Ok(rules::blob_read(blob, stored.and_then(|stored| stored.content.clone()), pruned_at))
-    }
-
-    async fn prune_blobs(&self, prune: BlobPrune) -> Result<BlobPruned, StoreError> {
-        let mut model = self.model();
-        let pruned = rules::blobs_pruned(model.blob_uses(), &prune);
-        if !prune.dry_run {
-            for blob in &pruned.freed {
-                if let Some(stored) = model.stored_blob(blob) {
-                    (stored.content, stored.pruned_at) = (None, Some(prune.at));
-                }
-            }
-        }
-        Ok(pruned)
     }
 }

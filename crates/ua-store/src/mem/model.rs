@@ -5,73 +5,43 @@ use std::collections::BTreeSet;
 use ua_core::{BlobId, CallId, QuestionId, RunId, StepId, Timestamp};
 
 use super::blobs::StoredBlob;
-use crate::commit::CallCancel;
-use crate::error::{RowRef, StoreError};
+use super::table::Table;
+use crate::error::StoreError;
 use crate::overrides::OverrideRecord;
 use crate::record::{
-    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, OwnerStamp, QuestionRecord,
-    QuestionStatus, ReceiptRecord, RequestId, RequestRecord, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+    AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, QuestionRecord, QuestionStatus,
+    ReceiptRecord, RequestId, RequestRecord, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
 use crate::rules;
 
 /// All rows, in the order in which they were made. Rows that do not name their run are kept beside its id.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Model {
-    pub(super) runs: Vec<RunRecord>,
-    pub(super) steps: Vec<StepRecord>,
-    pub(super) turns: Vec<TurnRecord>,
-    pub(super) messages: Vec<(RunId, MessageRecord)>,
-    pub(super) calls: Vec<CallRecord>,
-    pub(super) attempts: Vec<AttemptRecord>,
-    pub(super) receipts: Vec<ReceiptRecord>,
-    pub(super) events: Vec<EventRecord>,
-    pub(super) questions: Vec<QuestionRecord>,
-    pub(super) overrides: Vec<OverrideRecord>,
-    pub(super) checkpoints: Vec<CheckpointRecord>,
-    pub(super) requests: Vec<(RunId, RequestRecord)>,
-    pub(super) blobs: Vec<StoredBlob>,
+    pub(super) runs: Table<RunRecord>,
+    pub(super) steps: Table<StepRecord>,
+    pub(super) turns: Table<TurnRecord>,
+    pub(super) messages: Table<(RunId, MessageRecord)>,
+    pub(super) calls: Table<CallRecord>,
+    pub(super) attempts: Table<AttemptRecord>,
+    pub(super) receipts: Table<ReceiptRecord>,
+    pub(super) events: Table<EventRecord>,
+    pub(super) questions: Table<QuestionRecord>,
+    pub(super) overrides: Table<OverrideRecord>,
+    pub(super) checkpoints: Table<CheckpointRecord>,
+    pub(super) requests: Table<(RunId, RequestRecord)>,
+    pub(super) blobs: Table<StoredBlob>,
     pub(super) blob_refs: BTreeSet<(RunId, BlobId)>,
     pub(super) deleted: BTreeSet<RunId>,
 }
 
-/// Replaces the row that `is_it` finds, or appends `row`.
-fn put<T>(rows: &mut Vec<T>, row: T, is_it: impl Fn(&T) -> bool) {
-    match rows.iter_mut().find(|stored| is_it(stored)) {
-        Some(stored) => *stored = row,
-        None => rows.push(row),
-    }
-}
-
 impl Model {
-    /// Makes whoever writes `owner` the run's newest owner.
-    pub(super) fn acquire(
-        &mut self,
-        run: &RunId,
-        owner: &OwnerStamp,
-        at: Timestamp,
-    ) -> Result<(RunLease, RunRecord), StoreError> {
-        let (lease, run) = rules::run_acquired(self.run(run)?, owner, self.last_write(run), at)?;
-        let current = run.current_step_id.as_ref().and_then(|step| self.step(step));
-        if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
-            self.put_step(step);
-        }
-        self.put_run(run.clone());
-        Ok((lease, run))
-    }
-
     pub(super) fn run(&self, id: &RunId) -> Result<RunRecord, StoreError> {
         self.runs.iter().find(|run| run.run_id == *id).cloned().ok_or_else(|| rules::not_found("runs", id))
     }
 
-    pub(super) fn leased_run(&self, lease: &RunLease) -> Result<RunRecord, StoreError> {
-        let run = self.run(&lease.run_id)?;
-        rules::check_lease(&run, lease)?;
-        Ok(run)
-    }
-
     pub(super) fn put_run(&mut self, run: RunRecord) {
         let id = run.run_id.clone();
-        put(&mut self.runs, run, |stored| stored.run_id == id);
+        self.runs.put(run, |stored| stored.run_id == id);
     }
 
     pub(super) fn newest_runs(&self) -> Vec<RunRecord> {
@@ -84,13 +54,9 @@ impl Model {
         self.steps.iter().find(|step| step.step_id == *id).cloned()
     }
 
-    pub(super) fn step_of(&self, run: &RunId, id: &StepId) -> Result<StepRecord, StoreError> {
-        self.step(id).filter(|step| step.run_id == *run).ok_or_else(|| rules::not_found("run_steps", id))
-    }
-
     pub(super) fn put_step(&mut self, step: StepRecord) {
         let id = step.step_id.clone();
-        put(&mut self.steps, step, |stored| stored.step_id == id);
+        self.steps.put(step, |stored| stored.step_id == id);
     }
 
     pub(super) fn last_step_index(&self, run: &RunId) -> u32 {
@@ -103,7 +69,7 @@ impl Model {
 
     pub(super) fn put_turn(&mut self, turn: TurnRecord) {
         let (run_id, number) = (turn.run_id.clone(), turn.turn);
-        put(&mut self.turns, turn, |stored| stored.run_id == run_id && stored.turn == number);
+        self.turns.put(turn, |stored| stored.run_id == run_id && stored.turn == number);
     }
 
     pub(super) fn messages_of(&self, run: &RunId) -> impl Iterator<Item = &MessageRecord> {
@@ -124,27 +90,7 @@ impl Model {
 
     pub(super) fn put_request(&mut self, run: &RunId, request: RequestRecord) {
         let id = request.request_id;
-        put(&mut self.requests, (run.clone(), request), |(owner, stored)| owner == run && stored.request_id == id);
-    }
-
-    /// All or none of them.
-    pub(super) fn push_checkpoints(&mut self, checkpoints: Vec<CheckpointRecord>) -> Result<(), StoreError> {
-        let before = self.checkpoints.len();
-        for checkpoint in checkpoints {
-            if let Err(error) = self.push_checkpoint(checkpoint) {
-                self.checkpoints.truncate(before);
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn push_checkpoint(&mut self, checkpoint: CheckpointRecord) -> Result<(), StoreError> {
-        if self.checkpoints.iter().any(|stored| stored.checkpoint_id == checkpoint.checkpoint_id) {
-            return Err(StoreError::Exists { row: RowRef::new("checkpoints", &checkpoint.checkpoint_id) });
-        }
-        self.checkpoints.push(checkpoint);
-        Ok(())
+        self.requests.put((run.clone(), request), |(owner, stored)| owner == run && stored.request_id == id);
     }
 
     pub(super) fn question(&self, id: &QuestionId) -> Result<QuestionRecord, StoreError> {
@@ -152,47 +98,23 @@ impl Model {
         found.cloned().ok_or_else(|| rules::not_found("questions", id))
     }
 
-    pub(super) fn put_question(&mut self, question: QuestionRecord) {
-        let id = question.question_id.clone();
-        put(&mut self.questions, question, |stored| stored.question_id == id);
+    /// Questions that are not closed, of `run` or of all, oldest first.
+    pub(super) fn waiting_questions(&self, run: Option<&RunId>) -> Vec<QuestionRecord> {
+        let is_asked = |question: &&QuestionRecord| {
+            question.status != QuestionStatus::Closed && run.is_none_or(|run| question.run_id == *run)
+        };
+        self.questions.iter().filter(is_asked).cloned().collect()
     }
 
-    /// What `cancels` make of calls of the lease's run and of what was asked about them. Nothing is stored yet.
-    pub(super) fn cancelled(
-        &self,
-        lease: &RunLease,
-        cancels: &[CallCancel],
-        at: Timestamp,
-    ) -> Result<Vec<(CallRecord, Option<QuestionRecord>)>, StoreError> {
-        let mut cancelled: Vec<(CallRecord, Option<QuestionRecord>)> = Vec::new();
-        for cancel in cancels {
-            // A call that is named twice is cancelled by the first and refuses the second.
-            let earlier = cancelled.iter().map(|(call, _)| call).find(|call| call.call_id == cancel.call_id).cloned();
-            let call = earlier.map_or_else(|| self.call(&cancel.call_id), Ok)?;
-            let call = rules::call_cancelled(rules::owned_call(call, lease)?, cancel, at)?;
-            let is_about_it = |question: &&QuestionRecord| {
-                question.call_id.as_ref() == Some(&call.call_id) && question.status != QuestionStatus::Closed
-            };
-            let question = self.questions.iter().find(is_about_it).cloned();
-            let question = question.map(|asked| rules::question_closed(asked, &lease.run_id, at)).transpose()?;
-            cancelled.push((call, question));
-        }
-        Ok(cancelled)
+    pub(super) fn put_question(&mut self, question: QuestionRecord) {
+        let id = question.question_id.clone();
+        self.questions.put(question, |stored| stored.question_id == id);
     }
 
     /// Notes for every run of a lineage that a record of it was corrected.
     pub(super) fn put_corrected_at(&mut self, root: &RunId, at: Timestamp) {
         for run in self.runs.iter_mut().filter(|run| run.root_run_id == *root) {
             run.corrected_at = Some(at);
-        }
-    }
-
-    pub(super) fn put_cancelled(&mut self, cancelled: Vec<(CallRecord, Option<QuestionRecord>)>, lease: &RunLease) {
-        for (call, question) in cancelled {
-            if let Some(question) = question {
-                self.put_question(question);
-            }
-            self.put_call(call, lease.epoch);
         }
     }
 
@@ -212,7 +134,7 @@ impl Model {
             self.events.push(EventRecord { seq, call_id, from, to, epoch, at, correction });
         }
         let id = call.call_id.clone();
-        put(&mut self.calls, call, |stored| stored.call_id == id);
+        self.calls.put(call, |stored| stored.call_id == id);
     }
 
     pub(super) fn calls_of(&self, run: &RunId, turn: Option<u32>) -> Vec<CallRecord> {
@@ -232,7 +154,7 @@ impl Model {
 
     pub(super) fn put_attempt(&mut self, attempt: AttemptRecord) {
         let (call_id, number) = (attempt.call_id.clone(), attempt.attempt);
-        put(&mut self.attempts, attempt, |stored| stored.call_id == call_id && stored.attempt == number);
+        self.attempts.put(attempt, |stored| stored.call_id == call_id && stored.attempt == number);
     }
 
     pub(super) fn receipts_of(&self, call: &CallId) -> impl Iterator<Item = &ReceiptRecord> {

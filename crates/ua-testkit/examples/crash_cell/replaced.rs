@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{Env, RunId, Trace};
 use ua_runner::owner_stamp;
-use ua_store::{RunRecords, RunStore as _, StoreError};
+use ua_store::{RunRecords, RunStore as _, Store, StoreError};
 use ua_store_sqlite::SqliteStore;
 use ua_testkit::{Crossing, Plan};
 
@@ -95,8 +95,8 @@ impl Successor {
 #[async_trait]
 impl Plan for Successor {
     async fn before(&self, crossing: &Crossing) {
-        if crossing.name == "tool.invoke" && self.taken().is_some() {
-            let is_read = crossing.tool.as_ref().is_some_and(|tool| self.reads.contains(tool));
+        if crossing.is("tool.invoke") && self.taken().is_some() {
+            let is_read = crossing.tools().any(|tool| self.reads.iter().any(|read| read == tool));
             if is_read { &self.sent_reads } else { &self.sent }.fetch_add(1, Ordering::SeqCst);
         }
     }

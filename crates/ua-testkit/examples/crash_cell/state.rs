@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use ua_core::{CallId, CallStatus, Message, RawReply, RunId};
 use ua_llm::check_history;
 use ua_store::invariants::{self, Violation};
-use ua_store::{CallRecord, QuestionRecord, QuestionStatus, RequestStatus, RunRecords, Store};
+use ua_store::{CallRecord, LedgerStore, QuestionRecord, QuestionStatus, RequestStatus, RunRecords, RunStore, Store};
 
 use crate::options::Outcome;
 

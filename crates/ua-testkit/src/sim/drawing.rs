@@ -1,9 +1,9 @@
 //! Everything that can happen next, each with its weight. What cannot happen is left out where the outcome is matched, with the reason.
 
 use ua_core::{RunStatus, RunStop, Timestamp};
-use ua_store::{Choice, QuestionKind, QuestionRecord};
+use ua_store::{Choice, QuestionKind, QuestionRecord, RunStore};
 
-use super::gates::{Gate, Side};
+use super::gates::Gate;
 use super::job::Tool;
 use super::life::BoxError;
 use super::person;
@@ -352,7 +352,7 @@ fn weight_of(outcome: ToolOutcome, after_a_loss: bool) -> usize {
 /// A process that was replaced just before it sent to a server that nobody can end. No epoch helps there, and no fence: the one who
 /// takes a run over has to end the process first, as `--take-over` does.
 fn is_too_late(actor: &Actor, gate: &Gate) -> bool {
-    let is_remote = gate.tool.as_deref().and_then(Tool::named).is_some_and(|tool| tool.is_remote);
-    let is_send = matches!(gate.name, "tool.invoke" | "tool.go_on") && gate.side == Side::Before;
+    let is_remote = gate.crossing.tools().filter_map(Tool::named).any(|tool| tool.is_remote);
+    let is_send = gate.is_send();
     actor.replaced.contains(&gate.run) && is_remote && is_send
 }

@@ -29,8 +29,8 @@ pub(super) struct Gate {
     /// What that is called in a trace; empty for the run at the top.
     pub(super) label: String,
     pub(super) side: Side,
-    pub(super) name: &'static str,
-    pub(super) tool: Option<String>,
+    /// What is about to happen, or has happened.
+    pub(super) crossing: Crossing,
 }
 
 impl Gate {
@@ -39,14 +39,19 @@ impl Gate {
             Side::Before => "before",
             Side::After => "after",
         };
-        let tool = self.tool.as_ref().map_or_else(String::new, |tool| format!(" {tool}"));
         let label = if self.label.is_empty() { String::new() } else { format!("[{}] ", self.label) };
-        format!("{label}{side} {}{tool}", self.name)
+        format!("{label}{side} {}", self.crossing.words())
+    }
+
+    /// Whether a tool server is about to be asked for something.
+    pub(super) fn is_send(&self) -> bool {
+        let sends = self.crossing.is("tool.invoke") || self.crossing.is("tool.go_on");
+        sends && self.side == Side::Before
     }
 
     /// Whether a write of the store is about to be made here.
     pub(super) fn is_write(&self) -> bool {
-        self.side == Side::Before && self.name.starts_with("store.")
+        self.side == Side::Before && self.crossing.names().any(|name| name.starts_with("store."))
     }
 }
 
@@ -78,8 +83,8 @@ impl Gates {
         let standing = state.1.values().filter(|standing| standing.decided == Decided::NotYet);
         let mut gates: Vec<Gate> = standing.map(|standing| standing.gate.clone()).collect();
         gates.sort_by(|one, other| {
-            let key = |gate: &Gate| (gate.life, gate.name, gate.side == Side::After);
-            let what = |gate: &Gate| (gate.label.clone(), gate.tool.clone());
+            let key = |gate: &Gate| (gate.life, gate.crossing.names().collect::<Vec<_>>(), gate.side == Side::After);
+            let what = |gate: &Gate| (gate.label.clone(), gate.crossing.clone());
             key(one).cmp(&key(other)).then_with(|| what(one).cmp(&what(other))).then(one.id.cmp(&other.id))
         });
         gates
@@ -103,7 +108,7 @@ impl Gates {
         state.0 += 1;
         let id = state.0;
         let (life, run, label) = (of.life, of.run.clone(), of.label.clone());
-        let gate = Gate { id, life, run, label, side, name: crossing.name, tool: crossing.tool.clone() };
+        let gate = Gate { id, life, run, label, side, crossing: crossing.clone() };
         state.1.insert(id, Standing { gate, decided: Decided::NotYet, waker: None });
         Passage { id, gates: Arc::clone(self) }
     }

@@ -18,7 +18,7 @@ use ua_runner::{
     Workspace, owner_stamp,
 };
 use ua_store::conformance::StoreSeam;
-use ua_store::{NewRun, RunLease, RunRecord, Store, StoreError};
+use ua_store::{NewRun, RunLease, RunRecord, RunStore, Store, StoreError};
 
 use super::gates::{Gates, LifePlan};
 use super::job::POLICY;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use ua_core::{CallId, RunId};
-use ua_store::{Store, StoreError};
+use ua_store::{LedgerStore, RunStore, Store, StoreError};
 
 use super::locked;
 

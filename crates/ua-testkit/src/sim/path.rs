@@ -19,6 +19,7 @@ use super::life::BoxError;
 use super::stage::Stage;
 use super::task::block_on;
 use crate::outcomes::{PersonOutcome, Refusal, ToolOutcome};
+use ua_store::RunStore;
 
 /// What is explored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use ua_core::{CallId, Env, RunId, Timestamp};
 use ua_store::{
-    CallRecord, Choice, NewAnswer, NewOverride, OverrideKind, QuestionKind, QuestionRecord, QuestionStatus, Store,
-    StoreError,
+    CallRecord, Choice, LedgerStore, NewAnswer, NewOverride, OverrideKind, QuestionKind, QuestionRecord,
+    QuestionStatus, RunStore, Store, StoreError,
 };
 
 use super::job::tag_of;

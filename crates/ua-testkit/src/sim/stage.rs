@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use ua_core::{Env, RunId, RunStatus, SeededEntropy, Sha256, Timestamp, sha256};
 use ua_dispatch::StopSignal;
 use ua_runner::top_of_tree;
-use ua_store::{Choice, QuestionRecord, RunRecord, StoreError};
+use ua_store::{Choice, QuestionRecord, RunRecord, RunStore, StoreError};
 
 use super::chance::Chance;
 use super::clock::StageClock;
@@ -354,7 +354,7 @@ impl Stage {
     /// Who owns a run since a moment ago, and whom that replaced.
     fn note_owners(&mut self) {
         let standing = self.gates.standing();
-        let tried = standing.iter().filter(|gate| gate.name == "store.acquire_run" && gate.side == Side::After);
+        let tried = standing.iter().filter(|gate| gate.crossing.is("store.acquire_run") && gate.side == Side::After);
         for Gate { id, life: owner, run, label, .. } in tried {
             // Who was refused stands here too.
             let epoch = self.record(run).ok().flatten().map_or(0, |run| run.lease_epoch);
@@ -369,8 +369,7 @@ impl Stage {
                     continue;
                 }
                 self.counts.replaced += u64::from(label.is_empty());
-                let is_send =
-                    |gate: &Gate| matches!(gate.name, "tool.invoke" | "tool.go_on") && gate.side == Side::Before;
+                let is_send = |gate: &Gate| gate.is_send();
                 if standing.iter().any(|gate| gate.life == other && gate.run == *run && is_send(gate)) {
                     excused.insert(other);
                 }
@@ -555,11 +554,11 @@ impl Stage {
         self.last_life = gate.life;
         let actor = &mut self.actors[gate.life];
         actor.passed += 1;
-        let is_end = gate.name == "store.end_run" && gate.side == Side::Before;
+        let is_end = gate.crossing.is("store.end_run") && gate.side == Side::Before;
         actor.concluded_late |= is_end && gate.label.is_empty() && actor.replaced.contains(&gate.run);
         if outcome != StoreOutcome::Done {
             actor.met_a_store_fault = true;
-            actor.could_not_settle |= gate.name == "store.settle_attempt"
+            actor.could_not_settle |= gate.crossing.is("store.settle_attempt")
                 && matches!(outcome, StoreOutcome::Busy | StoreOutcome::BusyForLong);
         }
         self.gates.release(gate.id, outcome);

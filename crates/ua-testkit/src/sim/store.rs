@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ua_core::{RunId, Timestamp};
-use ua_store::{MemStore, Store, StoreError};
+use ua_store::{MemStore, RunStore, Store, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use super::task::block_on;

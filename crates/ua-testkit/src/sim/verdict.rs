@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use ua_core::{Block, CallId, CallStatus, OnUnknown, RunId, RunStatus};
 use ua_runner::Workspace;
-use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunRecords, invariants, is_task};
+use ua_store::{
+    CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunRecords, RunStore, invariants,
+    is_task,
+};
 
 use super::job::{Kind, Tool, tag_of};
 use super::life::BoxError;

@@ -9,7 +9,7 @@ use ua_host::Settings;
 use ua_host::home::Home;
 use ua_mcp::LockDir;
 use ua_runner::RunLock;
-use ua_store::{ArchiveStore as _, CallQuery, CallRecord, RunHead, RunQuery};
+use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, Store};
 use ua_store_sqlite::{Suitability, filesystem_of};
 
 use super::Findings;

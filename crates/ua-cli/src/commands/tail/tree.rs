@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ua_core::{RunId, Timestamp};
-use ua_store::{ArchiveStore as _, RunRecord, RunRecords, RunStore as _, is_task};
+use ua_store::{RunRecord, RunRecords, RunStore as _, Store, is_task};
 use ua_store_sqlite::SqliteStore;
 
 use super::{Tail, blank, is_open};

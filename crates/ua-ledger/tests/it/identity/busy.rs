@@ -9,7 +9,7 @@ use ua_core::{CallStatus, Env, Outcome, RawReply, RunId, Trace};
 use ua_ledger::{Admission, Ledger, LedgerConfig, LedgerError, Patience, Tries};
 use ua_store::conformance::samples;
 use ua_store::conformance::{Crossing, Plan, StoreOutcome, StoreSeam};
-use ua_store::{CallRecord, LedgerStore as _, MemStore, RunStore as _, StoreError};
+use ua_store::{CallRecord, LedgerStore as _, MemStore, RunStore as _, Store, StoreError};
 
 use super::member::{FIRST, Member};
 
@@ -27,7 +27,7 @@ impl Plan for Busy {
 
     fn comes_to(&self, crossing: &Crossing) -> StoreOutcome {
         let is_next = |left: u32| left.checked_sub(1);
-        let is_met = crossing.name == "store.settle_attempt"
+        let is_met = crossing.is("store.settle_attempt")
             && self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_next).is_ok();
         if is_met { self.outcome } else { StoreOutcome::Done }
     }

@@ -18,7 +18,7 @@ struct CancelBefore {
 #[async_trait]
 impl Plan for CancelBefore {
     async fn before(&self, crossing: &Crossing) {
-        if crossing.name == "store.start_attempt" && crossing.tool.as_deref() == Some(self.tool) {
+        if crossing.is_of("store.start_attempt", self.tool) {
             self.canceller.cancel().await;
         }
     }

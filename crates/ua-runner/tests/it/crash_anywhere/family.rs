@@ -51,7 +51,7 @@ struct SlowTools(Arc<CrashPlan>);
 impl Plan for SlowTools {
     async fn before(&self, crossing: &Crossing) {
         self.0.before(crossing).await;
-        if crossing.name == "tool.invoke" {
+        if crossing.is("tool.invoke") {
             for _ in 0..40 {
                 tokio::task::yield_now().await;
             }

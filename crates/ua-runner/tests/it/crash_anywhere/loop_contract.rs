@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use ua_core::RunStatus;
 use ua_runner::{ResumeError, RunError};
-use ua_store::{RequestStatus, Retry, RowRef, RunLease, RunRecord, Store, StoreError, TurnCommit};
-use ua_testkit::{CrashAt, CrashPlan, Crossing, LedgerWrites, Plan};
+use ua_store::{Author, Batch, Change, Committed, RequestStatus, Retry, RowRef, Store, StoreError};
+use ua_testkit::{CrashAt, CrashPlan, Crossing, Plan, Writes};
 
 use super::EFFECTS;
 use super::scenario::{Answers, Scenario};
@@ -36,22 +36,20 @@ impl Commits {
 }
 
 #[async_trait]
-impl LedgerWrites for Commits {
-    async fn commit_turn(
-        &self,
-        inner: &dyn Store,
-        lease: &RunLease,
-        commit: TurnCommit,
-    ) -> Result<RunRecord, StoreError> {
+impl Writes for Commits {
+    async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        if !batch.changes().any(|change| matches!(change, Change::CommitTurn(_))) {
+            return inner.commit(by, batch).await;
+        }
         self.tries.fetch_add(1, Ordering::SeqCst);
         let unavailable = |retry| StoreError::Unavailable { why: "a test said so".to_owned(), source: None, retry };
         match self.trouble {
             Trouble::LoseEveryAnswer => {
-                inner.commit_turn(lease, commit).await?;
+                inner.commit(by, batch).await?;
                 Err(unavailable(Retry::Later))
             }
             Trouble::RefuseAll => {
-                Err(StoreError::Conflict { row: RowRef::new("runs", &lease.run_id), why: "a test said so".to_owned() })
+                Err(StoreError::Conflict { row: RowRef::new("runs", "the run"), why: "a test said so".to_owned() })
             }
             Trouble::DiskFull => Err(unavailable(Retry::Never)),
         }
@@ -117,14 +115,14 @@ struct Pause {
     crossings: AtomicU64,
     reached: Notify,
     go: Notify,
-    where_to: std::sync::Mutex<Option<&'static str>>,
+    where_to: std::sync::Mutex<Option<Crossing>>,
 }
 
 #[async_trait]
 impl Plan for Pause {
     async fn before(&self, crossing: &Crossing) {
         if self.crossings.fetch_add(1, Ordering::SeqCst) == self.at {
-            *self.where_to.lock().unwrap() = Some(crossing.name);
+            *self.where_to.lock().unwrap() = Some(crossing.clone());
             self.reached.notify_one();
             self.go.notified().await;
         }
@@ -161,8 +159,10 @@ async fn two_drivers_on_one_run_make_one_set_of_effects() {
         });
         let takes_over = async {
             pause.reached.notified().await;
-            let name = pause.where_to.lock().unwrap().unwrap();
-            let takes_over = !matches!(name, "store.submit_run" | "store.acquire_run" | "tool.invoke");
+            let crossing = pause.where_to.lock().unwrap().clone().unwrap();
+            let is_early =
+                ["store.submit_run", "store.acquire_run", "tool.invoke"].iter().any(|name| crossing.is(name));
+            let (takes_over, name) = (!is_early, crossing.words());
             if takes_over && second == Second::Finishes {
                 let run = scenario.resume_to_the_end(Answers::Truth).await;
                 assert_eq!(run.status, RunStatus::Succeeded, "at {at}, {name}: {:?}", run.status_detail);

@@ -13,7 +13,7 @@ use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunError, RunSettings, Seams, WorkError,
     Worker, Workspace, owner_stamp, top_of_tree,
 };
-use ua_store::{NewRun, RunLease, RunRecord, Store};
+use ua_store::{NewRun, RunLease, RunRecord, RunStore, Store};
 use ua_testkit::{Plan, Seam, World};
 
 /// One process.

@@ -9,10 +9,10 @@ use ua_ledger::PeopleRules;
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
 use ua_runner::{Conclusion, ForkPlace, ForkPlan, RunError};
 use ua_store::{
-    Blob, BlobStore as _, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionKind, QuestionRecord,
-    RunRecord, RunRecords, RunStore as _, Store, invariants, whole_reply,
+    Blob, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionKind, QuestionRecord, RunRecord,
+    RunRecords, RunStore as _, Store, invariants, whole_reply,
 };
-use ua_testkit::{CrashAt, CrashPlan, Honours, LedgerWrites, Plan, StoreSeam, World, foreign_tool, own_tool};
+use ua_testkit::{CrashAt, CrashPlan, Honours, Plan, StoreSeam, World, Writes, foreign_tool, own_tool};
 
 use super::billed::Billed;
 use super::own_loop::{Agent, Manners};
@@ -233,7 +233,7 @@ impl Scenario {
         self.crash_with(at, None).await;
     }
 
-    pub(crate) async fn crash_with(&self, at: CrashAt, writes: Option<Arc<dyn LedgerWrites>>) {
+    pub(crate) async fn crash_with(&self, at: CrashAt, writes: Option<Arc<dyn Writes>>) {
         let is_over = self.store.run(&self.run_id).await.is_ok_and(|run| run.status.is_terminal());
         if !is_over {
             self.live(Arc::new(CrashPlan::new(Some(at))), writes).await;
@@ -288,11 +288,7 @@ impl Scenario {
     }
 
     /// One process's life: `None` if it died.
-    async fn live(
-        &self,
-        plan: Arc<CrashPlan>,
-        writes: Option<Arc<dyn LedgerWrites>>,
-    ) -> Option<(Conclusion, RunRecord)> {
+    async fn live(&self, plan: Arc<CrashPlan>, writes: Option<Arc<dyn Writes>>) -> Option<(Conclusion, RunRecord)> {
         let seam = StoreSeam::new(self.store.clone(), plan.clone());
         let store: Arc<dyn Store> = Arc::new(match writes {
             Some(writes) => seam.with_writes(writes),
@@ -309,7 +305,7 @@ impl Scenario {
     pub(crate) async fn drive_with(
         &self,
         plan: Arc<dyn Plan>,
-        writes: Option<Arc<dyn LedgerWrites>>,
+        writes: Option<Arc<dyn Writes>>,
     ) -> Result<(Conclusion, RunRecord), RunError> {
         let seam = StoreSeam::new(self.store.clone(), plan.clone());
         let store: Arc<dyn Store> = Arc::new(match writes {

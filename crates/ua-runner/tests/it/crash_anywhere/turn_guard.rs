@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use ua_core::RunStatus;
 use ua_runner::{ResumeError, RunError};
 use ua_store::RunRecord;
-use ua_testkit::{CrashPlan, Crossing, LedgerWrites, Plan};
+use ua_testkit::{CrashPlan, Crossing, Plan, Writes};
 
 use super::EFFECTS;
 use super::scenario::{Answers, Scenario};
@@ -78,20 +78,20 @@ impl Wrong {
 impl Plan for Wrong {
     async fn before(&self, crossing: &Crossing) {
         if let Some(crossed) = &mut self.now.lock().unwrap().crossed {
-            crossed.push(crossing.name);
+            crossed.extend(crossing.names());
         }
     }
 
     async fn after(&self, crossing: &Crossing) {
         let (name, _) = self.before.last_crossing();
-        if crossing.name == name {
+        if crossing.is(name) {
             self.now.lock().unwrap().seen += 1;
         }
     }
 }
 
 #[async_trait]
-impl LedgerWrites for Wrong {
+impl Writes for Wrong {
     fn seen(&self, mut run: RunRecord) -> RunRecord {
         let mut now = self.now.lock().unwrap();
         let (_, nth) = self.before.last_crossing();

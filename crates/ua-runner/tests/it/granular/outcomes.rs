@@ -10,7 +10,7 @@ use ua_core::{
 };
 use ua_dispatch::{LocalCall, LocalFailure};
 use ua_runner::{LockError, RunLock, StepError, StepOutcome, owner_stamp};
-use ua_store::{Choice, NewOverride, NewRun, OverrideKind, RunStore as _};
+use ua_store::{Choice, NewOverride, NewRun, OverrideKind, RunStore as _, Store};
 
 use super::shop::{POLICY, SCRIPT, Shop, done, run_id, spec};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use ua_core::{Clock as _, RunId};
 use ua_runner::{ForkError, ForkPlace, ForkPlan};
-use ua_store::{QuestionRecord, RunRecord, StoreError};
+use ua_store::{QuestionRecord, RunRecord, RunStore, StoreError};
 
 use super::super::job::tag_of;
 use super::super::life::BoxError;

@@ -1,18 +1,13 @@
 //! Looking back at runs and calls, and letting go of a run.
 
-use async_trait::async_trait;
 use rusqlite::{Row, named_params, params};
 use ua_core::{RunId, RunStatus, Timestamp};
-use ua_store::{
-    ArchiveStore, CallQuery, CallRecord, DeletedRun, Durability, RunDeletion, RunHead, RunQuery, RunRecords,
-    StoreError, rules,
-};
+use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, RunRecords};
 
 use crate::column::{Columns, text};
 use crate::db::Db;
 use crate::error::DbError;
 use crate::ledger_rows::call_record;
-use crate::store::SqliteStore;
 
 type DbResult<T> = Result<T, DbError>;
 
@@ -57,7 +52,7 @@ fn run_head(row: &Row<'_>) -> DbResult<RunHead> {
 }
 
 impl Db<'_> {
-    fn find_runs(&self, query: &RunQuery) -> DbResult<Vec<RunHead>> {
+    pub(crate) fn find_runs(&self, query: &RunQuery) -> DbResult<Vec<RunHead>> {
         let (from, to) = range(&query.prefix);
         let all = [
             RunStatus::Queued,
@@ -88,7 +83,7 @@ impl Db<'_> {
         Ok(found.is_some())
     }
 
-    fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) -> DbResult<()> {
+    pub(crate) fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) -> DbResult<()> {
         let sql = "INSERT INTO deleted_runs (run_id, root_run_id, deleted_at) VALUES (?1, ?2, ?3)";
         self.connection.prepare_cached(sql)?.execute(params![run.as_str(), root.as_str(), text(&at)])?;
         Ok(())
@@ -100,7 +95,7 @@ impl Db<'_> {
 
     /// Removes every row of the lineage of `root`, and the blobs that no other run refers to. Tables are found by the column that says
     /// whose their rows are, so that a table that a later schema adds is not forgotten.
-    fn remove_lineage(&self, root: &RunId) -> DbResult<()> {
+    pub(crate) fn remove_lineage(&self, root: &RunId) -> DbResult<()> {
         // Runs and their steps refer to each other, so references are checked when the transaction ends.
         self.connection.pragma_update(None, "defer_foreign_keys", true)?;
         let runs = "SELECT run_id FROM runs WHERE root_run_id = ?1";
@@ -140,92 +135,64 @@ impl Db<'_> {
         }
         Ok(())
     }
-}
 
-#[async_trait]
-impl ArchiveStore for SqliteStore {
-    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
-        let query = query.clone();
-        self.read(move |db| db.find_runs(&query)).await
+    /// A run with its turns `first` to `last` and what belongs to them.
+    pub(crate) fn load_turns(&self, id: &RunId, first: u32, last: u32) -> DbResult<RunRecords> {
+        let turns = params![id.as_str(), first, last];
+        let calls = "SELECT tool_call_id FROM tool_calls WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3";
+        let of_calls = |table: &str, order: &str| {
+            format!("SELECT * FROM {table} WHERE tool_call_id IN ({calls}) ORDER BY {order}")
+        };
+        Ok(RunRecords {
+            run: self.run(id)?,
+            steps: self.steps_of(id)?,
+            turns: self.rows(
+                "SELECT * FROM turns WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY turn",
+                turns,
+                crate::run_rows::turn_record,
+            )?,
+            messages: self.rows(
+                "SELECT * FROM messages WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY seq",
+                turns,
+                crate::run_rows::message_record,
+            )?,
+            calls: self.rows(
+                "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY turn, ordinal",
+                turns,
+                call_record,
+            )?,
+            attempts: self.rows(
+                &of_calls("tool_attempts", "tool_call_id, attempt"),
+                turns,
+                crate::ledger_rows::attempt_record,
+            )?,
+            receipts: self.rows(
+                &of_calls("tool_receipts", "tool_call_id, receipt_seq"),
+                turns,
+                crate::ledger_rows::receipt_record,
+            )?,
+            questions: self.questions_of(id)?,
+            overrides: self.overrides_of(id)?,
+            checkpoints: Vec::new(),
+            requests: self.rows(
+                "SELECT * FROM usage WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY request_id",
+                turns,
+                crate::run_rows::request_record,
+            )?,
+            lineage: ua_store::LineageRecords::default(),
+        })
     }
 
-    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
-        let query = query.clone();
-        self.read(move |db| {
-            let (from, to) = range(&query.prefix);
-            db.rows(FIND_CALLS, params![from, to, query.limit], call_record)
-        })
-        .await
+    pub(crate) fn find_calls(&self, query: &CallQuery) -> DbResult<Vec<CallRecord>> {
+        let (from, to) = range(&query.prefix);
+        self.rows(FIND_CALLS, params![from, to, query.limit], call_record)
     }
 
-    async fn load_turns(&self, run: &RunId, first: u32, last: u32) -> Result<RunRecords, StoreError> {
-        let id = run.clone();
-        self.read(move |db| {
-            let turns = params![id.as_str(), first, last];
-            let calls = "SELECT tool_call_id FROM tool_calls WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3";
-            let of_calls = |table: &str, order: &str| {
-                format!("SELECT * FROM {table} WHERE tool_call_id IN ({calls}) ORDER BY {order}")
-            };
-            Ok(RunRecords {
-                run: db.run(&id)?,
-                steps: db.steps_of(&id)?,
-                turns: db.rows(
-                    "SELECT * FROM turns WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY turn",
-                    turns,
-                    crate::run_rows::turn_record,
-                )?,
-                messages: db.rows(
-                    "SELECT * FROM messages WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY seq",
-                    turns,
-                    crate::run_rows::message_record,
-                )?,
-                calls: db.rows(
-                    "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY turn, ordinal",
-                    turns,
-                    call_record,
-                )?,
-                attempts: db.rows(
-                    &of_calls("tool_attempts", "tool_call_id, attempt"),
-                    turns,
-                    crate::ledger_rows::attempt_record,
-                )?,
-                receipts: db.rows(
-                    &of_calls("tool_receipts", "tool_call_id, receipt_seq"),
-                    turns,
-                    crate::ledger_rows::receipt_record,
-                )?,
-                questions: db.questions_of(&id)?,
-                overrides: db.overrides_of(&id)?,
-                checkpoints: Vec::new(),
-                requests: db.rows(
-                    "SELECT * FROM usage WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY request_id",
-                    turns,
-                    crate::run_rows::request_record,
-                )?,
-                lineage: ua_store::LineageRecords::default(),
-            })
-        })
-        .await
-    }
-
-    async fn delete_run(&self, deletion: &RunDeletion) -> Result<DeletedRun, StoreError> {
-        let deletion = deletion.clone();
-        self.write(Durability::Synced, move |db| {
-            let run = db.run(&deletion.run_id)?;
-            let root = run.root_run_id.clone();
-            let members = "SELECT run_id FROM runs WHERE root_run_id = ?1 ORDER BY created_at DESC, seq DESC";
-            let members = db.ids(members, [root.as_str()])?;
-            let deleted = "SELECT run_id FROM deleted_runs WHERE root_run_id = ?1";
-            let deleted = db.ids(deleted, [root.as_str()])?;
-            let (run, outcome) = rules::run_deleted(run, &members, &deleted, &deletion)?;
-            db.note_deleted(&run.run_id, &root, deletion.at)?;
-            db.update_run(&run)?;
-            if outcome.kept_for.is_empty() {
-                db.remove_lineage(&root)?;
-            }
-            Ok(outcome)
-        })
-        .await
+    /// The runs of a lineage, newest first, and those of them that were deleted.
+    pub(crate) fn lineage_members(&self, root: &RunId) -> DbResult<(Vec<RunId>, Vec<RunId>)> {
+        let members = "SELECT run_id FROM runs WHERE root_run_id = ?1 ORDER BY created_at DESC, seq DESC";
+        let deleted = "SELECT run_id FROM deleted_runs WHERE root_run_id = ?1";
+        Ok((self.ids(members, [root.as_str()])?, self.ids(deleted, [root.as_str()])?))
     }
 }
 
@@ -234,6 +201,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
+    use crate::SqliteStore;
 
     /// What SQLite does for a query, one line a step.
     fn plan(connection: &Connection, sql: &str) -> Vec<String> {

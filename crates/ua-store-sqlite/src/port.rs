@@ -1,0 +1,128 @@
+//! The storage port over one database: a batch is a transaction of the writer, a read a snapshot of a reader.
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use ua_core::{BlobRef, CallId, RunId, Scope};
+use ua_store::{
+    Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, MessageRecord, OverrideRecord,
+    QuestionRecord, QuestionsOf, ReceiptRecord, Relations, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
+    StoreError, Turns, apply,
+};
+
+use crate::store::SqliteStore;
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        let by = by.clone();
+        if batch.writes_nothing() {
+            return self.read(move |db| apply(db, &by, batch)).await;
+        }
+        // An owner's lease tells it from another database; what has none, or is about to get one, looks which file this is.
+        let is_owners =
+            matches!(by, Author::Owner(_)) && !batch.changes().any(|change| matches!(change, Change::Acquire { .. }));
+        let place = (!is_owners).then(|| self.place());
+        self.write(operation(&batch), batch.durability(), move |db| {
+            place.map_or(Ok(()), |place| place.check())?;
+            apply(db, &by, batch)
+        })
+        .await
+    }
+
+    async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
+        let run = run.clone();
+        self.read(move |db| db.run(&run)).await
+    }
+
+    async fn runs_of(&self, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
+        self.read(move |db| match &of {
+            RunsOf::Newest(limit) => db.newest_runs(*limit),
+            RunsOf::JobKey(key) => Ok(db.run_of_job_key(key, None)?.into_iter().collect()),
+            RunsOf::Children(run) => db.children_of(run),
+        })
+        .await
+    }
+
+    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
+        let query = query.clone();
+        self.read(move |db| db.find_runs(&query)).await
+    }
+
+    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
+        let query = query.clone();
+        self.read(move |db| db.find_calls(&query)).await
+    }
+
+    async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError> {
+        let run = run.clone();
+        self.read(move |db| match turns {
+            Turns::All => db.load(&run),
+            Turns::Range(first, last) => db.load_turns(&run, first, last),
+        })
+        .await
+    }
+
+    async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
+        let run = run.clone();
+        self.read(move |db| {
+            let run = db.run(&run)?;
+            db.whole_history(&run, run.turn_index)
+        })
+        .await
+    }
+
+    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
+        let run = run.clone();
+        self.read(move |db| db.overrides_of(&run)).await
+    }
+
+    async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
+        self.read(move |db| match &of {
+            QuestionsOf::One(question) => Ok(vec![db.question(question)?]),
+            QuestionsOf::Open(run) => db.waiting_questions(run.as_ref()),
+        })
+        .await
+    }
+
+    async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
+        self.read(move |db| match &of {
+            CallsOf::One(call) => Ok(vec![db.call(call)?]),
+            CallsOf::Run(run, turn) => db.calls_of(run, *turn),
+            CallsOf::Unknown => db.unknown_calls(),
+            CallsOf::Holder(root, key) => {
+                Ok(db.key_holder(key)?.filter(|call| call.root_run_id == *root).into_iter().collect())
+            }
+        })
+        .await
+    }
+
+    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError> {
+        let (call, scope) = (call.clone(), scope.cloned());
+        self.read(move |db| db.relations(&db.call(&call)?, scope.as_ref())).await
+    }
+
+    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
+        let call = call.clone();
+        self.read(move |db| db.newest_receipt(&call)).await
+    }
+
+    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
+        let call = call.clone();
+        self.read(move |db| Ok(CallTrail { attempts: db.attempts_of(&call)?, events: db.events_of(&call)? })).await
+    }
+
+    async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
+        let blob = blob.clone();
+        self.read(move |db| db.blob(&blob)).await
+    }
+}
+
+/// What a batch is called in spans and metrics: its changes, of which there are few combinations.
+fn operation(batch: &Batch) -> Cow<'static, str> {
+    let plain = |change: &Change| change.name().trim_start_matches("store.");
+    match batch.stands.as_slice() {
+        [one] if batch.provided.is_empty() => Cow::Borrowed(plain(one)),
+        _ => Cow::Owned(batch.changes().map(plain).collect::<Vec<_>>().join("+")),
+    }
+}

@@ -1,0 +1,588 @@
+//! What each change makes of the rows: find them, apply a rule, store what it returns. One text for every store.
+
+use ua_core::{CallId, Message, QuestionId, RunId, StepId, Timestamp};
+
+use crate::archive_store::RunDeletion;
+use crate::blob_store::BlobPrune;
+use crate::change::{Author, Batch, Change, Committed, Done};
+use crate::commit::{
+    CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep,
+    RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
+    UnknownResolution,
+};
+use crate::error::StoreError;
+use crate::overrides::NewOverride;
+use crate::record::{CallRecord, MessageRecord, OwnerStamp, RequestId, RequestRecord, RunLease, RunRecord, StepRecord};
+use crate::relations::Relations;
+use crate::rows::Rows;
+use crate::rules;
+
+/// Applies a batch inside one transaction. After an error the caller rolls all of it back.
+///
+/// # Errors
+///
+/// What refused one of the changes that stand, or what is wrong with the database.
+pub fn apply<R: Rows>(rows: &R, by: &Author, batch: Batch) -> Result<Committed, R::Error> {
+    let all = |changes: Vec<Change>| changes.into_iter().map(|change| apply_one(rows, by, change)).collect();
+    let stands = all(batch.stands)?;
+    let provided = if batch.provided.is_empty() { Ok(Vec::new()) } else { rows.nested(|| all(batch.provided))? };
+    Ok(Committed { stands, provided })
+}
+
+/// The lease that an owner's change is written under.
+fn lease(by: &Author) -> Result<&RunLease, StoreError> {
+    match by {
+        Author::Owner(lease) => Ok(lease),
+        Author::Command => {
+            Err(rules::conflict("runs", "a change", "only the owner of a run writes it, under its lease"))
+        }
+    }
+}
+
+fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::Error> {
+    match change {
+        Change::Submit(run) => submit(rows, run).map(run_done),
+        Change::SubmitAgain { run, seen } => submit_again(rows, run, &seen).map(run_done),
+        Change::Fork(new) => fork(rows, new).map(run_done),
+        Change::Answer(new) => answer(rows, new),
+        Change::Override(change) => override_run(rows, change),
+        Change::RequestCancel { run, reason, at } => request_cancel(rows, &run, &reason, at).map(run_done),
+        Change::Acquire { run, owner, at } => acquire(rows, by, &run, &owner, at),
+        Change::ResolveLate { call, resolution, question, at } => resolve_late(rows, &call, resolution, &question, at),
+        Change::Correct(correct) => correct_call(rows, correct),
+        Change::PruneBlobs(prune) => prune_blobs(rows, &prune),
+        Change::Delete(deletion) => delete_run(rows, &deletion),
+        Change::NoteAlive { suspended, at } => {
+            rows.update_seen(&rules::run_seen(leased_run(rows, lease(by)?)?, suspended, at))?;
+            Ok(Done::Nothing)
+        }
+        Change::EndRun(end) => end_run(rows, lease(by)?, end),
+        Change::OpenStep(step) => open_step(rows, lease(by)?, step),
+        Change::EnterStep(entry) => enter_step(rows, lease(by)?, entry),
+        Change::CloseStep(end) => close_step(rows, lease(by)?, end),
+        Change::Reserve(reservation) => reserve(rows, lease(by)?, reservation),
+        Change::NoteResponse { request, response_id } => {
+            let lease = lease(by)?;
+            let named = rules::response_named(&lease.run_id, &stored_request(rows, lease, request)?, &response_id)?;
+            put_request(rows, lease, named)
+        }
+        Change::NoteUsage { request, heard } => {
+            let lease = lease(by)?;
+            let noted = rules::usage_heard(&stored_request(rows, lease, request)?, heard);
+            put_request(rows, lease, noted)
+        }
+        Change::CloseRequest { request, end, at } => {
+            let lease = lease(by)?;
+            let closed = rules::request_closed(&stored_request(rows, lease, request)?, end, at);
+            put_request(rows, lease, closed)
+        }
+        Change::CloseLostRequests { at } => close_lost_requests(rows, lease(by)?, at),
+        Change::RecordTurn(draft) => record_turn(rows, lease(by)?, draft),
+        Change::CommitTurn(commit) => commit_turn(rows, lease(by)?, commit),
+        Change::AppendMessages { messages, at } => append_messages(rows, lease(by)?, messages, at),
+        Change::SaveCheckpoint(checkpoint) => save_checkpoint(rows, lease(by)?, checkpoint),
+        Change::RaiseQuestion(question) => raise_question(rows, lease(by)?, question),
+        Change::CloseQuestion { question, at } => {
+            let lease = lease(by)?;
+            leased_run(rows, lease)?;
+            rows.update_question(&rules::question_closed(rows.question(&question)?, &lease.run_id, at)?)?;
+            Ok(Done::Nothing)
+        }
+        Change::StartAttempt(start) => start_attempt(rows, lease(by)?, start),
+        Change::KeepHandle(keep) => keep_handle(rows, lease(by)?, keep),
+        Change::SettleAttempt(settle) => settle_attempt(rows, lease(by)?, settle),
+        Change::InterpretReceipt { call, settlement, at, .. } => {
+            let lease = lease(by)?;
+            let threshold = leased_run(rows, lease)?.spec.settings.blob_threshold_bytes;
+            let call = rules::owned_call(rows.call(&call)?, lease)?;
+            let newest = rows.newest_receipt(&call.call_id)?;
+            let (call, receipt, blob) = rules::receipt_interpreted(call, newest, settlement, threshold, at)?;
+            rows.put_blobs(&lease.run_id, blob.as_slice(), at)?;
+            rows.update_call(&call, lease.epoch)?;
+            rows.fill_newest_receipt(&receipt)?;
+            Ok(Done::Call(call))
+        }
+        Change::Deduplicate { call, from, key, at } => {
+            let lease = lease(by)?;
+            let call = rules::call_deduplicated(leased_call(rows, lease, &call)?, &rows.call(&from)?, &key, at)?;
+            rows.update_call(&call, lease.epoch)?;
+            Ok(Done::Call(call))
+        }
+        Change::CancelCalls { cancels, at } => {
+            let lease = lease(by)?;
+            leased_run(rows, lease)?;
+            cancel_calls(rows, lease, &cancels, at)?;
+            Ok(Done::Nothing)
+        }
+        Change::MarkLost { why, at } => mark_lost(rows, lease(by)?, &why, at),
+        Change::ResolveUnknown { call, resolution, question, at } => {
+            resolve_unknown(rows, lease(by)?, &call, resolution, question.as_ref(), at)
+        }
+        Change::NoteReplay { call, status, at } => {
+            let lease = lease(by)?;
+            let call = rules::replay_noted(leased_call(rows, lease, &call)?, status, at);
+            rows.update_call(&call, lease.epoch)?;
+            Ok(Done::Nothing)
+        }
+    }
+}
+
+fn run_done(run: RunRecord) -> Done {
+    Done::Run(Box::new(run))
+}
+
+// --- What needs no lease.
+
+fn put_new_run<R: Rows>(
+    rows: &R,
+    run: &RunRecord,
+    files: &[crate::NewBlob],
+    messages: &[MessageRecord],
+) -> Result<(), R::Error> {
+    rows.insert_run(run)?;
+    rows.put_blobs(&run.run_id, files, run.created_at)?;
+    rows.refer_to_blobs(&run.run_id, run.spec.taken_files().map(|file| &file.blob))?;
+    messages.iter().try_for_each(|message| rows.insert_message(&run.run_id, message))
+}
+
+fn submit<R: Rows>(rows: &R, mut run: NewRun) -> Result<RunRecord, R::Error> {
+    let files = std::mem::take(&mut run.files);
+    let parent = run.parent_run_id.as_ref().map(|parent| rows.run(parent)).transpose()?;
+    let (run, opening) = rules::run_submitted(run, parent.as_ref());
+    put_new_run(rows, &run, &files, &[opening])?;
+    rows.check_job_key(&run)?;
+    Ok(run)
+}
+
+fn submit_again<R: Rows>(rows: &R, mut run: NewRun, seen: &RunId) -> Result<RunRecord, R::Error> {
+    let files = std::mem::take(&mut run.files);
+    let (run, opening) = rules::run_submitted(run, None);
+    let key = run.job_key.clone().unwrap_or_default();
+    let holder = rows.run_of_job_key(&key)?;
+    put_new_run(rows, &run, &files, &[opening])?;
+    rules::check_again(holder.as_ref(), seen, &key)?;
+    Ok(run)
+}
+
+fn fork<R: Rows>(rows: &R, mut fork: NewFork) -> Result<RunRecord, R::Error> {
+    let files = std::mem::take(&mut fork.run.files);
+    let parent = fork.run.parent_run_id.as_ref().map(|parent| rows.run(parent)).transpose()?;
+    let parent = parent.ok_or_else(|| rules::not_found("runs", "the parent of the fork"))?;
+    let (last_seq, provider_session) = rows.end_of_turn(&parent, fork.at_turn)?;
+    let context = rules::ForkContext { parent: &parent, last_seq, provider_session };
+    let (run, opening, note) = rules::run_forked(fork, context)?;
+    put_new_run(rows, &run, &files, &[opening, note])?;
+    if !rules::key_is_inherited(&run, Some(&parent)) {
+        rows.check_job_key(&run)?;
+    }
+    Ok(run)
+}
+
+fn answer<R: Rows>(rows: &R, answer: NewAnswer) -> Result<Done, R::Error> {
+    let question = rules::question_answered(rows.question(&answer.question_id)?, answer)?;
+    rows.update_question(&question)?;
+    if let Some(at) = rules::abort_in(&question) {
+        let run = rows.run(&question.run_id)?;
+        let below = rows.runs_below(&run.run_id)?;
+        for run in std::iter::once(run).chain(below) {
+            rows.update_run(&rules::run_abort_requested(run, &question.question_id, at))?;
+        }
+    }
+    Ok(Done::Question(question))
+}
+
+fn override_run<R: Rows>(rows: &R, change: NewOverride) -> Result<Done, R::Error> {
+    let earlier = rows.overrides_of(&change.run_id)?.into_iter().rev();
+    let last = { earlier }.find(|row| row.kind == change.kind && row.component == change.component);
+    let (row, is_new) = rules::override_made(&rows.run(&change.run_id)?, last, change)?;
+    if is_new {
+        rows.insert_override(&row)?;
+    }
+    Ok(Done::Override(row))
+}
+
+fn request_cancel<R: Rows>(rows: &R, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, R::Error> {
+    let run = rules::run_cancel_requested(rows.run(run)?, reason, at)?;
+    rows.update_run(&run)?;
+    for child in rows.runs_below(&run.run_id)?.into_iter().filter(|child| !child.status.is_terminal()) {
+        rows.update_run(&rules::run_cancel_requested(child, reason, at)?)?;
+    }
+    Ok(run)
+}
+
+fn acquire<R: Rows>(rows: &R, by: &Author, run: &RunId, owner: &OwnerStamp, at: Timestamp) -> Result<Done, R::Error> {
+    if let Author::Owner(above) = by {
+        leased_run(rows, above)?;
+    }
+    let (lease, run) = rules::run_acquired(rows.run(run)?, owner, rows.last_write(run)?, at)?;
+    let current = run.current_step_id.as_ref().map(|step| rows.step(step)).transpose()?.flatten();
+    if let Some(step) = current.and_then(|step| rules::step_resumed(&step, at)) {
+        rows.update_step(&step)?;
+    }
+    rows.update_run(&run)?;
+    Ok(Done::Owned(lease, Box::new(run)))
+}
+
+fn resolve_late<R: Rows>(
+    rows: &R,
+    call: &CallId,
+    resolution: UnknownResolution,
+    question: &QuestionId,
+    at: Timestamp,
+) -> Result<Done, R::Error> {
+    let call = rows.call(call)?;
+    let run = rows.run(&call.run_id)?;
+    rules::check_run_ended(&run)?;
+    let question = Some(rows.question(question)?);
+    let resolved = rules::call_resolved(call, resolution, question, run.spec.settings.blob_threshold_bytes, at)?;
+    put_resolved(rows, resolved, run.lease_epoch, at).map(Done::Call)
+}
+
+fn correct_call<R: Rows>(rows: &R, correct: CorrectCall) -> Result<Done, R::Error> {
+    let call = rows.call(&correct.call_id)?;
+    let run = rows.run(&call.run_id)?;
+    let at = correct.correction.at;
+    let holder = call.idempotency_key.as_ref().map(|key| rows.key_holder(key)).transpose()?.flatten();
+    let context = rules::CorrectContext {
+        run: &run,
+        attempt: rows.current_attempt(&call)?,
+        holder: holder.filter(|holder| holder.call_id != call.call_id),
+        duplicates: rows.answered_by(&call.call_id)?,
+        question: rows.waiting_question(&call.call_id)?,
+    };
+    let threshold = run.spec.settings.blob_threshold_bytes;
+    let Some(corrected) = rules::call_corrected(context, call.clone(), correct, threshold)? else {
+        return Ok(Done::Call(call));
+    };
+    let rules::Corrected { call, attempt, receipt, blobs, duplicates, question } = corrected;
+    if let Some(attempt) = attempt {
+        rows.end_attempt(&attempt)?;
+    }
+    let call = put_resolved(rows, rules::Resolved { call, receipt, blobs, question }, run.lease_epoch, at)?;
+    for duplicate in duplicates {
+        let epoch = rows.run(&duplicate.run_id)?.lease_epoch;
+        rows.update_call(&duplicate, epoch)?;
+    }
+    rows.note_corrected(&run.root_run_id, at)?;
+    Ok(Done::Call(call))
+}
+
+fn prune_blobs<R: Rows>(rows: &R, prune: &BlobPrune) -> Result<Done, R::Error> {
+    let pruned = rules::blobs_pruned(rows.blob_uses()?, prune);
+    if !prune.dry_run {
+        pruned.freed.iter().try_for_each(|blob| rows.prune_blob(blob, prune.at))?;
+    }
+    Ok(Done::Pruned(pruned))
+}
+
+fn delete_run<R: Rows>(rows: &R, deletion: &RunDeletion) -> Result<Done, R::Error> {
+    let run = rows.run(&deletion.run_id)?;
+    let root = run.root_run_id.clone();
+    let (members, deleted) = rows.lineage_members(&root)?;
+    let (run, outcome) = rules::run_deleted(run, &members, &deleted, deletion)?;
+    rows.note_deleted(&run.run_id, &root, deletion.at)?;
+    rows.update_run(&run)?;
+    if outcome.kept_for.is_empty() {
+        rows.remove_lineage(&root)?;
+    }
+    Ok(Done::Deleted(outcome))
+}
+
+// --- What the owner writes about the run.
+
+/// The run of a lease that still is the newest.
+fn leased_run<R: Rows>(rows: &R, lease: &RunLease) -> Result<RunRecord, R::Error> {
+    let run = rows.run(&lease.run_id)?;
+    rules::check_lease(&run, lease)?;
+    Ok(run)
+}
+
+/// A call of a run whose lease still is the newest.
+fn leased_call<R: Rows>(rows: &R, lease: &RunLease, call: &CallId) -> Result<CallRecord, R::Error> {
+    leased_run(rows, lease)?;
+    Ok(rules::owned_call(rows.call(call)?, lease)?)
+}
+
+fn step_of<R: Rows>(rows: &R, run: &RunId, id: &StepId) -> Result<StepRecord, R::Error> {
+    let step = rows.step(id)?.filter(|step| step.run_id == *run);
+    Ok(step.ok_or_else(|| rules::not_found("run_steps", id))?)
+}
+
+fn end_run<R: Rows>(rows: &R, lease: &RunLease, end: RunEnd) -> Result<Done, R::Error> {
+    let run = rules::run_ended(leased_run(rows, lease)?, &end)?;
+    if let Some(end) = end.step_end {
+        rows.update_step(&rules::step_ended(step_of(rows, &run.run_id, &end.step_id)?, end)?)?;
+    }
+    cancel_calls(rows, lease, &end.cancels, end.at)?;
+    for question in &end.closes {
+        rows.update_question(&rules::question_closed(rows.question(question)?, &lease.run_id, end.at)?)?;
+    }
+    rows.update_run(&run)?;
+    Ok(run_done(run))
+}
+
+fn open_step<R: Rows>(rows: &R, lease: &RunLease, step: NewStep) -> Result<Done, R::Error> {
+    let run = leased_run(rows, lease)?;
+    let is_open = rows.open_turn(&run.run_id)?.is_some();
+    let (run, step) = rules::step_opened(run, step, rows.last_step_index(&lease.run_id)?, is_open)?;
+    rows.insert_step(&step)?;
+    rows.update_run(&run)?;
+    Ok(Done::Step(step))
+}
+
+fn enter_step<R: Rows>(rows: &R, lease: &RunLease, entry: StepEntry) -> Result<Done, R::Error> {
+    let run = leased_run(rows, lease)?;
+    let current = run.current_step_id.as_ref().map(|step| step_of(rows, &run.run_id, step)).transpose()?;
+    let context = rules::EntryContext {
+        current,
+        last_index: rows.last_step_index(&run.run_id)?,
+        turn_is_open: rows.open_turn(&run.run_id)?.is_some(),
+        last_seq: rows.last_seq(&run.run_id)?,
+    };
+    let wanted = entry.step.step_id.clone();
+    let Some(entered) = rules::step_entered(run, context, entry)? else {
+        return step_of(rows, &lease.run_id, &wanted).map(Done::Step);
+    };
+    if let Some(ended) = &entered.ended {
+        rows.update_step(ended)?;
+    }
+    rows.insert_step(&entered.step)?;
+    entered.checkpoints.iter().try_for_each(|checkpoint| rows.insert_checkpoint(checkpoint))?;
+    put_messages(rows, lease, &entered.messages)?;
+    rows.update_run(&entered.run)?;
+    Ok(Done::Step(entered.step))
+}
+
+fn put_messages<R: Rows>(rows: &R, lease: &RunLease, messages: &[MessageRecord]) -> Result<(), R::Error> {
+    messages.iter().try_for_each(|message| {
+        rows.refer_to_blobs(&lease.run_id, message.message.blobs())?;
+        rows.insert_message(&lease.run_id, message)
+    })
+}
+
+fn close_step<R: Rows>(rows: &R, lease: &RunLease, end: StepEnd) -> Result<Done, R::Error> {
+    leased_run(rows, lease)?;
+    let step = rules::step_ended(step_of(rows, &lease.run_id, &end.step_id)?, end)?;
+    rows.update_step(&step)?;
+    Ok(Done::Step(step))
+}
+
+fn reserve<R: Rows>(rows: &R, lease: &RunLease, reservation: RequestReservation) -> Result<Done, R::Error> {
+    let run = leased_run(rows, lease)?;
+    let (last, is_open) = (rows.last_request(&run.run_id)?, rows.open_turn(&run.run_id)?.is_some());
+    let last_id = last.as_ref().map(|last| last.request_id);
+    let request = rules::request_reserved(&run, reservation, last, is_open)?;
+    if last_id != Some(request.request_id) {
+        rows.insert_request(&run.run_id, &request)?;
+    }
+    Ok(Done::Request(request.request_id))
+}
+
+fn stored_request<R: Rows>(rows: &R, lease: &RunLease, request: RequestId) -> Result<RequestRecord, R::Error> {
+    leased_run(rows, lease)?;
+    let stored = rows.request(&lease.run_id, request)?;
+    Ok(stored.ok_or_else(|| rules::not_found("usage", format!("{}/{request}", lease.run_id)))?)
+}
+
+fn put_request<R: Rows>(rows: &R, lease: &RunLease, request: Option<RequestRecord>) -> Result<Done, R::Error> {
+    request.map_or(Ok(()), |request| rows.update_request(&lease.run_id, &request))?;
+    Ok(Done::Nothing)
+}
+
+fn close_lost_requests<R: Rows>(rows: &R, lease: &RunLease, at: Timestamp) -> Result<Done, R::Error> {
+    leased_run(rows, lease)?;
+    let mut count = 0;
+    for request in rows.reserved_requests(&lease.run_id)? {
+        if let Some(closed) = rules::request_lost(&request, at) {
+            rows.update_request(&lease.run_id, &closed)?;
+            count += 1;
+        }
+    }
+    Ok(Done::Count(count))
+}
+
+fn record_turn<R: Rows>(rows: &R, lease: &RunLease, draft: TurnDraft) -> Result<Done, R::Error> {
+    let run = leased_run(rows, lease)?;
+    let step = rows.step(&draft.step_id)?;
+    let request = rows.request(&run.run_id, draft.request_id)?;
+    let (is_open, last_seq) = (rows.open_turn(&run.run_id)?.is_some(), rows.last_seq(&run.run_id)?);
+    let recorded = rules::turn_recorded(&run, step.as_ref(), request.as_ref(), is_open, last_seq, draft)?;
+    rows.insert_turn(&recorded.turn)?;
+    rows.insert_message(&run.run_id, &recorded.message)?;
+    rows.update_request(&run.run_id, &recorded.request)?;
+    recorded.calls.iter().try_for_each(|call| rows.insert_call(call, lease.epoch))?;
+    Ok(Done::Nothing)
+}
+
+fn commit_turn<R: Rows>(rows: &R, lease: &RunLease, commit: TurnCommit) -> Result<Done, R::Error> {
+    let run = leased_run(rows, lease)?;
+    let open = rows.open_turn(&run.run_id)?;
+    let open = open.map(|turn| step_of(rows, &run.run_id, &turn.step_id).map(|step| (turn, step))).transpose()?;
+    let checkpoint_step = rows.step(&commit.checkpoint.step_id)?;
+    let context = rules::CommitContext {
+        open,
+        calls: &rows.calls_of_turn(&run.run_id, commit.turn)?,
+        checkpoint_step: checkpoint_step.as_ref(),
+        last_seq: rows.last_seq(&run.run_id)?,
+    };
+    let committed = rules::turn_committed(run, context, commit)?;
+    rows.insert_checkpoint(&committed.checkpoint)?;
+    rows.update_turn(&committed.turn)?;
+    rows.update_step(&committed.step)?;
+    rows.put_blobs(&lease.run_id, &committed.blobs, committed.run.updated_at)?;
+    put_messages(rows, lease, &committed.messages)?;
+    rows.update_run(&committed.run)?;
+    Ok(run_done(committed.run))
+}
+
+fn append_messages<R: Rows>(
+    rows: &R,
+    lease: &RunLease,
+    messages: Vec<Message>,
+    at: Timestamp,
+) -> Result<Done, R::Error> {
+    let run = leased_run(rows, lease)?;
+    let is_open = rows.open_turn(&run.run_id)?.is_some();
+    let tail = rows.last_messages(&run.run_id, messages.len().max(1))?;
+    let notes = rules::notes_appended(&run, is_open, &tail, messages, at)?;
+    put_messages(rows, lease, &notes)?;
+    Ok(Done::Nothing)
+}
+
+fn save_checkpoint<R: Rows>(rows: &R, lease: &RunLease, checkpoint: NewCheckpoint) -> Result<Done, R::Error> {
+    let run = leased_run(rows, lease)?;
+    let step = rows.step(&checkpoint.step_id)?;
+    let (run, checkpoint) = rules::checkpoint_saved(run, step.as_ref(), checkpoint)?;
+    rows.insert_checkpoint(&checkpoint)?;
+    rows.update_run(&run)?;
+    Ok(Done::Nothing)
+}
+
+fn raise_question<R: Rows>(rows: &R, lease: &RunLease, question: NewQuestion) -> Result<Done, R::Error> {
+    leased_run(rows, lease)?;
+    if let Some(call) = &question.call_id {
+        rules::owned_call(rows.call(call)?, lease)?;
+        if let Some(earlier) = rows.waiting_question(call)? {
+            return Ok(Done::Question(earlier));
+        }
+    }
+    let waiting = rows.waiting_questions_of(&lease.run_id)?;
+    if let Some(earlier) = waiting.into_iter().find(|asked| rules::is_same_question(asked, &question)) {
+        return Ok(Done::Question(earlier));
+    }
+    let question = rules::question_raised(&lease.run_id, question);
+    rows.insert_question(&question)?;
+    Ok(Done::Question(question))
+}
+
+// --- What the owner writes about calls.
+
+fn start_attempt<R: Rows>(rows: &R, lease: &RunLease, start: StartAttempt) -> Result<Done, R::Error> {
+    let run = leased_run(rows, lease)?;
+    let call = rules::owned_call(rows.call(&start.call_id)?, lease)?;
+    let context = rules::StartContext {
+        run: &run,
+        holder: rows.key_holder(&start.key)?.filter(|holder| holder.call_id != call.call_id),
+        relations: match &start.seen {
+            Some(_) => rows.relations(&call, start.scope.as_ref())?,
+            None => Relations::default(),
+        },
+        other_effects: rows.other_effects(&call)?,
+        approval: start.approved_by.as_ref().map(|question| rows.question(question)).transpose()?,
+    };
+    let at = start.at;
+    let started = rules::call_started(context, call, start)?;
+    rows.update_call(&started.call, lease.epoch)?;
+    rows.insert_attempt(&started.attempt)?;
+    if let Some(question) = started.approval {
+        rows.update_question(&question)?;
+    }
+    if let Some((child, opening)) = started.child {
+        rows.insert_run(&child)?;
+        rows.insert_message(&child.run_id, &opening)?;
+    }
+    rows.note_effect(&started.call, "start", lease.epoch, at)?;
+    Ok(Done::Call(started.call))
+}
+
+fn keep_handle<R: Rows>(rows: &R, lease: &RunLease, keep: KeepHandle) -> Result<Done, R::Error> {
+    let call = leased_call(rows, lease, &keep.call_id)?;
+    let attempt = rules::handle_kept(&call, rows.current_attempt(&call)?, keep)?;
+    rows.keep_handle(&attempt)?;
+    Ok(Done::Attempt(attempt))
+}
+
+fn settle_attempt<R: Rows>(rows: &R, lease: &RunLease, settle: SettleAttempt) -> Result<Done, R::Error> {
+    let threshold = leased_run(rows, lease)?.spec.settings.blob_threshold_bytes;
+    let call = rules::owned_call(rows.call(&settle.call_id)?, lease)?;
+    let attempt = rows.current_attempt(&call)?;
+    let settled = rules::call_settled(call, attempt, settle.attempt, settle.end, threshold, settle.at)?;
+    rows.put_blobs(&lease.run_id, &settled.blobs, settle.at)?;
+    rows.update_call(&settled.call, lease.epoch)?;
+    rows.end_attempt(&settled.attempt)?;
+    if let Some(receipt) = settled.receipt {
+        rows.insert_receipt(&receipt)?;
+    }
+    rows.note_effect(&settled.call, "settle", lease.epoch, settle.at)?;
+    Ok(Done::Call(settled.call))
+}
+
+/// Cancels calls of the lease's run that were never sent, and closes what was asked about them.
+fn cancel_calls<R: Rows>(rows: &R, lease: &RunLease, cancels: &[CallCancel], at: Timestamp) -> Result<(), R::Error> {
+    for cancel in cancels {
+        let call = rules::owned_call(rows.call(&cancel.call_id)?, lease)?;
+        let question = rows.waiting_question(&call.call_id)?;
+        rows.update_call(&rules::call_cancelled(call, cancel, at)?, lease.epoch)?;
+        if let Some(question) = question {
+            rows.update_question(&rules::question_closed(question, &lease.run_id, at)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn mark_lost<R: Rows>(rows: &R, lease: &RunLease, why: &str, at: Timestamp) -> Result<Done, R::Error> {
+    leased_run(rows, lease)?;
+    let mut lost = Vec::new();
+    for call in rows.running_calls(&lease.run_id)? {
+        let attempt = rows.current_attempt(&call)?;
+        if let Some((call, attempt)) = attempt.and_then(|attempt| rules::call_lost(&call, &attempt, why, at)) {
+            rows.update_call(&call, lease.epoch)?;
+            rows.end_attempt(&attempt)?;
+            lost.push(call);
+        }
+    }
+    Ok(Done::Calls(lost))
+}
+
+fn resolve_unknown<R: Rows>(
+    rows: &R,
+    lease: &RunLease,
+    call: &CallId,
+    resolution: UnknownResolution,
+    question: Option<&QuestionId>,
+    at: Timestamp,
+) -> Result<Done, R::Error> {
+    let threshold = leased_run(rows, lease)?.spec.settings.blob_threshold_bytes;
+    let call = rules::owned_call(rows.call(call)?, lease)?;
+    let question = question.map(|question| rows.question(question)).transpose()?;
+    let resolved = rules::call_resolved(call, resolution, question, threshold, at)?;
+    put_resolved(rows, resolved, lease.epoch, at).map(Done::Call)
+}
+
+fn put_resolved<R: Rows>(
+    rows: &R,
+    resolved: rules::Resolved,
+    epoch: u64,
+    at: Timestamp,
+) -> Result<CallRecord, R::Error> {
+    let rules::Resolved { call, receipt, blobs, question } = resolved;
+    rows.put_blobs(&call.run_id, &blobs, at)?;
+    rows.update_call(&call, epoch)?;
+    if let Some(receipt) = receipt {
+        rows.insert_receipt(&receipt)?;
+    }
+    if let Some(question) = question {
+        rows.update_question(&question)?;
+    }
+    Ok(call)
+}

@@ -1,0 +1,91 @@
+//! Batches: what stands is committed whole or not at all, what is provided never costs it.
+
+use ua_core::CallStatus;
+
+use super::samples::{self, call_id, key};
+use super::{Scene, refused};
+use crate::change::{Author, Batch, Change};
+use crate::error::StoreError;
+use crate::record::RunLease;
+use crate::{LedgerStore, RunStore, Store};
+
+fn owner(lease: &RunLease) -> Author {
+    Author::Owner(lease.clone())
+}
+
+/// The end of a turn and the request of the next one are one write: each change finds what those before it made.
+pub async fn a_batch_is_applied_in_order(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Running).await;
+    let settle = Change::SettleAttempt(samples::settle("call_1", 1, CallStatus::Succeeded));
+    let commit = Change::CommitTurn(samples::commit(&scene.step, 1, "ckpt_1"));
+    let reserve = Change::Reserve(samples::reservation(2));
+    let batch = Batch::of([settle, commit]).provided([reserve]);
+    let committed = store.commit(&owner(&scene.lease), batch).await.unwrap();
+
+    let mut stands = committed.stands.into_iter();
+    assert_eq!(stands.next().unwrap().into_call(), store.call(&call_id("call_1")).await.unwrap());
+    assert_eq!(stands.next().unwrap().into_run(), store.run(scene.run_id()).await.unwrap());
+    let request = committed.provided.unwrap().pop().unwrap().into_request();
+    let records = scene.records().await;
+    assert_eq!((records.run.turn_index, records.calls[0].status), (1, CallStatus::Succeeded));
+    assert_eq!(records.requests.last().map(|last| (last.request_id, last.turn)), Some((request, 2)));
+}
+
+/// A start that may not be made costs no answer: the settle before it is committed, and nothing of what was provided is.
+pub async fn what_is_provided_is_left_out_alone(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
+    let names = ["call_1", "call_2", "call_3"];
+    let calls = (1..).zip(names).map(|(ordinal, name)| samples::planned_email(name, 1, ordinal)).collect();
+    scene.turn(calls).await;
+    child.turn(vec![samples::planned_email("call_9", 1, 1)]).await;
+    store.start_attempt(&child.lease, samples::start("call_9", 1, "k")).await.unwrap();
+    store.start_attempt(&scene.lease, samples::start("call_1", 1, "own")).await.unwrap();
+
+    let settle = Change::SettleAttempt(samples::settle("call_1", 1, CallStatus::Succeeded));
+    let fits = Change::StartAttempt(samples::start("call_2", 1, "free"));
+    let does_not = Change::StartAttempt(samples::start("call_3", 1, "k"));
+    let batch = Batch::of([settle]).provided([fits, does_not]);
+    let committed = store.commit(&owner(&scene.lease), batch).await.unwrap();
+    assert_eq!(committed.stands.len(), 1);
+    match committed.provided {
+        Err(StoreError::KeyTaken { call, by, .. }) => assert_eq!((call, by), (call_id("call_3"), call_id("call_9"))),
+        other => panic!("the key is taken, but {other:?}"),
+    }
+    let status = async |name| store.call(&call_id(name)).await.unwrap().status;
+    assert_eq!(status("call_1").await, CallStatus::Succeeded);
+    // The one that would have fitted goes with the other: all of them or none.
+    assert_eq!((status("call_2").await, status("call_3").await), (CallStatus::Prepared, CallStatus::Prepared));
+    assert_eq!(store.key_holder(scene.run_id(), &key("free")).await.unwrap(), None);
+    assert_eq!(store.attempts(&call_id("call_2")).await.unwrap(), []);
+}
+
+/// One change that is refused takes all that stand with it, those before it too, and what was provided.
+pub async fn what_stands_is_committed_whole_or_not_at_all(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+    store.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+    let before = scene.records().await;
+
+    let settle = |name| Change::SettleAttempt(samples::settle(name, 1, CallStatus::Succeeded));
+    let batch = Batch::of([settle("call_1"), settle("call_2")]);
+    let start = Change::StartAttempt(samples::start("call_2", 1, "other"));
+    assert!(store.commit(&owner(&scene.lease), batch.provided([start])).await.is_err());
+    assert_eq!(scene.records().await, before);
+}
+
+/// A lease that is not the newest refuses all of a batch; without a lease nothing of the owner's is written.
+pub async fn a_batch_is_its_owners(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Running).await;
+    let batch = || {
+        let settle = Change::SettleAttempt(samples::settle("call_1", 1, CallStatus::Succeeded));
+        Batch::of([settle]).provided([Change::CommitTurn(samples::commit(&scene.step, 1, "ckpt_1"))])
+    };
+    refused(store.commit(&Author::Command, batch()).await, "owner");
+    store.acquire_run(scene.run_id(), &samples::owner(2), samples::at(9)).await.unwrap();
+    let stale = store.commit(&owner(&scene.lease), batch()).await;
+    assert!(matches!(stale, Err(StoreError::Fenced { ours: 1, theirs: 2, .. })), "{stale:?}");
+    assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::Running);
+}

@@ -1,0 +1,120 @@
+//! The storage port: one write and the reads.
+
+use async_trait::async_trait;
+use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope};
+
+use crate::archive_store::{CallQuery, RunHead, RunQuery};
+use crate::blob_store::Blob;
+use crate::change::{Author, Batch, Committed};
+use crate::error::StoreError;
+use crate::overrides::OverrideRecord;
+use crate::record::{
+    AttemptRecord, CallRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords,
+};
+use crate::relations::Relations;
+
+/// Which runs are read whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunsOf {
+    /// So many of the newest, newest first.
+    Newest(u32),
+    /// The one that answers for a job key: the newest that is not finished, else the newest.
+    JobKey(String),
+    /// The forks and sub-agents of a run, oldest first. What a fork shares is read from its parent's rows, so a run that has forks keeps
+    /// its row, its turns up to their fork points and all messages of these.
+    Children(RunId),
+}
+
+/// Which calls are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallsOf {
+    /// This one; `NotFound` when there is none.
+    One(CallId),
+    /// Those of a run, by position; of one turn if given.
+    Run(RunId, Option<u32>),
+    /// Those of any run that are `unknown` and not skipped, oldest first.
+    Unknown,
+    /// The one of a lineage that holds a key, if any.
+    Holder(RunId, IdempotencyKey),
+}
+
+/// Which questions are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QuestionsOf {
+    /// This one; `NotFound` when there is none.
+    One(QuestionId),
+    /// Those that are not closed, of one run or of all, oldest first.
+    Open(Option<RunId>),
+}
+
+/// Which turns of a run are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turns {
+    /// All, with what the run has from its lineage.
+    All,
+    /// From one to another, and what belongs to them: steps, questions and overrides are there whole, checkpoints and what the run has from
+    /// its lineage are left out.
+    Range(u32, u32),
+}
+
+/// What happened to a call, oldest first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CallTrail {
+    /// Its attempts.
+    pub attempts: Vec<AttemptRecord>,
+    /// Its changes of status.
+    pub events: Vec<EventRecord>,
+}
+
+/// The whole port. Writes are [changes](crate::Change) in batches, each one transaction; [`RunStore`](crate::RunStore) and
+/// [`LedgerStore`](crate::LedgerStore) have a word for each.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Commits a batch. A write is on stable storage before this returns when any change of the batch is synced; otherwise it survives any
+    /// kill of the process, and becomes durable with the next synced write.
+    async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError>;
+
+    /// One run.
+    async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError>;
+
+    /// Several runs.
+    async fn runs_of(&self, of: RunsOf) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// The runs that are looked for, newest first.
+    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError>;
+
+    /// The calls that are looked for, newest first; those of deleted runs are not found.
+    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// A run and what belongs to it.
+    async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError>;
+
+    /// The history: all messages of turns up to the committed one, in order, those it shares with its parents included.
+    async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError>;
+
+    /// What a person changed about a run, oldest first.
+    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError>;
+
+    /// Questions.
+    async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError>;
+
+    /// Calls.
+    async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// What a call might repeat whose effect is `scope`, from one snapshot.
+    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError>;
+
+    /// The newest receipt of a call.
+    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError>;
+
+    /// What happened to a call.
+    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError>;
+
+    /// What a reference to a blob names, checked against its size and digest.
+    async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError>;
+}
+
+/// The one row that was asked for.
+pub(crate) fn only<T>(rows: Vec<T>, table: &'static str, id: &impl std::fmt::Display) -> Result<T, StoreError> {
+    rows.into_iter().next().ok_or_else(|| crate::rules::not_found(table, id))
+}
