@@ -17,12 +17,15 @@ use crate::relations::Relations;
 use crate::rows::Rows;
 use crate::rules;
 
-/// Applies a batch inside one transaction. After an error the caller rolls all of it back.
+/// Applies a batch inside one transaction; an empty one looks whether the lease still is the newest. After an error the caller rolls all of it back.
 ///
 /// # Errors
 ///
 /// What refused one of the changes that stand, or what is wrong with the database.
 pub fn apply<R: Rows>(rows: &R, by: &Author, batch: Batch) -> Result<Committed, R::Error> {
+    if let (Author::Owner(lease), true) = (by, batch.changes().next().is_none()) {
+        leased_run(rows, lease)?;
+    }
     let all = |changes: Vec<Change>| changes.into_iter().map(|change| apply_one(rows, by, change)).collect();
     let stands = all(batch.stands)?;
     let provided = if batch.provided.is_empty() { Ok(Vec::new()) } else { rows.nested(|| all(batch.provided))? };

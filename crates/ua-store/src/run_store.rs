@@ -14,7 +14,6 @@ use crate::commit::{
 use crate::error::StoreError;
 use crate::overrides::{NewOverride, OverrideRecord};
 use crate::record::{OwnerStamp, QuestionRecord, RequestId, RunLease, RunRecord, RunRecords, StepRecord};
-use crate::rules;
 use crate::store::{QuestionsOf, RunsOf, Store, Turns, only};
 
 /// Runs, steps, turns, questions, blobs: single changes and reads of a [`Store`]. Each write says whether it is synced.
@@ -108,10 +107,8 @@ pub trait RunStore: Store {
 
     /// Checks that the lease still is the newest; called just before each dispatch.
     fn check_lease(&self, lease: &RunLease) -> impl Future<Output = Result<(), StoreError>> + Send {
-        async move {
-            let run = self.run(&lease.run_id).await?;
-            rules::check_lease(&run, lease)
-        }
+        let by = Author::Owner(lease.clone());
+        async move { one(self, by, Batch::default()).await.map(drop) }
     }
 
     /// Ends this process's work on the run, with the calls and questions that end with it, in one write (synced). The lease is of no

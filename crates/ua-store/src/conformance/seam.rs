@@ -219,7 +219,7 @@ impl<'s> StoreSeam<'s> {
         by
     }
 
-    /// What a batch crosses the seam as. A sign of life is no write that anybody waits for.
+    /// What a batch crosses the seam as. A sign of life is no write that anybody waits for, and a look at the lease is none at all.
     async fn crossing_of(&self, batch: &Batch) -> Option<Crossing> {
         if batch.changes().all(|change| matches!(change, Change::NoteAlive { .. })) {
             return None;
