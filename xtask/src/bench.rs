@@ -1,18 +1,18 @@
 //! Benchmarks of promises that are about cost.
 
-mod turns;
+mod calls;
 
 use clap::Subcommand;
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// Time, syncs and bytes that a turn costs in the ledger and the store, early and late in a long run
-    Turns(turns::Options),
+    /// What a turn with one effect costs the shipped worker, beside the disk's own speed
+    Calls(calls::Options),
 }
 
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
-        Bench::Turns(options) => turns::run(options),
+        Bench::Calls(options) => calls::run(options),
     }
 }

@@ -80,6 +80,11 @@ impl AnthropicProvider {
         };
         Ok(Self { http: HttpClient::new(reach, env)?, cache_prompt: config.cache_prompt })
     }
+
+    /// The body that a request is sent as.
+    pub fn request_body(&self, request: &ModelRequest) -> String {
+        wire::encode_request(request, self.cache_prompt).to_string()
+    }
 }
 
 #[async_trait]
@@ -89,7 +94,7 @@ impl LlmProvider for AnthropicProvider {
     }
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        let body = wire::encode_request(request, self.cache_prompt).to_string();
+        let body = self.request_body(request);
         self.http.complete(body, &request.model, Assembler::default(), observer).await
     }
 }

@@ -1,0 +1,239 @@
+//! What a turn with one effect costs, for `cargo xtask bench calls`.
+//!
+//! `call_bench floor FOLDER STEPS` makes two synced commits of one row a step: as fast as the disk can be. `call_bench calls FOLDER TURNS
+//! RUNS HISTORY` has runs take turns by the shipped worker on SQLite: it composes requests, looks at files and taint, plans, dispatches,
+//! interprets and commits as any run does. The tool is in this process and takes a key; the model answers by itself, after the body of its
+//! request was built as it would be sent. Prints a line of JSON a turn.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+#![expect(clippy::print_stdout, reason = "its output is its product")]
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use secrecy::SecretString;
+use serde_json::json;
+use ua_classify::{Classifier, Lists};
+use ua_core::{
+    Block, Message, ModelTurn, Origin, PriceTable, Redactor, RunId, RunSpec, StopReason, ToolUse, Trace, Usage,
+};
+use ua_dispatch::StopSignal;
+use ua_llm::{
+    AnthropicConfig, AnthropicProvider, LlmError, LlmProvider, ModelRequest, RedactingProvider, StreamObserver,
+};
+use ua_runner::{
+    Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunEvent, RunSettings, Worker, Workspace, owner_stamp,
+};
+use ua_store::{NewRun, RunStore, Store};
+use ua_store_sqlite::{Batches, SqliteConfig, SqliteStore};
+use ua_testkit::{Honours, World, own_tool};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["floor", folder, steps] => floor(Path::new(folder), steps.parse()?),
+        ["calls", folder, turns, runs, history] => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+            runtime.block_on(calls(Path::new(folder), turns.parse()?, runs.parse()?, history.parse()?))
+        }
+        _ => Err("expected `floor FOLDER STEPS` or `calls FOLDER TURNS RUNS HISTORY`".into()),
+    }
+}
+
+/// Two synced commits of one row a step, and nothing else.
+fn floor(folder: &Path, steps: u32) -> Outcome<()> {
+    std::fs::create_dir_all(folder)?;
+    let connection = rusqlite::Connection::open(folder.join("floor.db"))?;
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+         CREATE TABLE IF NOT EXISTS step (id INTEGER PRIMARY KEY, note TEXT)",
+    )?;
+    let mut insert = connection.prepare("INSERT INTO step (note) VALUES (?1)")?;
+    for step in 1..=steps {
+        let begun = Instant::now();
+        insert.execute(["before"])?;
+        insert.execute(["after"])?;
+        println!("{}", json!({"turn": step, "micros": micros(begun.elapsed())}));
+    }
+    Ok(())
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// What had been spent at one moment.
+struct Spent {
+    at: Instant,
+    batches: Batches,
+    written: u64,
+    cpu: Duration,
+}
+
+impl Spent {
+    fn now(store: &SqliteStore) -> Outcome<Self> {
+        let io = std::fs::read_to_string("/proc/self/io")?;
+        let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")).ok_or("/proc/self/io has no wchar")?;
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Ok(Self {
+            at: Instant::now(),
+            batches: store.batches().ok_or("the store was opened for inspection")?,
+            written: written.trim().parse()?,
+            cpu: Duration::new(u64::try_from(cpu.tv_sec)?, u32::try_from(cpu.tv_nsec)?),
+        })
+    }
+
+    /// The line of a turn that began here.
+    fn line(&self, turn: u32, after: &Self) -> serde_json::Value {
+        let transactions = |batches: &Batches| batches.synced + batches.relaxed;
+        json!({
+            "turn": turn,
+            "micros": micros(after.at.duration_since(self.at)),
+            "cpu_micros": micros(after.cpu.saturating_sub(self.cpu)),
+            "bytes": after.written - self.written,
+            "synced": after.batches.synced - self.batches.synced,
+            "transactions": transactions(&after.batches) - transactions(&self.batches),
+        })
+    }
+}
+
+async fn calls(folder: &Path, turns: u32, runs: u32, history: u64) -> Outcome<()> {
+    let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
+    let begun = Instant::now();
+    let all = (1..=runs).map(|number| one_run(&sqlite, folder, number, turns, history));
+    try_join_all(all).await?;
+    let resident = std::fs::read_to_string("/proc/self/status")?;
+    let resident = resident.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim().to_owned();
+    let size = std::fs::metadata(sqlite.path())?.len();
+    println!("{}", json!({"all_micros": micros(begun.elapsed()), "database_bytes": size, "most_resident": resident}));
+    Ok(())
+}
+
+async fn one_run(sqlite: &Arc<SqliteStore>, folder: &Path, number: u32, turns: u32, history: u64) -> Outcome<()> {
+    let env = ua_core::system::env();
+    let store: Arc<dyn Store> = sqlite.clone();
+    let spec = RunSpec::parse(&format!(
+        r#"{{"objective": "Take many turns, and write to a@example.test in each.",
+             "budgets": {{"max_tool_calls": 1000000, "max_wallclock_minutes": 100000, "max_tokens": 1000000000000}},
+             "settings": {{"history_max_tokens": {history}}}}}"#
+    ))?;
+    let name = format!("run_bench_{number}");
+    let workspace = folder.join(format!("ws_{number}"));
+    let run = NewRun {
+        run_id: RunId::parse(&name)?,
+        created_at: env.now(),
+        entrypoint: "library".into(),
+        run_mode: "job".into(),
+        opening: Message::user(Origin::Prompt, spec.opening_prompt()),
+        spec,
+        files: Vec::new(),
+        job_path: None,
+        workspace_dir: workspace.display().to_string(),
+        launch: serde_json::Value::Null,
+        parent_run_id: None,
+    };
+    let run = store.submit_run(run).await?;
+    let trace = Trace::new(&env);
+    let acquired_at = env.now();
+    let (lease, run) = store.acquire_run(&run.run_id, &owner_stamp(trace.clone()), acquired_at).await?;
+    let ports = DeskPorts {
+        store,
+        lease,
+        run,
+        workspace: Workspace::create(&workspace)?,
+        tools: Arc::new(World::new([(own_tool("send_email"), Honours::Keys)])),
+        classifier: Arc::new(Classifier::new(Vec::new(), &Lists::default(), HashSet::new())?),
+        env: env.clone(),
+        trace,
+        stop: StopSignal::default(),
+    };
+    let began: Mutex<Option<Spent>> = Mutex::default();
+    let watched = sqlite.clone();
+    let watcher = move |signal| {
+        // A turn begins when the one before it is committed. With one run alone each is measured.
+        let RunEvent::Committed { turn } = signal else { return };
+        if number != 1 {
+            return;
+        }
+        let now = Spent::now(&watched).map_err(|error| error.to_string());
+        let now = now.unwrap_or_else(|why| panic!("cannot measure: {why}"));
+        let mut began = began.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(began) = began.as_ref() {
+            println!("{}", began.line(turn, &now));
+        }
+        *began = Some(now);
+    };
+    let settings = RunSettings {
+        model: "bench".into(),
+        system: "You take turns.".into(),
+        max_output_tokens: 100,
+        history_tokens: None,
+        images: false,
+        temperature_milli: None,
+        prices: PriceTable::default(),
+        retry: RetryPolicy::default(),
+        pins: PinSettings::default(),
+    };
+    let secret = "sk-bench-0123456789abcdef";
+    let wire = AnthropicConfig {
+        base_url: "http://127.0.0.1:9".to_owned(),
+        ..AnthropicConfig::new(SecretString::from(secret.to_owned()))
+    };
+    let model = Busy { wire: AnthropicProvider::new(wire, env)?, asked: AtomicU32::new(0), turns };
+    let redactor = Redactor::new([("BENCH_KEY".to_owned(), secret.to_owned())]);
+    let model = Arc::new(RedactingProvider::new(Arc::new(model), redactor));
+    let desk = Desk::new(ports).with_watcher(Arc::new(watcher));
+    let worked = Worker::new(desk, model, settings, acquired_at).work().await?;
+    if !matches!(worked.conclusion, Conclusion::Succeeded { .. }) {
+        return Err(format!("the run did not succeed: {:?}", worked.conclusion).into());
+    }
+    Ok(())
+}
+
+/// A model that asks for one e-mail in each of its turns, and thinks for no time.
+struct Busy {
+    wire: AnthropicProvider,
+    asked: AtomicU32,
+    turns: u32,
+}
+
+#[async_trait]
+impl LlmProvider for Busy {
+    fn name(&self) -> &'static str {
+        "bench"
+    }
+
+    async fn complete(&self, request: &ModelRequest, _: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
+        std::hint::black_box(self.wire.request_body(request));
+        let turn = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(if turn > self.turns { done() } else { reply(turn) })
+    }
+}
+
+fn reply(turn: u32) -> ModelTurn {
+    let input = json!({"to": ["a@example.test"], "subject": format!("Part {turn}"), "body": "As promised."});
+    let mail = Block::ToolUse(ToolUse { id: format!("toolu_{turn}"), name: "mcp__ua__send_email".to_owned(), input });
+    ModelTurn {
+        blocks: vec![Block::Text { text: format!("Turn {turn}: one more letter.") }, mail],
+        stop_reason: StopReason::ToolUse,
+        ..done()
+    }
+}
+
+fn done() -> ModelTurn {
+    ModelTurn {
+        blocks: vec![Block::Text { text: "Done.".to_owned() }],
+        stop_reason: StopReason::EndTurn,
+        usage: Some(Usage { input_tokens: 1_000, output_tokens: 50, ..Usage::default() }),
+        model: "bench".to_owned(),
+        response_id: None,
+    }
+}

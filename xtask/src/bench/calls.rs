@@ -1,0 +1,187 @@
+//! What a turn with one effect costs the shipped worker, beside what the disk can do.
+//!
+//! The turns are taken by `ua-testkit`'s example `call_bench`, in a release build. The floor, two synced commits of one row a step, is measured
+//! in the same rounds: a disk is faster at one minute than at another.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+
+/// How to run it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How many turns a run takes
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(20..))]
+    turns: u32,
+    /// How many turns are compared at the beginning and at the end of a run
+    #[arg(long, default_value_t = 100)]
+    window: u32,
+    /// The most tokens of history that a request carries
+    #[arg(long, default_value_t = 3_000)]
+    history: u64,
+    /// How many runs work at once in one process
+    #[arg(long, default_value_t = 1)]
+    runs: u32,
+    /// How often floor and turns are measured, one after the other; the median counts
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Where the databases are made; a folder of the system's temporary one when missing
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// A program that was built before; it is built for release when missing
+    #[arg(long, value_name = "PROGRAM")]
+    program: Option<PathBuf>,
+    /// Fail when the last turns cost more than this many times the first ones, in time or bytes
+    #[arg(long)]
+    most: Option<f64>,
+}
+
+/// What one round measured, on average over its turns.
+#[derive(Debug, Clone, Copy, Default)]
+struct Round {
+    floor_micros: f64,
+    turn_micros: f64,
+    cpu_micros: f64,
+    pages: f64,
+    synced: f64,
+    transactions: f64,
+    /// Last turns to first ones.
+    growth_in_time: f64,
+    growth_in_bytes: f64,
+    /// Of all runs together.
+    calls_a_second: f64,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let program = options.program.clone().map_or_else(build, Ok)?;
+    let mut rounds = Vec::new();
+    let mut resident = String::new();
+    for round in 1..=options.rounds {
+        let folder = match &options.folder {
+            Some(folder) => tempfile::tempdir_in(folder)?,
+            None => tempfile::tempdir()?,
+        };
+        let steps = options.turns.to_string();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let before = lines(&program, &["floor", &path("before"), &steps])?;
+        let history = options.history.to_string();
+        let runs = options.runs.to_string();
+        let turns = lines(&program, &["calls", &path("calls"), &steps, &runs, &history])?;
+        let after = lines(&program, &["floor", &path("after"), &steps])?;
+        let floor: Vec<f64> = before.iter().chain(&after).filter_map(|line| number(line, "micros")).collect();
+        let last = turns.last().context("the turns said nothing")?;
+        resident = last["most_resident"].as_str().unwrap_or_default().to_owned();
+        let measured = Round::of(&floor, &turns, options)?;
+        eprintln!("round {round}: {measured:?}");
+        rounds.push(measured);
+    }
+    report(options, &rounds, &resident)
+}
+
+fn report(options: &Options, rounds: &[Round], resident: &str) -> anyhow::Result<()> {
+    let of = |value: fn(&Round) -> f64| median(rounds.iter().map(value).collect());
+    let (floor, turn) = (of(|round| round.floor_micros), of(|round| round.turn_micros));
+    println!("| what | median of {} |", options.rounds);
+    println!("|---|---|");
+    println!("| the floor: a step of two synced commits | {:.3} ms |", floor / 1_000.0);
+    if options.runs == 1 {
+        println!("| a turn with one effect | {:.3} ms |", turn / 1_000.0);
+        println!("| the same without the time of two commits | {:.3} ms |", (turn - floor) / 1_000.0);
+        println!("| turns to steps of the floor | {:.3} |", floor / turn);
+        println!("| CPU of a turn | {:.3} ms |", of(|round| round.cpu_micros) / 1_000.0);
+        println!("| pages of 4 KiB written, a turn | {:.1} |", of(|round| round.pages));
+        println!("| synced transactions, a turn | {:.2} |", of(|round| round.synced));
+        println!("| transactions, a turn | {:.2} |", of(|round| round.transactions));
+        let (time, bytes) = (of(|round| round.growth_in_time), of(|round| round.growth_in_bytes));
+        println!("| the last {} turns to the first: time | {time:.2} |", options.window);
+        println!("| the last {} turns to the first: bytes | {bytes:.2} |", options.window);
+        if let Some(most) = options.most {
+            ensure!(time <= most && bytes <= most, "the last turns cost more than {most} times the first ones");
+        }
+    }
+    println!("| calls a second, of {} run(s) | {:.0} |", options.runs, of(|round| round.calls_a_second));
+    println!("| most memory | {resident} |");
+    Ok(())
+}
+
+impl Round {
+    fn of(floor: &[f64], lines: &[Value], options: &Options) -> anyhow::Result<Self> {
+        let turns: Vec<&Value> = lines.iter().filter(|line| line["turn"].is_u64()).collect();
+        let mean = |turns: &[&Value], name: &str| {
+            let values: Vec<f64> = turns.iter().filter_map(|line| number(line, name)).collect();
+            values.iter().sum::<f64>() / float(values.len().max(1))
+        };
+        ensure!(turns.len() + 1 >= options.turns as usize, "only {} turns were measured", turns.len());
+        let window = (options.window as usize).min(turns.len() / 2).max(1);
+        let (first, last) = (&turns[..window], &turns[turns.len() - window..]);
+        let all = lines.last().and_then(|line| number(line, "all_micros")).context("the end says no time")?;
+        let taken = f64::from(options.turns) * f64::from(options.runs);
+        Ok(Self {
+            floor_micros: floor.iter().sum::<f64>() / float(floor.len().max(1)),
+            turn_micros: mean(&turns, "micros"),
+            cpu_micros: mean(&turns, "cpu_micros"),
+            pages: mean(&turns, "bytes") / 4_096.0,
+            synced: mean(&turns, "synced"),
+            transactions: mean(&turns, "transactions"),
+            growth_in_time: mean(last, "micros") / mean(first, "micros"),
+            growth_in_bytes: mean(last, "bytes") / mean(first, "bytes"),
+            calls_a_second: taken / (all / 1_000_000.0),
+        })
+    }
+}
+
+fn number(line: &Value, name: &str) -> Option<f64> {
+    line[name].as_f64()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// No count here comes near four thousand million.
+fn float(number: usize) -> f64 {
+    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+fn build() -> anyhow::Result<PathBuf> {
+    let mut command = Command::new(option_env!("CARGO").unwrap_or("cargo"));
+    command.args(["build", "--release", "--locked", "-p", "ua-testkit", "--example", "call_bench"]);
+    command.arg("--message-format=json-render-diagnostics");
+    let output = command.stderr(Stdio::inherit()).output().context("build the program that takes the turns")?;
+    ensure!(output.status.success(), "cargo ended with {}", output.status);
+    let read = |line: &str| serde_json::from_str::<Value>(line).ok()?["executable"].as_str().map(PathBuf::from);
+    String::from_utf8(output.stdout)?.lines().filter_map(read).last().context("cargo built no program")
+}
+
+fn lines(program: &Path, words: &[&str]) -> anyhow::Result<Vec<Value>> {
+    let output = Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("run {}", program.display()))?;
+    ensure!(output.status.success(), "`{}` ended with {}", words.join(" "), output.status);
+    let text = String::from_utf8(output.stdout)?;
+    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_last_turns_are_compared_with_the_first() {
+        let mut lines: Vec<Value> = (1..=40)
+            .map(|turn| json!({"turn": turn, "micros": if turn > 20 { 30 } else { 10 }, "bytes": 4096, "synced": 2}))
+            .collect();
+        lines.push(json!({"all_micros": 1_000_000}));
+        let options =
+            Options { turns: 40, window: 10, history: 1, runs: 1, rounds: 1, folder: None, program: None, most: None };
+        let round = Round::of(&[5.0, 7.0], &lines, &options).unwrap();
+        let shown = format!("{:.1} {:.1} {:.1}", round.floor_micros, round.turn_micros, round.growth_in_time);
+        assert_eq!(shown, "6.0 20.0 3.0");
+        let shown = format!("{:.1} {:.1} {:.1}", round.pages, round.growth_in_bytes, round.calls_a_second);
+        assert_eq!(shown, "1.0 1.0 40.0");
+    }
+}
