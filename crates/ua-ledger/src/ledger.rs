@@ -18,7 +18,6 @@ use crate::people::PeopleRules;
 use crate::permit::Permit;
 use crate::question::{Why, question};
 use crate::recovery::Recovery;
-use crate::taint::ReadsSeen;
 use crate::verdict::Known;
 
 /// What the run's contract says about its calls.
@@ -45,7 +44,6 @@ pub struct Ledger {
     /// What the tools are now, by qualified name.
     pub(crate) definitions: BTreeMap<String, Sha256>,
     pub(crate) trace: Trace,
-    pub(crate) reads: ReadsSeen,
     patience: Arc<dyn Patience>,
 }
 
@@ -61,19 +59,7 @@ impl Ledger {
     ) -> Self {
         let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), BTreeMap::new());
         let patience = Arc::new(NoPatience);
-        Self {
-            store,
-            lease,
-            root,
-            config,
-            env,
-            people,
-            prices,
-            definitions,
-            reads: ReadsSeen::default(),
-            trace,
-            patience,
-        }
+        Self { store, lease, root, config, env, people, prices, definitions, trace, patience }
     }
 
     /// The same ledger, whose answers wait while the database is busy.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ua_core::{CallId, CallStatus, MailAddress, RunSpec, Sha256};
-use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, RunStore};
+use ua_store::{CallRecord, Choice, LedgerStore as _, QuestionKind, QuestionRecord, QuestionsOf, RunStore as _};
 
 use crate::admission::Facts;
 use crate::error::LedgerError;
@@ -137,14 +137,15 @@ impl Ledger {
 
     /// Addresses that a person wrote or approved in this run. What a tool returned does not count: it may be anybody's words.
     pub(crate) async fn addresses_of_people(&self, call: &CallRecord) -> Result<BTreeSet<MailAddress>, LedgerError> {
-        let records = self.store.load(&call.run_id).await;
-        let records = records.map_err(LedgerError::at("look who is known to", &call.call_id))?;
+        let failed = || LedgerError::at("look who is known to", &call.call_id);
+        let questions = self.store.questions_of(QuestionsOf::Run(call.run_id.clone())).await.map_err(failed())?;
         let mut known = BTreeSet::new();
-        for question in &records.questions {
+        for question in &questions {
             let Some(answer) = &question.answer else { continue };
             known.extend(answer.text.iter().flat_map(|text| MailAddress::all_in(text)));
-            let approved = question.call_id.as_ref().filter(|_| allows(question)).and_then(|id| records.call(id));
-            let recipients = approved.and_then(|call| recipients(&call.policy, &call.arguments));
+            let Some(approved) = question.call_id.as_ref().filter(|_| allows(question)) else { continue };
+            let approved = self.store.call(approved).await.map_err(failed())?;
+            let recipients = recipients(&approved.policy, &approved.arguments);
             known.extend(recipients.and_then(Result::ok).into_iter().flatten());
         }
         Ok(known)
@@ -152,9 +153,9 @@ impl Ledger {
 
     /// Every question about a call, oldest first, closed ones included.
     pub(crate) async fn questions_about(&self, call: &CallRecord) -> Result<Vec<QuestionRecord>, LedgerError> {
-        let records = self.store.load(&call.run_id).await;
-        let records = records.map_err(LedgerError::at("read the questions about", &call.call_id))?;
-        Ok(records.questions.into_iter().filter(|q| q.call_id.as_ref() == Some(&call.call_id)).collect())
+        let questions = self.store.questions_of(QuestionsOf::Run(call.run_id.clone())).await;
+        let questions = questions.map_err(LedgerError::at("read the questions about", &call.call_id))?;
+        Ok(questions.into_iter().filter(|q| q.call_id.as_ref() == Some(&call.call_id)).collect())
     }
 
     /// Closes a question whose answer is of no use any more.

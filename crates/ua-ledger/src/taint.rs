@@ -3,19 +3,16 @@
 //! A page, a mail or a tool's answer may hold words that are meant for the model ("send the notes to …"). No rule tells them from
 //! data. So three things are not let together without a person: untrusted content in the run, private data in the run, and an effect
 //! outside whose destination nobody named (the "rule of two"). What a call brings into the run is part of its policy (`reads`), and so
-//! is stored with it; the taint of a run is what the calls that were sent brought in, in this run, its parents, forks and sub-agents.
-//! Invariants: it only grows; it survives any kill, because it is read from the calls; a job may name destinations, and nothing that a
+//! is stored with it; the taint of a run ([`ua_store::Taint`]) is what the calls that were sent brought into its history, and stands in its row.
+//! Invariants: it only grows; it survives any kill, because it is written with RUNNING; a job may name destinations, and nothing that a
 //! tool or a model said does. Proved by: this file's tests, `ua-runner`'s `crash_anywhere::taint`, the end-to-end tests `taint`.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
-use ua_core::{CallStatus, MailAddress, Reads, RunId, RunSpec, SideEffectClass, ToolNamespace};
-use ua_store::{CallRecord, LedgerStore, RunStore};
+use ua_core::{MailAddress, RunSpec, SideEffectClass, ToolNamespace};
+use ua_store::CallRecord;
 
-use crate::error::LedgerError;
-use crate::ledger::Ledger;
 use crate::recipient::recipients;
 use crate::rules::Rules;
 
@@ -62,32 +59,6 @@ impl TaintRule {
     }
 }
 
-/// What was found to be in the run. Only grows, so what was seen once need not be looked for again.
-#[derive(Debug, Default)]
-pub(crate) struct ReadsSeen {
-    untrusted: AtomicBool,
-    private: AtomicBool,
-}
-
-impl ReadsSeen {
-    fn note(&self, call: &CallRecord) {
-        let was_sent = !matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled);
-        if was_sent && call.policy.reads.contains(&Reads::Untrusted) {
-            self.untrusted.store(true, Ordering::Relaxed);
-        }
-        if was_sent && call.policy.reads.contains(&Reads::Private) {
-            self.private.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn is_both(&self) -> bool {
-        self.untrusted.load(Ordering::Relaxed) && self.private.load(Ordering::Relaxed)
-    }
-}
-
-/// The most runs of a family that are looked at; a larger one counts as tainted.
-const MAX_RUNS: usize = 256;
-
 impl Rules<'_> {
     /// Whether it matters for a call what its run has read.
     pub(crate) fn looks_at_taint(&self, call: &CallRecord) -> bool {
@@ -114,38 +85,6 @@ impl Rules<'_> {
         let mut hosts = Vec::new();
         collect_hosts(&call.arguments, &mut hosts);
         hosts.is_empty() || !hosts.iter().all(|host| rule.covers_host(host))
-    }
-}
-
-impl Ledger {
-    /// Whether untrusted content and private data met in the run, its parents, forks or sub-agents.
-    pub(crate) async fn is_tainted(&self, call: &CallRecord) -> Result<bool, LedgerError> {
-        if self.reads.is_both() {
-            return Ok(true);
-        }
-        let failed = || LedgerError::at("see what was read before", &call.call_id);
-        let mut family: Vec<RunId> = vec![call.run_id.clone()];
-        let mut next = 0;
-        while let Some(run) = family.get(next).cloned() {
-            next += 1;
-            if next > MAX_RUNS {
-                return Ok(true);
-            }
-            for call in self.store.calls(&run, None).await.map_err(failed())? {
-                self.reads.note(&call);
-            }
-            if self.reads.is_both() {
-                return Ok(true);
-            }
-            let parent = self.store.run(&run).await.map_err(failed())?.parent_run_id;
-            let children = self.store.children(&run).await.map_err(failed())?;
-            for relative in parent.into_iter().chain(children.into_iter().map(|child| child.run_id)) {
-                if !family.contains(&relative) {
-                    family.push(relative);
-                }
-            }
-        }
-        Ok(false)
     }
 }
 

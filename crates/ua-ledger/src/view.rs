@@ -114,7 +114,8 @@ impl Ledger {
                     view.known = self.addresses_of_people(&view.call).await?;
                 }
                 if rules.looks_at_taint(&view.call) {
-                    view.is_tainted = self.is_tainted(&view.call).await?;
+                    let run = self.store.run(&view.call.run_id).await;
+                    view.is_tainted = run.map_err(LedgerError::at("see what was read before", id))?.taint.is_both();
                 }
             }
         }

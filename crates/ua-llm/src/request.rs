@@ -4,6 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 use ua_core::{CanonicalJson, Message, Sha256, ToolSpec};
 
+use crate::estimate::estimate_of;
+
 /// One request for one reply.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelRequest {
@@ -19,6 +21,15 @@ pub struct ModelRequest {
     pub max_output_tokens: u32,
     /// The sampling temperature in thousandths; the provider's default when absent.
     pub temperature_milli: Option<u32>,
+}
+
+/// What is known of a request before it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Its digest ([`ModelRequest::sha256`]).
+    pub sha256: Sha256,
+    /// Its estimated input tokens ([`estimate_input_tokens`](crate::estimate_input_tokens)).
+    pub input_tokens: u64,
 }
 
 /// A tool as a model sees it.
@@ -46,6 +57,12 @@ impl ModelRequest {
     /// The digest of the request's canonical JSON: equal digests mean that a model was asked the same thing.
     pub fn sha256(&self) -> Sha256 {
         self.canonical().hash()
+    }
+
+    /// Its digest and its estimated size, of one pass over it.
+    pub fn measured(&self) -> Measured {
+        let canonical = self.canonical();
+        Measured { sha256: canonical.hash(), input_tokens: estimate_of(self, &canonical) }
     }
 
     /// The canonical JSON of the request, in which it is hashed and measured.

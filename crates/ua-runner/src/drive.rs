@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
-use ua_core::{CallId, Message, Role, RunStop, Timestamp};
+use ua_core::{CallId, Message, Role, RunStop, Sha256, Timestamp};
 use ua_ledger::correction_note;
 use ua_llm::{KnownPrefix, ModelRequest};
 use ua_store::{EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, is_task};
@@ -102,6 +102,8 @@ async fn drive_to_conclusion(
 /// A request that is reserved and not charged yet.
 struct Reserved {
     request: ModelRequest,
+    /// Its digest.
+    sha256: Sha256,
     /// What of it the provider knows already.
     known: Option<KnownPrefix>,
     id: RequestId,

@@ -1,10 +1,13 @@
 //! Columns to values and back. What this program could not have written is `Corrupt`, with the row's name.
 
-use rusqlite::Row;
 use rusqlite::types::{FromSql, Value as SqlValue};
+use rusqlite::{Row, Statement};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt::Display;
+use std::rc::Rc;
 use std::str::FromStr;
 use ua_core::{Sha256, Timestamp};
 use ua_store::{RowRef, StoreError};
@@ -45,17 +48,61 @@ pub(crate) fn opt_text<T: Display>(value: Option<&T>) -> Option<String> {
     value.map(text)
 }
 
+/// Where the columns of a query's result are.
+struct Layout {
+    first: String,
+    last: String,
+    places: HashMap<String, usize>,
+}
+
+impl Layout {
+    fn of(statement: &Statement<'_>) -> Self {
+        let names: Vec<&str> = statement.column_names().collect();
+        Self {
+            first: names.first().copied().unwrap_or_default().to_owned(),
+            last: names.last().copied().unwrap_or_default().to_owned(),
+            // Of two columns of one name the first counts, as it does for SQLite.
+            places: names.iter().enumerate().rev().map(|(place, name)| ((*name).to_owned(), place)).collect(),
+        }
+    }
+
+    fn is_of(&self, statement: &Statement<'_>, count: usize) -> bool {
+        let is_at = |place: usize, name: &str| statement.column_name(place).is_ok_and(|own| own == name);
+        is_at(0, &self.first) && is_at(count.saturating_sub(1), &self.last)
+    }
+}
+
+thread_local! {
+    /// Layouts of results by table and number of columns. SQLite finds a column by comparing names one after the other, which took most of
+    /// the time of reading a row.
+    static LAYOUTS: RefCell<HashMap<(&'static str, usize), Rc<Layout>>> = RefCell::default();
+}
+
+fn layout(row: &Row<'_>, table: &'static str) -> Rc<Layout> {
+    let statement = row.as_ref();
+    let count = statement.column_count();
+    LAYOUTS.with_borrow_mut(|layouts| match layouts.get(&(table, count)) {
+        Some(layout) if layout.is_of(statement, count) => Rc::clone(layout),
+        _ => {
+            let layout = Rc::new(Layout::of(statement));
+            layouts.insert((table, count), Rc::clone(&layout));
+            layout
+        }
+    })
+}
+
 /// A row, with the name that errors about it carry.
 pub(crate) struct Columns<'r, 's> {
     row: &'r Row<'s>,
     table: &'static str,
     key: &'static str,
+    layout: Rc<Layout>,
 }
 
 impl<'r, 's> Columns<'r, 's> {
     /// `key` is the column that names the row.
     pub(crate) fn new(row: &'r Row<'s>, table: &'static str, key: &'static str) -> Self {
-        Self { row, table, key }
+        Self { row, table, key, layout: layout(row, table) }
     }
 
     fn corrupt(&self, column: &str, why: impl Display) -> DbError {
@@ -69,7 +116,10 @@ impl<'r, 's> Columns<'r, 's> {
 
     /// A column as SQLite has it.
     pub(crate) fn get<T: FromSql>(&self, column: &str) -> Result<T, DbError> {
-        self.row.get(column).map_err(|error| self.corrupt(column, error))
+        match self.layout.places.get(column) {
+            Some(place) => self.row.get(*place).map_err(|error| self.corrupt(column, error)),
+            None => Err(self.corrupt(column, "it is missing")),
+        }
     }
 
     /// A whole number.
@@ -86,7 +136,8 @@ impl<'r, 's> Columns<'r, 's> {
     where
         T: TryFrom<i64>,
     {
-        if self.get::<Option<i64>>(column)?.is_some() { self.int(column).map(Some) } else { Ok(None) }
+        let Some(number) = self.get::<Option<i64>>(column)? else { return Ok(None) };
+        T::try_from(number).map(Some).map_err(|_| self.corrupt(column, format!("{number} is out of range")))
     }
 
     /// A value that is parsed from its text: an id, a status.

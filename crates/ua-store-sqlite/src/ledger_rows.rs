@@ -26,6 +26,12 @@ impl Db<'_> {
         self.rows(sql, params![run.as_str(), first, last], call_record)
     }
 
+    /// The calls of a run of turns up to one, by position.
+    pub(crate) fn calls_until(&self, run: &RunId, turn: u32) -> DbResult<Vec<CallRecord>> {
+        let sql = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn <= ?2 ORDER BY turn, ordinal";
+        self.rows(sql, params![run.as_str(), turn], call_record)
+    }
+
     pub(crate) fn running_calls(&self, run: &RunId) -> DbResult<Vec<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE run_id = ?1 AND status = 'running' ORDER BY turn, ordinal";
         self.rows(sql, [run.as_str()], call_record)

@@ -81,6 +81,7 @@ impl Store for SqliteStore {
         self.read(move |db| match &of {
             QuestionsOf::One(question) => Ok(vec![db.question(question)?]),
             QuestionsOf::Open(run) => db.waiting_questions(run.as_ref()),
+            QuestionsOf::Run(run) => db.questions_of(run),
         })
         .await
     }

@@ -92,6 +92,7 @@ impl RunRows for Db<'_> {
 impl LedgerRows for Db<'_> {
     by_the_same_name! {
         call(id: &CallId) -> CallRecord;
+        calls_until(run: &RunId, turn: u32) -> Vec<CallRecord>;
         running_calls(run: &RunId) -> Vec<CallRecord>;
         key_holder(key: &IdempotencyKey) -> Option<CallRecord>;
         other_effects(call: &CallRecord) -> u32;

@@ -4,7 +4,7 @@ use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, TASK_MODE, Timestamp, Usage};
 use ua_store::{
     AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef,
-    RunRecord, RunRecords, StepRecord, StoreError, TurnRecord,
+    RunRecord, RunRecords, StepRecord, StoreError, Taint, TurnRecord,
 };
 
 use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
@@ -79,9 +79,9 @@ impl Db<'_> {
         }
         let sql = "INSERT INTO runs (run_id, created_at, updated_at, status, entrypoint, run_mode, run_spec_json, job_path, \
                    job_key, last_job_prompt, workspace_dir, launch_json, root_run_id, parent_run_id, task_call_id, \
-                   provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index, max_iterations, completion_promise) \
+                   provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index, max_iterations, completion_promise, taint) \
                    VALUES (:id, :created, :updated, :status, :entrypoint, :mode, :spec, :job_path, :job_key, :prompt, \
-                   :workspace, :launch, :root, :parent, :task, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise)";
+                   :workspace, :launch, :root, :parent, :task, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise, :taint)";
         let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": run.run_id.as_str(),
             ":created": text(&run.created_at),
@@ -104,6 +104,7 @@ impl Db<'_> {
             ":turn_index": run.turn_index,
             ":max_iterations": run.max_iterations,
             ":promise": run.completion_promise,
+            ":taint": run.taint.bits(),
         });
         inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("runs", &run.run_id)))
     }
@@ -116,7 +117,7 @@ impl Db<'_> {
                    cancel_reason = :cancel_reason, abort_requested_at = :abort_at, \
                    abort_question = :abort_question, iteration_count = :iterations, max_iterations = :max_iterations, \
                    completion_promise = :promise, held_millis = :held, held_from = :held_from, seen_at = :seen_at, \
-                   unclean_ends_json = :unclean, traces_json = :traces WHERE run_id = :id";
+                   unclean_ends_json = :unclean, traces_json = :traces, taint = :taint WHERE run_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": run.run_id.as_str(),
             ":updated": text(&run.updated_at),
@@ -143,6 +144,7 @@ impl Db<'_> {
             ":seen_at": opt_text(run.seen_at.as_ref()),
             ":unclean": json(&run.unclean_ends)?,
             ":traces": json(&run.traces)?,
+            ":taint": run.taint.bits(),
         })?;
         Ok(())
     }
@@ -519,6 +521,7 @@ pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
         abort_requested_at: column.opt_at("abort_requested_at")?,
         abort_question: column.opt_parsed("abort_question")?,
         corrected_at: column.opt_at("corrected_at")?,
+        taint: Taint::from_bits(column.int("taint")?),
         iteration_count: column.int("iteration_count")?,
         max_iterations: column.opt_int("max_iterations")?,
         completion_promise: column.get("completion_promise")?,

@@ -1,6 +1,6 @@
 //! What each change makes of the rows: find them, apply a rule, store what it returns. One text for every store.
 
-use ua_core::{CallId, Message, QuestionId, RunId, StepId, Timestamp};
+use ua_core::{CallId, CallStatus, Message, QuestionId, RunId, StepId, Timestamp};
 
 use crate::archive_store::RunDeletion;
 use crate::blob_store::BlobPrune;
@@ -16,6 +16,7 @@ use crate::record::{CallRecord, MessageRecord, OwnerStamp, RequestId, RequestRec
 use crate::relations::Relations;
 use crate::rows::Rows;
 use crate::rules;
+use crate::taint::Taint;
 
 /// Applies a batch inside one transaction; an empty one looks whether the lease still is the newest. After an error the caller rolls all of it back.
 ///
@@ -96,19 +97,24 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
         Change::SettleAttempt(settle) => settle_attempt(rows, lease(by)?, settle),
         Change::InterpretReceipt { call, settlement, at, .. } => {
             let lease = lease(by)?;
-            let threshold = leased_run(rows, lease)?.spec.settings.blob_threshold_bytes;
+            let run = leased_run(rows, lease)?;
+            let threshold = run.spec.settings.blob_threshold_bytes;
             let call = rules::owned_call(rows.call(&call)?, lease)?;
             let newest = rows.newest_receipt(&call.call_id)?;
             let (call, receipt, blob) = rules::receipt_interpreted(call, newest, settlement, threshold, at)?;
             rows.put_blobs(&lease.run_id, blob.as_slice(), at)?;
             rows.update_call(&call, lease.epoch)?;
             rows.fill_newest_receipt(&receipt)?;
+            take_taint(rows, run, &call)?;
             Ok(Done::Call(call))
         }
         Change::Deduplicate { call, from, key, at } => {
             let lease = lease(by)?;
-            let call = rules::call_deduplicated(leased_call(rows, lease, &call)?, &rows.call(&from)?, &key, at)?;
+            let run = leased_run(rows, lease)?;
+            let call = rules::owned_call(rows.call(&call)?, lease)?;
+            let call = rules::call_deduplicated(call, &rows.call(&from)?, &key, at)?;
             rows.update_call(&call, lease.epoch)?;
+            put_taint(rows, run, Taint::of(&call.policy))?;
             Ok(Done::Call(call))
         }
         Change::CancelCalls { cancels, at } => {
@@ -172,7 +178,8 @@ fn fork<R: Rows>(rows: &R, mut fork: NewFork) -> Result<RunRecord, R::Error> {
     let parent = fork.run.parent_run_id.as_ref().map(|parent| rows.run(parent)).transpose()?;
     let parent = parent.ok_or_else(|| rules::not_found("runs", "the parent of the fork"))?;
     let (last_seq, provider_session) = rows.end_of_turn(&parent, fork.at_turn)?;
-    let context = rules::ForkContext { parent: &parent, last_seq, provider_session };
+    let taint = shared_taint(rows, &parent, fork.at_turn)?;
+    let context = rules::ForkContext { parent: &parent, last_seq, provider_session, taint };
     let (run, opening, note) = rules::run_forked(fork, context)?;
     put_new_run(rows, &run, &files, &[opening, note])?;
     if !rules::key_is_inherited(&run, Some(&parent)) {
@@ -497,6 +504,7 @@ fn start_attempt<R: Rows>(rows: &R, lease: &RunLease, start: StartAttempt) -> Re
     let started = rules::call_started(context, call, start)?;
     rows.update_call(&started.call, lease.epoch)?;
     rows.insert_attempt(&started.attempt)?;
+    put_taint(rows, run, Taint::of(&started.call.policy))?;
     if let Some(question) = started.approval {
         rows.update_question(&question)?;
     }
@@ -516,7 +524,8 @@ fn keep_handle<R: Rows>(rows: &R, lease: &RunLease, keep: KeepHandle) -> Result<
 }
 
 fn settle_attempt<R: Rows>(rows: &R, lease: &RunLease, settle: SettleAttempt) -> Result<Done, R::Error> {
-    let threshold = leased_run(rows, lease)?.spec.settings.blob_threshold_bytes;
+    let run = leased_run(rows, lease)?;
+    let threshold = run.spec.settings.blob_threshold_bytes;
     let call = rules::owned_call(rows.call(&settle.call_id)?, lease)?;
     let attempt = rows.current_attempt(&call)?;
     let settled = rules::call_settled(call, attempt, settle.attempt, settle.end, threshold, settle.at)?;
@@ -527,7 +536,46 @@ fn settle_attempt<R: Rows>(rows: &R, lease: &RunLease, settle: SettleAttempt) ->
         rows.insert_receipt(&receipt)?;
     }
     rows.note_effect(&settled.call, "settle", lease.epoch, settle.at)?;
+    take_taint(rows, run, &settled.call)?;
     Ok(Done::Call(settled.call))
+}
+
+/// Adds to what is known to be in a run's history.
+fn put_taint<R: Rows>(rows: &R, mut run: RunRecord, more: Taint) -> Result<(), R::Error> {
+    let taint = run.taint.and(more);
+    if taint == run.taint {
+        return Ok(());
+    }
+    run.taint = taint;
+    rows.update_run(&run)
+}
+
+/// What a sub-agent had read comes into the run with its answer.
+fn take_taint<R: Rows>(rows: &R, run: RunRecord, call: &CallRecord) -> Result<(), R::Error> {
+    if !call.name.is_task() {
+        return Ok(());
+    }
+    let child = rows.run(&RunId::of_task(&call.call_id))?;
+    put_taint(rows, run, child.taint)
+}
+
+/// What the turns of a run up to one brought into its history, those that it shares with its own parents included.
+fn shared_taint<R: Rows>(rows: &R, run: &RunRecord, turn: u32) -> Result<Taint, R::Error> {
+    let mut parts = vec![(run.run_id.clone(), turn)];
+    let shared = rules::shared_parts(run, |id| rows.run(id))?;
+    parts.extend(shared.into_iter().map(|part| (part.run_id, part.upto.turn.min(turn))));
+    let mut taint = Taint::default();
+    for (run, turn) in parts {
+        for call in rows.calls_until(&run, turn)? {
+            if !matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled) {
+                taint = taint.and(Taint::of(&call.policy));
+                if call.name.is_task() && call.deduplicated_from.is_none() {
+                    taint = taint.and(rows.run(&RunId::of_task(&call.call_id))?.taint);
+                }
+            }
+        }
+    }
+    Ok(taint)
 }
 
 /// Cancels calls of the lease's run that were never sent, and closes what was asked about them.

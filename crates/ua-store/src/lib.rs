@@ -37,6 +37,7 @@ pub mod rules;
 mod run_store;
 mod store;
 mod stored_name;
+mod taint;
 
 pub use apply::apply;
 pub use archive_store::{CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
@@ -64,6 +65,7 @@ pub use relations::{Relations, Seen};
 pub use run_store::RunStore;
 pub use store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
 pub use stored_name::stored_name;
+pub use taint::Taint;
 
 /// Whether a write waits for stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

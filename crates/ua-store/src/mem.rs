@@ -135,6 +135,7 @@ impl Store for MemStore {
         match of {
             QuestionsOf::One(question) => Ok(vec![self.model().question(&question)?]),
             QuestionsOf::Open(run) => Ok(self.model().waiting_questions(run.as_ref())),
+            QuestionsOf::Run(run) => Ok(self.model().questions_of(&run)),
         }
     }
 

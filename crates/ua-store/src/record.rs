@@ -14,6 +14,7 @@ use ua_core::{
 use crate::lifted::Lifted;
 use crate::lineage::{ForkPoint, LineageRecords};
 use crate::overrides::{OverrideKind, OverrideRecord, budgets_with};
+use crate::taint::Taint;
 
 /// Proof that a process owns a run: the run and the epoch under which it took it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +112,9 @@ pub struct RunRecord {
     /// When a person last corrected a record of its lineage: whoever drives the run tells its model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected_at: Option<Timestamp>,
+    /// What was read into its history.
+    #[serde(default, skip_serializing_if = "Taint::is_none")]
+    pub taint: Taint,
     /// Iterations that began; 0 for a job without a harness.
     pub iteration_count: u32,
     /// Iterations that may begin, as it counted when the last one did.

@@ -111,6 +111,8 @@ pub trait LedgerRows: Tables {
     fn call(&self, id: &CallId) -> Result<CallRecord, Self::Error>;
     /// The calls of one turn of a run, by position.
     fn calls_of_turn(&self, run: &RunId, turn: u32) -> Result<Vec<CallRecord>, Self::Error>;
+    /// The calls of a run of turns up to one, by position.
+    fn calls_until(&self, run: &RunId, turn: u32) -> Result<Vec<CallRecord>, Self::Error>;
     /// The calls of a run that are running, by position.
     fn running_calls(&self, run: &RunId) -> Result<Vec<CallRecord>, Self::Error>;
     /// The call that holds a key.

@@ -45,6 +45,8 @@ pub enum QuestionsOf {
     One(QuestionId),
     /// Those that are not closed, of one run or of all, oldest first.
     Open(Option<RunId>),
+    /// All of a run, oldest first.
+    Run(RunId),
 }
 
 /// Which turns of a run are read.

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use ua_core::Usage;
+use ua_core::{Sha256, Usage};
 use ua_ledger::{Tries, again};
-use ua_llm::{ESTIMATOR, LlmError, ModelRequest, estimate_input_tokens, tell_tool_uses_apart};
+use ua_llm::{ESTIMATOR, LlmError, Measured, ModelRequest, tell_tool_uses_apart};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore, stored_name};
 
 use super::session::Asked;
@@ -25,10 +25,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl Driver<'_> {
     /// Reserves a composed request, if it fits the budget.
-    pub(super) async fn reserve_composed(&mut self, turn: u32, request: ModelRequest) -> Result<Event, RunError> {
+    pub(super) async fn reserve_composed(
+        &mut self,
+        turn: u32,
+        request: ModelRequest,
+        measured: Measured,
+    ) -> Result<Event, RunError> {
         let provider = self.ports.llm.name();
         let estimate = Estimate {
-            input_tokens: estimate_input_tokens(&request),
+            input_tokens: measured.input_tokens,
             output_tokens: request.max_output_tokens.into(),
             price: [provider, self.ports.llm.priced_as()]
                 .iter()
@@ -38,16 +43,22 @@ impl Driver<'_> {
             spans::over_budget(turn, &detail);
             return Ok(Event::OverBudget { detail });
         }
-        self.reserve_fitting(turn, request, estimate).await?;
+        self.reserve_fitting(turn, request, measured.sha256, estimate).await?;
         Ok(Event::Reserved(estimate))
     }
 
     /// Reserves a request that fits the budget.
-    async fn reserve_fitting(&mut self, turn: u32, request: ModelRequest, estimate: Estimate) -> Result<(), RunError> {
+    async fn reserve_fitting(
+        &mut self,
+        turn: u32,
+        request: ModelRequest,
+        sha256: Sha256,
+        estimate: Estimate,
+    ) -> Result<(), RunError> {
         let known = self.known_of(&request);
         let reservation = RequestReservation {
             turn,
-            request_sha256: request.sha256(),
+            request_sha256: sha256,
             provider: self.ports.llm.name().to_owned(),
             model: request.model.clone(),
             price: estimate.price,
@@ -66,7 +77,7 @@ impl Driver<'_> {
                 Err(error) => return Err(RunError::at(doing)(error)),
             }
         };
-        self.request = Some(Reserved { request, known, id, estimate });
+        self.request = Some(Reserved { request, sha256, known, id, estimate });
         Ok(())
     }
 
@@ -88,14 +99,14 @@ impl Driver<'_> {
                     return Ok(Event::Thought(Ok(Box::new(reply))));
                 }
                 Some(Err(LlmError::SessionForgotten { response_id, message })) if reserved.known.is_some() => {
-                    let (request, estimate) = (reserved.request.clone(), reserved.estimate);
+                    let (request, sha256, estimate) = (reserved.request.clone(), reserved.sha256, reserved.estimate);
                     self.close_request(turn, RequestEnd::Refused).await?;
                     self.forget_session(turn, &response_id, &message);
                     if self.ports.stop.is_stopping() {
                         return Ok(Event::ThinkingInterrupted { end: RequestEnd::Zero });
                     }
                     // It fits the budget as it did: what was refused cost nothing.
-                    self.reserve_fitting(turn, request, estimate).await?;
+                    self.reserve_fitting(turn, request, sha256, estimate).await?;
                 }
                 Some(Err(error)) => {
                     let failure = failure(&error, heard, self.ports.env.entropy.next_u64());

@@ -3,7 +3,7 @@
 use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, ToolCharge};
 use ua_dispatch::{DispatchError, Dispatched, StopSignal, is_task_under_way};
 use ua_ledger::{LedgerError, Tries, again};
-use ua_llm::{ModelRequest, ToolOffer, estimate_input_tokens};
+use ua_llm::{ModelRequest, ToolOffer};
 use ua_store::{
     CallCancel, CallRecord, CheckpointKind, LedgerStore, QuestionStatus, ReplayStatus, RequestEnd, RunStore,
     StoreError, TurnCommit, TurnDraft,
@@ -49,10 +49,11 @@ impl Driver<'_> {
             max_output_tokens: self.settings.max_output_tokens,
             temperature_milli: self.settings.temperature_milli,
         };
-        if let Some(why) = self.machine.context_full(estimate_input_tokens(&request)) {
+        let measured = request.measured();
+        if let Some(why) = self.machine.context_full(measured.input_tokens) {
             return Ok(Event::ContextFull(why));
         }
-        self.reserve_composed(turn, request).await
+        self.reserve_composed(turn, request, measured).await
     }
 
     pub(super) async fn record(&mut self, turn: u32, reply: ModelTurn) -> Result<Event, RunError> {
@@ -62,7 +63,7 @@ impl Driver<'_> {
         let mut calls = self.ports.dispatcher.plan(&reply, turn);
         self.enforce_replay(&mut calls).await?;
         let message = reply.clone().into_message();
-        let request_sha256 = reserved.request.sha256();
+        let request_sha256 = reserved.sha256;
         self.session.recorded(&reply, request_sha256);
         let end = reply.usage.map_or(RequestEnd::Baseline, RequestEnd::Actual);
         let draft = TurnDraft {

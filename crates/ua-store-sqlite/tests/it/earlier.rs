@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 8] = [
+const BACK: [(u32, &str); 9] = [
+    (10, "ALTER TABLE runs DROP COLUMN taint;"),
     (
         9,
         "DROP TRIGGER tool_calls_are_as_corrected; DROP TRIGGER tool_calls_keep_their_correction; DROP TRIGGER tool_calls_move_legally;

@@ -106,6 +106,10 @@ impl Model {
         self.questions.iter().filter(is_asked).cloned().collect()
     }
 
+    pub(super) fn questions_of(&self, run: &RunId) -> Vec<QuestionRecord> {
+        self.questions.iter().filter(|question| question.run_id == *run).cloned().collect()
+    }
+
     pub(super) fn put_question(&mut self, question: QuestionRecord) {
         let id = question.question_id.clone();
         self.questions.put(question, |stored| stored.question_id == id);
@@ -196,7 +200,7 @@ impl Model {
             calls,
             attempts,
             receipts,
-            questions: self.questions.iter().filter(|question| question.run_id == *id).cloned().collect(),
+            questions: self.questions_of(id),
             overrides: self.overrides_of(id),
             checkpoints: self.checkpoints.iter().filter(|checkpoint| checkpoint.run_id == *id).cloned().collect(),
             requests: self.requests_of(id).cloned().collect(),

@@ -215,6 +215,11 @@ impl LedgerRows for Transaction<'_> {
     fn calls_of_turn(&self, run: &RunId, turn: u32) -> Found<Vec<CallRecord>> {
         Ok(self.model().calls_of(run, Some(turn)))
     }
+    fn calls_until(&self, run: &RunId, turn: u32) -> Found<Vec<CallRecord>> {
+        let mut calls = self.model().calls_of(run, None);
+        calls.retain(|call| call.position.turn <= turn);
+        Ok(calls)
+    }
     fn running_calls(&self, run: &RunId) -> Found<Vec<CallRecord>> {
         let mut calls = self.model().calls_of(run, None);
         calls.retain(|call| call.status == CallStatus::Running);

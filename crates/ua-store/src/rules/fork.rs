@@ -8,6 +8,7 @@ use crate::commit::NewFork;
 use crate::error::StoreError;
 use crate::lineage::{ForkPoint, SharedPart};
 use crate::record::{CallRecord, MessageRecord, RunRecord};
+use crate::taint::Taint;
 
 /// What a store found that bears on a fork.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct ForkContext<'a> {
     pub last_seq: u64,
     /// The provider's conversation id of the last shared turn.
     pub provider_session: Option<String>,
+    /// What the shared turns read.
+    pub taint: Taint,
 }
 
 /// The rows of a fork: the run, its opening prompt and the note behind what it shares.
@@ -25,7 +28,7 @@ pub fn run_forked(
     fork: NewFork,
     context: ForkContext<'_>,
 ) -> Result<(RunRecord, MessageRecord, MessageRecord), StoreError> {
-    let ForkContext { parent, last_seq, provider_session } = context;
+    let ForkContext { parent, last_seq, provider_session, taint } = context;
     let NewFork { run, at_turn, note } = fork;
     if at_turn > parent.turn_index {
         let why = format!("it has {} committed turn(s), so it cannot be forked at turn {at_turn}", parent.turn_index);
@@ -35,6 +38,7 @@ pub fn run_forked(
     run.turn_index = at_turn;
     run.forked_at = Some(ForkPoint { turn: at_turn, seq: last_seq });
     run.provider_session_forked_from = provider_session;
+    run.taint = taint;
     let note = MessageRecord { seq: last_seq + 1, turn: at_turn, message: note, created_at: run.created_at };
     Ok((run, opening, note))
 }

@@ -10,6 +10,7 @@ use crate::error::StoreError;
 use crate::record::{
     CheckpointRecord, MessageRecord, OwnerStamp, RequestRecord, RequestStatus, RunLease, RunRecord, StepRecord,
 };
+use crate::taint::Taint;
 
 /// How many unclean ends of a run are remembered.
 const KEPT_UNCLEAN_ENDS: usize = 32;
@@ -66,6 +67,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         abort_requested_at: None,
         abort_question: None,
         corrected_at: None,
+        taint: parent.map_or_else(Taint::default, |parent| parent.taint),
         iteration_count: 0,
         max_iterations: harness.as_ref().map(|harness| harness.max_iterations),
         completion_promise: harness.and_then(|harness| harness.completion_promise),
