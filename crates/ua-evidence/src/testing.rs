@@ -131,7 +131,7 @@ impl Story {
             status_detail: None,
             entrypoint: "cli".to_owned(),
             run_mode: "job".to_owned(),
-            spec,
+            spec: std::sync::Arc::new(spec),
             job_path: Some("jobs/report.json".to_owned()),
             job_key: None,
             last_job_prompt: opening.clone(),

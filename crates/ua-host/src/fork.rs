@@ -100,7 +100,7 @@ impl Fork {
 /// The parent's job with what the person changes about it.
 fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec, HostError> {
     let parent = request.parent;
-    let mut spec = parent.spec.clone();
+    let mut spec = RunSpec::clone(&parent.spec);
     if let Some(file) = request.job_overrides {
         let overrides = paths::read(&settings.absolute(file)?, "the job overrides")?;
         let folder = Launch::from_stored(&parent.launch)?.job_dir_text();

@@ -133,7 +133,7 @@ fn refuse_another(existing: &RunRecord, spec: &RunSpec) -> Result<(), HostError>
             "`ua resume` goes on with what it was started with; choose another --run-id for the files as they are now",
         ));
     }
-    if existing.spec != *spec {
+    if *existing.spec != *spec {
         return Err(HostError::usage(format!("run {} exists and was made of another job", existing.run_id))
             .hint("a run's job never changes: choose another --run-id, or resume it with `ua resume`"));
     }

@@ -103,19 +103,28 @@ impl Ledger {
             CallStatus::FailedDefinite | CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => {
             }
             CallStatus::Prepared => {
-                view.questions = self.pending_question(&view.call).await?.into_iter().collect();
+                // What is planned of a call never changes, so neither does its key.
+                let key = rules.key(&view.call, facts, None);
+                let around = self.store.around(id, facts.scope.as_ref(), Some(&key)).await;
+                let around = around.map_err(LedgerError::at("look for what may be the same as", id))?;
+                if around.call.status != CallStatus::Prepared {
+                    return Box::pin(self.view(id, facts)).await; // it has moved on since
+                }
+                view.call = around.call;
+                view.questions = around.question.into_iter().collect();
                 if view.call.name.is_ask_user() {
                     view.asked_before = self.asked_before(&view.call).await?;
                     return Ok(view);
                 }
-                view.twin = self.twin(&view.call, &rules.key(&view.call, facts, None)).await?;
-                view.relations = self.relations(&view.call, facts).await?;
+                if let Some(holder) = around.holder {
+                    view.twin = Some(self.as_twin(&view.call, holder).await?);
+                }
+                view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
                 if rules.looks_at_addresses(&view.call) {
                     view.known = self.addresses_of_people(&view.call).await?;
                 }
                 if rules.looks_at_taint(&view.call) {
-                    let run = self.store.run(&view.call.run_id).await;
-                    view.is_tainted = run.map_err(LedgerError::at("see what was read before", id))?.taint.is_both();
+                    view.is_tainted = around.run.taint.is_both();
                 }
             }
         }
@@ -137,10 +146,16 @@ impl Ledger {
     async fn twin(&self, call: &CallRecord, key: &IdempotencyKey) -> Result<Option<Twin>, LedgerError> {
         let holder = self.store.key_holder(&self.root, key).await;
         let holder = holder.map_err(LedgerError::at("look for a twin of", &call.call_id))?;
-        let Some(twin) = holder.filter(|holder| holder.call_id != call.call_id) else { return Ok(None) };
+        match holder.filter(|holder| holder.call_id != call.call_id) {
+            Some(holder) => Ok(Some(self.as_twin(call, holder).await?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn as_twin(&self, call: &CallRecord, twin: CallRecord) -> Result<Twin, LedgerError> {
         let is_under_way = twin.doubt.is_none() && self.is_under_way(&twin.call_id).await?;
         let is_under_way_beside = is_under_way && self.top_of(call).await? == self.top_of(&twin).await?;
-        Ok(Some(Twin { call: twin, is_under_way_beside }))
+        Ok(Twin { call: twin, is_under_way_beside })
     }
 
     /// The run that is no sub-agent's, at the top of the tree of a call.
@@ -157,20 +172,25 @@ impl Ledger {
 
     /// What the call might repeat.
     async fn relations(&self, call: &CallRecord, facts: &Facts) -> Result<Relations, LedgerError> {
-        if !call.policy.class.has_effect() {
-            return Ok(Relations::default());
-        }
-        let read = || async {
-            let relations = self.store.relations(&call.call_id, facts.scope.as_ref()).await;
-            relations.map_err(LedgerError::at("look for what may be the same as", &call.call_id))
-        };
-        let relations = read().await?;
+        let relations = self.store.relations(&call.call_id, facts.scope.as_ref()).await;
+        let relations = relations.map_err(LedgerError::at("look for what may be the same as", &call.call_id))?;
+        self.after_late_answers(call, facts, relations).await
+    }
+
+    /// The same, after what people answered about a call in doubt among them was acted on.
+    async fn after_late_answers(
+        &self,
+        call: &CallRecord,
+        facts: &Facts,
+        relations: Relations,
+    ) -> Result<Relations, LedgerError> {
         let standing = Standing { call, facts, relations: &relations, config: &self.config };
         let Some(doubt) = standing.open_doubt().filter(|doubt| is_left_open(doubt)).cloned() else {
             return Ok(relations);
         };
         self.act_on_late_answers(&doubt).await?;
-        read().await
+        let relations = self.store.relations(&call.call_id, facts.scope.as_ref()).await;
+        relations.map_err(LedgerError::at("look for what may be the same as", &call.call_id))
     }
 
     /// A call that carries the same values in the arguments that should be unique, so that a find would not tell them apart.

@@ -228,7 +228,7 @@ mod tests {
         let parent = story.records;
         let mut fork = parent.clone();
         fork.run.run_id = RunId::parse("run_fork").unwrap();
-        fork.run.spec.objective = "Look again.".to_owned();
+        std::sync::Arc::make_mut(&mut fork.run.spec).objective = "Look again.".to_owned();
         let behind = fork.turns.split_off(1);
         fork.lineage.turns = std::mem::replace(&mut fork.turns, behind);
         let behind = fork.calls.split_off(1);

@@ -148,7 +148,7 @@ impl ForkPlan {
         if at_turn > committed {
             return Err(ForkError::NotCommitted { run: parent.run.run_id.clone(), at_turn, committed });
         }
-        let spec = spec.unwrap_or_else(|| parent.run.spec.clone());
+        let spec = spec.unwrap_or_else(|| RunSpec::clone(&parent.run.spec));
         let changes = job_changes(&parent.run.spec, &spec);
         let recorded = recorded_files(store, &parent, at_turn).await?;
         let files = fates(Path::new(&parent.run.workspace_dir), recorded);

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::rc::Rc;
 use std::str::FromStr;
-use ua_core::{Sha256, Timestamp};
+use std::sync::Arc;
+use ua_core::{RunSpec, Sha256, Timestamp};
 use ua_store::{RowRef, StoreError};
 
 use crate::error::DbError;
@@ -76,6 +77,14 @@ thread_local! {
     /// Layouts of results by table and number of columns. SQLite finds a column by comparing names one after the other, which took most of
     /// the time of reading a row.
     static LAYOUTS: RefCell<HashMap<(&'static str, usize), Rc<Layout>>> = RefCell::default();
+}
+
+/// Contracts that a thread keeps read.
+const MOST_CONTRACTS: usize = 64;
+
+thread_local! {
+    /// Contracts of runs, with the text they were read from. Every write of an owner reads its run.
+    static CONTRACTS: RefCell<HashMap<String, (String, Arc<RunSpec>)>> = RefCell::default();
 }
 
 fn layout(row: &Row<'_>, table: &'static str) -> Rc<Layout> {
@@ -177,6 +186,24 @@ impl<'r, 's> Columns<'r, 's> {
         // What was stored had passed a depth limit on its own; inside a message it lies a few levels deeper.
         reader.disable_recursion_limit();
         T::deserialize(&mut reader).map_err(|error| self.corrupt(column, error))
+    }
+
+    /// The contract of a run, which never changes: who reads the run again gets the same value.
+    pub(crate) fn shared(&self, column: &'static str) -> Result<Arc<RunSpec>, DbError> {
+        let (key, text): (String, String) = (self.get(self.key)?, self.get(column)?);
+        CONTRACTS.with_borrow_mut(|contracts| {
+            if let Some((known, spec)) = contracts.get(&key)
+                && *known == text
+            {
+                return Ok(Arc::clone(spec));
+            }
+            let spec: Arc<RunSpec> = Arc::new(self.json(column)?);
+            if contracts.len() >= MOST_CONTRACTS {
+                contracts.clear();
+            }
+            contracts.insert(key, (text, Arc::clone(&spec)));
+            Ok(spec)
+        })
     }
 
     /// A value that is kept as JSON, if there is one.

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, RunId, Scope};
+use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope};
+use ua_store::rows::around;
 use ua_store::{
-    Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, MessageRecord, OverrideRecord,
-    QuestionRecord, QuestionsOf, ReceiptRecord, Relations, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
-    StoreError, Turns, apply,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, MessageRecord,
+    OverrideRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf,
+    Store, StoreError, Turns, apply,
 };
 
 use crate::store::SqliteStore;
@@ -98,9 +99,14 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError> {
-        let (call, scope) = (call.clone(), scope.cloned());
-        self.read(move |db| db.relations(&db.call(&call)?, scope.as_ref())).await
+    async fn around(
+        &self,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Around, StoreError> {
+        let (call, scope, key) = (call.clone(), scope.cloned(), key.cloned());
+        self.read(move |db| around(db, &call, scope.as_ref(), key.as_ref())).await
     }
 
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {

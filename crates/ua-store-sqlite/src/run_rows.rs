@@ -497,7 +497,7 @@ pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
         status_detail: column.get("status_detail")?,
         entrypoint: column.get("entrypoint")?,
         run_mode: column.get("run_mode")?,
-        spec: column.json("run_spec_json")?,
+        spec: column.shared("run_spec_json")?,
         job_path: column.get("job_path")?,
         job_key: column.get("job_key")?,
         last_job_prompt: column.get("last_job_prompt")?,

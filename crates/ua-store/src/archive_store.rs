@@ -66,7 +66,7 @@ impl From<RunRecord> for RunHead {
             status: run.status,
             stop_reason: run.stop_reason,
             status_detail: run.status_detail,
-            objective: run.spec.objective,
+            objective: run.spec.objective.clone(),
             job_path: run.job_path,
             job_key: run.job_key,
             workspace_dir: run.workspace_dir,

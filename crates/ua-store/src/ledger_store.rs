@@ -1,12 +1,13 @@
 //! What the ledger of tool calls writes and reads, a word for each change of the port.
 
-use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Settlement, Timestamp};
+use ua_core::{CallId, IdempotencyKey, QuestionId, RunId, Scope, Settlement, Timestamp};
 
 use crate::Durability;
 use crate::change::{Author, Batch, Change, one};
 use crate::commit::{CallCancel, CorrectCall, KeepHandle, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{AttemptRecord, CallRecord, EventRecord, ReplayStatus, RunLease};
+use crate::relations::Relations;
 use crate::store::{CallsOf, Store, only};
 
 /// Tool calls, attempts and receipts: single changes and reads of a [`Store`] (Durable Jobs v1 spec §8.3; Context Storage & Durability §4).
@@ -147,6 +148,15 @@ pub trait LedgerStore: Store {
         let (by, batch) =
             (Author::Owner(lease.clone()), Batch::of([Change::NoteReplay { call: call.clone(), status, at }]));
         async move { one(self, by, batch).await.map(drop) }
+    }
+
+    /// What a call might repeat whose effect is `scope`.
+    fn relations(
+        &self,
+        call: &CallId,
+        scope: Option<&Scope>,
+    ) -> impl Future<Output = Result<Relations, StoreError>> + Send {
+        async move { Ok(self.around(call, scope, None).await?.relations) }
     }
 
     /// One call.

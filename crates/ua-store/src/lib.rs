@@ -61,7 +61,7 @@ pub use record::{
     EventRecord, MessageRecord, OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus,
     RequestId, RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
-pub use relations::{Relations, Seen};
+pub use relations::{Around, Relations, Seen};
 pub use run_store::RunStore;
 pub use store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
 pub use stored_name::stored_name;

@@ -14,8 +14,9 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, CallStatus, Resolution, RunId, Scope};
+use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, Resolution, RunId, Scope};
 
+use self::rows::Transaction;
 use crate::apply::apply;
 use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
@@ -24,12 +25,12 @@ use crate::error::StoreError;
 use crate::lineage::LineageRecords;
 use crate::overrides::OverrideRecord;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
-use crate::relations::Relations;
+use crate::relations::Around;
+use crate::rows::around;
 use crate::rules;
 use crate::store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
 use lineage::oldest_first;
 use model::Model;
-use rows::Transaction;
 
 /// The in-memory model of a store. Nothing in it outlives the value.
 #[derive(Debug, Default)]
@@ -157,9 +158,13 @@ impl Store for MemStore {
         })
     }
 
-    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError> {
-        let model = self.model();
-        model.relations(&model.call(call)?, scope)
+    async fn around(
+        &self,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Around, StoreError> {
+        around(&Transaction::of(&mut self.model()), call, scope, key)
     }
 
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {

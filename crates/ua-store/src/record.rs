@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
@@ -60,7 +62,7 @@ pub struct RunRecord {
     /// `job`, `harness`, `task` or `library`.
     pub run_mode: String,
     /// The immutable contract (`run_spec_json`).
-    pub spec: RunSpec,
+    pub spec: Arc<RunSpec>,
     /// Where the job file was.
     pub job_path: Option<String>,
     /// The name of the intended execution.

@@ -6,7 +6,7 @@
 
 use ua_core::{CallId, CallStatus};
 
-use crate::record::CallRecord;
+use crate::record::{CallRecord, QuestionRecord, RunRecord};
 
 /// The calls of a family that may have had, or may still have, an effect that another call is about to have.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +17,21 @@ pub struct Relations {
     pub doubts: Vec<CallRecord>,
     /// Calls of other trees of the family, outside the history that is shared with them, with the same tool or the same scope, run by run.
     pub kin: Vec<CallRecord>,
+}
+
+/// What a decision about a call goes by, from one snapshot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Around {
+    /// The call.
+    pub call: CallRecord,
+    /// Its run.
+    pub run: RunRecord,
+    /// The question about it that is not closed.
+    pub question: Option<QuestionRecord>,
+    /// Another call of the family that holds the key it would be sent under.
+    pub holder: Option<CallRecord>,
+    /// What it might repeat. A read repeats nothing.
+    pub relations: Relations,
 }
 
 /// A related call, as somebody saw it.

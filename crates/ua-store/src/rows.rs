@@ -13,7 +13,7 @@ use crate::record::{
     AttemptRecord, CallRecord, CheckpointRecord, MessageRecord, QuestionRecord, ReceiptRecord, RequestId,
     RequestRecord, RunRecord, StepRecord, TurnRecord,
 };
-use crate::relations::Relations;
+use crate::relations::{Around, Relations};
 
 /// A transaction of a store.
 pub trait Tables {
@@ -143,6 +143,31 @@ pub trait LedgerRows: Tables {
     fn fill_newest_receipt(&self, receipt: &ReceiptRecord) -> Result<(), Self::Error>;
     /// Notes a change of a call that is kept outside the database as well, once it is committed.
     fn note_effect(&self, call: &CallRecord, event: &str, epoch: u64, at: Timestamp) -> Result<(), Self::Error>;
+}
+
+/// What a decision about a call goes by.
+///
+/// # Errors
+///
+/// `NotFound` when there is no such call.
+pub fn around<R: Rows>(
+    rows: &R,
+    call: &CallId,
+    scope: Option<&Scope>,
+    key: Option<&IdempotencyKey>,
+) -> Result<Around, R::Error> {
+    let call = rows.call(call)?;
+    let run = rows.run(&call.run_id)?;
+    let holder = key.map(|key| rows.key_holder(key)).transpose()?.flatten();
+    let is_other = |holder: &CallRecord| holder.call_id != call.call_id && holder.root_run_id == run.root_run_id;
+    let relations = if call.policy.class.has_effect() { rows.relations(&call, scope)? } else { Relations::default() };
+    Ok(Around {
+        question: rows.waiting_question(&call.call_id)?,
+        holder: holder.filter(is_other),
+        relations,
+        run,
+        call,
+    })
 }
 
 /// Rows of blobs.

@@ -11,7 +11,7 @@ use crate::overrides::OverrideRecord;
 use crate::record::{
     AttemptRecord, CallRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords,
 };
-use crate::relations::Relations;
+use crate::relations::Around;
 
 /// Which runs are read whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,8 +103,13 @@ pub trait Store: Send + Sync {
     /// Calls.
     async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError>;
 
-    /// What a call might repeat whose effect is `scope`, from one snapshot.
-    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError>;
+    /// What a decision about a call goes by whose effect is `scope` and which would be sent under `key`, from one snapshot.
+    async fn around(
+        &self,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Around, StoreError>;
 
     /// The newest receipt of a call.
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError>;

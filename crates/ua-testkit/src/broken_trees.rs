@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use serde_json::json;
-use ua_core::{Block, Message, ModelTurn, Origin, RawReply, RunId, RunStop, iteration_begins_after};
+use ua_core::{Block, Message, ModelTurn, Origin, RawReply, RunId, RunSpec, RunStop, iteration_begins_after};
 use ua_dispatch::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_runner::{ChildDriver, Conclusion};
@@ -55,7 +55,7 @@ impl SubAgents for ChildrenStartAgain {
             entrypoint: child.entrypoint,
             run_mode: child.run_mode,
             opening: Message::user(Origin::Prompt, child.last_job_prompt),
-            spec: child.spec,
+            spec: RunSpec::clone(&child.spec),
             files: Vec::new(),
             job_path: child.job_path,
             workspace_dir: child.workspace_dir,

@@ -14,7 +14,7 @@ pub async fn a_submitted_run_waits_with_its_prompt(store: &dyn Store) {
     let new = samples::new_run("run_1");
     let run = store.submit_run(new.clone()).await.unwrap();
     assert_eq!((run.status, run.lease_epoch, run.turn_index), (RunStatus::Queued, 0, 0));
-    assert_eq!((&run.root_run_id, &run.spec, &run.launch), (&run.run_id, &new.spec, &new.launch));
+    assert_eq!((&run.root_run_id, run.spec.as_ref(), &run.launch), (&run.run_id, &new.spec, &new.launch));
     assert_eq!(run.last_job_prompt, new.opening.text());
 
     let records = store.load(&run.run_id).await.unwrap();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, PlannedCall, RunId, Scope};
+use ua_core::{BlobRef, CallId, IdempotencyKey, PlannedCall, RunId, Scope};
 
 use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
@@ -13,7 +13,7 @@ use crate::error::{Retry, StoreError};
 use crate::ledger_store::LedgerStore;
 use crate::overrides::OverrideRecord;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
-use crate::relations::Relations;
+use crate::relations::Around;
 use crate::store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
 
 /// An enum whose members are listed once, with the words they are called by.
@@ -287,8 +287,13 @@ impl Store for StoreSeam<'_> {
     async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
         self.inner().calls_of(of).await
     }
-    async fn relations(&self, call: &CallId, scope: Option<&Scope>) -> Result<Relations, StoreError> {
-        self.inner().relations(call, scope).await
+    async fn around(
+        &self,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Around, StoreError> {
+        self.inner().around(call, scope, key).await
     }
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
         self.inner().receipt(call).await

@@ -266,7 +266,9 @@ mod tests {
                     point.turn = 1;
                 }
             }),
-            ("the job wants it so", |f| f[1].run.spec.constraints.no_duplicate_external_actions = false),
+            ("the job wants it so", |f| {
+                std::sync::Arc::make_mut(&mut f[1].run.spec).constraints.no_duplicate_external_actions = false
+            }),
         ];
         for (why, change) in changes {
             let mut family = two().await;

@@ -1,5 +1,6 @@
 //! Runs, their steps, their checkpoints and their requests to models.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ua_core::{QuestionId, RunId, RunStatus, StepStatus, Timestamp, Usage};
@@ -46,7 +47,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         run_mode: run.run_mode,
         job_path: run.job_path,
         job_key: run.spec.job_key.clone(),
-        spec: run.spec,
+        spec: Arc::new(run.spec),
         last_job_prompt: prompt,
         workspace_dir: run.workspace_dir,
         launch: run.launch,

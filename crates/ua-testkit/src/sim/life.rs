@@ -102,7 +102,7 @@ impl ChildDriver for Life {
             return Err(Box::new(Forgotten(child.run_id)));
         }
         let life = Self { stop: stop.clone(), ..self.clone() };
-        life.drive_run(child.run_id, child.spec.objective, Some(above.clone())).await
+        life.drive_run(child.run_id, child.spec.objective.clone(), Some(above.clone())).await
     }
 }
 

@@ -159,7 +159,7 @@ impl Scenario {
 
     /// The scenario of a fork at a turn, with another job.
     pub(crate) async fn forked_with(&self, id: &str, at_turn: u32, change: impl FnOnce(&mut RunSpec)) -> Self {
-        let mut spec = self.records().await.run.spec;
+        let mut spec = std::sync::Arc::unwrap_or_clone(self.records().await.run.spec);
         change(&mut spec);
         let plan = ForkPlan::new(self.store.as_ref(), &self.run_id, Some(at_turn), Some(spec)).await.unwrap();
         self.carried_out(plan, id).await

@@ -39,7 +39,7 @@ async fn the_defaults_are_those_of_the_prd() {
         enforce_idempotency: false,
         provider_sessions: None,
     };
-    assert_eq!((spec.settings, spec.objective.as_str()), (expected, "Restock."));
+    assert_eq!((spec.settings.clone(), spec.objective.as_str()), (expected, "Restock."));
 }
 
 #[tokio::test]
