@@ -56,7 +56,7 @@ fn sources() -> &'static Sources {
 }
 
 /// Options of `cargo` that the pages use, and whether each takes a value.
-const OPTIONS: [(&str, bool); 16] = [
+const OPTIONS: [(&str, bool); 17] = [
     ("-p", true),
     ("--package", true),
     ("--example", true),
@@ -66,6 +66,7 @@ const OPTIONS: [(&str, bool); 16] = [
     ("--workspace", false),
     ("--locked", false),
     ("--lib", false),
+    ("--tests", false),
     ("--doc", false),
     ("--release", false),
     ("--offline", false),

@@ -4,7 +4,7 @@ use crate::summary::{CompletionSummary, SideEffect};
 use ua_evidence::quote::{code, line, quoted, stored_name};
 use ua_evidence::{ConditionResult, EvidenceRef};
 use ua_resume::page::Page;
-use ua_resume::render::{action_in_words, write_question};
+use ua_resume::render::{action_in_words, external_id_words, file_line, write_questions};
 
 impl CompletionSummary {
     /// The summary as Markdown. The verdict of each side effect stands in its heading.
@@ -17,7 +17,7 @@ impl CompletionSummary {
         self.write_side_effects(&mut page);
         self.write_sub_agents(&mut page);
         self.write_replayed(&mut page);
-        self.write_questions(&mut page);
+        write_questions(&mut page, "Questions", &self.questions);
         self.write_files(&mut page);
         self.write_cost(&mut page);
         page.heading(2, "Next");
@@ -69,13 +69,7 @@ impl CompletionSummary {
     }
 
     fn write_conditions(&self, page: &mut Page) {
-        page.heading(2, "Stop conditions");
-        if self.conditions.is_empty() {
-            page.block("The job names none.");
-        }
-        for condition in &self.conditions {
-            page.item(&condition_line(condition));
-        }
+        page.section("Stop conditions", self.conditions.iter().map(condition_line), "The job names none.");
     }
 
     fn write_side_effects(&self, page: &mut Page) {
@@ -103,12 +97,8 @@ impl CompletionSummary {
     }
 
     fn write_replayed(&self, page: &mut Page) {
-        page.heading(2, "Calls found in flight by a resume");
-        if self.replayed.is_empty() {
-            page.block("None.");
-        }
-        for call in &self.replayed {
-            page.item(&format!(
+        let lines = self.replayed.iter().map(|call| {
+            format!(
                 "{} ({}): {}. Now {} after {} attempt(s): {}",
                 code(&call.tool, 120),
                 call.call_id,
@@ -116,28 +106,13 @@ impl CompletionSummary {
                 call.status,
                 call.attempts,
                 call.verdict.in_words()
-            ));
-        }
-    }
-
-    fn write_questions(&self, page: &mut Page) {
-        if self.questions.is_empty() {
-            return;
-        }
-        page.heading(2, "Questions");
-        for question in &self.questions {
-            write_question(page, question);
-        }
+            )
+        });
+        page.section("Calls found in flight by a resume", lines, "None.");
     }
 
     fn write_files(&self, page: &mut Page) {
-        page.heading(2, "Files");
-        if self.artifacts.is_empty() {
-            page.block("None.");
-        }
-        for file in &self.artifacts {
-            page.item(&format!("{} — {} bytes, sha256 {}", code(&file.path, 300), file.bytes, file.sha256));
-        }
+        page.section("Files", self.artifacts.iter().map(file_line), "None.");
         for file in &self.changed_files {
             page.item(&format!(
                 "**changed after it was sent**: {}. {} ({}) sent sha256 {}",
@@ -198,10 +173,7 @@ fn evidence_words(evidence: &EvidenceRef) -> String {
         words.push_str(", ");
         words.push_str(&stored_name(level));
     }
-    if let Some(id) = &evidence.external_id {
-        words.push_str(", external id ");
-        words.push_str(&code(id, 200));
-    }
+    words.push_str(&external_id_words(evidence.external_id.as_deref()));
     if let Some(digest) = &evidence.sha256 {
         words.push_str(", sha256 ");
         words.push_str(&digest.to_hex());
@@ -219,7 +191,7 @@ fn write_side_effect(page: &mut Page, effect: &SideEffect) {
     let resolution = effect.resolution.map_or_else(String::new, |resolution| format!(", resolution {resolution}"));
     page.item(&format!("status {}{resolution}, attempts: {}", effect.status, effect.attempts));
     let level = effect.evidence.as_ref().map_or_else(|| "none".to_owned(), stored_name);
-    let id = effect.external_id.as_deref().map_or_else(String::new, |id| format!(", external id {}", code(id, 200)));
+    let id = external_id_words(effect.external_id.as_deref());
     page.item(&format!("evidence: {level}{id}"));
     if let Some(twin) = &effect.deduplicated_from {
         page.item(&format!("answered by the receipt of {twin}"));

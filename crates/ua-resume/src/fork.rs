@@ -7,6 +7,7 @@ use ua_store::{CallRecord, RunRecords};
 
 use crate::job_diff::JobChange;
 use crate::page::Page;
+use crate::render::external_id_words;
 use ua_evidence::call_line::{external_id, shown_arguments};
 use ua_evidence::quote::{clean, code, cut};
 use ua_evidence::verdict::Verdict;
@@ -96,8 +97,7 @@ impl ForkNote<'_> {
 
     fn effect_line(&self, call: &CallRecord) -> String {
         let receipts: Vec<_> = self.parent.receipts.iter().chain(&self.parent.lineage.receipts).cloned().collect();
-        let id =
-            external_id(&receipts, call).map_or_else(String::new, |id| format!(", external id {}", code(&id, 200)));
+        let id = external_id_words(external_id(&receipts, call).as_deref());
         let subject = call.scope.as_ref().map_or_else(|| shown_arguments(call, 240), |s| cut(&clean(s.as_str()), 240));
         let doubt = if matches!(call.status, CallStatus::Unknown | CallStatus::Running) {
             " Its outcome is unknown: do not repeat it, mention it in your report."

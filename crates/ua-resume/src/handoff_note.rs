@@ -9,7 +9,7 @@ use ua_core::{HarnessSpec, SideEffectClass, iteration_heading};
 use crate::handoff::Handoff;
 use crate::packet::{PastEffect, ResumePacket};
 use crate::page::Page;
-use crate::render::{effect_line, write_call, write_question};
+use crate::render::{NO_EFFECT, effect_line, file_line, write_call, write_questions};
 use ua_evidence::quote::{code, quoted};
 
 /// The most effects outside the workspace that are listed.
@@ -110,12 +110,7 @@ impl Handoff {
                 page.item(&effect_line(effect));
             }
         }
-        if !self.open.questions.is_empty() {
-            page.heading(2, "Questions that wait for a person");
-            for question in &self.open.questions {
-                write_question(page, question);
-            }
-        }
+        write_questions(page, "Questions that wait for a person", &self.open.questions);
     }
 
     fn write_done(&self, page: &mut Page) {
@@ -123,7 +118,7 @@ impl Handoff {
             self.done.iter().partition(|effect| effect.class == SideEffectClass::Local);
         page.heading(2, "Done: not to be repeated");
         if outside.is_empty() {
-            page.block("No call that is known to change something outside was made so far.");
+            page.block(NO_EFFECT);
         }
         write_newest(page, &outside, OUTSIDE, self.done_before);
         if !local.is_empty() {
@@ -139,7 +134,7 @@ impl Handoff {
             page.block("None.");
         }
         for file in files.iter().take(FILES) {
-            page.item(&format!("{} — {} bytes, sha256 {}", code(&file.path, 300), file.bytes, file.sha256));
+            page.item(&file_line(file));
         }
         if files.len() > FILES {
             page.item(&format!("{} more, listed in `handoff.json`", files.len() - FILES));

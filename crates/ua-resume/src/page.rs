@@ -42,6 +42,18 @@ impl Page {
         }
     }
 
+    /// Adds a section: its heading, and a list of these lines, or one sentence where there are none.
+    pub fn section(&mut self, title: &str, lines: impl IntoIterator<Item = String>, if_none: &str) {
+        self.heading(2, title);
+        let mut lines = lines.into_iter().peekable();
+        if lines.peek().is_none() {
+            self.block(if_none);
+        }
+        for line in lines {
+            self.item(&line);
+        }
+    }
+
     /// The page's text.
     pub fn finish(self) -> String {
         self.text

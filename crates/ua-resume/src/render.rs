@@ -9,11 +9,15 @@ use ua_store::ReplayStatus;
 use crate::packet::{InFlight, PastEffect, ResumePacket};
 use crate::page::Page;
 use crate::question::{AnswerLine, QuestionLine};
+use ua_evidence::Artifact;
 use ua_evidence::call_line::CallLine;
 use ua_evidence::quote::{code, quoted, stored_name};
 
 /// The most effects that the note lists one by one; the packet lists all.
 const NOTE_EFFECTS: usize = 12;
+
+/// Stands in the place of a list of effects that is empty.
+pub(crate) const NO_EFFECT: &str = "No call that is known to change something outside was made so far.";
 
 impl ResumePacket {
     /// The packet as Markdown (`resume_packet_<run_id>.md`).
@@ -25,7 +29,7 @@ impl ResumePacket {
         );
         self.write_standing(&mut page);
         self.write_in_flight(&mut page);
-        self.write_questions(&mut page);
+        write_questions(&mut page, "Questions", &self.questions);
         self.write_past_effects(&mut page);
         self.write_recent_calls(&mut page);
         self.write_files(&mut page);
@@ -69,35 +73,13 @@ impl ResumePacket {
     }
 
     fn write_in_flight(&self, page: &mut Page) {
-        page.heading(2, "Calls that were in flight");
-        if self.in_flight.is_empty() {
-            page.block("None.");
-        }
-        for call in &self.in_flight {
-            page.item(&in_flight_line(call));
-        }
-    }
-
-    fn write_questions(&self, page: &mut Page) {
-        if self.questions.is_empty() {
-            return;
-        }
-        page.heading(2, "Questions");
-        for question in &self.questions {
-            write_question(page, question);
-        }
+        page.section("Calls that were in flight", self.in_flight.iter().map(in_flight_line), "None.");
     }
 
     fn write_past_effects(&self, page: &mut Page) {
         let (local, outside): (Vec<_>, Vec<_>) =
             self.do_not_repeat.iter().partition(|effect| effect.class == SideEffectClass::Local);
-        page.heading(2, "Not to be repeated");
-        if outside.is_empty() {
-            page.block("No call that is known to change something outside was made so far.");
-        }
-        for effect in outside {
-            page.item(&effect_line(effect));
-        }
+        page.section("Not to be repeated", outside.into_iter().map(effect_line), NO_EFFECT);
         if !local.is_empty() {
             page.heading(2, "Done in the workspace");
             page.block("Repeat one of these only to change what it made.");
@@ -124,13 +106,7 @@ impl ResumePacket {
                 page.item(&corpus.in_words());
             }
         }
-        page.heading(2, "Files");
-        if self.artifacts.is_empty() {
-            page.block("None.");
-        }
-        for file in &self.artifacts {
-            page.item(&format!("{} — {} bytes, sha256 {}", code(&file.path, 300), file.bytes, file.sha256));
-        }
+        page.section("Files", self.artifacts.iter().map(file_line), "None.");
         if !self.read_first.is_empty() {
             page.heading(2, "Read first");
             for file in &self.read_first {
@@ -179,8 +155,19 @@ impl ResumePacket {
     }
 }
 
+/// A section with these questions; nothing where there is none.
+pub fn write_questions(page: &mut Page, title: &str, questions: &[QuestionLine]) {
+    if questions.is_empty() {
+        return;
+    }
+    page.heading(2, title);
+    for question in questions {
+        write_question(page, question);
+    }
+}
+
 /// A question with its text quoted, its answer or the commands that answer it.
-pub fn write_question(page: &mut Page, question: &QuestionLine) {
+fn write_question(page: &mut Page, question: &QuestionLine) {
     let about = question.call_id.as_ref().map_or_else(String::new, |call| format!(" about {call}"));
     page.heading(3, &format!("{} — {}{about}", question.question_id, stored_name(&question.kind)));
     page.block(&quoted(&question.text, 1300));
@@ -243,8 +230,19 @@ pub const fn action_in_words(action: ReplayStatus, status: Option<CallStatus>) -
     }
 }
 
+/// A file of the workspace: where it is, and its digest.
+pub fn file_line(file: &Artifact) -> String {
+    format!("{} — {} bytes, sha256 {}", code(&file.path, 300), file.bytes, file.sha256)
+}
+
+/// The id that the other side gave an effect, to be put behind other words; nothing where it gave none.
+pub fn external_id_words(id: Option<&str>) -> String {
+    id.map_or_else(String::new, |id| format!(", external id {}", code(id, 200)))
+}
+
+/// An effect of the past in one line: which call, when, what became of it, and what it was about.
 pub fn effect_line(effect: &PastEffect) -> String {
-    let id = effect.external_id.as_deref().map_or_else(String::new, |id| format!(", external id {}", code(id, 200)));
+    let id = external_id_words(effect.external_id.as_deref());
     format!(
         "{} ({}, turn {}, {}) — {}{id}: {}",
         code(&effect.tool, 120),
@@ -261,7 +259,7 @@ pub fn write_call(page: &mut Page, call: &CallLine) {
     page.item(&format!("{} — {}, attempts: {}", call.call_id, call.status, call.attempts));
     page.item(&format!("{} ({})", call.verdict.in_words(), call.class));
     if let Some(level) = call.evidence {
-        let id = call.external_id.as_deref().map_or_else(String::new, |id| format!(", external id {}", code(id, 200)));
+        let id = external_id_words(call.external_id.as_deref());
         page.item(&format!("evidence: {}{id}", stored_name(&level)));
     }
     if let Some(twin) = &call.deduplicated_from {

@@ -1,5 +1,6 @@
 //! A few read-only connections, used on blocking threads.
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,6 +11,12 @@ use ua_store::StoreError;
 use crate::db::Db;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::open;
+
+/// What a read found.
+type Found = Box<dyn Any + Send>;
+
+/// A read on one snapshot.
+type Work = Box<dyn FnOnce(&Db<'_>) -> Result<Found, DbError> + Send>;
 
 /// Reads that may run at once.
 const READERS: usize = 4;
@@ -35,6 +42,12 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Db<'_>) -> Result<T, DbError> + Send + 'static,
     {
+        let found = self.find(Box::new(move |db| work(db).map(|found| Box::new(found) as Found))).await?;
+        Ok(*found.downcast::<T>().unwrap_or_else(|_| unreachable!("a read gives what it was asked for")))
+    }
+
+    /// Apart from [`Self::read`], because the runtime's side of a task is long and would be compiled for each of some fifty reads.
+    async fn find(&self, work: Work) -> Result<Found, StoreError> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| refused("the store is closed"))?;
         let (path, idle) = (self.path.clone(), Arc::clone(&self.idle));
         let reading = tokio::task::spawn_blocking(move || {
@@ -55,7 +68,7 @@ impl Readers {
     }
 }
 
-fn snapshot<T>(connection: &mut Connection, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, StoreError> {
+fn snapshot(connection: &mut Connection, work: Work) -> Result<Found, StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(sql_error)?;
     work(&Db::new(&transaction)).map_err(DbError::into_store)
 }

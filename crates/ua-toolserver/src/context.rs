@@ -66,6 +66,14 @@ impl<'a> Setup<'a> {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
+    let done = finish(Box::new(move || work().map(|done| Box::new(done) as Box<dyn Any + Send>))).await?;
+    Ok(*done.downcast::<T>().unwrap_or_else(|_| unreachable!("work gives what it was asked for")))
+}
+
+/// Apart from [`blocking`], because the runtime's side of a task is long and would be compiled for each of some fifty works.
+async fn finish(
+    work: Box<dyn FnOnce() -> Result<Box<dyn Any + Send>, Failure> + Send>,
+) -> Result<Box<dyn Any + Send>, Failure> {
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|error| Err(Failure::Unclear(format!("the tool stopped: {error}"))))

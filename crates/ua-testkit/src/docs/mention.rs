@@ -27,6 +27,7 @@ const PLACEHOLDERS: [(&str, &str); 8] = [
 /// - `…`, also at the end of a word: something is left out, and nothing stands for it
 /// - `;`, a pipe with blanks around it, a comment: the shell's
 pub fn mentions(program: &str, code: &str) -> Vec<Mention> {
+    let code = without_variables(code);
     if code.strip_prefix(program).is_none_or(|rest| !rest.starts_with(' ')) {
         return Vec::new();
     }
@@ -35,6 +36,15 @@ pub fn mentions(program: &str, code: &str) -> Vec<Mention> {
     };
     let commands = script.commands.into_iter().filter(|command| command.words.first().is_some_and(|it| it == program));
     commands.flat_map(|command| alternatives(&command.words)).map(|words| Mention { words }).collect()
+}
+
+/// The command behind the variables that are set for it.
+fn without_variables(code: &str) -> &str {
+    let Some((first, rest)) = code.split_once(' ') else { return code };
+    let name = first.split_once('=').map_or("", |(name, _)| name);
+    let is_variable =
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    if is_variable { without_variables(rest.trim_start()) } else { code }
 }
 
 fn alternatives(words: &[String]) -> Vec<Vec<String>> {
@@ -64,9 +74,10 @@ mod tests {
 
     #[test]
     fn a_mention_stands_for_whole_command_lines() {
-        let cases: [(&str, &[&str]); 9] = [
+        let cases: [(&str, &[&str]); 10] = [
             ("ua", &[]),
             ("ua-core", &[]),
+            ("UA_LOG=info UA_ROOT=x ua runs show RUN", &["ua runs show last"]),
             ("ua/<version> (a program)", &[]),
             (
                 "ua runs list [--status S] [--since 7d] [--limit N]",
