@@ -170,3 +170,31 @@ fn a_model_that_asks_gets_one_of_its_options_from_the_terminal() {
     terminal.types(&format!("{UP}{UP}{UP}{UP}{ENTER}"));
     terminal.code(0);
 }
+
+#[test]
+fn a_record_is_put_right_once_the_person_saw_it_and_enter_means_no() {
+    let env = env().with_forum();
+    let turns = json!([{"tools": [comment("first")]}, {"text": "Posted."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75);
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    let said = ["calls", "resolve", &call, "--as", "happened", "--reason", "I looked at the forum"];
+    let ask = "Record it as happened, since \"I looked at the forum\"?";
+    let mut terminal = Terminal::start(&env, &said);
+    // What is recorded is shown before it is asked about.
+    terminal.shows("attempt 1");
+    terminal.shows(ask);
+    terminal.types(ENTER);
+    assert!(terminal.code(1).contains("nothing was changed"));
+    assert_eq!(env.calls(), ["post_comment unknown"]);
+    assert_eq!(env.value("SELECT status FROM questions"), "open");
+
+    let mut terminal = Terminal::start(&env, &said);
+    terminal.shows(ask);
+    terminal.types("y");
+    assert!(terminal.code(0).contains("is recorded as happened now"));
+    assert_eq!(env.calls(), ["post_comment succeeded"]);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}

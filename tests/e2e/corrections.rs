@@ -136,3 +136,40 @@ fn a_call_that_a_living_process_is_at_work_on_is_its_owners() {
     env.run(&["resume", "r"]);
     assert_eq!(env.comments(), before, "nothing is sent by a word");
 }
+
+#[test]
+fn what_the_other_side_may_still_begin_is_not_said_to_have_not_happened() {
+    let env = env().with_forum();
+    env.write(
+        "work/slow.toml",
+        "[[rule]]\nid = \"slow\"\nserver = \"forum\"\nname = \"post_comment\"\nhorizon = \"2h\"\n",
+    );
+    let job = env.job(&json!({"policies": ["slow.toml"]}), &turns());
+    env.run_killed_at("before:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75);
+    let id = call(&env);
+    let said = |what| ["calls", "resolve", &id, "--as", what, "--reason", "It is not there", "--yes"];
+    env.run(&said("not_happened"))
+        .refused(75, &["may still begin at the other side until", "look again after that time"]);
+    assert_eq!(env.rows("SELECT status, correction_json IS NULL FROM tool_calls WHERE turn = 1"), ["unknown 1"]);
+    assert_eq!(env.value("SELECT status FROM questions"), "open", "nothing was changed");
+    // What is there is there, and what is left is left, whatever may still begin.
+    env.run(&said("skipped")).code(0);
+    env.run(&said("happened")).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 0, "nothing is sent by a word");
+}
+
+#[test]
+fn what_a_person_left_is_still_unknown_and_can_be_put_right() {
+    let env = env().with_forum();
+    in_doubt(&env, "after:tool.invoke:post_comment");
+    env.run(&["answer", &question(&env), "skip"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    let id = call(&env);
+    let unknown = ["calls", "list", "--unknown"];
+    env.run(&unknown).code(0).shows(&[&id, "unknown", "left by a person", "ua calls resolve"]);
+    put_right(&env, &id, "happened");
+    let left = env.run(&["calls", "list", "--unknown", "--json"]).code(0).json();
+    assert_eq!(left, json!([]), "nothing is in doubt any more");
+}

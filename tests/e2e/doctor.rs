@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use ua_e2e::TestEnv;
 
@@ -97,4 +98,81 @@ fn a_job_is_looked_at_before_it_is_run() {
     let wrong = env.write("work/wrong.json", json!({"objective": "x", "tools": {"servers": ["nobody"]}}).to_string());
     env.run(&["doctor", "--job", &wrong]).code(1).shows(&["fail job:", "fix: "]);
     assert!(!env.root().exists());
+}
+
+/// A run that ended without a call that a person left; and the call.
+fn left_by_a_person() -> (TestEnv, String) {
+    let env = env().with_forum().with_env("ANTHROPIC_API_KEY", "k");
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75);
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &question, "skip"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    (env, call)
+}
+
+#[test]
+fn a_call_that_a_migration_put_in_doubt_is_listed_until_somebody_says_what_became_of_it() {
+    let (env, call) = left_by_a_person();
+    let listed = |env: &TestEnv| {
+        let report = env.run(&["doctor", "--json"]).code(0).json();
+        let all = report["findings"].as_array().unwrap().clone();
+        all.into_iter().filter(|finding| finding["check"] == "calls").collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&env), [Value::Null; 0], "a doubt that a person knows of is no finding");
+    // In the words of the migration itself.
+    let migration = concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations/sqlite/V8__doubt.sql");
+    let migration = std::fs::read_to_string(migration).unwrap();
+    let words = migration.split("error_detail = '").nth(1).unwrap().split('\'').next().unwrap();
+    let database = Connection::open(env.database_path()).unwrap();
+    assert_eq!(database.execute("UPDATE tool_calls SET error_detail = ?1 || 'refused'", [words]).unwrap(), 1);
+    drop(database);
+
+    let [finding] = &listed(&env)[..] else { panic!("one call is to be looked at") };
+    let text = |field: &str| finding[field].as_str().unwrap().to_owned();
+    assert_eq!(text("level"), "warn");
+    assert!(text("detail").contains(&call) && text("detail").contains("nobody knows"), "{finding}");
+    assert!(text("fix").contains(&format!("ua calls resolve {call} --as")), "{finding}");
+    env.run(&["calls", "resolve", &call, "--as", "happened", "--reason", "It is there", "--yes"]).code(0);
+    assert_eq!(listed(&env), [Value::Null; 0]);
+}
+
+#[test]
+fn what_the_records_may_not_say_is_listed_and_is_no_damage() {
+    let env = env().with_forum();
+    env.write(
+        "work/on.toml",
+        "[[rule]]\nid = \"on\"\nserver = \"forum\"\nname = \"post_comment\"\nside_effect_class = \"external\"\non_unknown = \"continue\"\n",
+    );
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}, "policies": ["on.toml"]}), &turns);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(0);
+    let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+    let check = ["db", "check", "--invariants"];
+    let json = || env.run(&["db", "check", "--invariants", "--json"]).code(0).json();
+    assert_eq!(json()["to_look_at"], json!([]));
+    // As a process leaves it that dies behind the answer to a run that went on without it.
+    let database = Connection::open(env.database_path()).unwrap();
+    let answer = "INSERT INTO answers (question_id, choice, answered_by, answered_at) SELECT question_id, 'happened', 'tester', created_at FROM questions";
+    assert_eq!(database.execute(answer, []).unwrap(), 1);
+    assert_eq!(database.execute("UPDATE questions SET status = 'answered'", []).unwrap(), 1);
+    drop(database);
+
+    let report = json();
+    assert_eq!((&report["ok"], &report["violations"]), (&json!(true), &json!([])));
+    let [row] = &report["to_look_at"].as_array().unwrap()[..] else { panic!("one place: {report}") };
+    assert_eq!(
+        (&row["run_id"], &row["row"], &row["invariant"]),
+        (&json!("r"), &json!(question), &json!("an_answer_beside_a_run_is_applied"))
+    );
+    let shown = env.run(&check).code(0);
+    shown.shows(&["To look at", "1 place(s)", &question, "resume the run once"]).says(&["ua calls resolve CALL --as"]);
+    // What it advises helps.
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.calls(), ["post_comment succeeded"]);
+    assert_eq!(json()["to_look_at"], json!([]));
 }

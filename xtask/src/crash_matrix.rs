@@ -173,12 +173,14 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
         options.only.as_ref().is_none_or(|only| cell.name(&CLASSES[cell.class]).contains(only.as_str()))
     });
     if options.quick {
-        // Every third cell (of jobs that take longer every sixth), and all that die while a call is at the tool.
+        // Every third cell (of jobs that take longer fewer), and all that die while a call is at the tool, of those that are only about how
+        // it is sent once.
         let mut n = 0;
         cells.retain(|cell| {
             n += 1;
             n % CLASSES[cell.class].shape.quick_share() == 0
                 || cell.boundary.as_ref().is_some_and(|b| matches!(b.death, Death::AtTheTool(_)))
+                    && (cell.protection == Protection::Resume || !CLASSES[cell.class].shape.is_part_of_turns())
         });
     }
     cells.extend(laid_out);

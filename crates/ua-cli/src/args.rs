@@ -430,7 +430,7 @@ Examples:
         /// Only this run: an id, the beginning of one, or `last`
         #[arg(long, add = ArgValueCompleter::new(complete::runs))]
         run: Option<String>,
-        /// Only calls that were sent and whose outcome nobody knows
+        /// Only calls that were sent and whose outcome nobody knows, those that a person left (skip) included
         #[arg(long)]
         unknown: bool,
         /// As JSON

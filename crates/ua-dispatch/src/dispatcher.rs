@@ -223,7 +223,7 @@ impl Dispatcher {
                 None => self.read(id).await?,
             };
             let facts = self.facts(&call);
-            let went_on = match self.admit(id, facts, stop).await? {
+            let went_on = match Box::pin(self.admit(id, facts, stop)).await? {
                 Admission::Settled(call) => {
                     self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
                     return Ok(Dispatched::Settled(Box::new(call)));

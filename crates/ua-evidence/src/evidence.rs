@@ -261,7 +261,8 @@ fn shortfall(wanted: &DeclaredEffect, found: u32, of_kind: &[&CallRecord]) -> St
     let seen = format!("{found} of {} confirmed by a receipt", wanted.count);
     if lost > 0 {
         return format!(
-            "{seen}; {lost} further call(s) may have happened and are not confirmed. Do not repeat them; only a person can settle that"
+            "{seen}; {lost} further call(s) may have happened and are not confirmed. Do not repeat them; a person has to settle that (`ua calls list --unknown`, \
+             `ua calls resolve`)"
         );
     }
     let after_failure = if failed > 0 { format!("; {failed} call(s) failed and do not count") } else { String::new() };

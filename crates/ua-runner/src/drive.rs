@@ -46,7 +46,7 @@ pub(crate) async fn drive(
     acquired_at: Timestamp,
 ) -> Result<(Conclusion, RunRecord), RunError> {
     spans::taken(ports.lease.epoch);
-    let driven = drive_to_conclusion(ports, settings, acquired_at).await;
+    let driven = Box::pin(drive_to_conclusion(ports, settings, acquired_at)).await;
     driven.inspect_err(spans::broken)
 }
 

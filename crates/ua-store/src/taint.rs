@@ -34,7 +34,6 @@ impl Taint {
     }
 
     /// Whether there is nothing.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
     pub const fn is_none(&self) -> bool {
         !self.untrusted && !self.private
     }

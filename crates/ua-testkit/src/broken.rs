@@ -24,7 +24,7 @@ pub enum BrokenRule {
     NoFence,
     /// A lost answer is taken for a request that never left: [`LostIsFailed`].
     LostIsFailed,
-    /// A call in doubt is sent again without being asked about: [`ForcedReplay`].
+    /// A call in doubt is sent again without being asked about, under a key that has expired as well: [`ForcedReplay`].
     ForcedReplay,
     /// Each process makes a key of its own for the same call: [`KeyOfThisProcess`].
     KeyOfThisProcess,
@@ -234,8 +234,11 @@ impl Writes for ForcedReplay {
     async fn commit(&self, inner: &dyn Store, by: &Author, mut batch: Batch) -> Result<Committed, StoreError> {
         for change in &mut batch.stands {
             let Change::RecordTurn(draft) = change else { continue };
-            for call in draft.calls.iter_mut().filter(|call| call.policy.on_unknown == OnUnknown::Hold) {
-                call.policy.on_unknown = OnUnknown::Redo;
+            for call in &mut draft.calls {
+                call.policy.key_ttl = None;
+                if call.policy.on_unknown == OnUnknown::Hold {
+                    call.policy.on_unknown = OnUnknown::Redo;
+                }
             }
         }
         inner.commit(by, batch).await

@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let after = lines(&program, &["floor", &path("after"), &steps])?;
         let floor: Vec<f64> = before.iter().chain(&after).filter_map(|line| number(line, "micros")).collect();
         let last = turns.last().context("the turns said nothing")?;
-        resident = last["most_resident"].as_str().unwrap_or_default().to_owned();
+        last["most_resident"].as_str().unwrap_or_default().clone_into(&mut resident);
         let measured = Round::of(&floor, &turns, options)?;
         eprintln!("round {round}: {measured:?}");
         rounds.push(measured);
@@ -153,7 +153,7 @@ fn build() -> anyhow::Result<PathBuf> {
     let output = command.stderr(Stdio::inherit()).output().context("build the program that takes the turns")?;
     ensure!(output.status.success(), "cargo ended with {}", output.status);
     let read = |line: &str| serde_json::from_str::<Value>(line).ok()?["executable"].as_str().map(PathBuf::from);
-    String::from_utf8(output.stdout)?.lines().filter_map(read).last().context("cargo built no program")
+    String::from_utf8(output.stdout)?.lines().filter_map(read).next_back().context("cargo built no program")
 }
 
 fn lines(program: &Path, words: &[&str]) -> anyhow::Result<Vec<Value>> {

@@ -32,9 +32,17 @@ impl Boundary {
         match &self.death {
             Death::Crossing(point) => point.clone(),
             Death::Inside { write, micros, .. } => format!("inside {write} +{micros} µs"),
+            Death::AtTheTool("answered") => "tool server has the answer to what it asked".to_owned(),
+            Death::AtTheTool("working") => "its task is at work".to_owned(),
+            Death::AtTheTool("ended") => "its task has ended".to_owned(),
             Death::AtTheTool(moment) => format!("tool server has {moment} it"),
             Death::AtPageWrite(n) => format!("page write {n}"),
         }
+    }
+
+    /// The life that dies there: what a tool asks for without waiting is answered between two lives.
+    pub(crate) fn life(&self) -> u32 {
+        if self.step == ANSWERED { 2 } else { 1 }
     }
 
     /// The point for `--kill`.
@@ -58,18 +66,34 @@ impl Boundary {
     /// last look at the epoch and the send there is no such place: what is sent there is the fence's business.
     pub(crate) fn may_be_replaced(&self) -> bool {
         let Death::Crossing(point) = &self.death else { return false };
-        let is_unowned = ["store.submit_run", "store.acquire_run"].iter().any(|name| point.contains(name));
+        let unowned = ["store.submit_run", "store.acquire_run", "store.insert_answer"];
+        let is_unowned = unowned.iter().any(|name| point.contains(name));
+        // A person answers there, and that is no word of the owner that was replaced.
+        let is_answered = self.step == WAITS && point == "after:store.raise_question";
         // Of a job with sub-agents the third end is that of the run at the top.
         let has_ended = ["after:store.end_run", "after:store.end_run#3"].contains(&point.as_str());
-        !is_unowned && !point.starts_with("before:tool.invoke") && !has_ended
+        let is_sending = ["before:tool.invoke", "before:tool.go_on"].iter().any(|send| point.starts_with(send));
+        !is_unowned && !is_answered && !is_sending && !has_ended
+    }
+
+    /// Whether the tool waits on its connection here, so that what it did before it asked ends with its process.
+    fn is_waited_on(&self, class: &Class) -> bool {
+        let Death::Crossing(point) = &self.death else { return false };
+        let has_asked = self.step == WAITS || point.starts_with("after:tool.invoke");
+        class.shape == Shape::Waits && has_asked && !point.starts_with("after:tool.go_on")
     }
 
     /// Whether a question about the subject is allowed when the runner (or else its tool server) dies here.
     pub(crate) fn may_ask(&self, class: &Class, is_server: bool) -> bool {
         let is_at_tool = matches!(self.death, Death::AtTheTool(_));
-        class.guarantee == Guarantee::Asked && if is_server { is_at_tool } else { self.in_flight }
+        class.guarantee == Guarantee::Asked && self.in_flight && (!is_server || is_at_tool || self.is_waited_on(class))
     }
 }
+
+/// The step in which a later life hands over what a tool asked for.
+pub(super) const ANSWERED: &str = "dispatch: answer";
+/// The step in which a tool waits for an answer on its connection.
+pub(super) const WAITS: &str = "dispatch: question while it waits";
 
 /// A boundary of the seams, before and after: (step, crossing, about the subject, in flight before, in flight after).
 pub(super) type Row = (&'static str, &'static str, bool, bool, bool);
@@ -148,9 +172,8 @@ pub(crate) fn boundaries(class: &Class, moments: u32, random: &mut Random) -> Ve
             all.push(Boundary { step, death: Death::Crossing(format!("{side}:{crossing}{tool}")), in_flight });
         }
     }
-    let step = if class.shape == Shape::SubAgents { "sub-agent: invoke" } else { "dispatch: invoke" };
-    for moment in ["received", "acted"] {
-        all.push(Boundary { step, death: Death::AtTheTool(moment), in_flight: true });
+    for (step, moment, in_flight) in class.shape.at_the_tool() {
+        all.push(Boundary { step, death: Death::AtTheTool(moment), in_flight: *in_flight });
     }
     if class.always_asked > 0 {
         for side in ["before", "after"] {
@@ -158,7 +181,7 @@ pub(crate) fn boundaries(class: &Class, moments: u32, random: &mut Random) -> Ve
             all.push(Boundary { step: "dispatch: ask", death, in_flight: false });
         }
     }
-    for (step, write, is_subject) in WRITES {
+    for (step, write, is_subject) in WRITES.into_iter().filter(|_| !class.shape.is_part_of_turns()) {
         for _ in 0..moments {
             let tool = is_subject.then_some(class.tool);
             let death = Death::Inside { write, tool, micros: random.below(LONGEST_WRITE) };

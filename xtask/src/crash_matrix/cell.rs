@@ -344,7 +344,7 @@ impl Lives<'_> {
 
     /// Begins a life.
     fn begin(&self, life: u32, answer: Option<&str>, forks: bool) -> anyhow::Result<Child> {
-        let boundary = self.cell.boundary.as_ref().filter(|_| life == 1);
+        let boundary = self.cell.boundary.as_ref().filter(|boundary| life == boundary.life());
         let mut command = match boundary.map(|boundary| &boundary.death) {
             Some(Death::AtPageWrite(n)) => {
                 let mut command = Command::new("strace");
@@ -383,8 +383,14 @@ impl Lives<'_> {
                 command.args([what, &point]);
             }
         }
-        if let (2, Protection::CrashAgain(point)) = (life, &self.cell.protection) {
+        let first = self.cell.boundary.as_ref().map_or(1, Boundary::life);
+        if let Protection::CrashAgain(point) = &self.cell.protection
+            && life == first + 1
+        {
             command.args(["--kill", point]);
+        }
+        if let Some(seconds) = self.class.shape.comes_later().filter(|_| life > 1) {
+            command.args(["--clock-ahead", seconds]);
         }
         if let (2, Protection::RedoMeets(outcome)) = (life, &self.cell.protection) {
             command.args(["--outcome", &outcome.name()]);
@@ -452,8 +458,25 @@ impl Lives<'_> {
     }
 
     fn effects(&self) -> anyhow::Result<Vec<Value>> {
+        self.wait_for_tasks()?;
         let text = fs::read_to_string(self.folder.join("effects")).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).context("read the observer's log")).collect()
+    }
+
+    /// Whoever looks outside waits until no task is at work there any more.
+    fn wait_for_tasks(&self) -> anyhow::Result<()> {
+        let started = Instant::now();
+        loop {
+            let log = fs::read_to_string(self.folder.join("effects.tasks")).unwrap_or_default();
+            let count = |what: &str| log.lines().filter(|line| *line == what).count();
+            if count("begun") == count("ended") {
+                return Ok(());
+            }
+            if started.elapsed() > PATIENCE {
+                bail!("a task never ended");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn replaced(&self) -> anyhow::Result<Option<Value>> {

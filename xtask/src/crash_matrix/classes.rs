@@ -24,7 +24,7 @@ pub(crate) struct Class {
     server: &'static str,
     /// The tool that the cell is about.
     pub(crate) tool: &'static str,
-    /// What a call does outside: `read`, `replace`, `keyed`, `opaque`; as `crash_cell` reads it.
+    /// What a call does outside: `read`, `replace`, `keyed`, `opaque` and others; as `crash_cell` reads it.
     effect: &'static str,
     /// Where the tool finds its key.
     key: Option<&'static str>,
@@ -66,7 +66,7 @@ settle = "200ms"
 "#;
 
 /// Every class. A new one is a new row.
-pub(crate) const CLASSES: [Class; 17] = [
+pub(crate) const CLASSES: [Class; 21] = [
     Class {
         name: "read-only",
         server: "ext",
@@ -312,6 +312,66 @@ pub(crate) const CLASSES: [Class; 17] = [
         guarantee: Guarantee::ExactlyOnce,
         shape: Shape::Iterations,
     },
+    // Asks for something (an input-required round) and does its work when whoever comes brings the answer.
+    Class {
+        name: "asks first",
+        server: "ext",
+        tool: "order_mug",
+        effect: "asks",
+        key: None,
+        rule: "side_effect_class = \"external\"",
+        arguments: r#"{"item": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::Asked,
+        shape: Shape::Asks,
+    },
+    // Asks for something and waits on its connection (an elicitation): what it knows ends with its process.
+    Class {
+        name: "asks while it waits",
+        server: "ext",
+        tool: "order_cup",
+        effect: "asks_live",
+        key: None,
+        rule: "side_effect_class = \"external\"",
+        arguments: r#"{"item": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::Asked,
+        shape: Shape::Waits,
+    },
+    // Works in a task that outlives its process and ours.
+    Class {
+        name: "goes on in a task",
+        server: "ext",
+        tool: "render",
+        effect: "task",
+        key: None,
+        rule: "side_effect_class = \"external\"",
+        arguments: r#"{"scene": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::Asked,
+        shape: Shape::Task,
+    },
+    // Honours its key for half an hour, and each life after the first comes an hour later.
+    Class {
+        name: "external, key that expires",
+        server: "ext",
+        tool: "send_invoice",
+        effect: "expiring",
+        key: Some("meta"),
+        rule: "key_channel = \"meta\"\nkey_ttl = \"30m\"",
+        arguments: r#"{"to": "worded in life {{life}}"}"#,
+        again: None,
+        wanted: 1,
+        always_asked: 0,
+        guarantee: Guarantee::Asked,
+        shape: Shape::Later,
+    },
 ];
 
 /// The tool that every job calls after the subject; each call has an effect, once per key.
@@ -365,7 +425,7 @@ impl Class {
 
     /// The job file of the cells of this class, as `crash_cell` reads it.
     pub(crate) fn job(&self) -> Value {
-        let keyed = self.effect == "keyed" && self.server != "ua";
+        let keyed = ["keyed", "expiring"].contains(&self.effect) && self.server != "ua";
         let rule = if self.rule.is_empty() {
             String::new()
         } else {
@@ -392,9 +452,10 @@ impl Class {
                 {"server": "ext", "name": "list_tickets", "effect": "listing"},
                 {"server": BATCH, "name": "run_many", "effect": "batch"},
             ],
+            "is_attended": self.shape == Shape::Waits,
             "policy": format!("{rule}{tail}{look}{batch}"),
             "script": match self.shape {
-                Shape::Turns => self.script(),
+                Shape::Turns | Shape::Asks | Shape::Waits | Shape::Task | Shape::Later => self.script(),
                 Shape::SubAgents => shapes::sub_agents(self),
                 Shape::Iterations => shapes::iterations(self),
             },

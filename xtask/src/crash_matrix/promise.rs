@@ -10,7 +10,7 @@ pub(crate) fn classes() -> String {
         let (done, promise) = match class.guarantee {
             Guarantee::Harmless => ("it is repeated", "at least once, harmless: it only looks"),
             Guarantee::ExactlyOnce => (class.settled_by(), "exactly once, without a question"),
-            Guarantee::Asked => ("a person is asked", "at most once; answered truthfully, exactly once"),
+            Guarantee::Asked => (class.shape.asked_about(), "at most once; answered truthfully, exactly once"),
         };
         text.push_str(&format!("| {} | {done} | {promise} |\n", class.name));
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::boundaries::{CROSSINGS, Row};
+use super::boundaries::{ANSWERED, CROSSINGS, Row, WAITS};
 use super::classes::{Class, look, tail, tool_use};
 
 /// The tool that a sibling of the subject's sub-agent calls.
@@ -20,7 +20,61 @@ pub(crate) enum Shape {
     SubAgents,
     /// Two iterations; the second begins with an empty context.
     Iterations,
+    /// As `Turns`; the tool asks for something first, which is answered between two lives.
+    Asks,
+    /// As `Turns`; the tool asks for something first, and waits on its connection until it is answered.
+    Waits,
+    /// As `Turns`; the tool's work goes on in a task.
+    Task,
+    /// As `Turns`; each life after the first comes an hour later.
+    Later,
 }
+
+/// A moment at which a process dies because of its tool server: (step, moment, whether the call is in flight).
+type Moment = (&'static str, &'static str, bool);
+
+/// A tool that asks without waiting. Until the answer is about to leave, nothing can have happened.
+const OF_ASKS: [Row; 10] = [
+    ("dispatch: start", "store.start_attempt", true, false, true),
+    ("dispatch: invoke", "tool.invoke", true, true, true),
+    ("dispatch: question", "store.keep_handle", false, true, false),
+    ("dispatch: question", "store.raise_question", false, false, false),
+    (ANSWERED, "store.insert_answer", false, false, false),
+    (ANSWERED, "store.keep_handle", false, false, false),
+    (ANSWERED, "store.keep_handle#2", false, false, false),
+    (ANSWERED, "store.keep_handle#3", false, false, true),
+    (ANSWERED, "tool.go_on", true, true, true),
+    (ANSWERED, "store.settle_attempt", true, true, false),
+];
+
+/// A tool that waits for its answer: it dies with its connection, and nobody can know how far it came.
+const OF_WAITS: [Row; 8] = [
+    ("dispatch: start", "store.start_attempt", true, false, true),
+    ("dispatch: invoke", "tool.invoke", true, true, true),
+    (WAITS, "store.keep_handle", false, true, true),
+    (WAITS, "store.raise_question", false, true, true),
+    (WAITS, "store.keep_handle#2", false, true, true),
+    (WAITS, "store.keep_handle#3", false, true, true),
+    (WAITS, "tool.go_on", true, true, true),
+    ("dispatch: settle", "store.settle_attempt", true, true, false),
+];
+
+/// A task: once its handle is stored, whoever comes asks it, and nobody else has to be asked.
+const OF_TASK: [Row; 5] = [
+    ("dispatch: start", "store.start_attempt", true, false, true),
+    ("dispatch: invoke", "tool.invoke", true, true, true),
+    ("dispatch: handle of a task", "store.keep_handle", false, true, false),
+    ("dispatch: task", "tool.go_on", true, false, false),
+    ("dispatch: settle", "store.settle_attempt", true, false, false),
+];
+
+/// A call whose key the other side has forgotten when the next life comes.
+const OF_LATER: [Row; 4] = [
+    ("dispatch: start", "store.start_attempt", true, false, true),
+    ("dispatch: invoke", "tool.invoke", true, true, true),
+    ("dispatch: settle", "store.settle_attempt", true, true, false),
+    ("commit", "store.commit_turn", false, false, false),
+];
 
 /// A parent and two sub-agents in the order of time. Each kind of boundary is there for the parent and for a child. What runs beside
 /// the subject may find it in flight. The parent's first commit is the fifth: each child commits two turns before.
@@ -78,13 +132,60 @@ impl Shape {
             Self::Turns => &CROSSINGS,
             Self::SubAgents => &OF_SUB_AGENTS,
             Self::Iterations => &OF_ITERATIONS,
+            Self::Asks => &OF_ASKS,
+            Self::Waits => &OF_WAITS,
+            Self::Task => &OF_TASK,
+            Self::Later => &OF_LATER,
         }
+    }
+
+    /// Where a process of it dies because of its tool server.
+    pub(super) fn at_the_tool(self) -> &'static [Moment] {
+        match self {
+            Self::SubAgents => &[("sub-agent: invoke", "received", true), ("sub-agent: invoke", "acted", true)],
+            Self::Turns | Self::Iterations | Self::Later => {
+                &[("dispatch: invoke", "received", true), ("dispatch: invoke", "acted", true)]
+            }
+            Self::Asks => {
+                &[("dispatch: invoke", "received", true), (ANSWERED, "answered", true), (ANSWERED, "acted", true)]
+            }
+            Self::Waits => &[("dispatch: invoke", "received", true), (WAITS, "answered", true), (WAITS, "acted", true)],
+            Self::Task => &[
+                ("dispatch: invoke", "received", true),
+                ("dispatch: invoke", "acted", true),
+                ("dispatch: task", "working", false),
+                ("dispatch: task", "ended", false),
+            ],
+        }
+    }
+
+    /// Whether it is like `Turns` but for how the subject is sent, so that only what lies around that is played.
+    pub(super) fn is_part_of_turns(self) -> bool {
+        match self {
+            Self::Turns | Self::SubAgents | Self::Iterations => false,
+            Self::Asks | Self::Waits | Self::Task | Self::Later => true,
+        }
+    }
+
+    /// When a person is asked about a lost call of a class that leaves no other way.
+    pub(super) fn asked_about(self) -> &'static str {
+        match self {
+            Self::Turns | Self::SubAgents | Self::Iterations | Self::Waits => "a person is asked",
+            Self::Asks => "what it asked for is answered; once the answer may have left, a person is asked",
+            Self::Task => "its task is asked again; before its handle is stored, a person is asked",
+            Self::Later => "a person is asked, for its key is forgotten",
+        }
+    }
+
+    /// How many seconds later each life after the first comes, if that is what it is about.
+    pub(super) fn comes_later(self) -> Option<&'static str> {
+        (self == Self::Later).then_some("3600")
     }
 
     /// Within how many crossings of a resume the second crash falls.
     pub(super) fn second_crashes(self) -> u64 {
         match self {
-            Self::Turns => 12,
+            Self::Turns | Self::Asks | Self::Waits | Self::Task | Self::Later => 12,
             Self::SubAgents => 36,
             Self::Iterations => 16,
         }
@@ -101,6 +202,7 @@ impl Shape {
         match self {
             Self::Turns => 3,
             Self::SubAgents | Self::Iterations => 6,
+            Self::Asks | Self::Waits | Self::Task | Self::Later => 12,
         }
     }
 
@@ -109,7 +211,7 @@ impl Shape {
     pub(super) fn spec(self) -> Value {
         let objective = "Do each thing once.";
         match self {
-            Self::Turns => json!({"objective": objective}),
+            Self::Turns | Self::Asks | Self::Waits | Self::Task | Self::Later => json!({"objective": objective}),
             Self::SubAgents => json!({"objective": objective, "subagents": {}}),
             Self::Iterations => json!({
                 "objective": objective,

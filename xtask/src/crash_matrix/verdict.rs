@@ -88,6 +88,13 @@ impl Verdict {
         if matches!(cell.protection, Protection::CrashAgain(_)) && may_ask {
             verdict.needless = verdict.asked.saturating_sub(2);
         }
+        // What a tool asks for is asked once for each time that somebody had it sent.
+        let elicited = |state: &Value| questions(state, "elicitation");
+        verdict.needless += elicited(&seen.state).saturating_sub(elicited(clean) + verdict.asked);
+        let is_forgotten = class.shape.comes_later().is_some() && cell.protection == Protection::Resume;
+        if is_forgotten && verdict.asked == 0 && cell.boundary.as_ref().is_some_and(|boundary| boundary.in_flight) {
+            verdict.diverged.push("nobody was asked about a call whose key had been forgotten".to_owned());
+        }
         verdict.missed = cell.boundary.as_ref().is_some_and(|b| {
             let must_kill = cell.protection != Protection::ServerDies && !matches!(b.death, Death::Inside { .. });
             let happened = seen.kills > 0 || seen.replaced.is_some();
@@ -328,6 +335,30 @@ mod tests {
         assert!(
             judge(|seen| seen.effects[0]["arguments"]["text"] = json!("b")).contains("an effect of no recorded call")
         );
+    }
+
+    #[test]
+    fn what_a_tool_asks_for_is_asked_once_for_each_send() {
+        let ask = |kinds: &[&str]| {
+            let questions: Vec<Value> = kinds.iter().map(|kind| json!({"kind": kind})).collect();
+            judge(|seen| seen.state["questions"] = questions.into())
+        };
+        assert_eq!(ask(&["elicitation"]), "1 needless question", "a run without a crash asked for nothing");
+        assert_eq!(ask(&["unknown_outcome", "elicitation"]), "1 needless question", "it was sent once more");
+    }
+
+    #[test]
+    fn a_call_whose_key_is_forgotten_has_to_be_asked_about() {
+        let (mut cell, _, mut seen) = scene();
+        cell.class = CLASSES.iter().position(|class| class.name == "external, key that expires").unwrap();
+        let class = &CLASSES[cell.class];
+        seen.effects[0]["tool"] = json!(class.tool);
+        seen.state["calls"][0]["tool"] = json!(class.tool);
+        cell.boundary.as_mut().unwrap().in_flight = true;
+        let clean = seen.state.clone();
+        assert!(Verdict::of(&cell, class, &seen, &clean).explain().contains("nobody was asked"));
+        seen.state["questions"] = json!([{"kind": "unknown_outcome"}]);
+        assert_eq!(Verdict::of(&cell, class, &seen, &clean).explain(), "");
     }
 
     #[test]

@@ -28,10 +28,11 @@ pub(crate) async fn run(host: &Host, command: CallsCommand) -> Result<u8, HostEr
     }
 }
 
-/// A doubt: sent, outcome not known. A call that is still `running` is one if its process is gone.
+/// Sent, outcome not known. One that a person left (`skip`) is still unknown, to them as well. A call that is still `running` is one if
+/// its process is gone.
 fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     match call.status {
-        CallStatus::Unknown => call.resolution != Some(Resolution::Skipped),
+        CallStatus::Unknown => true,
         // Of a task its sub-agent's run says where it stands.
         CallStatus::Running => !call.name.is_task() && !ua_runner::RunLock::is_held(&home.locks(), &call.run_id),
         CallStatus::Prepared
@@ -78,6 +79,9 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
 fn in_a_list(call: &CallRecord) -> String {
     match &call.correction {
         Some(correction) => format!("corrected by {}: {}", correction.by, correction.reason),
+        None if (call.status, call.resolution) == (CallStatus::Unknown, Some(Resolution::Skipped)) => {
+            "left by a person; `ua calls resolve` puts it right".to_owned()
+        }
         None => call.external_correlation_id.clone().or_else(|| call.error_detail.clone()).unwrap_or_default(),
     }
 }

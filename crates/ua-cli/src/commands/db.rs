@@ -104,7 +104,8 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
             print(crate::output::plain(&format!("  {}\n", one.sentence())))?;
         }
         tell(
-            "hint: the database is whole; `ua runs show RUN` and `ua calls show CALL` have what is known of each of these",
+            "hint: the database is whole; `ua runs show RUN` and `ua calls show CALL` have what is known of each of these, and \
+             `ua calls resolve CALL --as …` puts a record right",
         );
     }
     for attempt in &health.forgotten {

@@ -267,7 +267,7 @@ mod tests {
                 }
             }),
             ("the job wants it so", |f| {
-                std::sync::Arc::make_mut(&mut f[1].run.spec).constraints.no_duplicate_external_actions = false
+                std::sync::Arc::make_mut(&mut f[1].run.spec).constraints.no_duplicate_external_actions = false;
             }),
         ];
         for (why, change) in changes {

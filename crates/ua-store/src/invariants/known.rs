@@ -20,12 +20,12 @@ pub const KNOWN: &[Known] = &[
     Known {
         invariant: "doubt_outlives_a_refusal",
         finding: "1",
-        advice: "look at the other side whether it is there before anybody asks for it again",
+        advice: "look at the other side whether it is there before anybody asks for it again, and record it with `ua calls resolve CALL --as …`",
     },
     Known {
         invariant: "doubt_outlives_a_report",
         finding: "new (beside 1)",
-        advice: "look at the other side whether it is there before anybody asks for it again",
+        advice: "look at the other side whether it is there before anybody asks for it again, and record it with `ua calls resolve CALL --as …`",
     },
     Known {
         invariant: "kin_of_sub_agents_are_asked_about",
@@ -47,11 +47,15 @@ pub const KNOWN: &[Known] = &[
         finding: "new (beside 2)",
         advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
     },
-    Known { invariant: "a_skip_is_kept", finding: "new", advice: "undo it at the other side if it must not be there" },
+    Known {
+        invariant: "a_skip_is_kept",
+        finding: "new",
+        advice: "undo it at the other side if it must not be there; `ua calls resolve CALL --as …` records what became of it",
+    },
     Known {
         invariant: "an_answer_beside_a_run_is_applied",
         finding: "new",
-        advice: "resume the run once, which applies the answer",
+        advice: "resume the run once, which applies the answer; where the call had been left before, `ua calls resolve CALL --as …` records it",
     },
 ];
 

@@ -19,6 +19,8 @@ use ua_store::{
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam, StoreSeam};
 
+use crate::attendant::{Attendant, elicited};
+use crate::clock;
 use crate::options::{Job, Options, Outcome};
 use crate::replaced::Successor;
 use crate::server::kill;
@@ -98,7 +100,7 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
 
     let servers = Arc::new(Servers::new(options, &job, &folder, life)?);
     let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(database(&folder)))?);
-    let (env, run) = (ua_core::system::env(), RunId::parse(options.get("run").unwrap_or("run_cell"))?);
+    let (env, run) = (clock::env(options)?, RunId::parse(options.get("run").unwrap_or("run_cell"))?);
     let is_fork = options.get("fork-of").is_some();
     if let Some(parent) = options.get("fork-of")
         && sqlite.run(&RunId::parse(parent)?).await.is_err()
@@ -110,7 +112,12 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
         return Ok(ExitCode::from(FORGOTTEN));
     }
     let successor = Successor::new(sqlite.clone(), run.clone(), env.clone(), &job.tools);
-    let plan = Arc::new(Plans(points(options, &folder, &servers, &successor)?));
+    let mut points = points(options, &folder, &servers, &successor)?;
+    if job.is_attended {
+        // Last, so that a life that dies behind the question leaves it unanswered.
+        points.push(Arc::new(Attendant { store: sqlite.clone(), env: env.clone() }));
+    }
+    let plan = Arc::new(Plans(points));
     let seam = StoreSeam::new(sqlite.clone(), plan.clone());
     let store: Arc<dyn Store> = Arc::new(match broken.and_then(BrokenRule::writes) {
         Some(writes) => seam.with_writes(writes),
@@ -309,6 +316,10 @@ async fn answer(life: &Life<'_>, store: &Arc<dyn Store>) -> Outcome<()> {
         let looked = life.options.get("happened");
         let Some(word) = life.options.get("answer").or(looked) else { continue };
         let choice = match (question.kind, word) {
+            (QuestionKind::Elicitation, _) => {
+                store.insert_answer(elicited(question.question_id, life.env.now())).await?;
+                continue;
+            }
             (_, happened) if looked.is_some() => by_looking(store.as_ref(), &question, happened).await?,
             (QuestionKind::NearDuplicate | QuestionKind::AuthFailure, _) => Choice::Skip,
             (_, "happened") => Choice::Happened,

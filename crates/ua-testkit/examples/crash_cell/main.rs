@@ -11,6 +11,8 @@
 //! | `restore` | puts the copy of the database back that a life made with `--copy` |
 //! | `outcomes` | prints what of everything that can come of a crossing no cell plays, with the reason |
 
+mod attendant;
+mod clock;
 mod life;
 mod observer;
 mod options;

@@ -50,6 +50,9 @@ pub(crate) struct Job {
     pub(crate) tools: Vec<Tool>,
     /// A policy file.
     pub(crate) policy: String,
+    /// Whether a person answers what a tool asks for while the process that was told of it lives.
+    #[serde(default)]
+    pub(crate) is_attended: bool,
     /// The model's script, `{{life}}` where it words things differently in each life.
     pub(crate) script: String,
 }
@@ -82,6 +85,14 @@ pub(crate) enum Effect {
     Opaque,
     /// What the one action in its `calls` does.
     Batch,
+    /// Something, once per key; in a life whose clock is ahead it has forgotten every key.
+    Expiring,
+    /// Something, each time, when what it asks for first is answered: whoever brings the answer, and whenever (input-required rounds).
+    Asks,
+    /// The same, and it waits for the answer on its connection (elicitation): its process forgets the call when it ends.
+    AsksLive,
+    /// Something, each time, in a task that the outside world works on, whoever asks for it.
+    Task,
 }
 
 impl Tool {

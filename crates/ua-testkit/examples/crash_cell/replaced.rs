@@ -95,7 +95,8 @@ impl Successor {
 #[async_trait]
 impl Plan for Successor {
     async fn before(&self, crossing: &Crossing) {
-        if crossing.is("tool.invoke") && self.taken().is_some() {
+        let is_send = crossing.is("tool.invoke") || crossing.is("tool.go_on");
+        if is_send && self.taken().is_some() {
             let is_read = crossing.tools().any(|tool| self.reads.iter().any(|read| read == tool));
             if is_read { &self.sent_reads } else { &self.sent }.fetch_add(1, Ordering::SeqCst);
         }

@@ -13,6 +13,8 @@ use crate::options::{Effect, Job, Options, Outcome, Tool};
 
 /// How long a server that lost its runner goes on with what it was told. A fence ends it at once.
 const ORPHAN_TAKES: Duration = Duration::from_millis(1_500);
+/// How long whoever asks a task that is at work is kept waiting for that answer.
+const BETWEEN_POLLS: Duration = Duration::from_millis(5);
 
 /// Serves calls from standard input until it ends.
 pub(crate) fn serve(options: &Options) -> Outcome<()> {
@@ -24,6 +26,8 @@ pub(crate) fn serve(options: &Options) -> Outcome<()> {
     let mut output = std::io::stdout().lock();
     writeln!(output, "ready")?;
     output.flush()?;
+    // What this process has asked for, and forgets when it ends.
+    let mut asked = false;
     for line in std::io::stdin().lock().lines() {
         let mut request: Value = serde_json::from_str(&line?)?;
         let mut tool = named(&job, request["tool"].as_str().unwrap_or_default())?;
@@ -36,11 +40,22 @@ pub(crate) fn serve(options: &Options) -> Outcome<()> {
             request["arguments"] = action["input"].clone();
         }
         let is_subject = tool.name == job.subject;
-        if is_subject {
+        if is_subject && request["poll"].is_null() && request["answers"].is_null() {
             die_or_kill(options, "received")?;
         }
-        let reply = act(options, tool, &request)?;
-        if is_subject {
+        let reply = match tool.effect {
+            Effect::Asks | Effect::AsksLive => asking(options, tool, &request, &mut asked)?,
+            Effect::Task => in_a_task(options, tool, &request)?,
+            Effect::Read
+            | Effect::Listing
+            | Effect::Replace
+            | Effect::Keyed
+            | Effect::Opaque
+            | Effect::Batch
+            | Effect::Expiring => act(options, tool, &request)?,
+        };
+        // A poll of a task has moments of its own, and what only asked has not acted.
+        if is_subject && request["poll"].is_null() && (tool.effect == Effect::Task || !is_unfinished(&reply)) {
             die_or_kill(options, "acted")?;
         }
         writeln!(output, "{reply}")?;
@@ -52,6 +67,50 @@ pub(crate) fn serve(options: &Options) -> Outcome<()> {
 
 fn named<'j>(job: &'j Job, name: &str) -> Outcome<&'j Tool> {
     job.tools.iter().find(|tool| tool.name == name).ok_or_else(|| format!("no tool {name}").into())
+}
+
+/// Whether the tool says that it is not done.
+fn is_unfinished(reply: &str) -> bool {
+    serde_json::from_str::<Value>(reply).is_ok_and(|reply| !reply["continues"].is_null())
+}
+
+/// Asks for a size, and does the call when it is told one.
+fn asking(options: &Options, tool: &Tool, request: &Value, asked: &mut bool) -> Outcome<String> {
+    let is_live = tool.effect == Effect::AsksLive;
+    if request["answers"].is_null() {
+        *asked = true;
+        let params = json!({"message": "Which size?", "requestedSchema": {
+            "type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}});
+        let ask = json!({"size": {"method": "elicitation/create", "params": params}});
+        let input = json!({"requests": ask, "state": request["arguments"].to_string(), "round": 1, "is_live": is_live});
+        return Ok(json!({"continues": {"input": input}}).to_string());
+    }
+    die_or_kill(options, "answered")?;
+    if is_live && !*asked {
+        return Err("an answer to what this process never asked".into());
+    }
+    let state = request["arguments"].to_string();
+    if request["state"].as_str() != Some(state.as_str()) || request["answers"]["size"]["content"]["size"] != 3 {
+        return Err(format!("this is not the answer that a person gave: {request}").into());
+    }
+    act(options, tool, request)
+}
+
+/// Begins a task outside, or asks how one is getting on.
+fn in_a_task(options: &Options, tool: &Tool, request: &Value) -> Outcome<String> {
+    let Some(id) = request["poll"].as_str() else {
+        let begun: Value = serde_json::from_str(&act(options, tool, request)?)?;
+        return Ok(json!({"continues": {"task": begun["task"]}}).to_string());
+    };
+    let asked = json!({"log": options.need("log")?, "effect": "poll", "key": id});
+    let reply = ask_world(options, &asked)?;
+    if serde_json::from_str::<Value>(&reply)?["working"] == true {
+        die_or_kill(options, "working")?;
+        std::thread::sleep(BETWEEN_POLLS);
+        return Ok(json!({"continues": {"task": id}}).to_string());
+    }
+    die_or_kill(options, "ended")?;
+    Ok(reply)
 }
 
 /// Does the call: files are this server's own business, everything else is the observer's.
@@ -67,16 +126,23 @@ fn act(options: &Options, tool: &Tool, request: &Value) -> Outcome<String> {
         Effect::Listing => "listing",
         Effect::Replace => "replace",
         Effect::Keyed => "keyed",
-        Effect::Opaque | Effect::Batch => "opaque",
+        Effect::Expiring if options.get("clock-ahead").is_none() => "keyed",
+        Effect::Task => "task",
+        Effect::Opaque | Effect::Batch | Effect::Expiring | Effect::Asks | Effect::AsksLive => "opaque",
     };
     let key = key_of(tool, request);
-    if tool.effect == Effect::Keyed && key.is_none() {
+    if matches!(tool.effect, Effect::Keyed | Effect::Expiring) && key.is_none() {
         return Err(format!("{} was called without its key", tool.name).into());
     }
     let asked = json!({
         "log": options.need("log")?, "tool": tool.name, "effect": effect, "key": key.unwrap_or_default(),
         "arguments": request["arguments"],
     });
+    ask_world(options, &asked)
+}
+
+/// One request to the outside world.
+fn ask_world(options: &Options, asked: &Value) -> Outcome<String> {
     let mut world = UnixStream::connect(options.need("observer")?)?;
     world.write_all(format!("{asked}\n").as_bytes())?;
     let mut reply = String::new();
@@ -113,7 +179,7 @@ fn die_or_kill(options: &Options, moment: &str) -> Outcome<()> {
     if let Some(runner) = getppid() {
         kill(runner);
     }
-    if moment == "received" {
+    if ["received", "answered"].contains(&moment) {
         std::thread::sleep(ORPHAN_TAKES);
     }
     Ok(())

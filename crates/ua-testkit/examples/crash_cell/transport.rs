@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::Pid;
 use serde_json::{Value, json};
-use ua_core::{KeyChannel, Outcome, RawReply, ToolSpec};
+use ua_core::{Handle, KeyChannel, Outcome, RawReply, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_testkit::ToolOutcome;
 
@@ -216,6 +216,32 @@ impl ToolTransport for Servers {
         self.play(outcome.unwrap_or(ToolOutcome::Answered), generation, request).await
     }
 
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        let (tool, server) = (&permit.name().tool, &permit.name().server);
+        let not_reached = |why: String| Err(TransportError::NotReached { server: server.clone(), why });
+        if let Some(task) = &handle.task {
+            // Whichever process of the server is asked: the task is not its own, and a question changes nothing.
+            let generation = self.ready(server).await?;
+            let outcome = self.exchange(generation, json!({"tool": tool, "poll": task})).await;
+            return match outcome {
+                Outcome::NotSent { why } | Outcome::Lost { why } => not_reached(why),
+                Outcome::Raw(_) | Outcome::Continues(_) => Ok(outcome),
+            };
+        }
+        let input = handle.input.clone().unwrap_or_default();
+        let request = json!({
+            "tool": tool, "arguments": permit.arguments(), "meta": permit.meta(), "answers": input.answers,
+            "state": input.state,
+        });
+        // As over MCP: who waits does so on its connection, everyone else takes the answer from any process of the server.
+        let asked = if input.is_live { permit.generation().to_owned() } else { self.ready(server).await? };
+        match self.exchange(asked, request).await {
+            Outcome::NotSent { why } if input.is_live => Ok(Outcome::Lost { why }),
+            Outcome::NotSent { why } => not_reached(why),
+            outcome @ (Outcome::Raw(_) | Outcome::Continues(_) | Outcome::Lost { .. }) => Ok(outcome),
+        }
+    }
+
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
         let request = json!({"tool": enquiry.tool().tool, "arguments": enquiry.arguments()});
         match self.ready(&enquiry.tool().server).await {
@@ -254,6 +280,10 @@ fn ask(running: &mut Running, generation: &str, request: &Value) -> Outcome {
         return Outcome::Lost { why: error.to_string() };
     }
     match serde_json::from_str::<Value>(&line) {
+        Ok(answer) if !answer["continues"].is_null() => match serde_json::from_value(answer["continues"].clone()) {
+            Ok(handle) => Outcome::Continues(Box::new(handle)),
+            Err(error) => Outcome::Lost { why: error.to_string() },
+        },
         Ok(answer) => Outcome::Raw(RawReply::ToolResult {
             result: json!({"content": [{"type": "text", "text": answer.to_string()}], "structuredContent": answer}),
         }),
