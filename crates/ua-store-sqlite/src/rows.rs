@@ -4,7 +4,7 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope, StepId,
 use ua_store::rows::{BlobRows, LedgerRows, RunRows, Tables};
 use ua_store::{
     AttemptRecord, BlobUse, CallRecord, CheckpointRecord, MessageRecord, NewBlob, OverrideRecord, QuestionRecord,
-    ReceiptRecord, Relations, RequestId, RequestRecord, RunRecord, StepRecord, StoreError, TurnRecord,
+    ReceiptRecord, Relations, RequestId, RequestRecord, RunRecord, StepRecord, StoreError, Taint, TurnRecord,
 };
 
 use crate::db::Db;
@@ -45,6 +45,7 @@ impl Tables for Db<'_> {
 impl RunRows for Db<'_> {
     by_the_same_name! {
         run(id: &RunId) -> RunRecord;
+        taint_of(run: &RunId) -> Taint;
         runs_below(run: &RunId) -> Vec<RunRecord>;
         check_job_key(run: &RunRecord) -> ();
         last_write(run: &RunId) -> Option<Timestamp>;

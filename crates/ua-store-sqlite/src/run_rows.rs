@@ -51,6 +51,12 @@ impl Db<'_> {
         found.ok_or_else(|| not_found("runs", id))
     }
 
+    /// What was read into the history of a run; nothing when there is no such run.
+    pub(crate) fn taint_of(&self, run: &RunId) -> DbResult<Taint> {
+        let bits = self.row("SELECT taint FROM runs WHERE run_id = ?1", [run.as_str()], |row| Ok(row.get(0)?))?;
+        Ok(bits.map(Taint::from_bits).unwrap_or_default())
+    }
+
     /// The run at the top of a run's tree: itself, unless it works on a task.
     pub(crate) fn top_of_tree(&self, run: &RunId) -> DbResult<String> {
         let sql = "WITH RECURSIVE up (id, parent, mode, height) AS ( \

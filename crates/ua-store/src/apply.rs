@@ -555,8 +555,8 @@ fn take_taint<R: Rows>(rows: &R, run: RunRecord, call: &CallRecord) -> Result<()
     if !call.name.is_task() {
         return Ok(());
     }
-    let child = rows.run(&RunId::of_task(&call.call_id))?;
-    put_taint(rows, run, child.taint)
+    let brought = rows.taint_of(&RunId::of_task(&call.call_id))?;
+    put_taint(rows, run, brought)
 }
 
 /// What the turns of a run up to one brought into its history, those that it shares with its own parents included.
@@ -569,8 +569,8 @@ fn shared_taint<R: Rows>(rows: &R, run: &RunRecord, turn: u32) -> Result<Taint, 
         for call in rows.calls_until(&run, turn)? {
             if !matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled) {
                 taint = taint.and(Taint::of(&call.policy));
-                if call.name.is_task() && call.deduplicated_from.is_none() {
-                    taint = taint.and(rows.run(&RunId::of_task(&call.call_id))?.taint);
+                if call.name.is_task() {
+                    taint = taint.and(rows.taint_of(&RunId::of_task(&call.call_id))?);
                 }
             }
         }

@@ -28,6 +28,7 @@ pub mod samples;
 mod scene;
 mod seam;
 pub mod steps;
+pub mod taints;
 pub mod tasks;
 pub mod turns;
 
@@ -160,6 +161,9 @@ macro_rules! conformance_tests {
             blobs::a_prune_never_touches_what_an_unfinished_lineage_refers_to,
             blobs::a_pruned_blob_comes_back_with_its_content,
     archive::a_deleted_run_is_remembered_by_its_lineage, archive::a_deleted_run_leaves_its_name, archive::an_unfinished_run_is_deleted_only_by_force, archive::calls_are_found_by_the_beginning_of_their_id, archive::runs_are_found_by_what_is_known_of_them, archive::turns_are_loaded_without_the_others, forks::a_fork_and_its_parent_go_on_by_themselves, forks::a_fork_keeps_its_parents_job_key, forks::a_fork_of_a_fork_shares_what_both_share, forks::a_fork_shares_only_committed_turns, forks::a_fork_shares_the_history_up_to_its_turn, forks::a_job_runs_again_only_after_it_succeeded, forks::a_repeated_fork_changes_nothing, forks::the_children_of_a_run_are_found, forks::the_lineage_sees_every_effect,
+            taints::a_call_brings_in_what_it_reads_when_it_starts,
+            taints::a_fork_has_what_its_shared_turns_read,
+            taints::a_sub_agent_hands_on_what_it_read_with_its_answer,
             tasks::a_task_and_its_child_run_are_one_write,
             tasks::a_task_under_way_is_never_lost,
             tasks::a_child_run_is_taken_by_the_newest_owner_of_its_parent,

@@ -14,6 +14,7 @@ use crate::record::{
     RequestRecord, RunRecord, StepRecord, TurnRecord,
 };
 use crate::relations::{Around, Relations};
+use crate::taint::Taint;
 
 /// A transaction of a store.
 pub trait Tables {
@@ -28,6 +29,8 @@ pub trait Tables {
 pub trait RunRows: Tables {
     /// One run.
     fn run(&self, id: &RunId) -> Result<RunRecord, Self::Error>;
+    /// What was read into the history of a run; nothing when there is no such run.
+    fn taint_of(&self, run: &RunId) -> Result<Taint, Self::Error>;
     /// All runs below a run, parents before their children.
     fn runs_below(&self, run: &RunId) -> Result<Vec<RunRecord>, Self::Error>;
     /// The run that answers for a job key: the newest that is not finished, else the newest.

@@ -17,6 +17,7 @@ use crate::record::{
 use crate::relations::Relations;
 use crate::rows::{BlobRows, LedgerRows, RunRows, Tables};
 use crate::rules;
+use crate::taint::Taint;
 
 type Found<T> = Result<T, StoreError>;
 
@@ -60,6 +61,9 @@ impl Tables for Transaction<'_> {
 impl RunRows for Transaction<'_> {
     fn run(&self, id: &RunId) -> Found<RunRecord> {
         self.model().run(id)
+    }
+    fn taint_of(&self, run: &RunId) -> Found<Taint> {
+        Ok(self.model().run(run).map(|run| run.taint).unwrap_or_default())
     }
     fn runs_below(&self, run: &RunId) -> Found<Vec<RunRecord>> {
         Ok(self.model().runs_below(run))
