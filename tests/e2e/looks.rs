@@ -32,6 +32,7 @@ fn check(env: &TestEnv, name: &str, commands: &[(&[&str], i32)]) {
         (r"\d+ bytes", "[n] bytes"),
         (r"own tokens +\d+ +\d+", "own tokens [n] [n]"),
         (r"SQLite +[\d.]+", "SQLite [version]"),
+        (r"([Ss]chema) +\d+", "${1} [number]"),
         (r"\d+ others", "[n] others"),
         (r"\d+ of ua", "[n] of ua"),
         (r" {3,}", "   "),
