@@ -21,13 +21,18 @@ impl<T: ?Sized> Seam<T> {
         Self { plan, inner }
     }
 
-    async fn cross<R>(&self, name: &'static str, tool: Option<String>, effect: impl Future<Output = R>) -> R {
-        let crossing = Crossing::of(name, tool);
+    async fn cross<R>(&self, crossing: Crossing, effect: impl Future<Output = R>) -> R {
         self.plan.before(&crossing).await;
         let result = effect.await;
         self.plan.after(&crossing).await;
         result
     }
+}
+
+/// The crossing of a permitted call.
+fn crossing(name: &'static str, permit: &Permit) -> Crossing {
+    let call = permit.call();
+    Crossing::of(name, Some(call.name.tool.clone())).about(Some(call.position))
 }
 
 #[async_trait]
@@ -37,7 +42,7 @@ impl LlmProvider for Seam<dyn LlmProvider> {
     }
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        self.cross("model.complete", None, self.inner.complete(request, observer)).await
+        self.cross(Crossing::of("model.complete", None), self.inner.complete(request, observer)).await
     }
 
     fn behind(&self) -> Option<&dyn LlmProvider> {
@@ -50,7 +55,7 @@ impl LlmProvider for Seam<dyn LlmProvider> {
         request: &ModelRequest,
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
-        self.cross("model.complete", None, self.inner.complete_from(known, request, observer)).await
+        self.cross(Crossing::of("model.complete", None), self.inner.complete_from(known, request, observer)).await
     }
 }
 
@@ -65,11 +70,11 @@ impl ToolTransport for Seam<dyn ToolTransport> {
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
-        self.cross("tool.invoke", Some(permit.call().name.tool.clone()), self.inner.invoke(permit)).await
+        self.cross(crossing("tool.invoke", permit), self.inner.invoke(permit)).await
     }
 
     async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
-        self.cross("tool.go_on", Some(permit.call().name.tool.clone()), self.inner.go_on(permit, handle)).await
+        self.cross(crossing("tool.go_on", permit), self.inner.go_on(permit, handle)).await
     }
 
     async fn give_up(&self, permit: &Permit, handle: &Handle) {
@@ -77,7 +82,7 @@ impl ToolTransport for Seam<dyn ToolTransport> {
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
-        self.cross("tool.ask", Some(enquiry.tool().tool.clone()), self.inner.ask(enquiry)).await
+        self.cross(Crossing::of("tool.ask", Some(enquiry.tool().tool.clone())), self.inner.ask(enquiry)).await
     }
 
     async fn fence_earlier(&self) -> Fence {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, PlannedCall, RunId, Scope};
+use ua_core::{BlobRef, CallId, IdempotencyKey, PlannedCall, Position, RunId, Scope};
 
 use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
@@ -88,12 +88,21 @@ impl StoreOutcome {
 pub struct Crossing {
     /// `store.<change>`, `tool.invoke`, `tool.ask` or `model.complete`, each with the tool concerned, where there is one.
     pub acts: Vec<(&'static str, Option<String>)>,
+    /// Where the call concerned stands in its run: what tells equal calls apart that run together.
+    pub position: Option<Position>,
 }
 
 impl Crossing {
     /// A crossing at which one thing is done.
     pub fn of(name: &'static str, tool: Option<String>) -> Self {
-        Self { acts: vec![(name, tool)] }
+        Self { acts: vec![(name, tool)], position: None }
+    }
+
+    /// The same, about the call at this place.
+    #[must_use]
+    pub fn about(mut self, position: Option<Position>) -> Self {
+        self.position = position;
+        self
     }
 
     /// Whether one of its acts is called so.
@@ -226,18 +235,20 @@ impl<'s> StoreSeam<'s> {
         }
         let planned: Vec<&PlannedCall> = batch.changes().flat_map(Change::plans).collect();
         let mut acts = Vec::new();
+        let mut position = None;
         for change in batch.changes() {
-            let tool = match change.call() {
+            let call = match change.call() {
                 None => None,
                 // A call that the same batch plans is not stored yet.
                 Some(call) => match planned.iter().find(|planned| planned.call_id == *call) {
-                    Some(planned) => Some(planned.name.tool.clone()),
-                    None => self.inner().call(call).await.ok().map(|record| record.name.tool),
+                    Some(planned) => Some((planned.name.tool.clone(), planned.position)),
+                    None => self.inner().call(call).await.ok().map(|record| (record.name.tool, record.position)),
                 },
             };
-            acts.push((change.name(), tool));
+            position = position.or(call.as_ref().map(|(_, position)| *position));
+            acts.push((change.name(), call.map(|(tool, _)| tool)));
         }
-        Some(Crossing { acts })
+        Some(Crossing { acts, position })
     }
 }
 
