@@ -1,4 +1,4 @@
-//! The rows under the port, one operation each: what a store implements so that [`apply`](crate::apply) can write to it.
+//! The rows under the port, one operation each: what a store implements so that [`apply`](fn@crate::apply) can write to it.
 //!
 //! All of it happens inside one transaction. An insert refuses a row that is there (`Exists`); an update stores the record as it is, for the
 //! rules were applied before.
