@@ -90,6 +90,10 @@ impl ToolTransport for WithAskUser {
         if server == self.name.server { Ok(GENERATION.to_owned()) } else { self.inner.ready(server).await }
     }
 
+    fn running(&self, server: &str) -> Option<String> {
+        if server == self.name.server { Some(GENERATION.to_owned()) } else { self.inner.running(server) }
+    }
+
     async fn invoke(&self, permit: &Permit) -> Outcome {
         if permit.name().is_ask_user() { self.answer(permit).await } else { self.inner.invoke(permit).await }
     }

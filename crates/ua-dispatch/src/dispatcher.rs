@@ -36,6 +36,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often the store may refuse a start for a reason that a new admission can settle.
 const MAX_READMISSIONS: u32 = 4;
 
+/// What whoever hands calls out knows about them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Handed<'a> {
+    /// The calls of a turn that was recorded a moment ago, as they were planned: they need not be read.
+    pub planned: &'a [CallRecord],
+    /// The end of the turn is written at once behind the answer, so that it may wait for that write.
+    pub is_last: bool,
+}
+
 /// How a dispatch ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Dispatched {
@@ -188,9 +197,14 @@ impl Dispatcher {
     }
 
     /// Dispatches calls that may run together (reads, or tasks), or one call with an effect.
-    pub async fn dispatch_group(&self, calls: &[CallId], stop: &StopSignal) -> Result<Vec<Dispatched>, DispatchError> {
+    pub async fn dispatch_group(
+        &self,
+        calls: &[CallId],
+        handed: Handed<'_>,
+        stop: &StopSignal,
+    ) -> Result<Vec<Dispatched>, DispatchError> {
         // All of them first, so that what is waited for is `Send`: a closure that borrows is not known to be.
-        let dispatches: Vec<_> = calls.iter().map(|call| self.dispatch(call, stop)).collect();
+        let dispatches: Vec<_> = calls.iter().map(|call| self.dispatch_handed(call, handed, stop)).collect();
         let ended: Vec<Result<Dispatched, DispatchError>> =
             stream::iter(dispatches).buffered(READS_AT_ONCE).collect().await;
         ended.into_iter().collect()
@@ -198,10 +212,25 @@ impl Dispatcher {
 
     /// Takes one call to its receipt.
     pub async fn dispatch(&self, id: &CallId, stop: &StopSignal) -> Result<Dispatched, DispatchError> {
-        let call = self.read(id).await?;
+        self.dispatch_handed(id, Handed::default(), stop).await
+    }
+
+    async fn dispatch_handed(
+        &self,
+        id: &CallId,
+        handed: Handed<'_>,
+        stop: &StopSignal,
+    ) -> Result<Dispatched, DispatchError> {
+        let planned = handed.planned.iter().find(|call| call.call_id == *id).cloned();
+        let is_planned = planned.is_some();
+        let call = match planned {
+            Some(call) => call,
+            None => self.read(id).await?,
+        };
         let span = spans::of_call(&call);
         let dispatch = async {
-            let dispatched = Box::pin(self.take_to_receipt(call, stop)).await?;
+            let receipt = self.take_to_receipt(call, is_planned, handed.is_last, stop);
+            let dispatched = Box::pin(receipt).await?;
             spans::ended(&dispatched);
             Ok(dispatched)
         };
@@ -213,8 +242,15 @@ impl Dispatcher {
         read.map_err(|source| LedgerError::Store { doing: "read", call: id.clone(), source })
     }
 
-    async fn take_to_receipt(&self, call: CallRecord, stop: &StopSignal) -> Result<Dispatched, DispatchError> {
+    async fn take_to_receipt(
+        &self,
+        call: CallRecord,
+        is_planned: bool,
+        is_last: bool,
+        stop: &StopSignal,
+    ) -> Result<Dispatched, DispatchError> {
         let id = &call.call_id.clone();
+        let mut planned = is_planned.then(|| call.clone());
         let mut read = Some(call);
         let mut readmissions = 0;
         loop {
@@ -222,8 +258,16 @@ impl Dispatcher {
                 Some(call) => call,
                 None => self.read(id).await?,
             };
+            if !file_arguments(&call.policy, &call.arguments).is_empty() {
+                self.ledger.flush(id).await?; // files are read: that may take a while
+            }
             let facts = self.facts(&call);
-            let went_on = match Box::pin(self.admit(id, facts, stop)).await? {
+            let at_once = planned.take().and_then(|call| self.ledger.admit_planned(&call, &facts));
+            let admission = match at_once {
+                Some(admission) => admission,
+                None => Box::pin(self.admit(id, facts, stop)).await?,
+            };
+            let went_on = match admission {
                 Admission::Settled(call) => {
                     self.tell(CallProgress::Settled { call: Box::new(call.clone()) });
                     return Ok(Dispatched::Settled(Box::new(call)));
@@ -261,7 +305,13 @@ impl Dispatcher {
                         return Ok(Dispatched::Stopped);
                     }
                     let server = prepared.call().name.server.clone();
-                    let generation = self.transport.ready(&server).await?;
+                    let generation = match self.transport.running(&server) {
+                        Some(generation) => generation,
+                        None => {
+                            self.ledger.flush(id).await?; // it may have to be started
+                            self.transport.ready(&server).await?
+                        }
+                    };
                     let Some(permit) = self.ledger.start(prepared, &generation).await? else {
                         readmissions += 1;
                         if readmissions > MAX_READMISSIONS {
@@ -284,7 +334,11 @@ impl Dispatcher {
                 LongCallOutcome::Stopped => return Ok(Dispatched::Stopped),
             };
             spans::answered(&outcome);
-            let call = self.ledger.settle(permit, outcome).await?;
+            let call = if is_last && !stop.is_stopping() {
+                self.ledger.settle_last(permit, outcome).await?
+            } else {
+                self.ledger.settle(permit, outcome).await?
+            };
             match call.status {
                 CallStatus::FailedDefinite if self.ledger.may_retry(&call) => {
                     let wait = backoff(call.attempt, self.ledger.env().entropy.next_u64());

@@ -54,7 +54,7 @@ mod transport;
 
 pub use ask_user::WithAskUser;
 pub use catalog::{Catalog, Offer};
-pub use dispatcher::{CallProgress, Dispatched, Dispatcher};
+pub use dispatcher::{CallProgress, Dispatched, Dispatcher, Handed};
 pub use enforce::{Payload, verify_key};
 pub use error::{DispatchError, SubAgentError};
 pub use files::WorkspaceFiles;

@@ -196,6 +196,10 @@ impl ToolTransport for LocalTools {
         }
     }
 
+    fn running(&self, server: &str) -> Option<String> {
+        self.tools.iter().any(|tool| tool.spec.name.server == server).then(|| GENERATION.to_owned())
+    }
+
     async fn invoke(&self, permit: &Permit) -> Outcome {
         let Some(tool) = self.find(permit.name()) else {
             return Outcome::Raw(RawReply::RpcError { code: -32601, message: "there is no such tool".to_owned() });

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ua_core::{CallStatus, ElicitAnswer, Handle, Outcome, Timestamp};
 use ua_ledger::{Continued, Elicited, LedgerError, Permit};
-use ua_store::{CallRecord, QuestionRecord, QuestionStatus, RunStore};
+use ua_store::{CallRecord, QuestionRecord, QuestionStatus, RunStore, Store};
 
 use crate::dispatcher::{CallProgress, Dispatcher, backoff};
 use crate::error::DispatchError;

@@ -54,6 +54,10 @@ impl ToolTransport for Redacting {
         self.inner.ready(server).await.map_err(|error| self.error(error))
     }
 
+    fn running(&self, server: &str) -> Option<String> {
+        self.inner.running(server)
+    }
+
     async fn invoke(&self, permit: &Permit) -> Outcome {
         self.redactor.outcome(self.inner.invoke(permit).await)
     }

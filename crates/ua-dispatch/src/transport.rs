@@ -68,6 +68,11 @@ pub trait ToolTransport: Send + Sync {
     /// Makes sure that a process of `server` is running and returns its generation, which is recorded with RUNNING.
     async fn ready(&self, server: &str) -> Result<String, TransportError>;
 
+    /// The generation of `server` that is running, if it is known without asking anybody; what a call may be sent to at once.
+    fn running(&self, _server: &str) -> Option<String> {
+        None
+    }
+
     /// Sends the permitted attempt to the generation it was committed for and waits for the answer. When that generation
     /// is gone before the request left, the answer is [`Outcome::NotSent`]. Never retries, never re-posts.
     async fn invoke(&self, permit: &Permit) -> Outcome;

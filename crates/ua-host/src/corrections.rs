@@ -166,6 +166,7 @@ fn refused(call: &CallRecord, top: &ua_core::RunId, error: &StoreError) -> HostE
         | StoreError::Fenced { .. }
         | StoreError::ScopeTouched { .. }
         | StoreError::EffectLimit { .. }
+            | StoreError::Repeated { .. }
         | StoreError::Corrupt { .. }
         | StoreError::Unavailable { .. } => HostError::store("store the correction", error),
     }

@@ -126,9 +126,10 @@ impl HostError {
             StoreError::Conflict { .. } | StoreError::Exists { .. } => Self::usage(message),
             StoreError::Fenced { .. } => Self::waiting(message)
                 .hint("another process took this run over and goes on with it; this one changed nothing more"),
-            StoreError::KeyTaken { .. } | StoreError::ScopeTouched { .. } | StoreError::EffectLimit { .. } => {
-                Self::failed(message)
-            }
+            StoreError::KeyTaken { .. }
+            | StoreError::ScopeTouched { .. }
+            | StoreError::EffectLimit { .. }
+            | StoreError::Repeated { .. } => Self::failed(message),
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
             StoreError::Unavailable { .. } => Self::storage(message)

@@ -1,7 +1,7 @@
 //! Doing what a verdict says: the one place where a decision about a call becomes writes.
 
 use ua_core::{CallId, CallStatus};
-use ua_store::{CallRecord, LedgerStore, ReplayStatus, UnknownResolution};
+use ua_store::{CallRecord, LedgerStore, ReplayStatus, Taint, UnknownResolution};
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;
@@ -99,7 +99,9 @@ impl Ledger {
             }
             Verdict::DeduplicateFrom { twin, key } => {
                 let receipt = self.store.deduplicate_call(&self.lease, id, &twin.call_id, &key, self.env.now()).await;
-                Admission::Settled(receipt.map_err(LedgerError::at("deduplicate", id))?)
+                let deduplicated = receipt.map_err(LedgerError::at("deduplicate", id))?;
+                self.add_taint(Taint::of(&deduplicated.policy));
+                Admission::Settled(deduplicated)
             }
             Verdict::WaitFor(twin) => Admission::WaitFor(twin.call_id.clone()),
             Verdict::Cancel { resolution, code, message } => {

@@ -1,24 +1,26 @@
 //! The ledger of one run: admission, RUNNING, settlement, recovery.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ua_core::{CallEvent, CallId, CallStatus, Env, Outcome, PriceTable, Resolution, RunId, Sha256, Trace};
 use ua_store::{
-    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Choice, Durability, LedgerStore, NewRun, QuestionRecord,
+    AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, NewRun, QuestionRecord,
     QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, RunStore, SettleAttempt, StartAttempt, Store, StoreError,
-    whole_reply,
+    Taint, rules, whole_reply,
 };
 
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;
 use crate::events;
+use crate::outbox::Outbox;
 use crate::patience::{NoPatience, Patience, Tries, again};
 use crate::people::PeopleRules;
 use crate::permit::Permit;
 use crate::question::{Why, question};
 use crate::recovery::Recovery;
-use crate::verdict::Known;
+use crate::verdict::{Known, Verdict, verdict};
+use crate::view::View;
 
 /// What the run's contract says about its calls.
 #[derive(Debug, Clone, Default)]
@@ -29,11 +31,13 @@ pub struct LedgerConfig {
     pub max_retries: u32,
     /// The most effects of a kind that the lineage may have.
     pub max_effects: BTreeMap<String, u32>,
+    /// What of an answer is over so many bytes is kept as a blob; 0 keeps all of it so.
+    pub blob_threshold: u64,
 }
 
 /// The ledger of one run, holding its lease.
 pub struct Ledger {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<Outbox>,
     pub(crate) lease: RunLease,
     pub(crate) root: RunId,
     pub(crate) config: LedgerConfig,
@@ -45,21 +49,19 @@ pub struct Ledger {
     pub(crate) definitions: BTreeMap<String, Sha256>,
     pub(crate) trace: Trace,
     patience: Arc<dyn Patience>,
+    /// What was read into the run's history, and whether that is all of it. Only the run's owner adds to it, and nobody takes away from it.
+    taint: Mutex<(Taint, bool)>,
+    /// Answers that this process brought home, until they are in a committed turn.
+    answers: Mutex<BTreeMap<CallId, ReceiptRecord>>,
 }
 
 impl Ledger {
     /// Opens the ledger of the run that `lease` owns; `root` is the first run of its lineage.
-    pub fn new(
-        store: Arc<dyn Store>,
-        lease: RunLease,
-        root: RunId,
-        config: LedgerConfig,
-        env: Env,
-        trace: Trace,
-    ) -> Self {
+    pub fn new(store: Arc<Outbox>, lease: RunLease, root: RunId, config: LedgerConfig, env: Env, trace: Trace) -> Self {
         let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), BTreeMap::new());
         let patience = Arc::new(NoPatience);
-        Self { store, lease, root, config, env, people, prices, definitions, trace, patience }
+        let (taint, answers) = (Mutex::default(), Mutex::default());
+        Self { store, lease, root, config, env, people, prices, definitions, trace, patience, taint, answers }
     }
 
     /// The same ledger, whose answers wait while the database is busy.
@@ -75,7 +77,7 @@ impl Ledger {
     }
 
     /// The store behind the ledger, for reads.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    pub fn store(&self) -> &Arc<Outbox> {
         &self.store
     }
 
@@ -92,6 +94,38 @@ impl Ledger {
         };
         events::admitted(&admission);
         Ok(admission)
+    }
+
+    /// The same for a call that was planned a moment ago and about which nobody can have said a word: where that is all that matters, it is
+    /// decided as if no other call had anything to do with it, and the write that starts it looks whether that is so. `None` when it has to
+    /// be looked at.
+    pub fn admit_planned(&self, call: &CallRecord, facts: &Facts) -> Option<Admission> {
+        let rules = self.rules();
+        let is_simple = call.status == CallStatus::Prepared && !call.name.is_task() && !call.name.is_ask_user();
+        if !is_simple || rules.looks_at_addresses(call) {
+            return None;
+        }
+        let is_tainted = if rules.looks_at_taint(call) { self.known_taint()?.is_both() } else { false };
+        let view = View { is_tainted, ..View::of(call.clone()) };
+        let Verdict::Start { key, ends_doubt, approved_by, replay } =
+            verdict(&view, facts, Known::Nothing, &rules).verdict
+        else {
+            return None;
+        };
+        let (call, facts) = (call.clone(), facts.clone());
+        let seen = call.policy.class.has_effect().then(Vec::new);
+        let prepared = Prepared { call, key, facts, seen, ends_doubt, approved_by, replay_status: replay };
+        let admission = Admission::Ready(prepared);
+        events::admitted(&admission);
+        Some(admission)
+    }
+
+    /// Sends what waits to be written.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn flush(&self, call: &CallId) -> Result<(), LedgerError> {
+        self.store.flush().await.map_err(LedgerError::at("write what comes before", call))
     }
 
     /// Whether a call is being sent, and its tool asks nobody for anything.
@@ -137,6 +171,7 @@ impl Ledger {
         };
         match self.store.start_attempt(&self.lease, start).await {
             Ok(running) => {
+                self.add_taint(Taint::of(&running.policy));
                 events::started(&running);
                 if let Some(replay) = replay_status {
                     events::replayed(id.as_str(), replay);
@@ -167,6 +202,52 @@ impl Ledger {
     /// Commits what the attempt brought back: the raw reply and, in the same write, what it means. While the database is busy it is tried
     /// again, as long as the ledger's [`Patience`] and the lease last.
     pub async fn settle(&self, permit: Permit, outcome: Outcome) -> Result<CallRecord, LedgerError> {
+        let settle = self.end_of(&permit, outcome);
+        let settled = self.write_end(&permit, settle).await?;
+        if settled.name.is_task() {
+            self.forget_taint(); // what the sub-agent had read came with its answer
+        }
+        Ok(settled)
+    }
+
+    /// The same for an answer behind which the end of the turn is written at once: one that ends the call, and is small, waits for that
+    /// write.
+    pub async fn settle_last(&self, permit: Permit, outcome: Outcome) -> Result<CallRecord, LedgerError> {
+        let settle = self.end_of(&permit, outcome);
+        let Some((call, receipt)) = self.foreseen(&permit, &settle) else {
+            return self.write_end(&permit, settle).await;
+        };
+        self.store.hold("store an answer", Change::SettleAttempt(settle)).await;
+        self.answers().insert(call.call_id.clone(), receipt);
+        events::settled(&call);
+        Ok(call)
+    }
+
+    /// What becomes of a call in the end of its attempt, if that is the end of the call and of its answer nothing is kept as a blob.
+    fn foreseen(&self, permit: &Permit, settle: &SettleAttempt) -> Option<(CallRecord, ReceiptRecord)> {
+        let call = permit.call();
+        if call.name.is_task() {
+            return None;
+        }
+        let attempt = AttemptRecord {
+            call_id: call.call_id.clone(),
+            attempt: call.attempt,
+            epoch: self.lease.epoch,
+            server_generation: Some(permit.generation().to_owned()),
+            started_at: call.updated_at,
+            ended_at: None,
+            outcome: None,
+            detail: None,
+            handle: None,
+        };
+        let (end, threshold) = (settle.end.clone(), self.config.blob_threshold);
+        let settled =
+            rules::call_settled(call.clone(), Some(attempt), settle.attempt, end, threshold, settle.at).ok()?;
+        let is_final = matches!(settled.call.status, CallStatus::Succeeded | CallStatus::FailedReported);
+        Some((settled.call, settled.receipt?)).filter(|_| is_final && settled.blobs.is_empty())
+    }
+
+    fn end_of(&self, permit: &Permit, outcome: Outcome) -> SettleAttempt {
         let call = permit.call();
         let end = match outcome {
             Outcome::NotSent { why } => AttemptEnd::NotSent { why },
@@ -180,13 +261,17 @@ impl Ledger {
                 AttemptEnd::Replied { raw, settlement: Some(settlement) }
             }
         };
-        let settle = SettleAttempt {
+        SettleAttempt {
             call_id: call.call_id.clone(),
             attempt: call.attempt,
             end,
             durability: durability(call),
             at: self.env.now(),
-        };
+        }
+    }
+
+    async fn write_end(&self, permit: &Permit, settle: SettleAttempt) -> Result<CallRecord, LedgerError> {
+        let call = permit.call();
         let doing = "store the answer of";
         let mut tries = Tries::default();
         let settled = loop {
@@ -203,6 +288,47 @@ impl Ledger {
         };
         events::settled(&settled);
         Ok(settled)
+    }
+
+    /// The answer to a call, if this process brought it home in the turn that is open.
+    pub fn answer(&self, call: &CallId) -> Option<ReceiptRecord> {
+        self.answers().get(call).cloned()
+    }
+
+    /// The turn is committed, with the answers in it.
+    pub fn forget_answers(&self) {
+        self.answers().clear();
+    }
+
+    fn answers(&self) -> MutexGuard<'_, BTreeMap<CallId, ReceiptRecord>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn taint(&self) -> MutexGuard<'_, (Taint, bool)> {
+        self.taint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was read into the run's history, if this process knows all of it.
+    fn known_taint(&self) -> Option<Taint> {
+        let (taint, is_all) = *self.taint();
+        is_all.then_some(taint)
+    }
+
+    /// What the run's row says.
+    pub(crate) fn learn_taint(&self, stored: Taint) {
+        let mut taint = self.taint();
+        *taint = (taint.0.and(stored), true);
+    }
+
+    /// What a call brings into the run.
+    pub(crate) fn add_taint(&self, more: Taint) {
+        let mut taint = self.taint();
+        taint.0 = taint.0.and(more);
+    }
+
+    /// A sub-agent's answer brought what it had read; the run's row says what.
+    fn forget_taint(&self) {
+        self.taint().1 = false;
     }
 
     /// The call, when the attempt that `settle` is about has ended as it says. No other process ends an attempt of this lease.
@@ -262,6 +388,7 @@ impl Ledger {
             .interpret_receipt(&self.lease, &call.call_id, settlement, durability(call), self.env.now())
             .await;
         let settled = settled.map_err(LedgerError::at("interpret the answer of", &call.call_id))?;
+        self.forget_taint();
         self.note(&call.call_id, ReplayStatus::Interpreted).await?;
         Ok(settled)
     }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ua_core::{CallId, CallStatus, MailAddress, RunSpec, Sha256};
-use ua_store::{CallRecord, Choice, LedgerStore as _, QuestionKind, QuestionRecord, QuestionsOf, RunStore as _};
+use ua_store::{CallRecord, Choice, LedgerStore as _, QuestionKind, QuestionRecord, QuestionsOf, RunStore as _, Store};
 
 use crate::admission::Facts;
 use crate::error::LedgerError;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use ua_core::{CallId, CallStatus, IdempotencyKey, MailAddress, OnUnknown, RunId};
 use ua_store::{
-    AttemptRecord, CallRecord, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, is_task,
+    AttemptRecord, CallRecord, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, Store, is_task,
 };
 
 use crate::admission::Facts;
@@ -53,6 +53,22 @@ pub(crate) struct Twin {
 }
 
 impl View {
+    /// A call, and nothing about it.
+    pub(crate) fn of(call: CallRecord) -> Self {
+        Self {
+            call,
+            attempts: Vec::new(),
+            unread: None,
+            questions: Vec::new(),
+            relations: Relations::default(),
+            twin: None,
+            known: BTreeSet::new(),
+            is_tainted: false,
+            alike: None,
+            asked_before: 0,
+        }
+    }
+
     /// The question about the call that is not closed; a call has at most one.
     pub(crate) fn pending(&self) -> Option<&QuestionRecord> {
         self.questions.iter().find(|question| question.status != QuestionStatus::Closed)
@@ -69,18 +85,7 @@ impl Ledger {
     /// acted on first.
     pub(crate) async fn view(&self, id: &CallId, facts: &Facts) -> Result<View, LedgerError> {
         let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
-        let mut view = View {
-            call,
-            attempts: Vec::new(),
-            unread: None,
-            questions: Vec::new(),
-            relations: Relations::default(),
-            twin: None,
-            known: BTreeSet::new(),
-            is_tainted: false,
-            alike: None,
-            asked_before: 0,
-        };
+        let mut view = View::of(call);
         let rules = self.rules();
         match view.call.status {
             CallStatus::Running => {
@@ -123,6 +128,7 @@ impl Ledger {
                 if rules.looks_at_addresses(&view.call) {
                     view.known = self.addresses_of_people(&view.call).await?;
                 }
+                self.learn_taint(around.run.taint);
                 if rules.looks_at_taint(&view.call) {
                     view.is_tainted = around.run.taint.is_both();
                 }

@@ -172,6 +172,11 @@ impl Host {
         self.tools_changed.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether the server said so, and nobody has asked yet.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.tools_changed.load(Ordering::Relaxed)
+    }
+
     /// Notes that the server's tools are other ones than they were.
     pub(crate) fn note_change(&self) {
         self.tools_changed.store(true, Ordering::Relaxed);

@@ -143,6 +143,13 @@ impl Server {
         TransportError::NotListed { server: self.spec.name.clone(), why: why.into() }
     }
 
+    /// The generation that runs, if it need not be started, waited for or listed anew.
+    pub(crate) fn at_once(&self) -> Option<String> {
+        let slot = self.running.try_lock().ok()?;
+        let running = slot.as_ref().filter(|running| running.connection().ended().is_none())?;
+        (!running.connection().host().has_changed()).then(|| running.generation.clone())
+    }
+
     /// Makes sure that a generation runs and returns its name and its connection.
     pub(crate) async fn ready(&self, shared: &Shared) -> Result<(String, Connection), TransportError> {
         let mut slot = self.running.lock().await;

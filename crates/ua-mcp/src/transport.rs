@@ -326,6 +326,10 @@ impl ToolTransport for McpTransport {
         Ok(generation)
     }
 
+    fn running(&self, server: &str) -> Option<String> {
+        self.server(server).ok()?.at_once()
+    }
+
     async fn invoke(&self, permit: &Permit) -> Outcome {
         let span = trace::of_attempt(permit);
         let outcome = self.send(permit).instrument(span.clone()).await;

@@ -86,6 +86,7 @@ pub(crate) fn is_worth_a_reload(error: &StoreError) -> bool {
         | StoreError::KeyTaken { .. }
         | StoreError::ScopeTouched { .. }
         | StoreError::EffectLimit { .. }
+        | StoreError::Repeated { .. }
         | StoreError::Corrupt { .. } => false,
     }
 }

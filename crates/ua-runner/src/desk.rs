@@ -10,7 +10,7 @@ use ua_dispatch::{
     Catalog, DispatchError, Dispatcher, Elicitations, Fence, Redacting, Rules, StopSignal, ToolTransport,
     TransportError, WithAskUser, WorkspaceFiles, task_tool,
 };
-use ua_ledger::{Ledger, LedgerConfig, Patience, PeopleRules};
+use ua_ledger::{Ledger, LedgerConfig, Outbox, Patience, PeopleRules};
 use ua_store::{RunLease, RunRecord, Store};
 
 use crate::alive::{Stillness, heartbeat};
@@ -172,10 +172,10 @@ impl Desk {
     }
 
     /// Ends what an earlier process left behind, starts the tool servers, and opens the road to them.
-    pub(crate) async fn open(&self) -> Result<Opened, DeskError> {
-        let DeskPorts { store, run, workspace, tools, stop, .. } = &self.ports;
+    pub(crate) async fn open(&self, outbox: &Arc<Outbox>) -> Result<Opened, DeskError> {
+        let DeskPorts { run, workspace, tools, stop, .. } = &self.ports;
         let transport: Arc<dyn ToolTransport> = Arc::new(Redacting::new(tools.clone(), self.redactor.clone()));
-        let transport = self.seams.transport(Arc::new(WithAskUser::new(transport, store.clone())));
+        let transport = self.seams.transport(Arc::new(WithAskUser::new(transport, outbox.clone())));
         if let Fence::Alive { detail } = transport.fence_earlier().await {
             return Ok(Opened::Orphan(detail));
         }
@@ -198,7 +198,7 @@ impl Desk {
         let catalog = Catalog::new(specs, &self.ports.classifier, &rules)?;
         let files =
             WorkspaceFiles::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
-        let ledger = self.ledger().await?;
+        let ledger = self.ledger(outbox).await?;
         let watcher = self.watcher.clone();
         let notices = Box::new(move |notice| watcher(RunEvent::Call(notice)));
         let classifier = self.ports.classifier.clone();
@@ -212,7 +212,7 @@ impl Desk {
 
     /// What only a person may loosen (who may be written to, how often an effect may happen) is read from the job at the top of the tree,
     /// never from what a model wrote into a task.
-    async fn ledger(&self) -> Result<Ledger, RunError> {
+    async fn ledger(&self, outbox: &Arc<Outbox>) -> Result<Ledger, RunError> {
         let DeskPorts { store, lease, run, env, trace, .. } = &self.ports;
         let job = top_of_tree(store.as_ref(), run).await?.spec;
         let budgets = self.budgets.as_ref().unwrap_or(&run.spec.budgets);
@@ -220,12 +220,19 @@ impl Desk {
             no_duplicate_external_actions: run.spec.constraints.no_duplicate_external_actions,
             max_retries: budgets.max_retries_per_tool_call,
             max_effects: effect_limits(&job),
+            blob_threshold: run.spec.settings.blob_threshold_bytes,
         };
         let root = run.root_run_id.clone();
-        Ok(Ledger::new(store.clone(), lease.clone(), root, config, env.clone(), trace.clone())
+        Ok(Ledger::new(outbox.clone(), lease.clone(), root, config, env.clone(), trace.clone())
             .with_people(self.people.clone().unwrap_or_else(|| PeopleRules::of(&job)))
             .with_prices(self.prices.clone())
             .with_patience(self.patience()))
+    }
+
+    /// The run's store as its owner sees it. One for each time the run is taken.
+    pub(crate) fn outbox(&self) -> Arc<Outbox> {
+        let outbox = Outbox::new(self.ports.store.clone(), self.ports.lease.clone());
+        Arc::new(outbox.with_patience(self.patience()))
     }
 
     /// How long what came back waits for a busy database.

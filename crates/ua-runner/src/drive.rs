@@ -19,7 +19,7 @@ use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{CallId, Message, Role, RunStop, Sha256, Timestamp};
 use ua_ledger::correction_note;
 use ua_llm::{KnownPrefix, ModelRequest};
-use ua_store::{EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, is_task};
+use ua_store::{CallRecord, EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task};
 
 use self::admit::Start;
 pub use self::iteration::evidence_ledgers;
@@ -47,6 +47,10 @@ pub(crate) async fn drive(
 ) -> Result<(Conclusion, RunRecord), RunError> {
     spans::taken(ports.lease.epoch);
     let driven = Box::pin(drive_to_conclusion(ports, settings, acquired_at)).await;
+    // Whatever broke the work off, what has come back is stored.
+    if let Err(error) = ports.store.flush().await {
+        tracing::warn!(%error, "what waited to be written was not");
+    }
     driven.inspect_err(spans::broken)
 }
 
@@ -125,6 +129,9 @@ struct Driver<'a> {
     last_seq: u64,
     /// The reply of the open turn.
     open_reply: Option<Message>,
+    /// The calls of the open turn, as long as this process knows them without reading: it recorded the turn, and nothing came of them but
+    /// what it saw.
+    open_calls: Option<Vec<CallRecord>>,
     in_flight: Vec<InFlight>,
     request: Option<Reserved>,
     session: Session,
@@ -163,6 +170,7 @@ impl<'a> Driver<'a> {
             history: MeasuredHistory::new(estimate_tokens),
             last_seq: 0,
             open_reply: None,
+            open_calls: None,
             in_flight,
             request: None,
             session: Session::default(),
@@ -195,6 +203,7 @@ impl<'a> Driver<'a> {
         self.remember(context(history.into_iter().map(|m| m.message).collect()));
         self.open_reply = open.into_iter().map(|m| m.message).find(|m| m.role == Role::Assistant);
         self.request = None;
+        self.open_calls = None;
         self.last_call = records.calls.last().map(|call| call.call_id.clone());
         self.run = records.run;
     }
@@ -258,8 +267,14 @@ impl<'a> Driver<'a> {
             self.machine.apply(Event::Interrupted)?;
             return Ok(false);
         }
-        let run = self.ports.store.run(&self.run.run_id).await.map_err(RunError::at("read the run"))?;
-        if let Some(mark) = run.end_mark() {
+        // The turn is not written yet: whether its calls may start, the write looks that records it.
+        let is_recording = matches!(start, Start::Calls(_)) && self.ports.store.holds();
+        let run = if is_recording {
+            None
+        } else {
+            Some(self.ports.store.run(&self.run.run_id).await.map_err(RunError::at("read the run"))?)
+        };
+        if let Some(mark) = run.as_ref().and_then(RunRecord::end_mark) {
             self.machine.apply(Event::of_mark(mark))?;
             return Ok(false);
         }
@@ -268,6 +283,7 @@ impl<'a> Driver<'a> {
             self.machine.apply(Event::OutOfTime { held_millis })?;
             return Ok(false);
         }
+        let Some(run) = run else { return Ok(true) };
         if let Start::Request(_) = start
             && run.corrected_at != self.corrected_at
         {

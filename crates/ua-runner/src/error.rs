@@ -77,6 +77,7 @@ impl RunError {
             | StoreError::KeyTaken { .. }
             | StoreError::ScopeTouched { .. }
             | StoreError::EffectLimit { .. }
+            | StoreError::Repeated { .. }
             | StoreError::Unavailable { retry: Retry::Never, .. } => Self::Store { doing, source },
         }
     }

@@ -187,6 +187,26 @@ impl RunMachine {
         self.phase = stored_turns.phase;
     }
 
+    /// Whether the turn ends with the calls that are handed out now.
+    pub fn hands_out_the_last(&self) -> bool {
+        match &self.state {
+            State::Dispatching { turn, group } => turn.is_last() && group.len() == 1,
+            State::Reserving { .. }
+            | State::Thinking { .. }
+            | State::Waiting { .. }
+            | State::Recording { .. }
+            | State::Cancelling { .. }
+            | State::Committing { .. }
+            | State::FinishingReplay { .. }
+            | State::Checking { .. }
+            | State::EnteringPhase { .. }
+            | State::EnteringIteration { .. }
+            | State::Guiding(_)
+            | State::Asking { .. }
+            | State::Ended(_) => false,
+        }
+    }
+
     /// Committed turns.
     pub fn committed(&self) -> u32 {
         self.committed

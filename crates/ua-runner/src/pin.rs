@@ -10,7 +10,7 @@ use ua_core::{
     PriceTable, RunSpec, RunStatus, StepId,
 };
 use ua_store::{
-    NewIteration, NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, RunStore, StepEntry, StepRecord,
+    NewIteration, NewOverride, NewStep, OverrideKind, RunRecord, RunRecords, RunStore, StepEntry, StepRecord, Store,
 };
 
 use crate::cas::{StoredTurns, TurnAdmission, admit_turn};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ua_core::{EffectKind, Env, PriceTable, QuestionId, RunStatus, RunStop, StopCondition, Timestamp};
 use ua_dispatch::{Dispatcher, StopSignal};
-use ua_ledger::Patience;
+use ua_ledger::{Outbox, Patience};
 use ua_llm::LlmProvider;
 use ua_store::{Choice, NewQuestion, QuestionKind, QuestionRecord, RunEnd, RunLease, RunRecord, RunStore, Store};
 
@@ -20,8 +20,8 @@ use crate::workspace::Workspace;
 
 /// Everything the loop reaches the world through.
 pub(crate) struct Ports {
-    /// The runtime database.
-    pub store: Arc<dyn Store>,
+    /// The runtime database, as the run's owner sees it.
+    pub store: Arc<Outbox>,
     /// The model.
     pub llm: Arc<dyn LlmProvider>,
     /// The road to the tools.

@@ -82,11 +82,12 @@ impl Worker {
     async fn work_alive(self) -> Result<Worked, WorkError> {
         let Self { desk, llm, settings, acquired_at } = self;
         let (store, lease, env) = (desk.ports.store.as_ref(), &desk.ports.lease, &desk.ports.env);
-        let parked = match desk.open().await {
+        let outbox = desk.outbox();
+        let parked = match desk.open(&outbox).await {
             Ok(Opened::Ready(dispatcher)) => {
                 let llm = desk.seams.llm(Arc::new(RedactingProvider::new(llm, desk.redactor.clone())));
                 let ports = Ports {
-                    store: desk.ports.store.clone(),
+                    store: outbox,
                     llm,
                     dispatcher: *dispatcher,
                     lease: lease.clone(),

@@ -111,7 +111,8 @@ impl EventChain {
 }
 
 fn newest(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.query_row("SELECT coalesce(max(event_seq), 0) FROM tool_call_events", [], |row| row.get(0))
+    let mut newest = connection.prepare_cached("SELECT coalesce(max(event_seq), 0) FROM tool_call_events")?;
+    newest.query_row([], |row| row.get(0))
 }
 
 /// Links what a migration changed, in one transaction: it leaves a note of where its events begin.

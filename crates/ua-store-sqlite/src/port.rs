@@ -16,10 +16,15 @@ use crate::store::SqliteStore;
 #[async_trait]
 impl Store for SqliteStore {
     async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
-        let by = by.clone();
         if batch.writes_nothing() {
-            return self.read(move |db| apply(db, &by, batch)).await;
+            return if batch.stands.is_empty() {
+                self.look(|db| apply(db, by, batch)).await
+            } else {
+                let by = by.clone();
+                self.read(move |db| apply(db, &by, batch)).await
+            };
         }
+        let by = by.clone();
         // An owner's lease tells it from another database; what has none, or is about to get one, looks which file this is.
         let is_owners =
             matches!(by, Author::Owner(_)) && !batch.changes().any(|change| matches!(change, Change::Acquire { .. }));
@@ -32,8 +37,7 @@ impl Store for SqliteStore {
     }
 
     async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
-        let run = run.clone();
-        self.read(move |db| db.run(&run)).await
+        self.look(|db| db.run(run)).await
     }
 
     async fn runs_of(&self, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
@@ -79,7 +83,7 @@ impl Store for SqliteStore {
     }
 
     async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
-        self.read(move |db| match &of {
+        self.look(|db| match &of {
             QuestionsOf::One(question) => Ok(vec![db.question(question)?]),
             QuestionsOf::Open(run) => db.waiting_questions(run.as_ref()),
             QuestionsOf::Run(run) => db.questions_of(run),
@@ -88,15 +92,16 @@ impl Store for SqliteStore {
     }
 
     async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
-        self.read(move |db| match &of {
-            CallsOf::One(call) => Ok(vec![db.call(call)?]),
-            CallsOf::Run(run, turn) => db.calls_of(run, *turn),
-            CallsOf::Unknown => db.unknown_calls(),
+        match of {
+            CallsOf::One(call) => self.look(|db| Ok(vec![db.call(&call)?])).await,
+            CallsOf::Run(run, Some(turn)) => self.look(|db| db.calls_of(&run, Some(turn))).await,
+            CallsOf::Run(run, None) => self.read(move |db| db.calls_of(&run, None)).await,
+            CallsOf::Unknown => self.read(|db| db.unknown_calls()).await,
             CallsOf::Holder(root, key) => {
-                Ok(db.key_holder(key)?.filter(|call| call.root_run_id == *root).into_iter().collect())
+                let holder = self.look(|db| db.key_holder(&key)).await?;
+                Ok(holder.filter(|call| call.root_run_id == root).into_iter().collect())
             }
-        })
-        .await
+        }
     }
 
     async fn around(
@@ -105,18 +110,15 @@ impl Store for SqliteStore {
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
     ) -> Result<Around, StoreError> {
-        let (call, scope, key) = (call.clone(), scope.cloned(), key.cloned());
-        self.read(move |db| around(db, &call, scope.as_ref(), key.as_ref())).await
+        self.look(|db| around(db, call, scope, key)).await
     }
 
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
-        let call = call.clone();
-        self.read(move |db| db.newest_receipt(&call)).await
+        self.look(|db| db.newest_receipt(call)).await
     }
 
     async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
-        let call = call.clone();
-        self.read(move |db| Ok(CallTrail { attempts: db.attempts_of(&call)?, events: db.events_of(&call)? })).await
+        self.look(|db| Ok(CallTrail { attempts: db.attempts_of(call)?, events: db.events_of(call)? })).await
     }
 
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {

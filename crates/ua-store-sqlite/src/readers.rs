@@ -1,4 +1,5 @@
-//! A few read-only connections, used on blocking threads.
+//! A few read-only connections. What reads a few rows by their keys is done where it is asked for: handing it to another thread and back
+//! costs more than the read. What may be long is done on a blocking thread.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -24,19 +25,43 @@ const READERS: usize = 4;
 /// The connections that are not in use, and the right to use one.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    path: PathBuf,
-    idle: Arc<Mutex<Vec<Connection>>>,
+    pool: Arc<Pool>,
     permits: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Pool {
+    /// Runs `work` on one snapshot of the database.
+    fn snapshot<T>(&self, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, StoreError> {
+        let pooled = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut connection = pooled.map_or_else(|| open::reader(&self.path), Ok)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(sql_error)?;
+        let outcome = work(&Db::new(&transaction)).map_err(DbError::into_store);
+        drop(transaction);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        outcome
+    }
 }
 
 impl Readers {
     /// Makes the pool; connections are opened when they are needed.
     pub(crate) fn new(path: PathBuf, first: Option<Connection>) -> Self {
-        let idle = Arc::new(Mutex::new(first.into_iter().collect()));
-        Self { path, idle, permits: Arc::new(Semaphore::new(READERS)) }
+        let pool = Pool { path, idle: Mutex::new(first.into_iter().collect()) };
+        Self { pool: Arc::new(pool), permits: Arc::new(Semaphore::new(READERS)) }
     }
 
-    /// Runs `work` on one snapshot of the database.
+    /// Reads a few rows by their keys, on one snapshot of the database and on the caller's thread.
+    pub(crate) async fn look<T>(&self, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, StoreError> {
+        let _permit = self.permits.acquire().await.map_err(|_| closed())?;
+        self.pool.snapshot(work)
+    }
+
+    /// Runs `work`, which may be long, on one snapshot of the database.
     pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -46,17 +71,13 @@ impl Readers {
         Ok(*found.downcast::<T>().unwrap_or_else(|_| unreachable!("a read gives what it was asked for")))
     }
 
-    /// Apart from [`Self::read`], because the runtime's side of a task is long and would be compiled for each of some fifty reads.
+    /// Apart from [`Self::read`], because the runtime's side of a task is long and would be compiled for each of some thirty reads.
     async fn find(&self, work: Work) -> Result<Found, StoreError> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| refused("the store is closed"))?;
-        let (path, idle) = (self.path.clone(), Arc::clone(&self.idle));
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?;
+        let pool = Arc::clone(&self.pool);
         let reading = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let pooled = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let mut connection = pooled.map_or_else(|| open::reader(&path), Ok)?;
-            let outcome = snapshot(&mut connection, work);
-            idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-            outcome
+            pool.snapshot(work)
         });
         reading.await.map_err(|error| refused_because("a read was broken off", error))?
     }
@@ -64,11 +85,10 @@ impl Readers {
     /// Closes the connections that are not in use.
     pub(crate) fn close(&self) {
         self.permits.close();
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-fn snapshot(connection: &mut Connection, work: Work) -> Result<Found, StoreError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(sql_error)?;
-    work(&Db::new(&transaction)).map_err(DbError::into_store)
+fn closed() -> StoreError {
+    refused("the store is closed")
 }

@@ -1,7 +1,7 @@
 //! A transaction as rows under the port: what `run_rows`, `ledger_rows`, `lineage_rows`, `blob_rows`, `archive_rows` and `override_rows` do.
 
 use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope, StepId, Timestamp};
-use ua_store::rows::{BlobRows, LedgerRows, RunRows, Tables};
+use ua_store::rows::{BlobRows, LedgerRows, RunRows, Tables, Written};
 use ua_store::{
     AttemptRecord, BlobUse, CallRecord, CheckpointRecord, MessageRecord, NewBlob, OverrideRecord, QuestionRecord,
     ReceiptRecord, Relations, RequestId, RequestRecord, RunRecord, StepRecord, StoreError, Taint, TurnRecord,
@@ -44,6 +44,9 @@ impl Tables for Db<'_> {
 
 impl RunRows for Db<'_> {
     by_the_same_name! {
+        written(run: &RunId) -> Written;
+        set_batches(run: &RunId, batches: u64) -> ();
+        count_word(run: &RunId) -> ();
         run(id: &RunId) -> RunRecord;
         taint_of(run: &RunId) -> Taint;
         runs_below(run: &RunId) -> Vec<RunRecord>;

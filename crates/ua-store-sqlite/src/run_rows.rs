@@ -2,6 +2,7 @@
 
 use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, TASK_MODE, Timestamp, Usage};
+use ua_store::rows::Written;
 use ua_store::{
     AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef,
     RunRecord, RunRecords, StepRecord, StoreError, Taint, TurnRecord,
@@ -45,6 +46,26 @@ impl Db<'_> {
     }
 
     // --- Runs.
+
+    pub(crate) fn written(&self, run: &RunId) -> DbResult<Written> {
+        let sql = "SELECT batches, words FROM run_writes WHERE run_id = ?1";
+        let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        let written = self
+            .row(sql, [run.as_str()], |row| Ok(Written { batches: count(row.get(0)?), words: count(row.get(1)?) }))?;
+        Ok(written.unwrap_or_default())
+    }
+
+    pub(crate) fn set_batches(&self, run: &RunId, batches: u64) -> DbResult<()> {
+        let sql = "UPDATE run_writes SET batches = ?2 WHERE run_id = ?1";
+        self.connection.prepare_cached(sql)?.execute(params![run.as_str(), int(batches)])?;
+        Ok(())
+    }
+
+    pub(crate) fn count_word(&self, run: &RunId) -> DbResult<()> {
+        let sql = "UPDATE run_writes SET words = words + 1 WHERE run_id = ?1";
+        self.connection.prepare_cached(sql)?.execute([run.as_str()])?;
+        Ok(())
+    }
 
     pub(crate) fn run(&self, id: &RunId) -> DbResult<RunRecord> {
         let found = self.row("SELECT * FROM runs WHERE run_id = ?1", [id.as_str()], run_record)?;
@@ -112,7 +133,10 @@ impl Db<'_> {
             ":promise": run.completion_promise,
             ":taint": run.taint.bits(),
         });
-        inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("runs", &run.run_id)))
+        inserted.map_err(|error| DbError::or_exists(error, || RowRef::new("runs", &run.run_id)))?;
+        let sql = "INSERT INTO run_writes (run_id) VALUES (?1)";
+        self.connection.prepare_cached(sql)?.execute([run.run_id.as_str()])?;
+        Ok(())
     }
 
     pub(crate) fn update_run(&self, run: &RunRecord) -> DbResult<()> {
@@ -169,6 +193,9 @@ impl Db<'_> {
     pub(crate) fn note_corrected(&self, root: &RunId, at: Timestamp) -> DbResult<()> {
         let sql = "UPDATE runs SET corrected_at = ?2 WHERE root_run_id = ?1";
         self.connection.prepare_cached(sql)?.execute(params![root.as_str(), text(&at)])?;
+        let sql =
+            "UPDATE run_writes SET words = words + 1 WHERE run_id IN (SELECT run_id FROM runs WHERE root_run_id = ?1)";
+        self.connection.prepare_cached(sql)?.execute([root.as_str()])?;
         Ok(())
     }
 

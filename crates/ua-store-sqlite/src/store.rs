@@ -94,6 +94,12 @@ impl SqliteStore {
         self.identity.clone()
     }
 
+    /// Reads a few rows by their keys.
+    pub(crate) async fn look<T>(&self, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, StoreError> {
+        self.readers.look(work).await
+    }
+
+    /// Reads what may be long.
     pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,

@@ -232,21 +232,33 @@ impl Worker {
             pragma::set_durability(&self.connection, durability)?;
             self.durability = durability;
         }
-        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        say(&self.connection, "BEGIN IMMEDIATE")?;
+        if let [only] = &mut *batch {
+            if !only.run(&self.connection) {
+                self.roll_back();
+                return Ok(());
+            }
+            return self.finish();
+        }
         for member in batch {
-            self.connection.execute_batch("SAVEPOINT member")?;
+            say(&self.connection, "SAVEPOINT member")?;
             if member.run(&self.connection) {
-                self.connection.execute_batch("RELEASE member")?;
+                say(&self.connection, "RELEASE member")?;
             } else if self.connection.is_autocommit() {
                 // Some failures, a full disk for example, make SQLite roll back everything by itself.
                 let why = "a write that was to be committed together with this one broke the transaction; try again";
                 return Err(Broken { why: why.to_owned(), retry: Retry::Later });
             } else {
-                self.connection.execute_batch("ROLLBACK TO member; RELEASE member")?;
+                say(&self.connection, "ROLLBACK TO member")?;
+                say(&self.connection, "RELEASE member")?;
             }
         }
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), Broken> {
         self.chain.link(&self.connection)?;
-        self.connection.execute_batch("COMMIT")?;
+        say(&self.connection, "COMMIT")?;
         self.chain.committed(&self.connection);
         Ok(())
     }
@@ -259,6 +271,11 @@ impl Worker {
             tracing::error!(%error, "a failed batch was not rolled back");
         }
     }
+}
+
+/// A statement without values, compiled once.
+fn say(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
 /// Why a whole transaction failed; each of its members is told.

@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::overrides::NewOverride;
 use crate::record::{CallRecord, MessageRecord, OwnerStamp, RequestId, RequestRecord, RunLease, RunRecord, StepRecord};
 use crate::relations::Relations;
-use crate::rows::Rows;
+use crate::rows::{Rows, Written};
 use crate::rules;
 use crate::taint::Taint;
 
@@ -24,13 +24,27 @@ use crate::taint::Taint;
 ///
 /// What refused one of the changes that stand, or what is wrong with the database.
 pub fn apply<R: Rows>(rows: &R, by: &Author, batch: Batch) -> Result<Committed, R::Error> {
-    if let (Author::Owner(lease), true) = (by, batch.changes().next().is_none()) {
-        leased_run(rows, lease)?;
-    }
+    let words = match by {
+        Author::Owner(lease) => begin(rows, lease, &batch)?,
+        Author::Command => 0,
+    };
     let all = |changes: Vec<Change>| changes.into_iter().map(|change| apply_one(rows, by, change)).collect();
     let stands = all(batch.stands)?;
     let provided = if batch.provided.is_empty() { Ok(Vec::new()) } else { rows.nested(|| all(batch.provided))? };
-    Ok(Committed { stands, provided })
+    Ok(Committed { stands, provided, words })
+}
+
+/// Looks at the lease and the number of an owner's batch; how many words of people there are.
+fn begin<R: Rows>(rows: &R, lease: &RunLease, batch: &Batch) -> Result<u64, R::Error> {
+    if batch.number.is_some() || batch.changes().next().is_none() {
+        leased_run(rows, lease)?;
+    }
+    let Written { batches, words } = rows.written(&lease.run_id)?;
+    if let Some(number) = batch.number {
+        rules::check_number(&lease.run_id, batches, number)?;
+        rows.set_batches(&lease.run_id, number)?;
+    }
+    Ok(words)
 }
 
 /// The lease that an owner's change is written under.
@@ -191,12 +205,16 @@ fn fork<R: Rows>(rows: &R, mut fork: NewFork) -> Result<RunRecord, R::Error> {
 fn answer<R: Rows>(rows: &R, answer: NewAnswer) -> Result<Done, R::Error> {
     let question = rules::question_answered(rows.question(&answer.question_id)?, answer)?;
     rows.update_question(&question)?;
-    if let Some(at) = rules::abort_in(&question) {
-        let run = rows.run(&question.run_id)?;
-        let below = rows.runs_below(&run.run_id)?;
-        for run in std::iter::once(run).chain(below) {
-            rows.update_run(&rules::run_abort_requested(run, &question.question_id, at))?;
+    match rules::abort_in(&question) {
+        Some(at) => {
+            let run = rows.run(&question.run_id)?;
+            let below = rows.runs_below(&run.run_id)?;
+            for run in std::iter::once(run).chain(below) {
+                rows.count_word(&run.run_id)?;
+                rows.update_run(&rules::run_abort_requested(run, &question.question_id, at))?;
+            }
         }
+        None => rows.count_word(&question.run_id)?,
     }
     Ok(Done::Question(question))
 }
@@ -207,6 +225,7 @@ fn override_run<R: Rows>(rows: &R, change: NewOverride) -> Result<Done, R::Error
     let (row, is_new) = rules::override_made(&rows.run(&change.run_id)?, last, change)?;
     if is_new {
         rows.insert_override(&row)?;
+        rows.count_word(&row.run_id)?;
     }
     Ok(Done::Override(row))
 }
@@ -214,7 +233,9 @@ fn override_run<R: Rows>(rows: &R, change: NewOverride) -> Result<Done, R::Error
 fn request_cancel<R: Rows>(rows: &R, run: &RunId, reason: &str, at: Timestamp) -> Result<RunRecord, R::Error> {
     let run = rules::run_cancel_requested(rows.run(run)?, reason, at)?;
     rows.update_run(&run)?;
+    rows.count_word(&run.run_id)?;
     for child in rows.runs_below(&run.run_id)?.into_iter().filter(|child| !child.status.is_terminal()) {
+        rows.count_word(&child.run_id)?;
         rows.update_run(&rules::run_cancel_requested(child, reason, at)?)?;
     }
     Ok(run)
@@ -230,6 +251,7 @@ fn acquire<R: Rows>(rows: &R, by: &Author, run: &RunId, owner: &OwnerStamp, at: 
         rows.update_step(&step)?;
     }
     rows.update_run(&run)?;
+    rows.set_batches(&run.run_id, 0)?;
     Ok(Done::Owned(lease, Box::new(run)))
 }
 

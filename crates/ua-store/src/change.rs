@@ -355,6 +355,9 @@ impl Change {
 /// Changes of one transaction, applied in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
+    /// Which batch of its author it is, from 1. One that was committed before is refused as `Repeated`, so whoever lost an answer may send
+    /// it again. What has no number says nothing about others.
+    pub number: Option<u64>,
     /// All of these, or nothing.
     pub stands: Vec<Change>,
     /// Behind them: all of these, or none of these.
@@ -364,7 +367,13 @@ pub struct Batch {
 impl Batch {
     /// What these changes are together.
     pub fn of(stands: impl IntoIterator<Item = Change>) -> Self {
-        Self { stands: stands.into_iter().collect(), provided: Vec::new() }
+        Self { stands: stands.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The same, as batch `number` of its author.
+    #[must_use]
+    pub fn numbered(self, number: u64) -> Self {
+        Self { number: Some(number), ..self }
     }
 
     /// The same, with what is left out when its own guard refuses it.
@@ -386,7 +395,8 @@ impl Batch {
 
     /// Whether it only says what it would do.
     pub fn writes_nothing(&self) -> bool {
-        self.changes().all(|change| matches!(change, Change::PruneBlobs(prune) if prune.dry_run))
+        self.number.is_none()
+            && self.changes().all(|change| matches!(change, Change::PruneBlobs(prune) if prune.dry_run))
     }
 }
 
@@ -429,6 +439,8 @@ pub struct Committed {
     pub stands: Vec<Done>,
     /// Of what was provided, or why it was left out; the rest is committed all the same.
     pub provided: Result<Vec<Done>, StoreError>,
+    /// How many words of people the owner's run has: when it grew, what they said is to be read. 0 for whoever owns no run.
+    pub words: u64,
 }
 
 /// Commits a batch of one change.

@@ -62,6 +62,14 @@ pub enum StoreError {
         /// The stored one.
         theirs: u64,
     },
+    /// The batch of this number was committed before; this one changed nothing.
+    #[error("write batch {number} of run {run}: it was written before")]
+    Repeated {
+        /// Which run.
+        run: RunId,
+        /// Which batch.
+        number: u64,
+    },
     /// No such row.
     #[error("find {row}")]
     NotFound {
@@ -131,6 +139,7 @@ impl StoreError {
         match self {
             Self::Conflict { .. }
             | Self::Fenced { .. }
+            | Self::Repeated { .. }
             | Self::NotFound { .. }
             | Self::Exists { .. }
             | Self::KeyTaken { .. }
@@ -145,6 +154,7 @@ impl StoreError {
         match self {
             Self::Conflict { .. } | Self::Unavailable { retry: Retry::Later, .. } => FailureClass::Transient,
             Self::Fenced { .. }
+            | Self::Repeated { .. }
             | Self::NotFound { .. }
             | Self::Exists { .. }
             | Self::KeyTaken { .. }

@@ -18,13 +18,16 @@ use crate::lineage::{ForkPoint, LineageRecords};
 use crate::overrides::{OverrideKind, OverrideRecord, budgets_with};
 use crate::taint::Taint;
 
-/// Proof that a process owns a run: the run and the epoch under which it took it.
+/// Proof that a process owns a run: the run, the epoch under which it took it, and who it is, since a restored database may give an epoch
+/// twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunLease {
     /// The run.
     pub run_id: RunId,
     /// Rises by one each time the run is taken.
     pub epoch: u64,
+    /// The trace of the work that it was taken for.
+    pub id: Trace,
 }
 
 /// Which process took a run. A process id alone can be reused; with its start time and the boot it cannot.

@@ -25,8 +25,23 @@ pub trait Tables {
     fn nested<T>(&self, work: impl FnOnce() -> Result<T, Self::Error>) -> Result<Result<T, StoreError>, Self::Error>;
 }
 
+/// What has been written about a run, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Numbered batches of its owner, since it was taken.
+    pub batches: u64,
+    /// Words of people: answers, marks, corrections, changed settings.
+    pub words: u64,
+}
+
 /// Rows of runs, steps, turns, requests and questions.
 pub trait RunRows: Tables {
+    /// What has been written about a run.
+    fn written(&self, run: &RunId) -> Result<Written, Self::Error>;
+    /// How many numbered batches of its owner there are.
+    fn set_batches(&self, run: &RunId, batches: u64) -> Result<(), Self::Error>;
+    /// Counts a word of a person about a run.
+    fn count_word(&self, run: &RunId) -> Result<(), Self::Error>;
     /// One run.
     fn run(&self, id: &RunId) -> Result<RunRecord, Self::Error>;
     /// What was read into the history of a run; nothing when there is no such run.
@@ -47,7 +62,7 @@ pub trait RunRows: Tables {
     fn update_run(&self, run: &RunRecord) -> Result<(), Self::Error>;
     /// When its owner was last seen, and nothing else.
     fn update_seen(&self, run: &RunRecord) -> Result<(), Self::Error>;
-    /// Notes for every run of a lineage that a record of it was corrected.
+    /// Notes for every run of a lineage that a record of it was corrected: a word to each of them.
     fn note_corrected(&self, root: &RunId, at: Timestamp) -> Result<(), Self::Error>;
     /// The runs of a lineage, newest first, and those of them that were deleted.
     fn lineage_members(&self, root: &RunId) -> Result<(Vec<RunId>, Vec<RunId>), Self::Error>;

@@ -40,13 +40,15 @@ pub use question::{
     abort_in, is_same_question, question_answered, question_closed, question_for_call, question_raised,
 };
 pub use run::{
-    check_lease, checkpoint_saved, request_closed, request_lost, request_reserved, response_named, run_abort_requested,
-    run_acquired, run_cancel_requested, run_ended, run_seen, run_submitted, step_ended, step_opened, step_resumed,
-    usage_heard,
+    check_lease, check_number, checkpoint_saved, request_closed, request_lost, request_reserved, response_named,
+    run_abort_requested, run_acquired, run_cancel_requested, run_ended, run_seen, run_submitted, step_ended,
+    step_opened, step_resumed, usage_heard,
 };
 pub use step::{EnteredStep, EntryContext, step_entered};
 pub use task::{child_made, runs_below, sub_agent};
-pub use turn::{CommitContext, CommittedTurn, RecordedTurn, notes_appended, turn_committed, turn_recorded};
+pub use turn::{
+    CommitContext, CommittedTurn, RecordedTurn, calls_planned, notes_appended, turn_committed, turn_recorded,
+};
 
 pub(crate) fn conflict(table: &'static str, key: impl fmt::Display, why: impl Into<String>) -> StoreError {
     StoreError::Conflict { row: RowRef::new(table, key), why: why.into() }

@@ -177,7 +177,7 @@ impl Writes for RunningAfterDispatch {
         let (starts, stands): (Vec<_>, Vec<_>) = batch.stands.into_iter().partition(is_start);
         let (more, provided): (Vec<_>, Vec<_>) = batch.provided.into_iter().partition(is_start);
         // Whoever writes hears of each change in its place; starts are the last of their part.
-        let mut committed = inner.commit(by, Batch { stands, provided }).await?;
+        let mut committed = inner.commit(by, Batch { stands, provided, ..batch }).await?;
         for start in starts {
             if let Change::StartAttempt(start) = start {
                 committed.stands.push(self.keep_back(inner, start).await?);
@@ -211,11 +211,13 @@ impl Writes for KeyWithoutPosition {
         let mut keys = HashMap::new();
         for change in batch.changes() {
             let Change::StartAttempt(StartAttempt { call_id: id, .. }) = change else { continue };
-            // A call that the same batch plans is not stored yet; no rule of this kind is needed for those.
-            if let Ok(call) = inner.call(id).await {
-                let key = KeyBuilder::new("broken").field("tool", &call.name.raw);
-                keys.insert(id.clone(), key.field("args", &call.args_hash.to_hex()).finish());
-            }
+            let planned = batch.changes().flat_map(Change::plans).find(|call| call.call_id == *id);
+            let (tool, args) = match planned {
+                Some(call) => (call.name.raw.clone(), call.args_hash),
+                None => inner.call(id).await.map(|call| (call.name.raw, call.args_hash))?,
+            };
+            let key = KeyBuilder::new("broken").field("tool", &tool).field("args", &args.to_hex()).finish();
+            keys.insert(id.clone(), key);
         }
         let batch = each_start(batch, |start| {
             if let Some(key) = keys.remove(&start.call_id) {
@@ -274,6 +276,10 @@ impl ToolTransport for NoFence {
         self.0.ready(server).await
     }
 
+    fn running(&self, server: &str) -> Option<String> {
+        self.0.running(server)
+    }
+
     async fn invoke(&self, permit: &Permit) -> Outcome {
         self.0.invoke(permit).await
     }
@@ -310,6 +316,10 @@ impl ToolTransport for LostIsFailed {
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
         self.0.ready(server).await
+    }
+
+    fn running(&self, server: &str) -> Option<String> {
+        self.0.running(server)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

@@ -69,6 +69,10 @@ impl ToolTransport for Seam<dyn ToolTransport> {
         self.inner.ready(server).await
     }
 
+    fn running(&self, server: &str) -> Option<String> {
+        self.inner.running(server)
+    }
+
     async fn invoke(&self, permit: &Permit) -> Outcome {
         self.cross(crossing("tool.invoke", permit), self.inner.invoke(permit)).await
     }

@@ -240,6 +240,10 @@ impl ToolTransport for World {
         Ok("1".to_owned())
     }
 
+    fn running(&self, _server: &str) -> Option<String> {
+        Some("1".to_owned())
+    }
+
     async fn invoke(&self, permit: &Permit) -> Outcome {
         let is_composite = self.composites.contains(permit.name());
         let honours = self.tools.iter().find(|(name, _)| name == permit.name()).map(|(_, honours)| *honours);

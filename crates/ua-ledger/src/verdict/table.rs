@@ -598,6 +598,7 @@ impl Case {
     /// The verdict, in words.
     fn verdict(&self) -> String {
         let config = LedgerConfig {
+            blob_threshold: 0,
             no_duplicate_external_actions: true,
             max_retries: MAX_RETRIES,
             max_effects: BTreeMap::new(),

@@ -3,3 +3,4 @@
 mod identity;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
+mod outbox;

@@ -12,7 +12,7 @@ use ua_core::{
     ToolUse, Trace, Usage, sha256,
 };
 use ua_dispatch::{Fence, Payload, Permit, ToolTransport, verify_key};
-use ua_ledger::{Admission, Facts, Ledger, LedgerConfig};
+use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Outbox};
 use ua_store::{MemStore, NewRun, NewStep, OwnerStamp, RequestReservation, RunStore, TurnDraft};
 
 use super::hostile::Hostile;
@@ -136,7 +136,14 @@ impl Run {
         let draft =
             TurnDraft { turn: 1, step_id, request_id, request_sha256: sha256("r"), reply, calls: vec![call], at };
         store.record_turn(&lease, draft).await.unwrap();
-        let ledger = Ledger::new(store, lease, run_id, LedgerConfig::default(), env.clone(), trace);
+        let ledger = Ledger::new(
+            Arc::new(Outbox::new(store, lease.clone())),
+            lease,
+            run_id,
+            LedgerConfig::default(),
+            env.clone(),
+            trace,
+        );
         let Admission::Ready(prepared) = ledger.admit(&call_id, Facts::default()).await.unwrap() else {
             panic!("a fresh call is ready")
         };

@@ -3,7 +3,7 @@
 use ua_core::{CallStatus, FingerprintDiff, RunStop};
 use ua_dispatch::{DispatchError, Dispatched};
 use ua_ledger::{LedgerError, Tries, again};
-use ua_store::{EndMark, RunRecord, RunStore, StoreError, TurnCommit};
+use ua_store::{EndMark, RunRecord, RunStore, Store, StoreError, TurnCommit};
 
 use super::Driver;
 use crate::cas::{

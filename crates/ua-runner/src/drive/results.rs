@@ -5,12 +5,14 @@
 
 use ua_core::{Block, ToolContent};
 use ua_dispatch::{answer_for, answer_together};
+use ua_ledger::Ledger;
 use ua_store::{CallRecord, Store, whole_text};
 
 use crate::error::RunError;
 
 /// The results of `calls`, the calls of one turn in their order.
-pub(super) async fn results_of(store: &dyn Store, calls: Vec<CallRecord>) -> Result<Vec<Block>, RunError> {
+pub(super) async fn results_of(ledger: &Ledger, calls: Vec<CallRecord>) -> Result<Vec<Block>, RunError> {
+    let store = ledger.store().as_ref();
     let mut blocks = Vec::new();
     let mut actions: Vec<(CallRecord, ToolContent)> = Vec::new();
     for call in calls {
@@ -19,7 +21,10 @@ pub(super) async fn results_of(store: &dyn Store, calls: Vec<CallRecord>) -> Res
             blocks.extend(together(&mut actions));
         }
         let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
-        let receipt = store.receipt(source).await.map_err(RunError::at("read a receipt"))?;
+        let receipt = match ledger.answer(source) {
+            Some(receipt) => Some(receipt),
+            None => store.receipt(source).await.map_err(RunError::at("read a receipt"))?,
+        };
         let Some(content) = answer_for(&call, receipt.as_ref()) else { continue };
         if call.policy.via.is_some() {
             let content = ToolContent { text: whole(store, &content).await?.into(), ..content };

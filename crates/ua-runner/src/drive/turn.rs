@@ -1,12 +1,12 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
 use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, ToolCharge};
-use ua_dispatch::{DispatchError, Dispatched, StopSignal, is_task_under_way};
-use ua_ledger::{LedgerError, Tries, again};
+use ua_dispatch::{DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
+use ua_ledger::LedgerError;
 use ua_llm::{ModelRequest, ToolOffer};
 use ua_store::{
-    CallCancel, CallRecord, CheckpointKind, LedgerStore, QuestionStatus, ReplayStatus, RequestEnd, RunStore,
-    StoreError, TurnCommit, TurnDraft,
+    CallCancel, CallRecord, Change, CheckpointKind, LedgerStore, QuestionStatus, ReplayStatus, RequestEnd, RunStore,
+    Store, StoreError, TurnCommit, TurnDraft, rules,
 };
 
 use super::Driver;
@@ -75,11 +75,12 @@ impl Driver<'_> {
             calls,
             at: self.ports.env.now(),
         };
-        self.record_once(draft).await?;
+        let calls = rules::calls_planned(&self.run, &draft.step_id, draft.calls.clone(), draft.at);
+        self.ports.store.hold("record the model's reply", Change::RecordTurn(draft)).await;
         self.tell_charge(turn, &reserved.estimate, end);
         self.open_reply = Some(message);
         self.last_seq += 1;
-        let calls = self.turn_calls(turn).await?;
+        self.open_calls = Some(calls.clone());
         self.machine.note_refused(&calls);
         self.last_call = calls.last().map(|call| call.call_id.clone()).or(self.last_call.take());
         spans::recorded(turn, calls.len());
@@ -92,27 +93,6 @@ impl Driver<'_> {
         Ok(Event::Recorded(OpenCall::of_turn(&calls, &[])))
     }
 
-    /// Records a reply that was paid for. While the database is busy it waits, and a write whose answer was lost is found to be made.
-    async fn record_once(&self, draft: TurnDraft) -> Result<(), RunError> {
-        let doing = "record the model's reply";
-        let (store, lease) = (&self.ports.store, &self.ports.lease);
-        let mut tries = Tries::default();
-        loop {
-            match store.record_turn(lease, draft.clone()).await {
-                Ok(()) => return Ok(()),
-                Err(error) if again(self.ports.patience.as_ref(), doing, &error, &mut tries).await => {}
-                Err(error) if tries.count == 0 => return Err(RunError::at(doing)(error)),
-                Err(error) => {
-                    let records = store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
-                    let is_recorded = records.open_turn().is_some_and(|open| {
-                        (open.turn, open.request_sha256, open.epoch) == (draft.turn, draft.request_sha256, lease.epoch)
-                    });
-                    return if is_recorded { Ok(()) } else { Err(RunError::at(doing)(error)) };
-                }
-            }
-        }
-    }
-
     pub(super) async fn turn_calls(&self, turn: u32) -> Result<Vec<CallRecord>, RunError> {
         self.ports.store.calls(&self.run.run_id, Some(turn)).await.map_err(RunError::at("read the turn's calls"))
     }
@@ -121,7 +101,8 @@ impl Driver<'_> {
         let turn = self.machine.committed() + 1;
         if has_effect && self.marked_effects_of != turn {
             self.marked_effects_of = turn;
-            self.checkpoint(CheckpointKind::PreSideEffect, Some(turn), Vec::new()).await?;
+            let marker = self.marker(CheckpointKind::PreSideEffect, turn - 1, Some(turn), Vec::new());
+            self.ports.store.hold("write a checkpoint", Change::SaveCheckpoint(marker)).await;
         }
         self.answer_owed(turn, calls).await?;
         let ended = match self.dispatch_until_asked(calls).await {
@@ -154,6 +135,7 @@ impl Driver<'_> {
             let asked = self.ports.dispatcher.ask_ahead(&calls).await;
             asked.map_err(|source| RunError::Dispatch { turn, source })?;
         }
+        self.note_ended(&ended);
         self.note_first_runs(&ended).await?;
         self.count_sub_agents(turn).await?;
         self.count_tool_charges(turn, &ended).await?;
@@ -167,9 +149,29 @@ impl Driver<'_> {
         Ok(Event::Dispatched(ended))
     }
 
+    /// What came of calls that this process knows without reading.
+    fn note_ended(&mut self, ended: &[Dispatched]) {
+        for dispatched in ended {
+            let known = self.open_calls.as_mut();
+            match dispatched {
+                Dispatched::Settled(call) => {
+                    let known = known.and_then(|calls| calls.iter_mut().find(|known| known.call_id == call.call_id));
+                    if let Some(known) = known {
+                        known.clone_from(call);
+                    }
+                }
+                Dispatched::Held(_) | Dispatched::Parked { .. } | Dispatched::Stopped => self.open_calls = None,
+            }
+        }
+    }
+
     /// Dispatches a group. What a person answered while others of it were at work is acted on at once, as if it had been there before.
     async fn dispatch_until_asked(&self, calls: &[CallId]) -> Result<Vec<Dispatched>, DispatchError> {
-        let mut ended = self.ports.dispatcher.dispatch_group(calls, &self.ports.stop).await?;
+        let handed = Handed {
+            planned: self.open_calls.as_deref().filter(|_| self.replay.is_empty()).unwrap_or_default(),
+            is_last: self.machine.hands_out_the_last(),
+        };
+        let mut ended = self.ports.dispatcher.dispatch_group(calls, handed, &self.ports.stop).await?;
         for _ in 0..MAX_ANSWERED_MEANWHILE {
             let mut again = Vec::new();
             for (index, dispatched) in ended.iter().enumerate() {
@@ -185,7 +187,7 @@ impl Driver<'_> {
                 break;
             }
             let group: Vec<CallId> = again.iter().filter_map(|index| calls.get(*index)).cloned().collect();
-            let results = self.ports.dispatcher.dispatch_group(&group, &self.ports.stop).await?;
+            let results = self.ports.dispatcher.dispatch_group(&group, Handed::default(), &self.ports.stop).await?;
             for (index, result) in again.into_iter().zip(results) {
                 ended[index] = result;
             }
@@ -246,7 +248,7 @@ impl Driver<'_> {
                 asked.map_err(RunError::at("cancel a sub-agent"))?;
             }
         }
-        let ended = self.ports.dispatcher.dispatch_group(&under_way, &StopSignal::default()).await;
+        let ended = self.ports.dispatcher.dispatch_group(&under_way, Handed::default(), &StopSignal::default()).await;
         ended.map(drop).map_err(|source| RunError::Dispatch { turn, source })
     }
 
@@ -269,7 +271,8 @@ impl Driver<'_> {
         Ok(())
     }
 
-    pub(super) async fn cancel_after_failure(&self, calls: &[CallId], failed: &CallId) -> Result<Event, RunError> {
+    pub(super) async fn cancel_after_failure(&mut self, calls: &[CallId], failed: &CallId) -> Result<Event, RunError> {
+        self.open_calls = None;
         let failed = self.ports.store.call(failed).await.map_err(RunError::at("read a call"))?;
         let message = format!(
             "Not run: the earlier call `{}` of this turn did not succeed. Decide again with its result in view.",
@@ -293,11 +296,15 @@ impl Driver<'_> {
     /// Appends the results and commits the turn. The results are a pure function of the ledger, so a turn that is finished
     /// after a crash reads as it would have without one.
     pub(super) async fn commit(&mut self, turn: u32) -> Result<Event, RunError> {
-        let calls = self.turn_calls(turn).await?;
+        let calls = match self.open_calls.take().filter(|_| self.replay.is_empty()) {
+            Some(calls) => calls,
+            None => self.turn_calls(turn).await?,
+        };
         self.replay.pass(&calls.iter().collect::<Vec<_>>());
         let had_effects = calls.iter().any(|call| call.attempt > 0 && call.policy.class.has_effect());
         let corpora = self.corpora_of(&calls).await?;
-        let blocks = results_of(self.ports.store.as_ref(), calls).await?;
+        let ledger = self.ports.dispatcher.ledger();
+        let blocks = results_of(ledger, calls).await?;
         let results = Message { role: Role::User, origin: Origin::Tools, blocks };
         let messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
         let files = if had_effects { self.changed_files() } else { Vec::new() };
@@ -313,6 +320,7 @@ impl Driver<'_> {
         };
         let held_millis = commit.held_millis;
         self.run = self.commit_once(commit).await?;
+        self.ports.dispatcher.ledger().forget_answers();
         spans::committed(turn, held_millis);
         self.counted_from = now;
         self.still_before = self.ports.still.so_far();

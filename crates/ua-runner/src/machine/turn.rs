@@ -30,6 +30,11 @@ impl Turn {
         Self { stop_reason, text, asks: !calls.is_empty(), pending: calls.into(), held: None }
     }
 
+    /// Whether nothing comes behind what is handed out.
+    pub(super) fn is_last(&self) -> bool {
+        self.pending.is_empty() && self.held.is_none()
+    }
+
     /// Drops what is settled, cancels what follows a failure, else dispatches or commits.
     fn go_on(mut self) -> State {
         while let Some(call) = self.pending.front().filter(|call| call.is_settled).cloned() {

@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 9] = [
+const BACK: [(u32, &str); 10] = [
+    (11, "DROP TABLE run_writes;"),
     (10, "ALTER TABLE runs DROP COLUMN taint;"),
     (
         9,

@@ -1,13 +1,13 @@
 //! Batches: what stands is committed whole or not at all, what is provided never costs it.
 
-use ua_core::CallStatus;
+use ua_core::{CallStatus, CorrectedTo};
 
 use super::samples::{self, call_id, key};
 use super::{Scene, refused};
 use crate::change::{Author, Batch, Change};
 use crate::error::StoreError;
-use crate::record::RunLease;
-use crate::{LedgerStore, RunStore, Store};
+use crate::record::{Choice, RunLease};
+use crate::{LedgerStore, OverrideKind, RunStore, Store};
 
 fn owner(lease: &RunLease) -> Author {
     Author::Owner(lease.clone())
@@ -88,4 +88,60 @@ pub async fn a_batch_is_its_owners(store: &dyn Store) {
     let stale = store.commit(&owner(&scene.lease), batch()).await;
     assert!(matches!(stale, Err(StoreError::Fenced { ours: 1, theirs: 2, .. })), "{stale:?}");
     assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::Running);
+}
+
+/// A batch with a number is written once: sent again it is refused as repeated and changes nothing, and none may be left out. Whoever takes
+/// the run begins anew.
+pub async fn a_numbered_batch_is_written_once(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Running).await;
+    let settle = || Batch::of([Change::SettleAttempt(samples::settle("call_1", 1, CallStatus::Succeeded))]);
+    let by = owner(&scene.lease);
+    store.commit(&by, settle().numbered(1)).await.unwrap();
+    let before = scene.records().await;
+    let again = store.commit(&by, settle().numbered(1)).await;
+    assert!(matches!(again, Err(StoreError::Repeated { number: 1, .. })), "{again:?}");
+    refused(store.commit(&by, Batch::default().numbered(3)).await, "its next batch is 2");
+    // One that is refused has not been written, so its number is free.
+    assert!(store.commit(&by, settle().numbered(2)).await.is_err());
+    assert_eq!(scene.records().await, before);
+    store.commit(&by, Batch::default().numbered(2)).await.unwrap();
+
+    let (lease, _) = store.acquire_run(scene.run_id(), &samples::owner(2), samples::at(9)).await.unwrap();
+    let stale = store.commit(&by, Batch::default().numbered(3)).await;
+    assert!(matches!(stale, Err(StoreError::Fenced { .. })), "{stale:?}");
+    store.commit(&owner(&lease), Batch::default().numbered(1)).await.unwrap();
+}
+
+/// Every word of a person is counted for each run that it concerns, and its owner hears of it with the next write.
+pub async fn words_of_people_are_counted(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let child = Scene::begin_with(store, samples::child_run("run_2", "run_1")).await;
+    scene.call_that_is("call_1", CallStatus::Unknown).await;
+    let words = async |scene: &Scene<'_>| {
+        let committed = store.commit(&owner(&scene.lease), Batch::default()).await.unwrap();
+        committed.words
+    };
+    assert_eq!((words(&scene).await, words(&child).await), (0, 0));
+    store.raise_question(&scene.lease, samples::question("q_1", Some("call_1"))).await.unwrap();
+    assert_eq!(words(&scene).await, 0, "the owner's own writes are no words");
+    store.insert_answer(samples::answer("q_1", Choice::Skip)).await.unwrap();
+    assert_eq!((words(&scene).await, words(&child).await), (1, 0));
+    let budgets = samples::new_override("run_1", OverrideKind::Budget, "max_tokens", 5.into());
+    store.insert_override(budgets).await.unwrap();
+    assert_eq!((words(&scene).await, words(&child).await), (2, 0));
+    store.request_cancel(scene.run_id(), "enough", samples::at(8)).await.unwrap();
+    assert_eq!((words(&scene).await, words(&child).await), (3, 0));
+    let call = store.call(&call_id("call_1")).await.unwrap();
+    store.correct_call(samples::correct(&call, CorrectedTo::Happened, 9)).await.unwrap();
+    assert_eq!((words(&scene).await, words(&child).await), (4, 1), "a correction is for the whole family");
+}
+
+/// A restored database gives an epoch twice: the one who had it before is not the one who has it now.
+pub async fn an_epoch_that_is_given_twice_has_one_owner(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let before = RunLease { id: samples::owner(9).trace, ..scene.lease.clone() };
+    let stale = store.check_lease(&before).await;
+    assert!(matches!(stale, Err(StoreError::Fenced { ours: 1, theirs: 1, .. })), "{stale:?}");
+    store.check_lease(&scene.lease).await.unwrap();
 }

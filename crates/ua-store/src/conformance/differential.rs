@@ -307,7 +307,8 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
 /// Applies `write` and tells its outcome, refusals included.
 async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String {
     let run = &records.run;
-    let newest = RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch };
+    let id = run.owner.as_ref().map_or_else(|| samples::owner(0).trace, |owner| owner.trace.clone());
+    let newest = RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch, id };
     let older = RunLease { epoch: run.lease_epoch.saturating_sub(1), ..newest.clone() };
     let lease = |stale: bool| if stale { &older } else { &newest };
     let step = run.current_step_id.as_ref().map_or("step_0", |step| step.as_str());

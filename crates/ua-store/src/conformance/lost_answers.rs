@@ -73,7 +73,7 @@ pub async fn a_repeated_write_changes_nothing(store: &dyn Store) {
     answers.lose_next();
     assert!(lossy.acquire_run(&id, &samples::owner(100), at(1)).await.is_err());
     let (lease, _) = lossy.acquire_run(&id, &samples::owner(100), at(1)).await.unwrap();
-    assert_eq!(lease, RunLease { run_id: id.clone(), epoch: 2 });
+    assert_eq!(lease, RunLease { run_id: id.clone(), epoch: 2, id: samples::owner(100).trace });
 
     let step = "step_1";
     twice!((lossy, answers), records(), lossy.open_step(&lease, samples::new_step(step)));

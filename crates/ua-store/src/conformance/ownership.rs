@@ -190,7 +190,7 @@ pub async fn a_cancel_request_is_sticky(store: &dyn Store) {
 pub async fn rows_that_are_not_there_are_named(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
     let (nobody, lease, step) = (run_id("run_0"), &scene.lease, scene.step.as_str());
-    let ghost = RunLease { run_id: nobody.clone(), epoch: 1 };
+    let ghost = RunLease { run_id: nobody.clone(), ..scene.lease.clone() };
     let missing = [
         store.run(&nobody).await.map(drop),
         store.load(&nobody).await.map(drop),

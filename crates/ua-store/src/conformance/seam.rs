@@ -224,6 +224,9 @@ impl<'s> StoreSeam<'s> {
             && let Ok(run) = self.inner().run(&lease.run_id).await
         {
             lease.epoch = run.lease_epoch;
+            if let Some(owner) = run.owner {
+                lease.id = owner.trace;
+            }
         }
         by
     }

@@ -1,6 +1,6 @@
 //! The model's rows and how they are found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ua_core::{BlobId, CallId, QuestionId, RunId, StepId, Timestamp};
 
@@ -12,12 +12,14 @@ use crate::record::{
     AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, QuestionRecord, QuestionStatus,
     ReceiptRecord, RequestId, RequestRecord, RunRecord, RunRecords, StepRecord, TurnRecord,
 };
+use crate::rows::Written;
 use crate::rules;
 
 /// All rows, in the order in which they were made. Rows that do not name their run are kept beside its id.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Model {
     pub(super) runs: Table<RunRecord>,
+    pub(super) written: BTreeMap<RunId, Written>,
     pub(super) steps: Table<StepRecord>,
     pub(super) turns: Table<TurnRecord>,
     pub(super) messages: Table<(RunId, MessageRecord)>,

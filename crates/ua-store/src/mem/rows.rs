@@ -15,7 +15,7 @@ use crate::record::{
     RequestId, RequestRecord, RequestStatus, RunRecord, StepRecord, TurnRecord,
 };
 use crate::relations::Relations;
-use crate::rows::{BlobRows, LedgerRows, RunRows, Tables};
+use crate::rows::{BlobRows, LedgerRows, RunRows, Tables, Written};
 use crate::rules;
 use crate::taint::Taint;
 
@@ -59,6 +59,17 @@ impl Tables for Transaction<'_> {
 }
 
 impl RunRows for Transaction<'_> {
+    fn written(&self, run: &RunId) -> Found<Written> {
+        Ok(self.model().written.get(run).copied().unwrap_or_default())
+    }
+    fn set_batches(&self, run: &RunId, batches: u64) -> Found<()> {
+        self.change().written.entry(run.clone()).or_default().batches = batches;
+        Ok(())
+    }
+    fn count_word(&self, run: &RunId) -> Found<()> {
+        self.change().written.entry(run.clone()).or_default().words += 1;
+        Ok(())
+    }
     fn run(&self, id: &RunId) -> Found<RunRecord> {
         self.model().run(id)
     }
@@ -94,6 +105,9 @@ impl RunRows for Transaction<'_> {
     }
     fn note_corrected(&self, root: &RunId, at: Timestamp) -> Found<()> {
         self.change().put_corrected_at(root, at);
+        for run in self.lineage_members(root)?.0 {
+            self.count_word(&run)?;
+        }
         Ok(())
     }
     fn lineage_members(&self, root: &RunId) -> Found<(Vec<RunId>, Vec<RunId>)> {

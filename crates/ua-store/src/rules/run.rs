@@ -18,7 +18,8 @@ const KEPT_UNCLEAN_ENDS: usize = 32;
 
 /// Refuses a lease that is not the newest, or whose run is not running any more.
 pub fn check_lease(run: &RunRecord, lease: &RunLease) -> Result<(), StoreError> {
-    if run.lease_epoch != lease.epoch {
+    let is_ours = run.owner.as_ref().is_none_or(|owner| owner.trace == lease.id);
+    if run.lease_epoch != lease.epoch || !is_ours {
         return Err(StoreError::Fenced { run: run.run_id.clone(), ours: lease.epoch, theirs: run.lease_epoch });
     }
     if run.status == RunStatus::Running {
@@ -135,7 +136,18 @@ pub fn run_acquired(
     run.traces.push(owner.trace.clone());
     run.owner = Some(owner.clone());
     run.updated_at = at;
-    Ok((RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch }, run))
+    Ok((RunLease { run_id: run.run_id.clone(), epoch: run.lease_epoch, id: owner.trace.clone() }, run))
+}
+
+/// Looks at the number of an owner's batch, when so many were committed before.
+pub fn check_number(run: &RunId, batches: u64, number: u64) -> Result<(), StoreError> {
+    if number == batches + 1 {
+        return Ok(());
+    }
+    if number == batches {
+        return Err(StoreError::Repeated { run: run.clone(), number });
+    }
+    Err(conflict("runs", run, format!("its next batch is {}, not {number}", batches + 1)))
 }
 
 /// The run, whose owner says that it is alive, and that it was suspended for `suspended` since it last said so: the time counts from

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ua_core::{CallStatus, Message, PlannedCall, Resolution, StepStatus, Timestamp};
+use ua_core::{CallStatus, Message, PlannedCall, Resolution, StepId, StepStatus, Timestamp};
 
 use super::run::{checkpoint_saved, request_closed};
 use super::{conflict, not_found};
@@ -60,7 +60,7 @@ pub fn turn_recorded(
         .ok_or_else(|| conflict("usage", request_name, "it was charged before this reply was recorded"))?;
     check_calls(run, draft.turn, &draft.calls)?;
 
-    let calls = draft.calls.into_iter().map(|call| planned(run, step, call, draft.at)).collect();
+    let calls = calls_planned(run, &step.step_id, draft.calls, draft.at);
     let mut reply = draft.reply;
     let message = reply.clone().into_message();
     reply.blocks.clear();
@@ -98,7 +98,12 @@ fn check_calls(run: &RunRecord, turn: u32, calls: &[PlannedCall]) -> Result<(), 
     Ok(())
 }
 
-fn planned(run: &RunRecord, step: &StepRecord, call: PlannedCall, at: Timestamp) -> CallRecord {
+/// The calls that a turn of `step` asks for, as recording the turn makes them.
+pub fn calls_planned(run: &RunRecord, step: &StepId, calls: Vec<PlannedCall>, at: Timestamp) -> Vec<CallRecord> {
+    calls.into_iter().map(|call| planned(run, step, call, at)).collect()
+}
+
+fn planned(run: &RunRecord, step: &StepId, call: PlannedCall, at: Timestamp) -> CallRecord {
     let status = if call.refusal.is_some() { CallStatus::Cancelled } else { CallStatus::Prepared };
     let (resolution, error_code, error_detail) = match call.refusal {
         Some(refusal) => (Some(refusal.resolution), Some(refusal.code), Some(refusal.message)),
@@ -108,7 +113,7 @@ fn planned(run: &RunRecord, step: &StepRecord, call: PlannedCall, at: Timestamp)
         call_id: call.call_id,
         run_id: run.run_id.clone(),
         root_run_id: run.root_run_id.clone(),
-        step_id: step.step_id.clone(),
+        step_id: step.clone(),
         position: call.position,
         created_at: at,
         updated_at: at,

@@ -200,6 +200,12 @@ impl ToolTransport for Servers {
         Ok(generation)
     }
 
+    fn running(&self, _server: &str) -> Option<String> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = running.server.as_mut()?;
+        matches!(server.child.try_wait(), Ok(None)).then(|| server.generation.clone())
+    }
+
     async fn invoke(&self, permit: &Permit) -> Outcome {
         let mut headers = BTreeMap::new();
         if let Some(KeyChannel::Header(name)) = &permit.call().policy.key_channel {

@@ -551,6 +551,17 @@ impl ToolTransport for Reach {
         Ok(generation)
     }
 
+    fn running(&self, server: &str) -> Option<String> {
+        let tool = TOOLS.into_iter().find(|tool| tool.server == server)?;
+        if tool.is_remote {
+            return Some(REMOTE.to_owned());
+        }
+        let state = locked(&self.servers.state);
+        let is_own =
+            |(life, run, name): &(usize, RunId, &str)| *life == self.life && *run == self.run && *name == tool.server;
+        state.generations.iter().find(|(_, of)| is_own(of)).map(|(generation, _)| generation.clone())
+    }
+
     async fn invoke(&self, permit: &Permit) -> Outcome {
         match self.send(permit, permit.generation(), false) {
             Ok(id) => self.wait(id).await,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use serde_json::json;
 use ua_core::{CallStatus, Env, Outcome, RawReply, RunId, Trace};
-use ua_ledger::{Admission, Ledger, LedgerConfig, LedgerError, Patience, Tries};
+use ua_ledger::{Admission, Ledger, LedgerConfig, LedgerError, Outbox, Patience, Tries};
 use ua_store::conformance::samples;
 use ua_store::conformance::{Crossing, Plan, StoreOutcome, StoreSeam};
 use ua_store::{CallRecord, LedgerStore as _, MemStore, RunStore as _, Store, StoreError};
@@ -56,7 +56,8 @@ async fn answered(
     let env = Env::simulated(7);
     let trace = Trace::new(&env);
     let root = member.lease.run_id.clone();
-    let ledger = Ledger::new(Arc::new(seam), member.lease.clone(), root.clone(), LedgerConfig::default(), env, trace)
+    let outbox = Arc::new(Outbox::new(Arc::new(seam), member.lease.clone()));
+    let ledger = Ledger::new(outbox, member.lease.clone(), root.clone(), LedgerConfig::default(), env, trace)
         .with_patience(patience(store, root));
     let id = member.plan(&FIRST).await;
     let Admission::Ready(prepared) = ledger.admit(&id, FIRST.facts()).await.unwrap() else { panic!("not let through") };

@@ -8,9 +8,9 @@ use ua_core::{
     CallId, CallStatus, EffectKind, Env, OnScopeConflict, Outcome, PlannedCall, RawReply, Resolution, Scope, ToolName,
     ToolNamespace, Trace, sha256,
 };
-use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Recovery};
+use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Outbox, Recovery};
 use ua_store::conformance::samples;
-use ua_store::{CallRecord, Choice, MemStore, NewRun, QuestionKind, QuestionRecord, RunLease, RunStore as _, Store};
+use ua_store::{CallRecord, Choice, MemStore, NewRun, QuestionKind, QuestionRecord, RunLease, RunStore as _};
 
 /// What becomes of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,7 +84,7 @@ impl Member {
         store.open_step(&lease, samples::new_step(&format!("step_{id}"))).await.unwrap();
         let env = Env::simulated(if run.parent_run_id.is_some() { 4 } else { 3 });
         let config = LedgerConfig { no_duplicate_external_actions, max_retries: 1, ..LedgerConfig::default() };
-        let port = store.clone() as Arc<dyn Store>;
+        let port = Arc::new(Outbox::new(store.clone(), lease.clone()));
         let trace = Trace::new(&env);
         let ledger = Ledger::new(port, lease.clone(), run.root_run_id, config, env, trace);
         Self { ledger, store: store.clone(), lease, turn: AtomicU32::new(0) }

@@ -1,0 +1,239 @@
+//! A run's store as its owner sees it: what is written together leaves together, in order.
+//!
+//! A change may wait for the next write of its owner, so that a reply and the first start that it asks for, or the last answer of a turn and
+//! the end of that turn, are one transaction. Whatever might look at the rows, or takes time, sends first what waits; so nobody sees rows
+//! without it, and nothing waits but while this process computes. What comes next is *provided* behind it: when it is refused, what waited
+//! is committed all the same.
+//!
+//! What waits is in nobody's hands but this process's. So it is sent again while the database is busy, as long as the [`Patience`] and the
+//! lease last, under its number: a batch whose answer was lost is known when it is sent again.
+//! Proved by: this file's tests, `crash_anywhere`, the simulation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use tokio::sync::{Mutex, MutexGuard};
+use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope};
+use ua_store::{
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, LedgerStore as _,
+    MessageRecord, OverrideRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunLease, RunQuery, RunRecord,
+    RunRecords, RunsOf, StartAttempt, Store, StoreError, Turns,
+};
+
+use crate::patience::{NoPatience, Patience, Tries, again};
+
+/// The store of the run that a lease is for.
+pub struct Outbox {
+    store: Arc<dyn Store>,
+    by: Author,
+    patience: Arc<dyn Patience>,
+    queue: Mutex<Queue>,
+    /// Whether anything waits.
+    holds: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// What is not known to be committed, in order.
+    waiting: Vec<Change>,
+    /// What whoever put it there is doing, in words.
+    doing: &'static str,
+    /// How many batches of this outbox are committed.
+    sent: u64,
+}
+
+impl Outbox {
+    /// The store of the run of `lease`, which was just taken. One for each time it is.
+    pub fn new(store: Arc<dyn Store>, lease: RunLease) -> Self {
+        Self {
+            store,
+            by: Author::Owner(lease),
+            patience: Arc::new(NoPatience),
+            queue: Mutex::default(),
+            holds: AtomicBool::new(false),
+        }
+    }
+
+    /// The same, whose waiting changes are sent again while the database is busy.
+    #[must_use]
+    pub fn with_patience(self, patience: Arc<dyn Patience>) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Lets a change wait for the next write. `doing` says, in words, what is done with it.
+    pub async fn hold(&self, doing: &'static str, change: Change) {
+        let mut queue = self.queue.lock().await;
+        queue.waiting.push(change);
+        queue.doing = doing;
+        self.holds.store(true, Ordering::Release);
+    }
+
+    /// Whether a change waits.
+    pub fn holds(&self) -> bool {
+        self.holds.load(Ordering::Acquire)
+    }
+
+    /// Sends what waits.
+    ///
+    /// # Errors
+    /// What refused it, or what is wrong with the database.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        if !self.holds() {
+            return Ok(());
+        }
+        let mut queue = self.queue.lock().await;
+        if queue.waiting.is_empty() {
+            return Ok(());
+        }
+        let (doing, mut tries) = (queue.doing, Tries::default());
+        loop {
+            let batch = Batch::of(queue.waiting.clone()).numbered(queue.sent + 1);
+            match self.store.commit(&self.by, batch).await {
+                Ok(_) | Err(StoreError::Repeated { .. }) => {
+                    self.sent(&mut queue);
+                    return Ok(());
+                }
+                Err(error) if again(self.patience.as_ref(), doing, &error, &mut tries).await => {}
+                Err(error) => return Err(self.given_up(&mut queue, error)),
+            }
+        }
+    }
+
+    fn sent(&self, queue: &mut MutexGuard<'_, Queue>) {
+        queue.waiting.clear();
+        queue.sent += 1;
+        self.holds.store(false, Ordering::Release);
+    }
+
+    /// What the store refused is not sent again; what it may have taken, or may take later, stays.
+    fn given_up(&self, queue: &mut MutexGuard<'_, Queue>, error: StoreError) -> StoreError {
+        if error.is_refusal() {
+            queue.waiting.clear();
+            self.holds.store(false, Ordering::Release);
+        }
+        error
+    }
+
+    /// Sends what waits, and `changes` behind it.
+    async fn send_with(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
+        let mut queue = self.queue.lock().await;
+        if queue.waiting.is_empty() {
+            return self.store.commit(&self.by, Batch::of(changes)).await;
+        }
+        let (doing, mut tries) = (queue.doing, Tries::default());
+        loop {
+            let batch = Batch::of(queue.waiting.clone()).provided(changes.clone()).numbered(queue.sent + 1);
+            match self.store.commit(&self.by, batch).await {
+                Ok(Committed { provided, words, .. }) => {
+                    self.sent(&mut queue);
+                    return Ok(Committed { stands: provided?, provided: Ok(Vec::new()), words });
+                }
+                Err(StoreError::Repeated { .. }) => {
+                    self.sent(&mut queue);
+                    break;
+                }
+                Err(error) if again(self.patience.as_ref(), doing, &error, &mut tries).await => {}
+                Err(error) => return Err(self.given_up(&mut queue, error)),
+            }
+        }
+        // What was provided with it may have been left out: a start is looked for, and anything else changes nothing the second time.
+        if let [Change::StartAttempt(start)] = changes.as_slice()
+            && let Some(call) = self.started(start).await?
+        {
+            return Ok(Committed { stands: vec![Done::Call(call)], provided: Ok(Vec::new()), words: 0 });
+        }
+        self.store.commit(&self.by, Batch::of(changes)).await
+    }
+
+    /// The call, if the attempt is running. Only its owner starts one.
+    async fn started(&self, start: &StartAttempt) -> Result<Option<CallRecord>, StoreError> {
+        let call = self.store.call(&start.call_id).await?;
+        Ok((call.status == CallStatus::Running && call.attempt == start.attempt).then_some(call))
+    }
+}
+
+#[async_trait]
+impl Store for Outbox {
+    async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        if !self.holds() {
+            return self.store.commit(by, batch).await;
+        }
+        let is_plain = batch.provided.is_empty() && batch.number.is_none() && !batch.stands.is_empty();
+        if *by == self.by && is_plain {
+            return self.send_with(batch.stands).await;
+        }
+        self.flush().await?;
+        self.store.commit(by, batch).await
+    }
+
+    async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
+        self.flush().await?;
+        self.store.run(run).await
+    }
+
+    async fn runs_of(&self, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
+        self.flush().await?;
+        self.store.runs_of(of).await
+    }
+
+    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
+        self.flush().await?;
+        self.store.find_runs(query).await
+    }
+
+    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
+        self.flush().await?;
+        self.store.find_calls(query).await
+    }
+
+    async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError> {
+        self.flush().await?;
+        self.store.load_of(run, turns).await
+    }
+
+    async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
+        self.flush().await?;
+        self.store.history(run).await
+    }
+
+    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
+        self.flush().await?;
+        self.store.overrides(run).await
+    }
+
+    async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
+        self.flush().await?;
+        self.store.questions_of(of).await
+    }
+
+    async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
+        self.flush().await?;
+        self.store.calls_of(of).await
+    }
+
+    async fn around(
+        &self,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Around, StoreError> {
+        self.flush().await?;
+        self.store.around(call, scope, key).await
+    }
+
+    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
+        self.flush().await?;
+        self.store.receipt(call).await
+    }
+
+    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
+        self.flush().await?;
+        self.store.trail(call).await
+    }
+
+    async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
+        self.flush().await?;
+        self.store.blob(blob).await
+    }
+}

@@ -1,0 +1,130 @@
+//! What waits to be written is written before anybody looks, behind nothing that was refused, and once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use ua_core::CallStatus;
+use ua_ledger::{Outbox, Patience, Tries};
+use ua_store::conformance::{Crossing, Plan, Scene, StoreSeam, Writes, samples};
+use ua_store::{Author, Batch, Change, Committed, LedgerStore as _, MemStore, Retry, RunStore as _, Store, StoreError};
+
+/// Says of so many batches that the database was busy: before they were written, or after.
+struct Busy {
+    times: AtomicU32,
+    writes: bool,
+}
+
+#[async_trait]
+impl Writes for Busy {
+    async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        let is_next = |left: u32| left.checked_sub(1);
+        if self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_next).is_err() {
+            return inner.commit(by, batch).await;
+        }
+        if self.writes {
+            inner.commit(by, batch).await?;
+        }
+        Err(StoreError::Unavailable { why: "a test said so".to_owned(), source: None, retry: Retry::Later })
+    }
+}
+
+/// Nothing happens at a crossing.
+struct Undisturbed;
+
+#[async_trait]
+impl Plan for Undisturbed {
+    async fn before(&self, _crossing: &Crossing) {}
+
+    async fn after(&self, _crossing: &Crossing) {}
+}
+
+/// Never gives up.
+struct Endless;
+
+#[async_trait]
+impl Patience for Endless {
+    async fn wait(&self, _doing: &str, _why: &str, _tries: &mut Tries) -> bool {
+        true
+    }
+}
+
+/// A run in memory whose one call is recorded, and the outbox of its owner, in front of a database that is busy like this.
+async fn outbox(store: &Arc<MemStore>, times: u32, writes: bool) -> (Outbox, Scene<'_>) {
+    let scene = Scene::begin(store.as_ref(), "run_1").await;
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+    let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed))
+        .with_writes(Arc::new(Busy { times: AtomicU32::new(times), writes }));
+    (Outbox::new(Arc::new(seam), scene.lease.clone()).with_patience(Arc::new(Endless)), scene)
+}
+
+fn settle(call: &str) -> Change {
+    Change::SettleAttempt(samples::settle(call, 1, CallStatus::Succeeded))
+}
+
+async fn status(store: &MemStore, call: &str) -> CallStatus {
+    store.call(&samples::call_id(call)).await.unwrap().status
+}
+
+#[tokio::test]
+async fn what_waits_is_written_before_anybody_looks() {
+    let store = Arc::new(MemStore::new());
+    let (outbox, scene) = outbox(&store, 0, false).await;
+    outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+    outbox.hold("store an answer", settle("call_1")).await;
+    assert_eq!((outbox.holds(), status(&store, "call_1").await), (true, CallStatus::Running));
+    let seen = outbox.call(&samples::call_id("call_1")).await.unwrap();
+    assert_eq!((seen.status, outbox.holds()), (CallStatus::Succeeded, false));
+}
+
+#[tokio::test]
+async fn a_write_that_is_refused_costs_nothing_that_waited() {
+    let store = Arc::new(MemStore::new());
+    let (outbox, scene) = outbox(&store, 0, false).await;
+    outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+    outbox.hold("store an answer", settle("call_1")).await;
+    let taken = outbox.start_attempt(&scene.lease, samples::start("call_2", 1, "k")).await;
+    assert!(matches!(taken, Err(StoreError::KeyTaken { .. })), "{taken:?}");
+    assert_eq!(status(&store, "call_1").await, CallStatus::Succeeded);
+    assert_eq!(status(&store, "call_2").await, CallStatus::Prepared);
+}
+
+/// Busy before or after it is written: it is written once, and so is the start that came with it.
+#[tokio::test]
+async fn a_batch_whose_answer_was_lost_is_written_once() {
+    for (times, writes) in [(3, false), (1, true), (2, true)] {
+        let store = Arc::new(MemStore::new());
+        let (outbox, scene) = outbox(&store, 0, false).await;
+        outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+        drop(outbox);
+        let busy = Arc::new(Busy { times: AtomicU32::new(times), writes });
+        let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
+        let outbox = Outbox::new(Arc::new(seam), scene.lease.clone()).with_patience(Arc::new(Endless));
+
+        outbox.hold("store an answer", settle("call_1")).await;
+        let started = outbox.start_attempt(&scene.lease, samples::start("call_2", 1, "other")).await.unwrap();
+        assert_eq!((started.status, started.attempt), (CallStatus::Running, 1), "{times} {writes}");
+        outbox.hold("store an answer", settle("call_2")).await;
+        outbox.commit_turn(&scene.lease, samples::commit(&scene.step, 1, "ckpt_1")).await.unwrap();
+        let records = scene.records().await;
+        assert_eq!(records.run.turn_index, 1);
+        assert!(records.calls.iter().all(|call| call.status == CallStatus::Succeeded), "{:?}", records.calls);
+        assert_eq!(records.receipts.len(), 2, "each answer once");
+    }
+}
+
+/// Nobody waits for a database for ever: what waited stays, and goes with the next write.
+#[tokio::test]
+async fn what_could_not_be_written_stays_until_it_can() {
+    let store = Arc::new(MemStore::new());
+    let scene = Scene::begin(store.as_ref(), "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Running).await;
+    let busy = Arc::new(Busy { times: AtomicU32::new(1), writes: false });
+    let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
+    let outbox = Outbox::new(Arc::new(seam), scene.lease.clone());
+    outbox.hold("store an answer", settle("call_1")).await;
+    assert!(outbox.run(scene.run_id()).await.is_err());
+    assert!(outbox.holds());
+    outbox.flush().await.unwrap();
+    assert_eq!(status(&store, "call_1").await, CallStatus::Succeeded);
+}
