@@ -3,7 +3,7 @@
 //! Granular Execution PRD §6 (estimate of a reservation). A guess is used where there is no better number: for the budget
 //! before a request leaves, and for what is charged when nobody says what it cost. The provider's usage always wins.
 
-use ua_core::{CanonicalJson, Usage};
+use ua_core::Usage;
 
 use crate::image::uncounted_bytes;
 use crate::request::ModelRequest;
@@ -17,14 +17,14 @@ const BYTES_PER_TOKEN: u64 = 4;
 
 /// Estimates the input tokens of a request. An image counts for what a large one costs, whatever its bytes.
 pub fn estimate_input_tokens(request: &ModelRequest) -> u64 {
-    estimate_of(request, &request.canonical())
+    estimate_of(request, request.canonical().as_str().len() as u64)
 }
 
-/// The same for a request whose canonical JSON is at hand.
-pub(crate) fn estimate_of(request: &ModelRequest, canonical: &CanonicalJson) -> u64 {
+/// The same for a request whose canonical JSON has so many bytes.
+pub(crate) fn estimate_of(request: &ModelRequest, bytes: u64) -> u64 {
     let blocks = request.messages.iter().flat_map(|message| &message.blocks);
     let images: u64 = blocks.map(|block| uncounted_bytes(block, BYTES_PER_TOKEN)).sum();
-    (canonical.as_str().len() as u64).saturating_sub(images).div_ceil(BYTES_PER_TOKEN)
+    bytes.saturating_sub(images).div_ceil(BYTES_PER_TOKEN)
 }
 
 /// What is known of the cost of a reply that is still coming, or that broke off: what its provider has `counted`, and for the output at

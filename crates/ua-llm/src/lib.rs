@@ -63,7 +63,7 @@ pub use models::{ModelFacts, ModelPrice, ModelTable, ModelsError};
 pub use openai::{OpenAiConfig, OpenAiProvider};
 pub use provider::{Conversation, LlmProvider, Silent, StreamObserver};
 pub use redacting::RedactingProvider;
-pub use request::{Measured, ModelRequest, ToolOffer};
+pub use request::{Measured, Measurer, ModelRequest, ToolOffer};
 pub use script::{Expectation, Script, ScriptConversation, ScriptError, ScriptTool, ScriptTurn};
 pub use scripted::ScriptedProvider;
 pub use session::{KeptReply, KnownPrefix};

@@ -1,5 +1,7 @@
 //! What is asked of a model, independent of any provider's wire format.
 
+use std::collections::VecDeque;
+
 use serde::Serialize;
 use serde_json::Value;
 use ua_core::{CanonicalJson, Message, Sha256, ToolSpec};
@@ -26,7 +28,7 @@ pub struct ModelRequest {
 /// What is known of a request before it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
-    /// Its digest ([`ModelRequest::sha256`]).
+    /// Its digest ([`ModelRequest::digest`]).
     pub sha256: Sha256,
     /// Its estimated input tokens ([`estimate_input_tokens`](crate::estimate_input_tokens)).
     pub input_tokens: u64,
@@ -59,21 +61,90 @@ impl ModelRequest {
         self.canonical().hash()
     }
 
-    /// Its digest and its estimated size, of one pass over it.
-    pub fn measured(&self) -> Measured {
-        let canonical = self.canonical();
-        Measured { sha256: canonical.hash(), input_tokens: estimate_of(self, &canonical) }
+    /// A digest of the digests of its parts: of what is around the messages, and of each message. Equal ones mean the same as equal
+    /// [`sha256`](Self::sha256), and a request that goes on from another one has most of its parts.
+    pub fn digest(&self) -> Sha256 {
+        Measurer::default().measure(self).sha256
     }
 
     /// The canonical JSON of the request, in which it is hashed and measured.
     pub(crate) fn canonical(&self) -> CanonicalJson {
-        let canonical = serde_json::to_value(self)
-            .map_err(|error| error.to_string())
-            .and_then(|value| CanonicalJson::of(&value, &[]).map_err(|error| error.to_string()));
-        match canonical {
-            Ok(json) => json,
-            Err(why) => unreachable!("a request is made of strings, integers and JSON, which always serialise: {why}"),
+        canonical(self)
+    }
+
+    /// What is around the messages.
+    fn frame(&self) -> Self {
+        Self { messages: Vec::new(), ..self.clone() }
+    }
+
+    fn has_frame(&self, frame: &Self) -> bool {
+        let Self { model, system, messages: _, tools, max_output_tokens, temperature_milli } = self;
+        *max_output_tokens == frame.max_output_tokens
+            && *temperature_milli == frame.temperature_milli
+            && *model == frame.model
+            && *system == frame.system
+            && *tools == frame.tools
+    }
+}
+
+fn canonical(part: &impl Serialize) -> CanonicalJson {
+    let canonical = serde_json::to_value(part)
+        .map_err(|error| error.to_string())
+        .and_then(|value| CanonicalJson::of(&value, &[]).map_err(|error| error.to_string()));
+    match canonical {
+        Ok(json) => json,
+        Err(why) => unreachable!("a request is made of strings, integers and JSON, which always serialise: {why}"),
+    }
+}
+
+/// Measures the requests of one conversation, each part of them once: what a request has in common with the one before it is not looked at
+/// again.
+#[derive(Debug, Default)]
+pub struct Measurer {
+    frame: Option<Part<ModelRequest>>,
+    messages: Vec<Part<Message>>,
+}
+
+#[derive(Debug)]
+struct Part<T> {
+    of: T,
+    sha256: Sha256,
+    /// Bytes of its canonical JSON.
+    bytes: u64,
+}
+
+impl<T: Serialize> Part<T> {
+    fn new(of: T) -> Self {
+        let canonical = canonical(&of);
+        Self { sha256: canonical.hash(), bytes: canonical.as_str().len() as u64, of }
+    }
+}
+
+impl Measurer {
+    /// The digest of a request and its estimated size.
+    pub fn measure(&mut self, request: &ModelRequest) -> Measured {
+        let frame = match self.frame.take().filter(|frame| request.has_frame(&frame.of)) {
+            Some(frame) => frame,
+            None => Part::new(request.frame()),
+        };
+        // The messages of a request are those of the one before, but for some that are left out and some behind them.
+        let mut before: VecDeque<Part<Message>> = std::mem::take(&mut self.messages).into();
+        for message in &request.messages {
+            let known = before.iter().position(|part| part.of == *message);
+            let part = match known {
+                Some(left_out) => before.drain(..=left_out).next_back(),
+                None => None,
+            };
+            self.messages.push(part.unwrap_or_else(|| Part::new(message.clone())));
         }
+        let parts = self.messages.iter();
+        let commas = request.messages.len().saturating_sub(1) as u64;
+        let bytes = parts.clone().map(|part| part.bytes).sum::<u64>() + frame.bytes + commas;
+        let mut digests = b"ua.request.v2".to_vec();
+        digests.extend_from_slice(frame.sha256.to_hex().as_bytes());
+        parts.for_each(|part| digests.extend_from_slice(part.sha256.to_hex().as_bytes()));
+        self.frame = Some(frame);
+        Measured { sha256: ua_core::sha256(digests), input_tokens: estimate_of(request, bytes) }
     }
 }
 
@@ -101,5 +172,43 @@ mod tests {
         let other = request(serde_json::json!({"a": 1, "b": 3}));
         assert_eq!(one.sha256(), same.sha256());
         assert_ne!(one.sha256(), other.sha256());
+        assert_eq!(one.digest(), same.digest());
+        assert_ne!(one.digest(), other.digest());
+    }
+
+    /// Whatever was measured before, a request comes to the same: some messages more, some left out, another tool.
+    #[test]
+    fn a_conversation_is_measured_as_each_of_its_requests_would_be() {
+        let said = |text: &str| Message::user(Origin::Prompt, text);
+        let with = |texts: &[&str], schema: i32| ModelRequest {
+            messages: texts.iter().map(|text| said(text)).collect(),
+            ..request(serde_json::json!({ "a": schema }))
+        };
+        let mut measurer = Measurer::default();
+        let requests = [
+            with(&["job", "one"], 1),
+            with(&["job", "one", "two", "three"], 1),
+            with(&["job", "2 left out", "three", "four"], 1),
+            with(&["job", "2 left out", "three", "four", "three"], 2),
+            with(&["other"], 2),
+            with(&[], 2),
+        ];
+        for request in requests {
+            let measured = measurer.measure(&request);
+            assert_eq!(measured.sha256, request.digest());
+            assert_eq!(measured.input_tokens, crate::estimate_input_tokens(&request), "as its whole JSON is long");
+        }
+    }
+
+    #[test]
+    fn no_two_requests_have_one_digest_because_of_where_their_parts_end() {
+        let said = |texts: &[&str]| {
+            let messages = texts.iter().map(|text| Message::user(Origin::Prompt, *text)).collect();
+            ModelRequest { messages, ..request(Value::Null) }
+        };
+        let all = [said(&["a", "b"]), said(&["ab"]), said(&["b", "a"]), said(&["a"]), said(&["a", "b", ""])];
+        let digests: std::collections::BTreeSet<String> =
+            all.iter().map(|request| request.digest().to_string()).collect();
+        assert_eq!(digests.len(), all.len());
     }
 }

@@ -39,7 +39,7 @@ impl KeptReply {
         }
         let answered = ModelRequest { messages: request.messages[..reply].to_vec(), ..request.clone() };
         let known = KnownPrefix { response_id: self.response_id.clone(), messages };
-        (answered.sha256() == self.request_sha256).then_some(known)
+        (answered.digest() == self.request_sha256).then_some(known)
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     }
 
     fn kept() -> KeptReply {
-        KeptReply::of(Some("resp_1"), StopReason::EndTurn, request(vec![prompt()]).sha256()).unwrap()
+        KeptReply::of(Some("resp_1"), StopReason::EndTurn, request(vec![prompt()]).digest()).unwrap()
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn only_a_whole_reply_with_a_name_can_be_continued() {
-        let digest = request(vec![prompt()]).sha256();
+        let digest = request(vec![prompt()]).digest();
         let of = |id, reason| KeptReply::of(id, reason, digest).is_some();
         assert!(of(Some("resp_1"), StopReason::ToolUse));
         assert!(!of(None, StopReason::ToolUse) && !of(Some(""), StopReason::EndTurn));

@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{CallId, Message, Role, RunStop, Sha256, Timestamp};
 use ua_ledger::correction_note;
-use ua_llm::{KnownPrefix, ModelRequest};
+use ua_llm::{KnownPrefix, Measurer, ModelRequest};
 use ua_store::{CallRecord, EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task};
 
 use self::admit::Start;
@@ -126,6 +126,7 @@ struct Driver<'a> {
     /// The history as it is stored: committed turns only, blobs as references; of a job in iterations, what belongs to the current one. A
     /// request carries a view of it.
     history: MeasuredHistory,
+    measurer: Measurer,
     last_seq: u64,
     /// The reply of the open turn.
     open_reply: Option<Message>,
@@ -168,6 +169,7 @@ impl<'a> Driver<'a> {
             pinned,
             reloads: 0,
             history: MeasuredHistory::new(estimate_tokens),
+            measurer: Measurer::default(),
             last_seq: 0,
             open_reply: None,
             open_calls: None,

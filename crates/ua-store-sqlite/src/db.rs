@@ -7,19 +7,35 @@ use serde_json::Value;
 
 use crate::effects;
 use crate::error::DbError;
-use ua_core::Timestamp;
-use ua_store::CallRecord;
+use ua_core::{RunId, Timestamp};
+use ua_store::{CallRecord, RunRecord};
 
 /// A connection inside a transaction, and what is to be logged once that transaction is committed. The SQL is in
 /// `run_rows`, `ledger_rows` and `blob_rows`.
 pub(crate) struct Db<'c> {
     pub(crate) connection: &'c Connection,
     effects: RefCell<Vec<Value>>,
+    /// The run that was read or stored last: each change of a batch begins by looking at its run.
+    run: RefCell<Option<RunRecord>>,
 }
 
 impl<'c> Db<'c> {
     pub(crate) fn new(connection: &'c Connection) -> Self {
-        Self { connection, effects: RefCell::new(Vec::new()) }
+        Self { connection, effects: RefCell::default(), run: RefCell::default() }
+    }
+
+    /// A run that this transaction has seen, as it is stored.
+    pub(crate) fn known_run(&self, id: &RunId) -> Option<RunRecord> {
+        self.run.borrow().as_ref().filter(|run| run.run_id == *id).cloned()
+    }
+
+    pub(crate) fn keep_run(&self, run: &RunRecord) {
+        *self.run.borrow_mut() = Some(run.clone());
+    }
+
+    /// Whatever is stored of runs may be another now.
+    pub(crate) fn forget_run(&self) {
+        *self.run.borrow_mut() = None;
     }
 
     /// Notes a change of an external call for `effects.log`.

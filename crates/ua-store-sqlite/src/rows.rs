@@ -35,6 +35,7 @@ impl Tables for Db<'_> {
             Err(refused) if refused.is_refusal() && !self.connection.is_autocommit() => {
                 self.connection.execute_batch("ROLLBACK TO provided; RELEASE provided")?;
                 self.forget_effects_behind(noted);
+                self.forget_run();
                 Ok(Err(refused))
             }
             Err(broken) => Err(broken.into()),

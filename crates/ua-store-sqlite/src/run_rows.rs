@@ -68,8 +68,13 @@ impl Db<'_> {
     }
 
     pub(crate) fn run(&self, id: &RunId) -> DbResult<RunRecord> {
+        if let Some(known) = self.known_run(id) {
+            return Ok(known);
+        }
         let found = self.row("SELECT * FROM runs WHERE run_id = ?1", [id.as_str()], run_record)?;
-        found.ok_or_else(|| not_found("runs", id))
+        let found = found.ok_or_else(|| not_found("runs", id))?;
+        self.keep_run(&found);
+        Ok(found)
     }
 
     /// What was read into the history of a run; nothing when there is no such run.
@@ -176,10 +181,12 @@ impl Db<'_> {
             ":traces": json(&run.traces)?,
             ":taint": run.taint.bits(),
         })?;
+        self.keep_run(run);
         Ok(())
     }
 
     pub(crate) fn update_seen(&self, run: &RunRecord) -> DbResult<()> {
+        self.forget_run();
         let sql = "UPDATE runs SET seen_at = ?2, held_from = ?3 WHERE run_id = ?1";
         self.connection.prepare_cached(sql)?.execute(params![
             run.run_id.as_str(),
@@ -191,6 +198,7 @@ impl Db<'_> {
 
     /// Notes for every run of a lineage that a record of it was corrected.
     pub(crate) fn note_corrected(&self, root: &RunId, at: Timestamp) -> DbResult<()> {
+        self.forget_run();
         let sql = "UPDATE runs SET corrected_at = ?2 WHERE root_run_id = ?1";
         self.connection.prepare_cached(sql)?.execute(params![root.as_str(), text(&at)])?;
         let sql =

@@ -98,15 +98,15 @@ pub(super) const WAITS: &str = "dispatch: question while it waits";
 /// A boundary of the seams, before and after: (step, crossing, about the subject, in flight before, in flight after).
 pub(super) type Row = (&'static str, &'static str, bool, bool, bool);
 
-/// Those of a job in turns.
+/// Those of a job in turns. Reply, marker and the start of the first call are one write, but for calls that have to be looked at first.
 pub(super) const CROSSINGS: [Row; 17] = [
     ("start", "store.submit_run", false, false, false),
     ("start", "store.acquire_run", false, false, false),
     ("start", "store.open_step", false, false, false),
     ("admit, compose, reserve", "store.reserve_request", false, false, false),
     ("think", "model.complete", false, false, false),
-    ("record", "store.record_turn", false, false, false),
-    ("dispatch", "store.save_checkpoint", false, false, false),
+    ("record", "store.record_turn", false, false, true),
+    ("dispatch", "store.save_checkpoint", false, false, true),
     ("dispatch: start", "store.start_attempt", true, false, true),
     ("dispatch: invoke", "tool.invoke", true, true, true),
     ("dispatch: settle", "store.settle_attempt", true, true, false),

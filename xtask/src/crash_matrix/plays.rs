@@ -63,7 +63,10 @@ impl At {
             Self::Committing => Death::Crossing(format!("before:{commit}")),
             Self::Committed => Death::Crossing(format!("after:{commit}")),
         };
-        let in_flight = matches!(self, Self::Started | Self::Sending | Self::Received | Self::Acted | Self::Answered);
+        let in_flight = matches!(
+            self,
+            Self::Recorded | Self::Started | Self::Sending | Self::Received | Self::Acted | Self::Answered
+        );
         Boundary { step: row, death, in_flight }
     }
 }

@@ -109,7 +109,7 @@ const OF_SUB_AGENTS: [Row; 24] = [
 const OF_ITERATIONS: [Row; 16] = [
     ("start", "store.submit_run", false, false, false),
     ("start", "store.acquire_run", false, false, false),
-    ("record", "store.record_turn", false, false, false),
+    ("record", "store.record_turn", false, false, true),
     ("dispatch: start", "store.start_attempt", true, false, true),
     ("dispatch: invoke", "tool.invoke", true, true, true),
     ("dispatch: settle", "store.settle_attempt", true, true, false),

@@ -49,7 +49,7 @@ impl Driver<'_> {
             max_output_tokens: self.settings.max_output_tokens,
             temperature_milli: self.settings.temperature_milli,
         };
-        let measured = request.measured();
+        let measured = self.measurer.measure(&request);
         if let Some(why) = self.machine.context_full(measured.input_tokens) {
             return Ok(Event::ContextFull(why));
         }

@@ -107,12 +107,12 @@ impl StageStore {
         }
     }
 
-    /// Waits until every read and write that was asked for before is done and answered: each thread takes them in order, so one
-    /// more on each, about a run that there is not, comes last.
+    /// Waits until every write and long read that was asked for before is done and answered: each thread takes them in order, so one more on
+    /// each, about a run that there is not, comes last.
     pub(super) fn rest(&self) -> Result<(), StoreError> {
         let Behind::Sqlite { nobody, .. } = &self.behind else { return Ok(()) };
         let last_write = block_on(self.port.request_cancel(nobody, "", Timestamp::from_millis(0)));
-        let last_read = block_on(self.port.run(nobody));
+        let last_read = block_on(self.port.history(nobody));
         match (last_write, last_read) {
             (Err(StoreError::NotFound { .. }), Err(StoreError::NotFound { .. })) => Ok(()),
             (Err(error), _) | (_, Err(error)) => Err(error),

@@ -35,7 +35,8 @@ pub(super) fn judge(cell: &Cell, class: &Class, seen: &Seen) -> Verdict {
 
 fn is_before_any_send(boundary: &Boundary) -> bool {
     let is_early = ["start", "think", "record", "dispatch"].contains(&boundary.step);
-    is_early || boundary.name().starts_with("before:store.start_attempt:") && boundary.step == "dispatch: start"
+    !boundary.in_flight && is_early
+        || boundary.name().starts_with("before:store.start_attempt:") && boundary.step == "dispatch: start"
 }
 
 pub(super) fn faults(name: &str, state: &Value) -> Vec<String> {

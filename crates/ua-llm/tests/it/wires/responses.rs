@@ -95,7 +95,7 @@ async fn a_reply_that_is_kept_is_continued_from_with_what_is_new() {
     let http = provider(&server, true);
     let asked = thinking(prompt());
     let first = http.complete(&asked, &Silent).await.unwrap();
-    let kept = KeptReply::of(first.response_id.as_deref(), first.stop_reason, asked.sha256()).unwrap();
+    let kept = KeptReply::of(first.response_id.as_deref(), first.stop_reason, asked.digest()).unwrap();
     assert_eq!(server.kept_replies(), [kept.response_id.as_str()]);
 
     let next = thinking(answered(first.into_message()));
@@ -123,7 +123,7 @@ async fn a_reply_that_the_provider_has_forgotten_is_told_and_costs_nothing() {
     let http = provider(&server, true);
     let asked = thinking(prompt());
     let first = http.complete(&asked, &Silent).await.unwrap();
-    let kept = KeptReply::of(first.response_id.as_deref(), first.stop_reason, asked.sha256()).unwrap();
+    let kept = KeptReply::of(first.response_id.as_deref(), first.stop_reason, asked.digest()).unwrap();
     let next = thinking(answered(first.into_message()));
     server.forget_replies();
     let error = http.complete_from(&kept.known_of(&next).unwrap(), &next, &Silent).await.unwrap_err();
@@ -242,7 +242,7 @@ async fn a_cut_reply_and_garbled_arguments_can_be_answered() {
         (first.stop_reason, &first.tool_uses().next().unwrap().input),
         (StopReason::MaxTokens, &json!("{\"path\": \"a"))
     );
-    assert_eq!(KeptReply::of(first.response_id.as_deref(), first.stop_reason, asked.sha256()), None);
+    assert_eq!(KeptReply::of(first.response_id.as_deref(), first.stop_reason, asked.digest()), None);
     let refused = Block::ToolResult { tool_use_id: "toolu_1_1".into(), content: "cut".into(), is_error: true };
     let mut history = prompt();
     history.extend([first.into_message(), Message { role: Role::User, origin: Origin::Tools, blocks: vec![refused] }]);

@@ -211,7 +211,7 @@ fn a_conversation_goes_on_whatever_comes_next_and_the_model_knows_all_of_it() {
             for note in notes {
                 let asked = request("gpt-5", messages.clone());
                 let reply = wires.runtime.block_on(keeps.complete(&asked, &Silent)).unwrap();
-                let kept = KeptReply::of(reply.response_id.as_deref(), reply.stop_reason, asked.sha256()).unwrap();
+                let kept = KeptReply::of(reply.response_id.as_deref(), reply.stop_reason, asked.digest()).unwrap();
                 messages.push(reply.into_message());
                 messages.push(Message::user(Origin::Resume, note));
                 messages.push(Message::user(Origin::Guidance, "Go on."));

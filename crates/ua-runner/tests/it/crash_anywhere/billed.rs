@@ -36,7 +36,7 @@ impl Billed {
     }
 
     fn note(&self, request: &ModelRequest, usage: Option<Usage>) {
-        let seen = Seen { request: request.sha256(), usage };
+        let seen = Seen { request: request.digest(), usage };
         self.bill.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
     }
 
