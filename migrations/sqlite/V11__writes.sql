@@ -7,3 +7,6 @@ CREATE TABLE run_writes (
 ) STRICT, WITHOUT ROWID;
 
 INSERT INTO run_writes (run_id) SELECT run_id FROM runs;
+
+-- What a call of the same tool might repeat, without looking at what other runs do not know about.
+CREATE INDEX idx_tool_calls_doubts ON tool_calls (root_run_id, raw_tool_name) WHERE status = 'unknown';

@@ -11,11 +11,23 @@ use crate::run_rows::not_found;
 
 type DbResult<T> = Result<T, DbError>;
 
+// What a decision about a call is read by, before it and again in the write that starts it. Each is found by an index (`lineage_rows`'
+// tests), so that what a decision costs does not grow with the run, and 2,000 other runs do not slow one down.
+pub(crate) const CALL: &str = "SELECT * FROM tool_calls WHERE tool_call_id = ?1";
+pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key = ?1 \
+                                 AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
+pub(crate) const RIVALS: &str = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND side_effect_scope = ?2 AND attempt > 0 \
+                                 ORDER BY created_at, run_id, turn, ordinal";
+pub(crate) const DOUBTS: &str = "SELECT * FROM tool_calls WHERE status = 'unknown' AND root_run_id = ?1 AND raw_tool_name = ?2 \
+     ORDER BY created_at, run_id, turn, ordinal";
+pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
+     AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL LIMIT ?4)";
+
 impl Db<'_> {
     // --- Calls.
 
     pub(crate) fn call(&self, id: &CallId) -> DbResult<CallRecord> {
-        let found = self.row("SELECT * FROM tool_calls WHERE tool_call_id = ?1", [id.as_str()], call_record)?;
+        let found = self.row(CALL, [id.as_str()], call_record)?;
         found.ok_or_else(|| not_found("tool_calls", id))
     }
 
@@ -43,34 +55,27 @@ impl Db<'_> {
         self.rows(sql, [], call_record)
     }
 
-    /// The calls of a lineage and of this tool that are unknown. The index over all unknown calls keeps this narrow.
+    /// The calls of a lineage and of this tool that are unknown.
     pub(crate) fn doubts(&self, root: &RunId, tool: &ToolName) -> DbResult<Vec<CallRecord>> {
-        let sql = "SELECT * FROM tool_calls WHERE status = 'unknown' AND root_run_id = ?1 AND raw_tool_name = ?2 \
-                   ORDER BY created_at, run_id, turn, ordinal";
-        self.rows(sql, [root.as_str(), tool.raw.as_str()], call_record)
+        self.rows(DOUBTS, [root.as_str(), tool.raw.as_str()], call_record)
     }
 
     /// The call that holds `key`.
     pub(crate) fn key_holder(&self, key: &IdempotencyKey) -> DbResult<Option<CallRecord>> {
-        let sql = "SELECT * FROM tool_calls WHERE idempotency_key = ?1 \
-                   AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
-        self.row(sql, [key.as_str()], call_record)
+        self.row(HOLDER, [key.as_str()], call_record)
     }
 
-    /// How many other calls of the lineage with the effect kind of `call` claim a key of their own.
-    pub(crate) fn other_effects(&self, call: &CallRecord) -> DbResult<u32> {
+    /// How many other calls of the lineage with the effect kind of `call` claim a key of their own; counted up to `most`.
+    pub(crate) fn other_effects(&self, call: &CallRecord, most: u32) -> DbResult<u32> {
         let Some(effect) = &call.policy.effect_kind else { return Ok(0) };
-        let sql = "SELECT count(*) FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
-                   AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
-        let count = self.number(sql, params![call.root_run_id.as_str(), effect.as_str(), call.call_id.as_str()])?;
+        let own = call.call_id.as_str();
+        let count = self.number(OTHER_EFFECTS, params![call.root_run_id.as_str(), effect.as_str(), own, most])?;
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
     /// The calls of a lineage with this scope that were sent.
     pub(crate) fn scope_calls(&self, root: &RunId, scope: &Scope) -> DbResult<Vec<CallRecord>> {
-        let sql = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND side_effect_scope = ?2 AND attempt > 0 \
-                   ORDER BY created_at, run_id, turn, ordinal";
-        self.rows(sql, [root.as_str(), scope.as_str()], call_record)
+        self.rows(RIVALS, [root.as_str(), scope.as_str()], call_record)
     }
 
     /// The calls that are answered by the receipt of `call`.

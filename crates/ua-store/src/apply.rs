@@ -36,13 +36,15 @@ pub fn apply<R: Rows>(rows: &R, by: &Author, batch: Batch) -> Result<Committed, 
 
 /// Looks at the lease and the number of an owner's batch; how many words of people there are.
 fn begin<R: Rows>(rows: &R, lease: &RunLease, batch: &Batch) -> Result<u64, R::Error> {
-    if batch.number.is_some() || batch.changes().next().is_none() {
-        leased_run(rows, lease)?;
-    }
     let Written { batches, words } = rows.written(&lease.run_id)?;
     if let Some(number) = batch.number {
+        // Before its end is looked at: what ended the run may be this very batch.
+        rules::check_owner(&rows.run(&lease.run_id)?, lease)?;
         rules::check_number(&lease.run_id, batches, number)?;
         rows.set_batches(&lease.run_id, number)?;
+    }
+    if batch.number.is_some() || batch.changes().next().is_none() {
+        leased_run(rows, lease)?;
     }
     Ok(words)
 }
@@ -519,7 +521,10 @@ fn start_attempt<R: Rows>(rows: &R, lease: &RunLease, start: StartAttempt) -> Re
             Some(_) => rows.relations(&call, start.scope.as_ref())?,
             None => Relations::default(),
         },
-        other_effects: rows.other_effects(&call)?,
+        other_effects: match start.max_effects {
+            Some(max) => rows.other_effects(&call, max)?,
+            None => 0,
+        },
         approval: start.approved_by.as_ref().map(|question| rows.question(question)).transpose()?,
     };
     let at = start.at;

@@ -40,9 +40,9 @@ pub use question::{
     abort_in, is_same_question, question_answered, question_closed, question_for_call, question_raised,
 };
 pub use run::{
-    check_lease, check_number, checkpoint_saved, request_closed, request_lost, request_reserved, response_named,
-    run_abort_requested, run_acquired, run_cancel_requested, run_ended, run_seen, run_submitted, step_ended,
-    step_opened, step_resumed, usage_heard,
+    check_lease, check_number, check_owner, checkpoint_saved, request_closed, request_lost, request_reserved,
+    response_named, run_abort_requested, run_acquired, run_cancel_requested, run_ended, run_seen, run_submitted,
+    step_ended, step_opened, step_resumed, usage_heard,
 };
 pub use step::{EnteredStep, EntryContext, step_entered};
 pub use task::{child_made, runs_below, sub_agent};

@@ -8,8 +8,8 @@ use ua_evidence::EvidenceReport;
 use ua_ledger::{is_left_open, settle_late_answers};
 use ua_resume::{Decision, ResumePacket};
 use ua_store::{
-    CallCancel, CheckpointKind, CorpusRef, LedgerStore, NewCheckpoint, QuestionRecord, ReplayStatus, RunRecord,
-    RunRecords, RunStore, StepEnd,
+    CallCancel, Change, CheckpointKind, CorpusRef, LedgerStore, NewCheckpoint, QuestionRecord, ReplayStatus, RunRecord,
+    RunRecords, RunStore, StepEnd, Store,
 };
 
 use super::Driver;
@@ -198,7 +198,11 @@ impl Driver<'_> {
             }
         }
         let held_millis = end.held_millis;
-        let run = self.ports.store.end_run(&self.ports.lease, end).await.map_err(RunError::at("end the run"))?;
+        // An end whose answer is lost is an end: who does not learn of it leaves files of an earlier process behind.
+        let doing = "end the run";
+        self.ports.store.hold(doing, Change::EndRun(end)).await;
+        self.ports.store.flush().await.map_err(RunError::at(doing))?;
+        let run = self.ports.store.run(&self.run.run_id).await.map_err(RunError::at(doing))?;
         spans::ended(&run, held_millis);
         if run.status.is_terminal() {
             // What a person answered until this moment about calls that the run went on without; who answers later does it themselves. The

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
 const BACK: [(u32, &str); 10] = [
-    (11, "DROP TABLE run_writes;"),
+    (11, "DROP TABLE run_writes; DROP INDEX idx_tool_calls_doubts;"),
     (10, "ALTER TABLE runs DROP COLUMN taint;"),
     (
         9,

@@ -111,6 +111,11 @@ pub async fn a_numbered_batch_is_written_once(store: &dyn Store) {
     let stale = store.commit(&by, Batch::default().numbered(3)).await;
     assert!(matches!(stale, Err(StoreError::Fenced { .. })), "{stale:?}");
     store.commit(&owner(&lease), Batch::default().numbered(1)).await.unwrap();
+    let end = || Batch::of([Change::EndRun(samples::run_end(RunStatus::Failed))]).numbered(2);
+    store.commit(&owner(&lease), end()).await.unwrap();
+    let again = store.commit(&owner(&lease), end()).await;
+    assert!(matches!(again, Err(StoreError::Repeated { number: 2, .. })), "its own end is no stranger's: {again:?}");
+    assert!(store.check_lease(&lease).await.is_err());
 }
 
 /// Every word of a person is counted for each run that it concerns, and its owner hears of it with the next write.

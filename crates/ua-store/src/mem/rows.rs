@@ -246,8 +246,9 @@ impl LedgerRows for Transaction<'_> {
     fn key_holder(&self, key: &IdempotencyKey) -> Found<Option<CallRecord>> {
         Ok(self.model().calls.iter().find(|call| rules::holds_key(call, key)).cloned())
     }
-    fn other_effects(&self, call: &CallRecord) -> Found<u32> {
-        let count = self.model().calls.iter().filter(|other| rules::counts_as_effect(other, call)).count();
+    fn other_effects(&self, call: &CallRecord, most: u32) -> Found<u32> {
+        let model = self.model();
+        let count = model.calls.iter().filter(|other| rules::counts_as_effect(other, call)).take(most as usize).count();
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
     fn answered_by(&self, call: &CallId) -> Found<Vec<CallRecord>> {

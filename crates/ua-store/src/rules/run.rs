@@ -18,15 +18,21 @@ const KEPT_UNCLEAN_ENDS: usize = 32;
 
 /// Refuses a lease that is not the newest, or whose run is not running any more.
 pub fn check_lease(run: &RunRecord, lease: &RunLease) -> Result<(), StoreError> {
-    let is_ours = run.owner.as_ref().is_none_or(|owner| owner.trace == lease.id);
-    if run.lease_epoch != lease.epoch || !is_ours {
-        return Err(StoreError::Fenced { run: run.run_id.clone(), ours: lease.epoch, theirs: run.lease_epoch });
-    }
+    check_owner(run, lease)?;
     if run.status == RunStatus::Running {
         Ok(())
     } else {
         Err(conflict("runs", &run.run_id, format!("it is {}; its lease ended with that", run.status)))
     }
+}
+
+/// Checks that nobody took the run since.
+pub fn check_owner(run: &RunRecord, lease: &RunLease) -> Result<(), StoreError> {
+    let is_ours = run.owner.as_ref().is_none_or(|owner| owner.trace == lease.id);
+    if run.lease_epoch == lease.epoch && is_ours {
+        return Ok(());
+    }
+    Err(StoreError::Fenced { run: run.run_id.clone(), ours: lease.epoch, theirs: run.lease_epoch })
 }
 
 /// A new run and its opening message. `parent` is the run it names as its parent.

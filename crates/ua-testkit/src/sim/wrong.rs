@@ -176,9 +176,9 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "completion-file-of-an-earlier-life",
         finding: "new",
-        seed: Some(5094),
-        about: "The end of a run is committed, and its process never learns it; the completion file stays as an earlier process left it, and \
-                says of what was done since that it was not sent.",
+        seed: None,
+        about: "The end of a run is committed, and its process is killed before it writes the completion file, which stays as an earlier \
+                process left it, and says of what was done since that it was not sent.",
         is_it: |wrong, facts| {
             wrong == Wrong::ToldWrongly && facts.told == Some(Told::File) && facts.end_was_never_learnt
         },
