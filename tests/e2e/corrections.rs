@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use ua_e2e::{TestEnv, until};
 
-use super::env;
+use super::{env, undeclared};
 
 fn comment() -> Value {
     json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]})
@@ -74,7 +74,7 @@ fn what_was_wrongly_said_to_have_happened_is_put_right_after_the_end_and_a_fork_
 
 #[test]
 fn what_happened_is_recorded_before_anybody_answered_and_a_fork_does_not_repeat_it() {
-    let env = env().with_forum();
+    let env = undeclared(env().with_forum());
     in_doubt(&env, "after:tool.invoke:post_comment");
     let id = call(&env);
     // Nobody is at this terminal.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use ua_e2e::{TestEnv, until};
 
-use super::env;
+use super::{env, undeclared};
 
 fn tool(name: &str, input: &Value) -> Value {
     json!({"tools": [{"name": name, "input": input}]})
@@ -39,7 +39,7 @@ fn question(env: &TestEnv) -> String {
 
 #[test]
 fn a_fork_shares_the_turns_takes_the_files_and_does_not_repeat_what_was_done() {
-    let env = env().with_forum();
+    let env = undeclared(env().with_forum());
     let job = env.job(&json!({}), &turns());
     env.run(&["job", &job, "--run-id", "r"]).code(0);
     assert_eq!(env.comments().len(), 1);
@@ -192,7 +192,7 @@ fn a_dead_run_is_forked_its_doubt_is_asked_about_and_it_is_resumed_later() {
 
 #[test]
 fn what_a_fork_did_its_parent_does_not_do_again() {
-    let env = env().with_forum();
+    let env = undeclared(env().with_forum());
     let job = env.job(&json!({}), &turns());
     env.run_killed_at("before:store.start_attempt:post_comment", &["job", &job, "--run-id", "r"]);
     env.run(&["fork", "r", "--run-id", "f"]).code(0);
@@ -203,6 +203,16 @@ fn what_a_fork_did_its_parent_does_not_do_again() {
     env.run(&["answer", &question(&env), "skip"]).code(0);
     env.run(&["resume", "r"]).code(0);
     assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn what_a_tools_name_says_that_it_makes_is_made_once_in_the_family_and_nobody_is_asked() {
+    let env = env().with_forum();
+    let job = env.job(&json!({}), &turns());
+    env.run_killed_at("before:store.start_attempt:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["fork", "r", "--run-id", "f"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!((env.comments().len(), status(&env, "r").as_str()), (1, "succeeded"));
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn every_command_writes_what_its_schema_says() {
     check("turns show", &["r", "1"], 0);
     check("tools list", &[], 0);
     check("tools explain", &["post_comment"], 0);
+    check("tools packs", &["github"], 0);
     check("models list", &[], 0);
     check("models show", &["claude-sonnet-4-5"], 0);
     check("config show", &[], 0);

@@ -36,6 +36,7 @@ mod looks;
 mod memory;
 mod model;
 mod near_duplicates;
+mod packs;
 mod people;
 mod phases;
 mod probe;
@@ -67,6 +68,14 @@ use ua_e2e::TestEnv;
 /// A world with the tool server `forum` at hand.
 fn env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_ua-e2e-forum").as_ref())
+}
+
+/// A world in which nobody says that a comment makes something, not even the name of its tool: an effect that is known by its place, and not
+/// by its content.
+fn undeclared(env: TestEnv) -> TestEnv {
+    let rule = "[[rule]]\nid = \"undeclared\"\nname = \"post_comment\"\ncreates = false\n";
+    let policy = env.write("work/undeclared.toml", rule);
+    env.with_env("UA_POLICY", &policy)
 }
 
 /// A file without its `mod` line is a test that never runs.

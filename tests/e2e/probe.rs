@@ -14,7 +14,8 @@ fn with_service(provider: Provider) -> TestEnv {
         "command": env!("CARGO_BIN_EXE_ua-e2e-provider"), "args": [provider.name(), env.arg("service.log")],
     });
     env.mcp_config("work/.mcp.json", &json!({ provider.name(): entry }));
-    env
+    // The stand-in is no package: somebody has to say that its tools are those that a pack is about.
+    env.with_env("UA_SERVER_PACKS", &format!("{0}={0}", provider.name()))
 }
 
 /// What the service made, one JSON object each.
@@ -54,6 +55,7 @@ fn recipes() -> Vec<(Provider, &'static str, Value, &'static str)> {
         (Provider::GitHub, "add_issue_comment", with(json!({"issue_number": 7, "body": "Me too."})), "reconciled"),
         (Provider::Stripe, "create_refund", json!({"charge": "ch_1", "amount": 500}), "redone"),
         (Provider::GoogleCalendar, "create-event", event, "reconciled"),
+        (Provider::Slack, "slack_post_message", json!({"channel_id": "C1", "text": "Hello"}), "reconciled"),
         (Provider::Slack, "chat_postMessage", json!({"channel": "C1", "text": "Hello"}), "reconciled"),
         (Provider::S3, "put_object", json!({"Bucket": "b", "Key": "k.txt", "Body": "text"}), "reconciled"),
     ]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use ua_e2e::{Live, Model, TestEnv, until};
 use ua_testkit::{Fault, FaultKind, workspace_root};
 
-use super::env;
+use super::{env, undeclared};
 
 /// A read, an effect, a last word; worded differently whenever it is asked.
 fn turns() -> Value {
@@ -149,7 +149,7 @@ fn a_provider_that_has_forgotten_is_sent_the_whole_history_and_it_is_said() {
 #[test]
 fn a_fork_continues_its_parents_conversation_from_the_turn_it_shares() {
     let model = Model::start(&turns(), Vec::new());
-    let env = world(&model);
+    let env = undeclared(world(&model));
     env.run(&["job", &kept_job(&env), "--run-id", "r"]).code(0);
     let parent = replies_of_turns(&env, "r");
     // The comment may be the parent's: a person is asked, and nothing is posted again.

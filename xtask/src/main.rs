@@ -23,6 +23,7 @@ mod serve;
 mod sim;
 mod storage;
 mod third_party;
+mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,6 +72,8 @@ enum Task {
     Reliability(reliability::Options),
     /// Runs the research job on a documentation tree of this machine, kills it while it crawls, and counts what the site was asked for
     ResearchTree(research_tree::Options),
+    /// Measures on labelled tools how well tools are classified, and fails on an effect that would be repeated as a read
+    Tools(tools::Options),
     /// Installs programs that others made, which some tests use where they are installed
     ThirdParty(third_party::Options),
     /// Measures what a turn costs
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Reliability(options) => reliability::run(&options),
         Task::ResearchTree(options) => research_tree::run(&options),
+        Task::Tools(options) => tools::run(&options),
         Task::ThirdParty(options) => third_party::run(&options),
         Task::Bench(bench) => bench::run(&bench),
         Task::OpaqueServer { log, answer_after } => {

@@ -2,21 +2,23 @@
 //!
 //! Durable Jobs v1 spec §7.2 (default to side effect), §7.3 (known tools), §7.4 (heuristic and overrides).
 //! Invariants: the first source that names a class decides; a server that is not trusted can raise caution and never
-//! lower it; what a rule says about lost outcomes beside one class is never applied to another class.
-//! Proved by: `tests/it/classify/sources.rs`, `tests/it/classify/names.rs`.
+//! lower it; a pack lowers it only for a server that somebody vouches for; what a rule says about lost outcomes beside one
+//! class is never applied to another class.
+//! Proved by: `tests/it/classify/sources.rs`, `tests/it/classify/names.rs`, `tests/it/classify/packs.rs`.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{
-    CallPolicy, ClassSource, KeyBuilder, KeyChannel, OnUnknown, Reads, ScopeRule, Sha256, SideEffectClass,
+    CallPolicy, ClassSource, EffectKind, KeyBuilder, KeyChannel, OnUnknown, Reads, ScopeRule, Sha256, SideEffectClass,
     ToolNamespace, ToolSpec,
 };
 
 use crate::error::PolicyError;
 use crate::explain::{Considered, Explanation, Verdict, hints};
-use crate::name::{NameSays, read_name, vocabulary};
+use crate::name::{NameSays, made_by_name, made_by_word, read_name, vocabulary};
+use crate::packs::Pack;
 use crate::rule::{MarkerSetting, Patterns, PolicyRules, Rule, Settings};
 
 const SHIPPED: &str = include_str!("shipped_policy.toml");
@@ -25,7 +27,7 @@ const SHIPPED_PREFIX: &str = "shipped:";
 const SHIPPED_FILE: &str = "the built-in policy";
 
 /// Raised when classification changes in a way that neither rules nor vocabulary show.
-const ALGORITHM: &str = "1";
+const ALGORITHM: &str = "2";
 
 /// Tools named in the configuration: names or globs, meant as the bare name or as the raw one
 /// (Durable Jobs v1 spec §7.4).
@@ -44,7 +46,49 @@ pub struct Classifier {
     shipped: PolicyRules,
     denylist: Patterns,
     allowlist: Patterns,
+    /// Servers whose annotations are the word of whoever composes the program: functions of its own.
     trusted_servers: HashSet<String>,
+    /// Servers whose annotations may confirm what names suggest.
+    confirming_servers: BTreeSet<String>,
+    packs: Packs,
+}
+
+/// How far the annotations of a server are believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Believed {
+    /// When they raise caution.
+    Untrusted,
+    /// Also when they say what the name suggests.
+    Confirming,
+    /// As the caller's own word.
+    Trusted,
+}
+
+/// Which servers are judged by which packs.
+#[derive(Debug, Default)]
+struct Packs {
+    /// No pack counts, not even for caution.
+    are_off: bool,
+    /// The pack that somebody vouches for, or that there is to be none, by the server's name.
+    chosen: BTreeMap<String, Option<&'static Pack>>,
+}
+
+/// The pack of a server, and whether somebody vouches for it.
+enum PackOf {
+    Vouched(&'static Pack),
+    Claimed(&'static Pack),
+}
+
+impl Packs {
+    fn of(&self, tool: &ToolSpec) -> Option<PackOf> {
+        if self.are_off || tool.name.namespace == ToolNamespace::Local {
+            return None;
+        }
+        match self.chosen.get(&tool.name.server) {
+            Some(chosen) => chosen.map(PackOf::Vouched),
+            None => Pack::about_server(&tool.name.server).map(PackOf::Claimed),
+        }
+    }
 }
 
 /// What one source has to say about one tool.
@@ -86,7 +130,7 @@ impl Classifier {
     }
 
     /// Puts the sources together. `user` are the policy files, the first one strongest (overlays come first);
-    /// `trusted_servers` are the servers whose annotations may lower caution.
+    /// `trusted_servers` are those whose annotations are the caller's own word, such as functions in the same program.
     ///
     /// # Errors
     /// [`PolicyError::List`] when an entry of a list is no glob, [`PolicyError::DuplicateId`] when two files use one id.
@@ -108,7 +152,44 @@ impl Classifier {
             denylist: compile("side_effect_denylist", &lists.side_effect_denylist)?,
             allowlist: compile("read_only_allowlist", &lists.read_only_allowlist)?,
             trusted_servers,
+            confirming_servers: BTreeSet::new(),
+            packs: Packs::default(),
         })
+    }
+
+    /// A classifier that knows no server: annotations, names, and nothing that was written for somebody's tools.
+    pub fn without_packs() -> Result<Self, PolicyError> {
+        let mut plain = Self::shipped()?;
+        plain.shipped.rules.clear();
+        plain.packs.are_off = true;
+        Ok(plain)
+    }
+
+    /// Judges servers by the packs that somebody vouches for: by the server's name, the pack's, or `None` where no pack is to count.
+    ///
+    /// # Errors
+    /// [`PolicyError::UnknownPack`].
+    pub fn with_packs(mut self, chosen: &BTreeMap<String, Option<String>>) -> Result<Self, PolicyError> {
+        for (server, id) in chosen {
+            let pack = match id {
+                None => None,
+                Some(id) => {
+                    let unknown = || PolicyError::UnknownPack { server: server.clone(), pack: id.clone() };
+                    let pack = Pack::named(id)?.ok_or_else(unknown)?;
+                    pack.rules()?;
+                    Some(pack)
+                }
+            };
+            self.packs.chosen.insert(server.clone(), pack);
+        }
+        Ok(self)
+    }
+
+    /// Lets the annotations of servers of others confirm what names suggest. They are not believed alone.
+    #[must_use]
+    pub fn trusting_annotations_of(mut self, servers: impl IntoIterator<Item = String>) -> Self {
+        self.confirming_servers.extend(servers);
+        self
     }
 
     /// Decides about one call. Without `arguments` the answer is about the tool: the most careful one its calls get.
@@ -177,9 +258,20 @@ impl Classifier {
         let denylist: BTreeSet<_> = self.denylist.texts().iter().collect();
         let allowlist: BTreeSet<_> = self.allowlist.texts().iter().collect();
         let trusted: BTreeSet<_> = self.trusted_servers.iter().collect();
-        for (label, names) in [("denylist", denylist), ("allowlist", allowlist), ("trusted", trusted)] {
+        let confirming: BTreeSet<_> = self.confirming_servers.iter().collect();
+        for (label, names) in
+            [("denylist", denylist), ("allowlist", allowlist), ("trusted", trusted), ("confirming", confirming)]
+        {
             for name in names {
                 key = key.field(label, name);
+            }
+        }
+        for (server, pack) in &self.packs.chosen {
+            key = key.field("pack of", server).field("pack", pack.map_or("", Pack::id));
+        }
+        if !self.packs.are_off {
+            for pack in Pack::all().unwrap_or_default() {
+                key = key.field("pack", pack.id()).field("text", pack.text());
             }
         }
         key.digest()
@@ -223,6 +315,9 @@ impl Classifier {
             let required = picker.first("requires_idempotency_key", |settings| settings.requires_idempotency_key);
             policy.requires_idempotency_key = required.unwrap_or_default();
             policy.effect_kind = picker.first("effect_kind", |settings| settings.effect_kind.clone());
+            if policy.effect_kind.is_none() {
+                policy.effect_kind = picker.made(tool, class, decided.source);
+            }
             policy.scope = picker.first("scope", |settings| settings.scope.clone()).unwrap_or_default();
             policy.sends_files =
                 picker.first("sends_files", |settings| settings.sends_files.clone()).unwrap_or_default();
@@ -306,8 +401,12 @@ impl Classifier {
         }
         let shipped = self.shipped.rules.iter();
         opinions.extend(shipped.map(|rule| rule_opinion(rule, ClassSource::Shipped, SHIPPED_FILE, tool)));
-        opinions.push(annotation_opinion(tool, self.trusted_servers.contains(&tool.name.server)));
-        opinions.push(name_opinion(tool));
+        let name = read_name(&tool.name);
+        let annotation = annotation_opinion(tool, self.believed(&tool.name.server), &name);
+        let name = name_opinion(&name);
+        let without_pack = annotation.class.or(name.class).unwrap_or(SideEffectClass::External);
+        opinions.extend(self.pack_opinions(tool, without_pack));
+        opinions.extend([annotation, name]);
         let default = CallPolicy::unclassified();
         opinions.push(Opinion {
             source: ClassSource::Default,
@@ -320,12 +419,43 @@ impl Classifier {
         });
         opinions
     }
+
+    fn believed(&self, server: &str) -> Believed {
+        match (self.trusted_servers.contains(server), self.confirming_servers.contains(server)) {
+            (true, _) => Believed::Trusted,
+            (false, true) => Believed::Confirming,
+            (false, false) => Believed::Untrusted,
+        }
+    }
+
+    /// What the pack of the tool's server says. Where nobody vouches for the pack, a class that is not higher than `without_pack` is no
+    /// opinion.
+    fn pack_opinions<'a>(&'a self, tool: &ToolSpec, without_pack: SideEffectClass) -> Vec<Opinion<'a>> {
+        let (pack, rules) = match self.packs.of(tool) {
+            None => return Vec::new(),
+            Some(PackOf::Vouched(pack)) => (pack, pack.rules().ok()),
+            Some(PackOf::Claimed(pack)) => (pack, pack.cautious_rules()),
+        };
+        let is_vouched = self.packs.chosen.contains_key(&tool.name.server);
+        let about = rules.iter().flat_map(|rules| rules.rules.iter().map(|rule| (rule, rules.file())));
+        let judged = about.map(|(rule, file)| {
+            let mut opinion = rule_opinion(rule, ClassSource::Shipped, file, tool);
+            opinion.rule_id = format!("pack:{}:{}", pack.id(), rule.id);
+            if !is_vouched && opinion.applies {
+                opinion.class = opinion.class.filter(|class| *class > without_pack);
+                "nothing in the configuration says that this server is what the pack is about, so it may only raise caution"
+                    .clone_into(&mut opinion.note);
+            }
+            opinion
+        });
+        judged.collect()
+    }
 }
 
 impl Opinion<'_> {
     fn name(&self) -> String {
         match self.file {
-            Some(file) => format!("rule {} of {file}", self.rule_id.trim_start_matches(SHIPPED_PREFIX)),
+            Some(file) => format!("rule {} of {file}", self.rule_id.rsplit(':').next().unwrap_or_default()),
             None => self.rule_id.clone(),
         }
     }
@@ -343,6 +473,28 @@ impl Picker<'_> {
         let (index, value) = set.find_map(|(index, opinion)| Some((index, get(opinion.settings?)?)))?;
         self.used[index].push(field);
         Some(value)
+    }
+}
+
+impl Picker<'_> {
+    /// What a call makes when no rule names its kind: by a rule's `creates`, else by the tool's name, unless a rule decided the class and
+    /// so knows the tool better than its name does.
+    fn made(&mut self, tool: &ToolSpec, class: SideEffectClass, decided_by: ClassSource) -> Option<EffectKind> {
+        if let Some(creates) = self.first("creates", |settings| settings.creates) {
+            return if creates { made_by_word(&tool.name) } else { None };
+        }
+        let is_guess = matches!(
+            decided_by,
+            ClassSource::List | ClassSource::Annotation | ClassSource::Name | ClassSource::Default
+        );
+        if !is_guess || class != SideEffectClass::External || tool.name.namespace == ToolNamespace::Local {
+            return None;
+        }
+        let kind = made_by_name(&tool.name)?;
+        if let Some(name) = self.opinions.iter().position(|opinion| opinion.source == ClassSource::Name) {
+            self.used[name].push("effect_kind");
+        }
+        Some(kind)
     }
 }
 
@@ -379,17 +531,27 @@ fn rule_opinion<'a>(rule: &'a Rule, source: ClassSource, file: &'a str, tool: &T
     Opinion { source, rule_id, file: Some(file), applies, class, settings: applies.then_some(&rule.settings), note }
 }
 
-/// What the server says. MCP tells clients to distrust it; a lie that raises caution does no harm.
-fn annotation_opinion(tool: &ToolSpec, is_trusted: bool) -> Opinion<'static> {
+/// What the server says. MCP tells clients to distrust it; a lie that raises caution does no harm. Of a server of others `readOnlyHint` is
+/// never believed alone: servers set it on what starts a recording or writes a file.
+fn annotation_opinion(tool: &ToolSpec, believed: Believed, name: &NameSays) -> Opinion<'static> {
     let claims = tool.annotations;
+    let suggests = matches!(name, NameSays::Read(_) | NameSays::MayRead(_));
     let (rule_id, class, note) = match (claims.read_only, claims.destructive) {
-        (Some(true), _) if is_trusted => {
+        (Some(true), _) if believed == Believed::Trusted => {
             ("readOnlyHint", Some(SideEffectClass::ReadOnly), "its server is trusted and says readOnlyHint = true")
         }
+        (Some(true), _) if believed == Believed::Confirming && suggests => (
+            "readOnlyHint",
+            Some(SideEffectClass::ReadOnly),
+            "its server says readOnlyHint = true, which is trusted where the name suggests the same",
+        ),
         (_, Some(true)) => {
             ("destructiveHint", Some(SideEffectClass::External), "its server says destructiveHint = true")
         }
         (Some(false), _) => ("readOnlyHint", Some(SideEffectClass::External), "its server says readOnlyHint = false"),
+        (Some(true), _) if believed == Believed::Confirming => {
+            ("readOnlyHint", None, "its server says readOnlyHint = true, but nothing in its name suggests that")
+        }
         (Some(true), _) => {
             ("readOnlyHint", None, "its server says readOnlyHint = true, but is not trusted, so that lowers nothing")
         }
@@ -406,26 +568,29 @@ fn annotation_opinion(tool: &ToolSpec, is_trusted: bool) -> Opinion<'static> {
     }
 }
 
-fn name_opinion(tool: &ToolSpec) -> Opinion<'static> {
-    let (word, class, note) = match read_name(&tool.name) {
+fn name_opinion(says: &NameSays) -> Opinion<'static> {
+    let (word, class, note) = match says {
         NameSays::Effect(word) => {
             let note = format!("its name contains the side-effect word {word:?}");
-            (word, Some(SideEffectClass::External), note)
+            (word.as_str(), Some(SideEffectClass::External), note)
         }
         NameSays::Read(word) => {
-            let note = format!("its name begins with the read verb {word:?} and contains no side-effect word");
-            (word, Some(SideEffectClass::ReadOnly), note)
+            let note = format!("its name looks, by {word:?}, and contains no side-effect word");
+            (word.as_str(), Some(SideEffectClass::ReadOnly), note)
+        }
+        NameSays::MayRead(word) => {
+            let note = format!("its name suggests that it looks, by {word:?}, which is no proof");
+            ("none", None, note)
         }
         NameSays::Nothing => {
-            let note = "its name neither begins with a read verb nor contains a side-effect word";
-            ("none".to_owned(), None, note.to_owned())
+            ("none", None, "its name says neither that it looks nor that it changes something".to_owned())
         }
     };
     Opinion {
         source: ClassSource::Name,
         rule_id: format!("name:{word}"),
         file: None,
-        applies: class.is_some(),
+        applies: class.is_some() || matches!(says, NameSays::MayRead(_)),
         class,
         settings: None,
         note,

@@ -50,15 +50,25 @@ pub enum PolicyError {
         /// The file that has it again.
         second: String,
     },
+    /// A server is to be judged by a policy pack that is not there.
+    #[error("judge the tools of {server:?} by the policy pack {pack:?}: there is none of that name")]
+    UnknownPack {
+        /// The server's name in the configuration.
+        server: String,
+        /// What was named.
+        pack: String,
+    },
 }
 
 impl PolicyError {
     /// What a caller can do: in each case a person edits a file.
     pub fn class(&self) -> FailureClass {
         match self {
-            Self::Syntax { .. } | Self::Field { .. } | Self::List { .. } | Self::DuplicateId { .. } => {
-                FailureClass::Operator
-            }
+            Self::Syntax { .. }
+            | Self::Field { .. }
+            | Self::List { .. }
+            | Self::DuplicateId { .. }
+            | Self::UnknownPack { .. } => FailureClass::Operator,
         }
     }
 }

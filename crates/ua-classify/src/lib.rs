@@ -8,9 +8,10 @@
 //! 1. the user's policy files, in order, the first matching rule first;
 //! 2. `side_effect_denylist`, then `read_only_allowlist`;
 //! 3. the shipped rules about our own tools and Composio's;
-//! 4. MCP annotations, which may only raise caution unless the server is marked trusted;
-//! 5. the words in the name;
-//! 6. `external`.
+//! 4. the pack about the server, where somebody vouches for it;
+//! 5. MCP annotations, which may only raise caution, and of servers that are trusted so far confirm what a name suggests;
+//! 6. the words in the name;
+//! 7. `external`.
 //!
 //! ```
 //! use std::collections::HashSet;
@@ -50,6 +51,7 @@ mod error;
 mod explain;
 mod key_argument;
 mod name;
+mod packs;
 mod parse;
 mod parse_probe;
 mod rule;
@@ -59,5 +61,6 @@ pub use classifier::{Classifier, Lists};
 pub use error::PolicyError;
 pub use explain::{Considered, Explanation, Verdict};
 pub use key_argument::{declared_keys, likely_key_arguments, without_argument, without_key_argument};
+pub use packs::Pack;
 pub use rule::PolicyRules;
 pub use scope::{file_arguments, project_scope};

@@ -1,195 +1,46 @@
 //! What the words in a tool's name say about it.
 //!
-//! Durable Jobs v1 spec §7.4, on whole words instead of substrings: SPREADSHEET does not contain READ. A side-effect
-//! word anywhere makes a tool external; only a read verb in front, with no side-effect word after it, makes it
-//! read-only. Invariant: a side-effect word added to a name never lowers its class (property test in `tests/it/classify/names.rs`).
+//! Durable Jobs v1 spec §7.4, on whole words instead of substrings: SPREADSHEET does not contain READ. A word of effect makes a tool
+//! external wherever it stands, unless it is plainly a thing behind a verb that looks (`get_label`). A tool is read-only when a verb that
+//! looks begins the name, or stands behind a prefix (`slack_list_channels`) or behind its thing (`issues_list`), or when the name asks for
+//! a state (`git_log`). Invariant: a side-effect verb added to a name never lowers its class (property test in
+//! `tests/it/classify/names.rs`); no rule here knows a server by its name.
 
-use ua_core::{ToolName, ToolNamespace};
+mod creates;
+mod vocabulary;
 
-/// Verbs that only look. Left out on purpose: `query` and `execute` run whatever they are given, `check` is also
-/// checking out and checking in.
-const READ_VERBS: &[&str] = &["describe", "fetch", "find", "get", "list", "lookup", "read", "retrieve", "search"];
+use ua_core::{EffectKind, ToolName, ToolNamespace};
 
-/// Words that change something, or that join a second verb we may not know (`and`, `or`, `then`), sorted. Nouns that
-/// are verbs too are listed where the verb is common; a false alarm costs a question, a miss costs a second effect.
-const EFFECT_WORDS: &[&str] = &[
-    "accept",
-    "ack",
-    "acknowledge",
-    "activate",
-    "add",
-    "allocate",
-    "allow",
-    "alter",
-    "and",
-    "append",
-    "apply",
-    "approve",
-    "archive",
-    "assign",
-    "attach",
-    "authorize",
-    "ban",
-    "block",
-    "buy",
-    "cancel",
-    "change",
-    "charge",
-    "checkout",
-    "claim",
-    "clean",
-    "clear",
-    "clone",
-    "close",
-    "comment",
-    "complete",
-    "confirm",
-    "consume",
-    "copy",
-    "create",
-    "deactivate",
-    "decline",
-    "delete",
-    "deploy",
-    "dequeue",
-    "destroy",
-    "detach",
-    "disable",
-    "discard",
-    "dismiss",
-    "dispatch",
-    "donate",
-    "drain",
-    "drop",
-    "edit",
-    "eject",
-    "empty",
-    "enable",
-    "enqueue",
-    "erase",
-    "escalate",
-    "evict",
-    "exec",
-    "execute",
-    "expire",
-    "fire",
-    "flag",
-    "flush",
-    "follow",
-    "fork",
-    "forward",
-    "freeze",
-    "generate",
-    "grant",
-    "hide",
-    "import",
-    "increment",
-    "insert",
-    "install",
-    "invite",
-    "invoke",
-    "join",
-    "kick",
-    "kill",
-    "label",
-    "launch",
-    "leave",
-    "like",
-    "lock",
-    "mark",
-    "merge",
-    "migrate",
-    "mint",
-    "modify",
-    "move",
-    "mutate",
-    "mute",
-    "next",
-    "notify",
-    "or",
-    "overwrite",
-    "patch",
-    "pause",
-    "pay",
-    "pin",
-    "poke",
-    "pop",
-    "post",
-    "prepend",
-    "promote",
-    "provision",
-    "publish",
-    "purchase",
-    "purge",
-    "push",
-    "put",
-    "react",
-    "reboot",
-    "rebase",
-    "redeem",
-    "refresh",
-    "refund",
-    "register",
-    "reindex",
-    "reject",
-    "remove",
-    "rename",
-    "reorder",
-    "replace",
-    "reply",
-    "reserve",
-    "reset",
-    "resolve",
-    "restart",
-    "restore",
-    "resume",
-    "retry",
-    "revert",
-    "revoke",
-    "rollback",
-    "rotate",
-    "run",
-    "save",
-    "sell",
-    "send",
-    "set",
-    "share",
-    "shift",
-    "shutdown",
-    "sign",
-    "snooze",
-    "spawn",
-    "spend",
-    "start",
-    "stop",
-    "submit",
-    "subscribe",
-    "suspend",
-    "swap",
-    "sync",
-    "take",
-    "terminate",
-    "then",
-    "transfer",
-    "trash",
-    "trigger",
-    "truncate",
-    "uninstall",
-    "unlock",
-    "unpin",
-    "unsubscribe",
-    "update",
-    "upload",
-    "upsert",
-    "vote",
-    "wipe",
-    "withdraw",
-    "write",
-];
+use self::vocabulary::{
+    ADJECTIVES, EFFECTS, JOINS, LOG_OWNERS, LOOKING, LOOKING_IN_FRONT, LOOKING_OR_THING, MARKED_READ, MILD_THINGS,
+    PREPOSITIONS, STATES, SUGGESTS_LOOKING, TAKEN_WHEN_READ, THINGS, TREE_OWNERS,
+};
 
 /// The words this module goes by, for the policy version.
 pub(crate) fn vocabulary() -> String {
-    format!("{}\n{}", READ_VERBS.join(" "), EFFECT_WORDS.join(" "))
+    let lists = [
+        LOOKING,
+        LOOKING_OR_THING,
+        LOOKING_IN_FRONT,
+        SUGGESTS_LOOKING,
+        STATES,
+        ADJECTIVES,
+        LOG_OWNERS,
+        TREE_OWNERS,
+        TAKEN_WHEN_READ,
+        MARKED_READ,
+        JOINS,
+        EFFECTS,
+        THINGS,
+        MILD_THINGS,
+        PREPOSITIONS,
+        vocabulary::FILLERS,
+        vocabulary::NAMED_ONCE,
+        vocabulary::ADDED_ANEW,
+        vocabulary::RUNS,
+    ];
+    let lists: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
+    format!("{}\n{}", lists.join("\n"), creates::vocabulary())
 }
 
 /// What a name says.
@@ -197,44 +48,200 @@ pub(crate) fn vocabulary() -> String {
 pub(crate) enum NameSays {
     /// It contains this side-effect word.
     Effect(String),
-    /// It begins with this read verb and contains no side-effect word.
+    /// It looks, by this word.
     Read(String),
-    /// Neither.
+    /// It may well look, by this word, but a name like that is no proof.
+    MayRead(String),
+    /// Nothing.
     Nothing,
 }
 
 /// Reads a tool's bare name.
 pub(crate) fn read_name(tool: &ToolName) -> NameSays {
-    let words = words(&tool.tool);
-    if let Some(effect) = words.iter().find(|word| EFFECT_WORDS.contains(&word.as_str())) {
-        return NameSays::Effect(effect.clone());
+    let (all, server) = (words(&tool.tool), words(&tool.server));
+    let rest = after_toolkit(without_prefix(&all, &server), &all, &server, tool.namespace);
+    if let Some(join) = rest.iter().find(|word| has(JOINS, word)) {
+        return NameSays::Effect(join.clone());
     }
-    match first_after_prefix(&words, tool) {
-        Some(verb) if READ_VERBS.contains(&verb) => NameSays::Read(verb.to_owned()),
-        _ => NameSays::Nothing,
+    match looking_verb(rest) {
+        Some(at) => read_around(rest, at, &all),
+        None => read_without_verb(rest, &all),
     }
 }
 
-/// The first word that is not the toolkit's or the server's name (`GMAIL_FETCH_EMAILS` → `fetch`). A first word that is
-/// a read verb is no prefix.
-fn first_after_prefix<'a>(words: &'a [String], tool: &ToolName) -> Option<&'a str> {
-    let is_verb = |word: &str| READ_VERBS.contains(&word);
-    let server = self::words(&tool.server);
+/// What a call of the tool makes anew each time, if its name says so.
+pub(crate) fn made_by_name(tool: &ToolName) -> Option<EffectKind> {
+    creates::made_by(&words(&tool.tool), &words(&tool.server))
+}
+
+/// What a tool makes of which somebody said that it makes something.
+pub(crate) fn made_by_word(tool: &ToolName) -> Option<EffectKind> {
+    creates::of_anything(&words(&tool.tool), &words(&tool.server))
+}
+
+fn has(list: &[&str], word: &str) -> bool {
+    list.contains(&word)
+}
+
+fn is_looking(word: &str) -> bool {
+    has(LOOKING, word) || has(LOOKING_OR_THING, word) || has(LOOKING_IN_FRONT, word)
+}
+
+fn is_plural(word: &str) -> bool {
+    word.len() > 2 && word.ends_with('s') && !word.ends_with("ss")
+}
+
+/// A name without the words in front that only say whose tool it is. A verb is no prefix, whatever the server is called.
+fn without_prefix<'a>(words: &'a [String], server: &[String]) -> &'a [String] {
     let mut rest = words;
     while let [first, after @ ..] = rest
         && !after.is_empty()
-        && !is_verb(first)
+        && !is_looking(first)
+        && !has(EFFECTS, first)
         && server.contains(first)
     {
         rest = after;
     }
-    // A Composio slug begins with its toolkit; of other names nobody knows whether the first word is a verb.
-    let is_composio = tool.namespace == ToolNamespace::Composio || server.iter().any(|word| word == "composio");
+    rest
+}
+
+/// A Composio slug begins with its toolkit.
+fn after_toolkit<'a>(rest: &'a [String], all: &[String], server: &[String], namespace: ToolNamespace) -> &'a [String] {
+    let is_composio = namespace == ToolNamespace::Composio || server.iter().any(|word| word == "composio");
     match rest {
-        [first, second, ..] if is_composio && rest.len() == words.len() && !is_verb(first) => Some(second),
-        [first, ..] => Some(first),
-        [] => None,
+        [first, after @ ..]
+            if is_composio
+                && !after.is_empty()
+                && rest.len() == all.len()
+                && !is_looking(first)
+                && !has(EFFECTS, first) =>
+        {
+            after
+        }
+        _ => rest,
     }
+}
+
+/// Where the verb that looks is.
+fn looking_verb(rest: &[String]) -> Option<usize> {
+    let last = rest.len().saturating_sub(1);
+    let at = rest.iter().enumerate().position(|(at, word)| {
+        let may_come_last = ["diff", "validate"].contains(&word.as_str());
+        has(LOOKING, word)
+            || has(LOOKING_OR_THING, word)
+            || (has(LOOKING_IN_FRONT, word) && (at == 0 || (at == last && may_come_last)))
+    })?;
+    // To analyze something with somebody hands the work to them, which may be paid for or leave something behind.
+    (rest[at] != "analyze" || !rest.iter().any(|word| word == "with")).then_some(at)
+}
+
+/// Whether a word of effect at `at` is the beginning of "pull request", which is a thing.
+fn is_pull_request(words: &[String], at: usize) -> bool {
+    words[at] == "pull" && words.get(at + 1).is_some_and(|next| ["request", "requests"].contains(&next.as_str()))
+}
+
+fn effects(words: &[String]) -> impl Iterator<Item = (usize, &String)> {
+    words.iter().enumerate().filter(|(at, word)| has(EFFECTS, word) && !is_pull_request(words, *at))
+}
+
+/// A name without a verb that looks: it asks for a state, is about things as they are, or proves nothing.
+fn read_without_verb(rest: &[String], all: &[String]) -> NameSays {
+    let [.., last] = rest else { return NameSays::Nothing };
+    let read = || NameSays::Read(last.clone());
+    let owner = rest.len().checked_sub(2).map(|at| rest[at].as_str());
+    let first_effect = effects(rest).next();
+    let is_state = has(STATES, last) && rest.len() <= 4;
+    match first_effect {
+        None if is_state => return read(),
+        // `http_test_details`, and not `test_details`.
+        Some((1.., _)) if is_state && effects(rest).all(|(_, word)| has(MILD_THINGS, word)) => return read(),
+        Some(_) if owner == Some("take") && ["screenshot", "snapshot"].contains(&last.as_str()) => return read(),
+        Some((_, word)) => return NameSays::Effect(word.clone()),
+        None => {}
+    }
+    // Without its prefix the owner of a log may be in the prefix: `git_log` of a server called git.
+    let owner = owner.or_else(|| all.len().checked_sub(2).map(|at| all[at].as_str())).unwrap_or_default();
+    let is_git = all.iter().any(|word| word == "git");
+    match last.as_str() {
+        "log" if has(LOG_OWNERS, owner) => read(),
+        "tree" if has(TREE_OWNERS, owner) => read(),
+        "screenshot" => read(),
+        "ping" if rest.len() == 1 => read(),
+        "show" if rest.len() == 1 && is_git => read(),
+        _ if rest.len() > 1 && has(ADJECTIVES, &rest[0]) => NameSays::Read(rest[0].clone()),
+        _ => match rest.iter().find(|word| has(SUGGESTS_LOOKING, word)) {
+            Some(word) => NameSays::MayRead(word.clone()),
+            None => NameSays::Nothing,
+        },
+    }
+}
+
+/// A name with a verb that looks at `at`.
+fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
+    let (verb, before, after) = (rest[at].as_str(), &rest[..at], &rest[at + 1..]);
+    let read = || NameSays::Read(verb.to_owned());
+    let may_read = || NameSays::MayRead(verb.to_owned());
+    // Before the verb nothing is plainly a thing: `post_list` may post one.
+    if let Some((_, word)) = effects(rest).find(|(place, _)| *place < at) {
+        return NameSays::Effect(word.clone());
+    }
+    if let Some(word) = effect_after(verb, before, after) {
+        return NameSays::Effect(word.clone());
+    }
+    let ends_with = |words: &[&str]| after.last().is_some_and(|word| words.contains(&word.as_str()));
+    match verb {
+        // Reading a queue may take away what is read.
+        "read" if after.iter().any(|word| has(TAKEN_WHEN_READ, word)) => return may_read(),
+        // `notification_read` marks it.
+        "read" if after.is_empty() && before.last().is_some_and(|word| has(MARKED_READ, word)) => {
+            return NameSays::Nothing;
+        }
+        // What is asked runs whatever it is given; a token is made on the way.
+        "get" | "read" if ends_with(&["query", "sql", "token"]) => return may_read(),
+        // `git fetch` changes the clone.
+        "fetch" if all.iter().any(|word| word == "git") => return NameSays::Nothing,
+        _ => {}
+    }
+    if before.is_empty() || has(LOOKING, verb) || has(LOOKING_IN_FRONT, verb) || verb == "lookup" {
+        return read();
+    }
+    // A verb that is a thing as well, behind words that may be a verb nobody knows.
+    let closes = after.first().is_none_or(|word| has(PREPOSITIONS, word));
+    let is_read = match verb {
+        "list" if closes => before.last().is_some_and(|word| is_plural(word)),
+        "list" => before.len() <= 2 && after.iter().any(|word| is_listed(word)),
+        "search" => after.is_empty() || before.len() <= 2,
+        _ => before.len() <= 2,
+    };
+    if is_read { read() } else { may_read() }
+}
+
+/// The word behind a verb that looks which is a second verb and not a thing.
+fn effect_after<'a>(verb: &str, before: &[String], after: &'a [String]) -> Option<&'a String> {
+    let mut found = effects(after);
+    found.find_map(|(place, word)| {
+        if has(THINGS, word) {
+            return is_verb_behind_thing(verb, before, after, place).then_some(word);
+        }
+        // `list_clear_drafts`: the drafts that are clear. A list of items may be cleared.
+        let is_adjective = verb == "list" && ["clear", "complete", "open"].contains(&word.as_str());
+        (!(is_adjective && after.get(place + 1).is_some_and(|next| is_listed(next)))).then_some(word)
+    })
+}
+
+/// Whether a word is what is listed, and not what a list is made of: its items may be changed.
+fn is_listed(word: &str) -> bool {
+    is_plural(word) && !["elements", "entries", "items", "members"].contains(&word)
+}
+
+/// Whether the word behind a verb that looks is a verb all the same, because the one in front may be a thing: `list_push`, `search_start`,
+/// `view_update`. Nothing is got or found that is not a thing.
+fn is_verb_behind_thing(verb: &str, before: &[String], after: &[String], place: usize) -> bool {
+    if !before.is_empty() || place > 0 || has(LOOKING, verb) {
+        return false;
+    }
+    let behind = &after[place + 1..];
+    if verb == "list" { !behind.iter().any(|word| is_listed(word)) } else { behind.is_empty() }
 }
 
 /// Splits a name at everything that is no letter or digit and at the humps of camelCase; lower-cased.
@@ -290,21 +297,85 @@ mod tests {
         assert_eq!(says(ToolNamespace::Composio, "tools", "GMAIL_FETCH_EMAILS"), read("fetch"));
         assert_eq!(says(ToolNamespace::Mcp, "composio", "GMAIL_FETCH_EMAILS"), read("fetch"));
         assert_eq!(says(ToolNamespace::Mcp, "github-prod", "github_list_issues"), read("list"));
-        assert_eq!(says(ToolNamespace::Mcp, "other", "github_list_issues"), NameSays::Nothing);
-        assert_eq!(says(ToolNamespace::Composio, "tools", "GOOGLE_MAPS_GET_ROUTE"), NameSays::Nothing);
-        // One prefix, not two.
-        assert_eq!(says(ToolNamespace::Composio, "composio", "COMPOSIO_APPROVAL_LIST"), NameSays::Nothing);
+        assert_eq!(says(ToolNamespace::Mcp, "other", "github_list_issues"), read("list"));
+        assert_eq!(says(ToolNamespace::Composio, "tools", "GOOGLE_MAPS_GET_ROUTE"), read("get"));
+        // Who knows what `approval_list` does.
+        let may = NameSays::MayRead("list".to_owned());
+        assert_eq!(says(ToolNamespace::Composio, "composio", "COMPOSIO_APPROVAL_LIST"), may);
         assert_eq!(says(ToolNamespace::Mcp, "search", "search"), read("search"));
         assert_eq!(says(ToolNamespace::Mcp, "list", "list_send"), NameSays::Effect("send".to_owned()));
     }
 
     #[test]
-    fn the_words_are_sorted_and_no_word_is_both() {
-        assert!(READ_VERBS.is_sorted());
-        assert!(EFFECT_WORDS.iter().all(|word| !READ_VERBS.contains(word)));
-        let mut unique: Vec<_> = EFFECT_WORDS.to_vec();
-        unique.sort_unstable();
-        unique.dedup();
-        assert_eq!(unique.len(), EFFECT_WORDS.len());
+    fn names_say_that_they_look() {
+        let says = |server: &str, tool: &str| read_name(&ToolName::qualified(ToolNamespace::Mcp, server, tool));
+        for (server, tool) in [
+            ("slack", "slack_list_channels"),
+            ("other", "jira_get_request_types"),
+            ("other", "get_label"),
+            ("other", "get_run_comments"),
+            ("other", "list_order_comments"),
+            ("other", "list_clear_drafts"),
+            ("other", "issues_list"),
+            ("other", "issue_read"),
+            ("other", "pull_request_read"),
+            ("other", "web_search"),
+            ("git", "git_log"),
+            ("work-git", "git_status"),
+            ("git", "git_show"),
+            ("other", "audit_log"),
+            ("other", "directory_tree"),
+            ("other", "recent_activity"),
+            ("other", "http_test_details"),
+            ("other", "take_screenshot"),
+            ("other", "validate_email"),
+        ] {
+            assert!(matches!(says(server, tool), NameSays::Read(_)), "{tool}: {:?}", says(server, tool));
+        }
+        for (server, tool) in [
+            ("other", "sort_list"),
+            ("other", "list_delete"),
+            ("other", "list_comment"),
+            ("other", "list_push_item"),
+            ("other", "search_start"),
+            ("other", "view_update"),
+            ("other", "list_clear_items"),
+            ("other", "post_list"),
+            ("other", "get_next_message"),
+            ("other", "get_or_create_label"),
+            ("other", "update_status"),
+            ("other", "bulk_update_details"),
+            ("send", "send_list"),
+            ("other", "receive_message"),
+        ] {
+            assert!(matches!(says(server, tool), NameSays::Effect(_)), "{tool}: {:?}", says(server, tool));
+        }
+        for (server, tool) in [
+            ("queue", "read_messages"),
+            ("other", "notification_read"),
+            ("git", "git_fetch"),
+            ("db", "read_query"),
+            ("auth", "get_access_token"),
+            ("other", "workout_log"),
+            ("other", "analyze_issue_with_agent"),
+            ("other", "show_message"),
+            ("other", "query_database"),
+            ("other", "download_file"),
+        ] {
+            let says = says(server, tool);
+            assert!(matches!(says, NameSays::MayRead(_) | NameSays::Nothing), "{tool}: {says:?}");
+        }
+    }
+
+    #[test]
+    fn the_words_are_sorted_and_no_word_looks_and_changes() {
+        for list in [LOOKING, LOOKING_OR_THING, LOOKING_IN_FRONT, SUGGESTS_LOOKING, STATES, EFFECTS, THINGS] {
+            assert!(list.is_sorted_by(|a, b| a < b), "{list:?}");
+        }
+        assert!(EFFECTS.iter().all(|word| !is_looking(word)));
+        assert!(
+            THINGS.iter().chain(MILD_THINGS).all(|word| has(EFFECTS, word)),
+            "a thing that is no effect needs no list"
+        );
     }
 }

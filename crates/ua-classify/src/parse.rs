@@ -16,7 +16,7 @@ use crate::parse_probe::unprovable;
 use crate::rule::{Patterns, PolicyRules, Rule, Selector, Settings};
 
 /// Every field of a rule, for the suggestion when one is misspelt.
-const FIELDS: [&str; 25] = [
+const FIELDS: [&str; 27] = [
     "id",
     "name",
     "patterns",
@@ -32,6 +32,7 @@ const FIELDS: [&str; 25] = [
     "horizon",
     "requires_idempotency_key",
     "effect_kind",
+    "creates",
     "scope",
     "volatile_fields",
     "sends_files",
@@ -42,6 +43,7 @@ const FIELDS: [&str; 25] = [
     "composite",
     "harmless_programs",
     "reads",
+    "source",
 ];
 
 impl PolicyRules {
@@ -54,14 +56,18 @@ impl PolicyRules {
     /// [`PolicyError::Syntax`] when the text is not TOML, [`PolicyError::Field`] when a field is unknown, has a value
     /// it can not have, or contradicts another, and [`PolicyError::DuplicateId`] when two rules share an id.
     pub fn parse(text: &str, file_name: &str) -> Result<Self, PolicyError> {
-        let document = DeTable::parse(text).map_err(|error| PolicyError::Syntax {
-            file: file_name.to_owned(),
-            line: line_of(text, error.span().map_or(0, |span| span.start)),
-            why: error.message().trim().replace('\n', ", "),
-        })?;
-        let top = Place { file: file_name, text, rule: "top level".to_owned() };
+        Self::parse_beside(text, file_name, None)
+    }
+
+    /// The rules of a policy file that may have one table more, which is read elsewhere.
+    pub(crate) fn parse_beside(text: &str, file_name: &str, table: Option<&str>) -> Result<Self, PolicyError> {
+        let document = parse_toml(text, file_name)?;
+        let top = Place::top(file_name, text);
         let mut rules: Vec<Rule> = Vec::new();
         for field in top.fields(document.get_ref()) {
+            if table == Some(field.name) {
+                continue;
+            }
             if field.name != "rule" {
                 return Err(field.error("it does not exist; a policy file is a list of [[rule]] tables"));
             }
@@ -84,6 +90,14 @@ impl PolicyRules {
     }
 }
 
+pub(crate) fn parse_toml<'t>(text: &'t str, file_name: &str) -> Result<Spanned<DeTable<'t>>, PolicyError> {
+    DeTable::parse(text).map_err(|error| PolicyError::Syntax {
+        file: file_name.to_owned(),
+        line: line_of(text, error.span().map_or(0, |span| span.start)),
+        why: error.message().trim().replace('\n', ", "),
+    })
+}
+
 fn parse_rule(
     file: &str,
     text: &str,
@@ -93,7 +107,7 @@ fn parse_rule(
 ) -> Result<Rule, PolicyError> {
     let named = table.get("id").and_then(|id| id.get_ref().as_str()).map(|id| format!("rule {id:?}"));
     let place = Place { file, text, rule: named.unwrap_or_else(|| format!("rule number {number}")) };
-    let mut id = None;
+    let (mut id, mut source) = (None, None);
     let mut selector = Selector::default();
     let mut settings = Settings::default();
     let fields = place.fields(table);
@@ -111,6 +125,7 @@ fn parse_rule(
             "key_ttl" => settings.key_ttl = Some(field.duration()?),
             "requires_idempotency_key" => settings.requires_idempotency_key = Some(field.flag()?),
             "effect_kind" => settings.effect_kind = Some(field.effect_kind()?),
+            "creates" => settings.creates = Some(field.flag()?),
             "scope" => settings.scope = Some(field.scope()?),
             "volatile_fields" => settings.volatile_fields = Some(field.texts()?),
             "sends_files" => settings.sends_files = Some(field.texts()?),
@@ -124,6 +139,7 @@ fn parse_rule(
             "probe" => settings.probe = Some(field.probe()?),
             "marker" => settings.marker = Some(field.marker()?),
             "horizon" => settings.horizon = Some(field.duration()?),
+            "source" => source = Some(field.text()?),
             unknown => return Err(field.error(&unknown_field(unknown))),
         }
     }
@@ -146,7 +162,7 @@ fn parse_rule(
     if let Some((field, why)) = contradiction(&settings) {
         return Err(at(field, &why));
     }
-    Ok(Rule { id, selector, settings })
+    Ok(Rule { id, selector, settings, source })
 }
 
 /// What in a rule can not be true at the same time: the field to change, and why.
@@ -163,12 +179,22 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
     if let Some(why) = settings.probe.as_ref().and_then(|probe| unprovable(probe, settings)) {
         return Some(("probe", why));
     }
+    if let (Some(kind), Some(creates)) = (&settings.effect_kind, settings.creates)
+        && kind.is_creating() != creates
+    {
+        let says = if creates { "does not say that" } else { "says that" };
+        return Some((
+            "creates",
+            format!("the verb of {:?} {says} something is made; change one of them", kind.as_str()),
+        ));
+    }
     if settings.side_effect_class == Some(SideEffectClass::ReadOnly) {
         let effect = [
             ("probe", settings.probe.is_some()),
             ("marker", settings.marker.is_some()),
             ("horizon", settings.horizon.is_some()),
             ("effect_kind", settings.effect_kind.is_some()),
+            ("creates", settings.creates == Some(true)),
             ("scope", settings.scope.is_some()),
             ("sends_files", settings.sends_files.is_some()),
             ("requires_idempotency_key", settings.requires_idempotency_key == Some(true)),
@@ -187,6 +213,7 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
             ("requires_idempotency_key", settings.requires_idempotency_key == Some(true)),
             ("probe", settings.probe.is_some()),
             ("effect_kind", settings.effect_kind.is_some()),
+            ("creates", settings.creates == Some(true)),
             ("scope", settings.scope.is_some()),
         ];
         if let Some((field, _)) = of_actions.into_iter().find(|(_, is_set)| *is_set) {
@@ -232,7 +259,11 @@ pub(crate) struct Place<'a> {
     rule: String,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    pub(crate) fn top(file: &'a str, text: &'a str) -> Self {
+        Self { file, text, rule: "top level".to_owned() }
+    }
+
     /// The fields of a table in the order of the file, so that the first mistake is the one reported.
     pub(crate) fn fields<'t>(&'t self, table: &'t DeTable<'_>) -> Vec<Field<'t>> {
         let mut fields: Vec<_> = table

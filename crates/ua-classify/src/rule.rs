@@ -41,6 +41,9 @@ pub(crate) struct Rule {
     pub(crate) id: String,
     pub(crate) selector: Selector,
     pub(crate) settings: Settings,
+    /// Where what it says was read: an address, or a package with its version. Decides nothing.
+    #[serde(skip)]
+    pub(crate) source: Option<String>,
 }
 
 /// Which tools a rule is about: all of the given parts have to hold.
@@ -113,6 +116,24 @@ pub(crate) enum MarkerSetting {
     Mark(Marker),
 }
 
+impl Settings {
+    /// What of this may be believed about a server that nobody vouches for: whatever makes it wait for somebody, and nothing that lets a
+    /// call be sent again or settled without one.
+    pub(crate) fn only_caution(&self) -> Self {
+        let class = self.side_effect_class.filter(|class| class.has_effect());
+        Self {
+            side_effect_class: class,
+            effect_kind: self.effect_kind.clone(),
+            creates: self.creates.filter(|creates| *creates),
+            scope: self.scope.clone(),
+            sends_files: self.sends_files.clone(),
+            approval: self.approval.filter(|asks| *asks),
+            requires_idempotency_key: None,
+            ..Self::default()
+        }
+    }
+}
+
 /// What a rule says; each field may be left to a later rule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Settings {
@@ -125,6 +146,9 @@ pub(crate) struct Settings {
     pub(crate) horizon: Option<Duration>,
     pub(crate) requires_idempotency_key: Option<bool>,
     pub(crate) effect_kind: Option<EffectKind>,
+    /// Whether each call makes a new thing, when no `effect_kind` says which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) creates: Option<bool>,
     pub(crate) scope: Option<ScopeRule>,
     pub(crate) volatile_fields: Option<Vec<String>>,
     pub(crate) sends_files: Option<Vec<String>>,

@@ -660,6 +660,17 @@ While mcp.lock is there, a server whose tools, version or command changed is not
         #[arg(long)]
         check: bool,
     },
+    /// List what is known of the tools of servers that many people use, or show it for one
+    #[command(after_help = "\
+Examples:
+  ua tools packs
+  ua tools packs github                      every rule, and where it was read
+
+A pack counts for a server whose configuration names its package, program or address, or that `server_packs` names.")]
+    Packs {
+        /// The pack's name
+        name: Option<String>,
+    },
     /// List the tools of past runs that nothing was known about, and how to write a policy for each
     #[command(after_help = "\
 Examples:

@@ -17,6 +17,7 @@ mod fork;
 mod job;
 mod lineage;
 mod models;
+mod packs;
 mod pins;
 mod probe;
 mod prune;

@@ -54,6 +54,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::TurnShown>("turns show", Shape::One),
     entry::<view::ToolRow>("tools list", Shape::Many),
     entry::<view::Row>("tools explain", Shape::Many),
+    entry::<view::PackRow>("tools packs", Shape::Many),
     entry::<view::AuditRow>("tools audit", Shape::Many),
     entry::<view::ModelRow>("models list", Shape::Many),
     entry::<view::ModelShown>("models show", Shape::One),

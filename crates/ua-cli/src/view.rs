@@ -20,7 +20,7 @@ use ua_store::{
 
 pub(crate) use installation::{
     AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbPruned, DbRestored, DoctorFinding,
-    DoctorReport, Level, ModelPriceShown, ModelRow, ModelShown, SettingRow, ToolRow, TrustRow,
+    DoctorReport, Level, ModelPriceShown, ModelRow, ModelShown, PackRow, SettingRow, ToolRow, TrustRow,
 };
 
 /// A stored row, as it is.

@@ -356,7 +356,7 @@ impl Launch {
         let mut files = over.to_vec();
         files.extend(self.policies.clone());
         files.extend(policies::of_user(settings));
-        policies::classifier(settings, &files)
+        policies::classifier(settings, &files, self.mcp_file().as_ref())
     }
 
     /// The servers of the MCP configuration that the job uses.

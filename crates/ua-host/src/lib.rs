@@ -34,6 +34,7 @@ pub mod input_files;
 pub mod job;
 pub mod launch;
 pub mod models;
+mod packs;
 pub mod paths;
 pub mod people;
 pub mod policies;

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use ua_classify::{Classifier, Lists, PolicyRules};
 
 use crate::error::{HostError, chain};
+use crate::packs;
 use crate::paths::read;
+use crate::servers::mcp_config;
 use crate::settings::Settings;
+use crate::trust::{self, ConfigFile};
 
 /// The user's own policy file, if there is one.
 pub(crate) fn of_user(settings: &Settings) -> Option<PathBuf> {
@@ -23,32 +26,54 @@ pub(crate) fn configured(settings: &Settings) -> Result<Vec<PathBuf>, HostError>
 
 /// Tools that a person named, whatever their names say (Durable Jobs v1 spec §7.4).
 fn configured_lists(settings: &Settings) -> Lists {
-    let names = |variable: &str| -> Vec<String> {
-        let text = settings.var(variable).unwrap_or_default();
-        text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
-    };
     Lists {
-        side_effect_denylist: names("UA_SIDE_EFFECT_DENYLIST"),
-        read_only_allowlist: names("UA_READ_ONLY_ALLOWLIST"),
+        side_effect_denylist: names(settings, "UA_SIDE_EFFECT_DENYLIST"),
+        read_only_allowlist: names(settings, "UA_READ_ONLY_ALLOWLIST"),
     }
 }
 
-/// The classifier that a new run of this user has: these files, then the configured ones and the user's own, then ours.
-pub fn classifier_of_user(settings: &Settings, over: &[PathBuf]) -> Result<Classifier, HostError> {
+/// The names in a setting, separated by commas.
+fn names(settings: &Settings, variable: &str) -> Vec<String> {
+    let text = settings.var(variable).unwrap_or_default();
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// The classifier that a new run of this user has: these files, then the configured ones and the user's own, then ours; and for the servers
+/// of `servers` the packs about them.
+pub fn classifier_of_user(
+    settings: &Settings,
+    over: &[PathBuf],
+    servers: Option<&ConfigFile>,
+) -> Result<Classifier, HostError> {
     let mut files = over.to_vec();
     files.extend(configured(settings)?);
     files.extend(of_user(settings));
-    classifier(settings, &files)
+    classifier(settings, &files, servers)
 }
 
 /// A classifier with these policy files over the shipped rules, the first one strongest.
-pub(crate) fn classifier(settings: &Settings, files: &[PathBuf]) -> Result<Classifier, HostError> {
+pub(crate) fn classifier(
+    settings: &Settings,
+    files: &[PathBuf],
+    servers: Option<&ConfigFile>,
+) -> Result<Classifier, HostError> {
     let mut rules = Vec::new();
     for file in files {
         let text = read(file, "the policy file")?;
         rules.push(PolicyRules::parse(&text, &file.display().to_string()).map_err(|e| bad_policy(&e))?);
     }
-    Classifier::new(rules, &configured_lists(settings), HashSet::new()).map_err(|e| bad_policy(&e))
+    // A configuration that cannot be read vouches for nothing; whoever starts its servers says what is wrong with it.
+    let config = mcp_config(servers).unwrap_or_default();
+    let classifier = Classifier::new(rules, &configured_lists(settings), HashSet::new()).map_err(|e| bad_policy(&e))?;
+    let chosen = packs::chosen(settings, &config)?;
+    let classifier = classifier.with_packs(&chosen).map_err(|e| {
+        HostError::usage(chain(&e)).hint("`ua tools packs` lists the packs; correct the setting server_packs")
+    })?;
+    let classifier = classifier.trusting_annotations_of(names(settings, "UA_TRUST_ANNOTATIONS"));
+    Ok(match servers {
+        Some(file) => classifier.trusting_annotations_of(trust::believed(settings, file, &config.servers)),
+        None => classifier,
+    })
 }
 
 fn bad_policy(error: &(dyn std::error::Error + 'static)) -> HostError {

@@ -100,9 +100,36 @@ pub fn remember(host: &Host, file: &ConfigFile, reviews: Vec<ServerReview>) -> R
     let mut trusted = Trusted::read(host.settings())?;
     let (path, at, count) = (canonical(&file.path), host.env().now(), reviews.len());
     for ServerReview { server, digest, .. } in reviews {
-        trusted.add(Entry { file: path.clone(), server, digest, at });
+        trusted.add(Entry { file: path.clone(), server, digest, at, annotations: false });
     }
     trusted.write(host.settings())?;
+    Ok(count)
+}
+
+/// The servers of a file whose annotations may confirm what names suggest: a person said so of each as it is now.
+pub(crate) fn believed(settings: &Settings, file: &ConfigFile, servers: &[(String, Reach)]) -> Vec<String> {
+    // Nothing is read, and no program is digested, for those of whom nobody ever said it.
+    let Ok(trusted) = Trusted::read(settings) else { return Vec::new() };
+    let path = canonical(&file.path);
+    let asked = servers.iter().filter(|(name, _)| trusted.may_believe(&path, name));
+    let reviews = asked.map(|(name, reach)| ServerReview::of(settings, name, reach));
+    reviews
+        .filter(|review| trusted.believes(&path, &review.server, &review.digest))
+        .map(|review| review.server)
+        .collect()
+}
+
+/// Lets the annotations of the servers of a file that are let in as they are now confirm what names suggest. Returns how many.
+pub fn believe_annotations(
+    settings: &Settings,
+    file: &ConfigFile,
+    servers: &[(String, Reach)],
+) -> Result<usize, HostError> {
+    let mut trusted = Trusted::read(settings)?;
+    let path = canonical(&file.path);
+    let reviews = servers.iter().map(|(name, reach)| ServerReview::of(settings, name, reach));
+    let count = reviews.filter(|review| trusted.believe(&path, &review.server, &review.digest)).count();
+    trusted.write(settings)?;
     Ok(count)
 }
 

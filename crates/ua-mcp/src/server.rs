@@ -355,7 +355,7 @@ impl Server {
             if !names.insert(tool.name.to_string()) {
                 return Err(self.not_listed(format!("it offers `{}` twice", tool.name)));
             }
-            let name = ToolName::qualified(self.spec.namespace, server, &tool.name);
+            let name = offered_name(self.spec.namespace, server, &tool.name);
             let headers = match ParamHeaders::of(&tool.input_schema) {
                 Err(why) if dialect.is_stateless && matches!(self.spec.reach, Reach::Http { .. }) => Err(why),
                 headers => Ok(headers.unwrap_or_default()),
@@ -471,22 +471,33 @@ fn no_handshake(limit: Duration) -> String {
     format!("it did not answer the handshake within {} s", limit.as_secs_f64())
 }
 
+/// Hexadecimal digits that tell names apart that had to be changed.
+const DIGITS: usize = 8;
+
+/// A tool's name, in the form a model sees made such that every provider takes it: dots and slashes become `_`, and one that is too long
+/// keeps its beginning. A digest of the whole tells it from others. The server's own name for it stays what it is.
+fn offered_name(namespace: ToolNamespace, server: &str, tool: &str) -> ToolName {
+    let name = ToolName::qualified(namespace, server, tool);
+    let is_taken = name.raw.len() <= MAX_OFFERED && name.raw.chars().all(is_plain);
+    // What is no name of the protocol is refused as it is.
+    if is_taken || !name.raw.is_ascii() {
+        return name;
+    }
+    let plain = name.raw.replace(['.', '/'], "_");
+    let kept = plain.len().min(MAX_OFFERED - DIGITS - 1);
+    let digest = ua_core::sha256(&name.raw).to_hex();
+    ToolName { raw: format!("{}_{}", &plain[..kept], &digest[..DIGITS]), ..name }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
 /// Why a model cannot be offered a tool of this name, if it cannot.
 fn not_offerable(name: &ToolName) -> Option<String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if name.tool.is_empty() || name.tool.len() > 128 || !name.tool.chars().all(|c| plain(c) || c == '.') {
-        return Some("its name is not 1 to 128 of the characters a-z A-Z 0-9 _ - .".to_owned());
-    }
-    if !name.raw.chars().all(plain) {
-        return Some("model providers take no dots in names".to_owned());
-    }
-    (name.raw.len() > MAX_OFFERED).then(|| {
-        format!(
-            "`{}` has {} characters and model providers take {MAX_OFFERED}; give the server a shorter name",
-            name.raw,
-            name.raw.len()
-        )
-    })
+    let is_name = name.tool.chars().all(|c| is_plain(c) || matches!(c, '.' | '/'));
+    (name.tool.is_empty() || name.tool.len() > 128 || !is_name || !name.raw.chars().all(is_plain))
+        .then(|| "its name is not 1 to 128 of the characters a-z A-Z 0-9 _ - . /".to_owned())
 }
 
 /// Where a tool says in its `_meta` whether two calls under one key are one effect.
@@ -520,13 +531,27 @@ mod tests {
 
     #[test]
     fn names_that_providers_refuse_are_not_offered() {
-        let why = |tool: &str| not_offerable(&ToolName::qualified(ToolNamespace::Mcp, "notes", tool));
+        let why = |tool: &str| not_offerable(&offered_name(ToolNamespace::Mcp, "notes", tool));
         assert_eq!(why("list_notes-2"), None);
-        assert_eq!(why(&"x".repeat(64 - "mcp__notes__".len())), None);
-        assert!(why(&"x".repeat(65 - "mcp__notes__".len())).unwrap().contains("65 characters"));
-        assert!(why("a.b").unwrap().contains("dots"));
-        for bad in ["", "a b", "ä", &"x".repeat(129)] {
-            assert!(why(bad).unwrap().contains("1 to 128"), "{bad}");
+        for tool in ["", "a b", "naïve", "a\u{200b}b", &"x".repeat(129)] {
+            assert!(why(tool).is_some(), "{tool:?}");
         }
+    }
+
+    #[test]
+    fn names_that_are_too_long_or_have_dots_are_offered_by_others() {
+        let offered = |tool: &str| {
+            let name = offered_name(ToolNamespace::Mcp, "notes", tool);
+            assert!(not_offerable(&name).is_none() && name.raw.len() <= MAX_OFFERED && name.tool == tool, "{name:?}");
+            name.raw
+        };
+        assert_eq!(offered("list_notes-2"), "mcp__notes__list_notes-2");
+        let fits = "x".repeat(MAX_OFFERED - "mcp__notes__".len());
+        assert_eq!(offered(&fits), format!("mcp__notes__{fits}"));
+        let long = format!("{fits}y");
+        assert!(offered(&long).starts_with("mcp__notes__xxx") && offered(&long) != offered(&format!("{fits}z")));
+        assert!(offered("page.read").starts_with("mcp__notes__page_read_"));
+        let names = [offered("page.read"), offered("page/read"), offered("page_read"), offered(&"y".repeat(128))];
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     }
 }

@@ -11,7 +11,9 @@ use futures_util::future::join_all;
 use rmcp::model::Implementation;
 use serde_json::json;
 use tracing::Instrument as _;
-use ua_core::{CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SecretFiller, SideEffectClass, ToolSpec};
+use ua_core::{
+    CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SecretFiller, SideEffectClass, ToolName, ToolSpec,
+};
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
@@ -292,7 +294,7 @@ impl ToolTransport for McpTransport {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
         let listed = join_all(self.servers.iter().map(|server| server.list(&self.shared))).await;
         let mut tools: Vec<ToolSpec> = Vec::new();
-        let mut looks: BTreeMap<String, String> = BTreeMap::new();
+        let mut looks: BTreeMap<String, ToolName> = BTreeMap::new();
         for (server, listed) in self.servers.iter().zip(listed) {
             let listed = listed?;
             // `a_` with `x` and `a` with `_x` make one name; so do two servers of one name.
@@ -304,9 +306,8 @@ impl ToolTransport for McpTransport {
             }
             let mut notes = listed.notes;
             for tool in &listed.tools {
-                let other = looks.entry(skeleton(&tool.name.tool)).or_insert_with(|| tool.name.raw.clone());
-                let (_, bare) = other.rsplit_once("__").unwrap_or(("", other));
-                if bare != tool.name.tool {
+                let other = looks.entry(skeleton(&tool.name.tool)).or_insert_with(|| tool.name.clone());
+                if other.tool != tool.name.tool {
                     let note = format!("`{}` looks like `{other}`; make sure that both are meant", tool.name);
                     tracing::warn!("{note}");
                     notes.push(note);

@@ -98,7 +98,8 @@ impl ForkNote<'_> {
     fn effect_line(&self, call: &CallRecord) -> String {
         let receipts: Vec<_> = self.parent.receipts.iter().chain(&self.parent.lineage.receipts).cloned().collect();
         let id = external_id_words(external_id(&receipts, call).as_deref());
-        let subject = call.scope.as_ref().map_or_else(|| shown_arguments(call, 240), |s| cut(&clean(s.as_str()), 240));
+        let named = call.scope.as_ref().filter(|scope| !scope.is_of_whole_call());
+        let subject = named.map_or_else(|| shown_arguments(call, 240), |s| cut(&clean(s.as_str()), 240));
         let doubt = if matches!(call.status, CallStatus::Unknown | CallStatus::Running) {
             " Its outcome is unknown: do not repeat it, mention it in your report."
         } else {

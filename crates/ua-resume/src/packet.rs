@@ -242,7 +242,9 @@ fn past_effects(records: &RunRecords) -> Vec<PastEffect> {
 
 fn subject(call: &CallRecord) -> String {
     let limit = 240;
-    call.scope.as_ref().map_or_else(|| shown_arguments(call, limit), |scope| cut(&clean(scope.as_str()), limit))
+    // The scope of a whole call is a digest, which tells nobody what was done.
+    let named = call.scope.as_ref().filter(|scope| !scope.is_of_whole_call());
+    named.map_or_else(|| shown_arguments(call, limit), |scope| cut(&clean(scope.as_str()), limit))
 }
 
 #[cfg(test)]

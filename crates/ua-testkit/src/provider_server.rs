@@ -21,7 +21,7 @@ pub enum Provider {
     Stripe,
     /// Takes an event's id from the client and refuses a second one.
     GoogleCalendar,
-    /// Keeps what it is given as metadata, and shows it to those who ask for it.
+    /// Keeps a channel's messages, and what one of its tools is given as metadata, which it shows to those who ask for it.
     Slack,
     /// Keeps one object per place, with its metadata.
     S3,
@@ -54,7 +54,7 @@ impl Provider {
                 ("create_pull_request", &["owner", "repo", "title", "head", "base", "body"]),
                 ("list_pull_requests", &["owner", "repo", "state", "sort", "direction"]),
                 ("add_issue_comment", &["owner", "repo", "issue_number", "body"]),
-                ("get_issue_comments", &["owner", "repo", "issue_number"]),
+                ("issue_read", &["method", "owner", "repo", "issue_number", "page", "perPage"]),
             ],
             Self::Stripe => vec![
                 ("create_refund", &["charge", "amount", "idempotency_key"]),
@@ -65,6 +65,8 @@ impl Provider {
                 ("get-event", &["calendarId", "eventId"]),
             ],
             Self::Slack => vec![
+                ("slack_post_message", &["channel_id", "text"]),
+                ("slack_get_channel_history", &["channel_id", "limit"]),
                 ("chat_postMessage", &["channel", "text", "metadata"]),
                 ("conversations_history", &["channel", "oldest", "include_all_metadata", "limit"]),
             ],
@@ -130,7 +132,7 @@ impl Service {
         let of = |tool: &str| made.iter().filter(|made| made.tool == tool).cloned().collect::<Vec<_>>();
         let same = |made: &Made, names: &[&str]| names.iter().all(|name| made.arguments[name] == arguments[name]);
         Ok(Ok(match tool {
-            "list_issues" | "list_pull_requests" | "get_issue_comments" => {
+            "list_issues" | "list_pull_requests" | "issue_read" => {
                 let (of_tool, place): (_, &[&str]) = match tool {
                     "list_issues" => ("create_issue", &["owner", "repo"]),
                     "list_pull_requests" => ("create_pull_request", &["owner", "repo"]),
@@ -187,6 +189,14 @@ impl Service {
                     }
                     message
                 };
+                let messages: Vec<Value> = all.iter().enumerate().map(message).collect();
+                json!({"ok": true, "messages": messages, "has_more": false})
+            }
+            "slack_get_channel_history" => {
+                let mut all = of("slack_post_message");
+                all.retain(|made| same(made, &["channel_id"]));
+                let message =
+                    |(index, made): (usize, &Made)| json!({"ts": format!("{index}.0"), "text": made.arguments["text"]});
                 let messages: Vec<Value> = all.iter().enumerate().map(message).collect();
                 json!({"ok": true, "messages": messages, "has_more": false})
             }

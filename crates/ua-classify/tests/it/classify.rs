@@ -4,7 +4,9 @@
 
 mod adversarial;
 mod explanation;
+mod measured;
 mod names;
+mod packs;
 mod policy_files;
 mod sources;
 

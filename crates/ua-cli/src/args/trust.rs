@@ -32,4 +32,7 @@ pub struct TrustArgs {
     /// With --yes: also servers that fetch whatever version of a package there is that day (npx -y pkg@latest)
     #[arg(long, requires = "yes")]
     pub allow_unpinned: bool,
+    /// Let what the servers say of their tools (readOnlyHint) confirm what the tools' names suggest
+    #[arg(long, conflicts_with_all = ["list", "revoke"])]
+    pub trust_annotations: bool,
 }

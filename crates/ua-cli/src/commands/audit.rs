@@ -7,6 +7,7 @@ use ua_classify::Classifier;
 use ua_core::{ClassSource, ToolSpec};
 use ua_host::Host;
 use ua_host::policies::classifier_of_user;
+use ua_host::servers::mcp_config_file;
 use ua_host::unknown_tools::{UnknownTool, noted};
 
 use crate::error::{HostError, OK};
@@ -14,7 +15,7 @@ use crate::output::{line, plain, print, print_json, print_table};
 use crate::view::AuditRow;
 
 pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
-    let classifier = classifier_of_user(host.settings(), policies)?;
+    let classifier = classifier_of_user(host.settings(), policies, mcp_config_file(host.settings(), None).as_ref())?;
     let mut seen = BTreeSet::new();
     let rows: Vec<AuditRow> = noted(host.home().root())
         .into_iter()

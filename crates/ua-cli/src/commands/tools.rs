@@ -20,7 +20,8 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
     match command {
         ToolsCommand::List { mcp_config, json } => {
             let Looked { specs, about, notes } = look(host, mcp_config.as_deref()).await?;
-            let classifier = classifier_of_user(host.settings(), &[])?;
+            let file = mcp_config_file(host.settings(), mcp_config.as_deref());
+            let classifier = classifier_of_user(host.settings(), &[], file.as_ref())?;
             let policies: Vec<_> = specs.iter().map(|spec| (spec, classifier.classify(spec, None))).collect();
             if json {
                 print_json(&policies.iter().map(|(spec, policy)| row(spec, policy)).collect::<Vec<_>>())?;
@@ -45,7 +46,8 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
         }
         ToolsCommand::Explain { name, mcp_config, policy } => {
             let specs = offered(host, mcp_config.as_deref()).await?;
-            let classifier = classifier_of_user(host.settings(), &policy)?;
+            let file = mcp_config_file(host.settings(), mcp_config.as_deref());
+            let classifier = classifier_of_user(host.settings(), &policy, file.as_ref())?;
             let found: Vec<&ToolSpec> =
                 specs.iter().filter(|spec| spec.name.raw == name || spec.name.tool == name).collect();
             if found.is_empty() {
@@ -61,6 +63,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
             }
         }
         ToolsCommand::Lock { mcp_config, check } => return lock(host, mcp_config.as_deref(), check).await,
+        ToolsCommand::Packs { name } => return super::packs::run(name.as_deref()),
         ToolsCommand::Audit { policy } => return super::audit::run(host, &policy),
     }
     Ok(OK)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use ua_host::servers::mcp_config;
 use ua_host::trust::{self, ConfigFile, Entry, PROJECT_FILE, ServerReview, Trusted};
 use ua_host::{Host, Settings};
+use ua_mcp::Reach;
 
 use crate::args::TrustArgs;
 use crate::error::{FAILED, HostError, OK};
@@ -52,6 +53,9 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     let file = ConfigFile { path, is_found: true };
     let config = mcp_config(Some(&file))?;
     let unknown = trust::untrusted(host.settings(), &file, &config.servers)?;
+    if unknown.is_empty() && args.trust_annotations {
+        return believe(host, &file, &config.servers);
+    }
     if unknown.is_empty() {
         let count = config.servers.len();
         say(&format!("{}: {count} server(s), nothing new to let in\n", plain(&file.path.display().to_string())))?;
@@ -76,7 +80,32 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     }
     let count = trust::remember(host, &file, unknown)?;
     say(&format!("{count} server(s) are let in as they are now\n"))?;
+    if args.trust_annotations || (!args.yes && ask_about_annotations().await?) {
+        return believe(host, &file, &config.servers);
+    }
     Ok(OK)
+}
+
+/// Lets what the servers say of their tools count for something.
+fn believe(host: &Host, file: &ConfigFile, servers: &[(String, Reach)]) -> Result<u8, HostError> {
+    let count = trust::believe_annotations(host.settings(), file, servers)?;
+    say(&format!("what {count} server(s) say of their tools may confirm what the tools' names suggest\n"))?;
+    Ok(OK)
+}
+
+async fn ask_about_annotations() -> Result<bool, HostError> {
+    tell(
+        "A server may say of a tool that it only looks (readOnlyHint). Where the tool's name suggests the same, that can spare you questions.",
+    );
+    prompt(|| {
+        dialoguer::Confirm::new()
+            .with_prompt(
+                "Believe them that far? A tool that is wrongly called a read is run again when its answer is lost",
+            )
+            .default(false)
+            .interact()
+    })
+    .await
 }
 
 pub(crate) fn shown(file: &Path, reviews: &[ServerReview]) -> String {
@@ -102,6 +131,7 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
             state: state(settings, entry),
             digest: entry.digest.clone(),
             at: entry.at,
+            annotations: entry.annotations,
         })
         .collect();
     if crate::terminal::is_json() {

@@ -47,6 +47,28 @@ pub(crate) struct AuditRow {
     pub(crate) suggestion: String,
 }
 
+/// What is known of the tools of a server that many people use.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PackRow {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The day on which it was last compared with the server.
+    pub(crate) version: String,
+    /// What it is about.
+    pub(crate) about: String,
+    /// Where the server can be read.
+    pub(crate) source: String,
+    /// The packages, programs and addresses that it counts for: `npm:`, `pypi:`, `python:`, `oci:`, `program:`, `host:`.
+    pub(crate) packages: Vec<String>,
+    /// Names of servers in a configuration for which it may raise caution, whoever they are.
+    pub(crate) servers: Vec<String>,
+    /// How many rules it has.
+    pub(crate) rules: usize,
+    /// The file; with a name only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<&'static str>,
+}
+
 /// A setting and where it comes from.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct SettingRow {
@@ -144,6 +166,8 @@ pub(crate) struct TrustRow {
     /// When it was let in.
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
+    /// Whether what it says of its tools may confirm what their names suggest.
+    pub(crate) annotations: bool,
 }
 
 /// How something is.

@@ -98,6 +98,22 @@ pub const SETTINGS: &[Setting] = &[
         "Tools that only look, whatever their names say: names or globs, separated by commas",
     ),
     setting(
+        "server_packs",
+        "UA_SERVER_PACKS",
+        ValueKind::Text,
+        None,
+        Some("it lets tools be run again"),
+        "Policy packs of tool servers whose configuration does not name their package: `SERVER=PACK` or `SERVER=none`, separated by commas",
+    ),
+    setting(
+        "trust_annotations",
+        "UA_TRUST_ANNOTATIONS",
+        ValueKind::Text,
+        None,
+        Some("it lets tools be run again"),
+        "Tool servers whose `readOnlyHint` may confirm what a tool's name suggests, separated by commas",
+    ),
+    setting(
         "pricing",
         "UA_PRICING",
         ValueKind::Path,

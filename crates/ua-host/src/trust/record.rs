@@ -22,6 +22,9 @@ pub struct Entry {
     pub digest: String,
     /// When.
     pub at: Timestamp,
+    /// Whether what it says of its tools may confirm what their names suggest.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub annotations: bool,
 }
 
 /// Everything that was let in.
@@ -101,6 +104,23 @@ impl Trusted {
         self.entries.iter().any(|entry| entry.file == file && entry.server == server && entry.digest == digest)
     }
 
+    /// Whether this server's annotations were believed when it was let in as it is.
+    pub(super) fn believes(&self, file: &Path, server: &str, digest: &str) -> bool {
+        let same = |entry: &&Entry| entry.file == file && entry.server == server && entry.digest == digest;
+        self.entries.iter().filter(same).any(|entry| entry.annotations)
+    }
+
+    /// Whether anything of this server of this file may be believed, as it is or as it was.
+    pub(super) fn may_believe(&self, file: &Path, server: &str) -> bool {
+        self.entries.iter().any(|entry| entry.annotations && entry.file == file && entry.server == server)
+    }
+
+    /// Believes the annotations of a server that is let in as it is. Returns whether it is.
+    pub(super) fn believe(&mut self, file: &Path, server: &str, digest: &str) -> bool {
+        let same = |entry: &&mut Entry| entry.file == file && entry.server == server && entry.digest == digest;
+        self.entries.iter_mut().find(same).map(|entry| entry.annotations = true).is_some()
+    }
+
     /// Lets a server in; what it was before is not let in any more.
     pub fn add(&mut self, entry: Entry) {
         self.entries.retain(|other| other.file != entry.file || other.server != entry.server);
@@ -132,6 +152,7 @@ mod tests {
             server: server.into(),
             digest: digest.into(),
             at: Timestamp::from_millis(0),
+            annotations: false,
         }
     }
 
@@ -145,6 +166,21 @@ mod tests {
         assert!(allows("/p/.mcp.json", "a", "2") && allows("/p/.mcp.json", "b", "1"));
         assert!(!allows("/p/.mcp.json", "a", "1") && !allows("/q/.mcp.json", "a", "2"));
         assert_eq!((trusted.revoke(Path::new("/q/.mcp.json")), trusted.revoke(Path::new("/p/.mcp.json"))), (0, 2));
+    }
+
+    #[test]
+    fn annotations_are_believed_of_a_server_as_it_was_let_in() {
+        let mut trusted = Trusted::default();
+        trusted.add(entry("a", "1"));
+        let file = Path::new("/p/.mcp.json");
+        assert!(!trusted.believes(file, "a", "1") && !trusted.may_believe(file, "a"));
+        assert!(
+            trusted.believe(file, "a", "1") && !trusted.believe(file, "a", "2") && !trusted.believe(file, "b", "1")
+        );
+        assert!(trusted.believes(file, "a", "1") && !trusted.believes(file, "a", "2"));
+        // Whoever lets it in as it is now was not asked about its annotations.
+        trusted.add(entry("a", "2"));
+        assert!(!trusted.believes(file, "a", "2"));
     }
 
     #[test]

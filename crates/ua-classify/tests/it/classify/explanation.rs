@@ -24,12 +24,13 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
       class        external, because its name contains the side-effect word "buy"
       if lost      hold: stop and ask a person
       key          no channel that counts
+      effect       item.pay (the same content is the same effect)
     considered, the strongest first:
       user_policy slow                         -           it names no class [timeout]
       annotation  annotation:readOnlyHint      -           its server says readOnlyHint = true, but is not trusted, so that lowers nothing
-    * name        name:buy                     external    its name contains the side-effect word "buy"
+    * name        name:buy                     external    its name contains the side-effect word "buy" [effect_kind]
       default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
-      (42 others do not apply)
+      (33 others do not apply)
     hint: the argument "request_id" looks like an idempotency key; if the tool honours it, say so with key_channel = { argument = "request_id" }
     "#);
     assert_eq!(explanation.policy, classifier.classify(&spec, None));
@@ -53,7 +54,7 @@ fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
     * shipped     shipped:own-email            external    rule own-email of the built-in policy calls it external [key_channel, effect_kind, scope, sends_files, errors_without_effect, on_unknown]
       name        name:send                    (external)  its name contains the side-effect word "send"
       default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
-      (41 others do not apply)
+      (32 others do not apply)
     "#);
     insta::assert_snapshot!(plain().explain(&own("run_command")), @r#"
     mcp__ua__run_command
@@ -66,7 +67,7 @@ fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
     * shipped     shipped:own-command          local       rule own-command of the built-in policy calls it local [timeout, reads, errors_without_effect, harmless_programs]
       name        name:run                     (external)  its name contains the side-effect word "run"
       default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
-      (41 others do not apply)
+      (32 others do not apply)
     "#);
 }
 

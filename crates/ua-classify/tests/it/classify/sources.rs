@@ -112,6 +112,26 @@ fn a_trusted_server_is_believed() {
 }
 
 #[test]
+fn what_a_server_of_others_says_may_confirm_what_a_name_suggests() {
+    let believing = plain().trusting_annotations_of(["other".to_owned()]);
+    let cases = [
+        ("check_items", Some(true), None, SideEffectClass::ReadOnly),
+        // MCP: `destructiveHint` means something only for tools that are not read-only.
+        ("check_items", Some(true), Some(true), SideEffectClass::ReadOnly),
+        ("list_items", Some(false), None, SideEffectClass::External),
+        // It is not believed alone: servers say it of what sends, starts and writes.
+        ("send_items", Some(true), None, SideEffectClass::External),
+        ("start_tracing", Some(true), None, SideEffectClass::External),
+        ("items", Some(true), None, SideEffectClass::External),
+    ];
+    for (name, read_only, destructive, expected) in cases {
+        assert_eq!(class(&believing, &annotated(foreign(name), read_only, destructive)), expected, "{name}");
+    }
+    let elsewhere = annotated(tool(ToolNamespace::Mcp, "another", "check_items"), Some(true), None);
+    assert_eq!(class(&believing, &elsewhere), SideEffectClass::External);
+}
+
+#[test]
 fn what_happens_to_a_lost_call_follows_from_its_class() {
     let cases = [
         ("side_effect_class = \"read_only\"", OnUnknown::Redo),

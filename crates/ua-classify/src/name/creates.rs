@@ -1,0 +1,263 @@
+//! Whether a name says that each call makes a new thing, and which (`effect_kind` of a tool that no rule knows).
+//!
+//! Durable Jobs v1 spec §8.2: the same content asked for twice is one effect. That is right for what is made anew each time, and wrong for
+//! what is merely changed, so a name counts only when its first verb is one of making and the thing is not one that a provider keeps one of.
+
+use ua_core::EffectKind;
+
+use super::vocabulary::{ADDED_ANEW, EFFECTS, FILLERS, JOINS, NAMED_ONCE, PREPOSITIONS, RUNS};
+use super::{has, is_looking, is_plural, without_prefix};
+
+/// What a verb does with the thing behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Makes {
+    /// The thing is new, with this verb of [`EffectKind`], whatever it is.
+    Always(&'static str),
+    /// It is new if it is no thing that is kept once under each name.
+    Unnamed,
+    /// It is new if it is one of [`ADDED_ANEW`].
+    Added,
+    /// A file is uploaded.
+    Attached,
+    /// Another run of one of [`RUNS`].
+    Started,
+    /// A second one, unless it is a file.
+    Copied,
+    /// Rows, when they are put into something.
+    Imported,
+    /// Rows or blocks at the end of something.
+    Appended,
+    /// Something that is opened with somebody.
+    Opened,
+    /// Something that is made with somebody.
+    Arranged,
+    /// Money.
+    Moved,
+    /// A message in a queue.
+    Produced,
+    /// A message to somebody else, not a port.
+    Forwarded,
+}
+
+/// The verbs of making. An open list: a rule says of any other tool that it makes something by its `effect_kind` or by `creates = true`.
+const VERBS: &[(&str, Makes)] = &[
+    ("add", Makes::Added),
+    ("append", Makes::Appended),
+    ("attach", Makes::Attached),
+    ("book", Makes::Unnamed),
+    ("buy", Makes::Always("pay")),
+    ("charge", Makes::Always("pay")),
+    ("comment", Makes::Always("comment")),
+    ("copy", Makes::Copied),
+    ("create", Makes::Unnamed),
+    ("creates", Makes::Unnamed),
+    ("creation", Makes::Unnamed),
+    ("draft", Makes::Unnamed),
+    ("duplicate", Makes::Copied),
+    ("execute", Makes::Started),
+    ("forward", Makes::Forwarded),
+    ("import", Makes::Imported),
+    ("insert", Makes::Unnamed),
+    ("invite", Makes::Always("invite")),
+    ("launch", Makes::Started),
+    ("make", Makes::Arranged),
+    ("notify", Makes::Always("notify")),
+    ("open", Makes::Opened),
+    ("pay", Makes::Always("pay")),
+    ("post", Makes::Always("post")),
+    ("produce", Makes::Produced),
+    ("publish", Makes::Always("publish")),
+    ("purchase", Makes::Always("pay")),
+    ("refund", Makes::Unnamed),
+    ("reply", Makes::Always("reply")),
+    ("run", Makes::Started),
+    ("schedule", Makes::Unnamed),
+    ("send", Makes::Always("send")),
+    ("sends", Makes::Always("send")),
+    ("start", Makes::Started),
+    ("transfer", Makes::Moved),
+    ("trigger", Makes::Started),
+    ("tweet", Makes::Always("post")),
+    ("upload", Makes::Always("upload")),
+];
+
+/// Verbs that stand behind their thing as often as in front of it (`issue_create`, `file_upload`).
+const BEHIND: [&str; 4] = ["add", "create", "send", "upload"];
+
+/// Words beside which a verb of making makes nothing, or not always.
+const UNMAKING: [&str; 6] = ["ensure", "query", "replace", "search", "update", "upsert"];
+
+/// Words that say that a message is a mail.
+const MAILS: [&str; 5] = ["email", "emails", "gmail", "mail", "outlook"];
+
+pub(super) fn vocabulary() -> String {
+    let verbs: Vec<String> = VERBS.iter().map(|(verb, makes)| format!("{verb}={makes:?}")).collect();
+    format!("{}\n{}\n{}\n{}", verbs.join(" "), BEHIND.join(" "), UNMAKING.join(" "), MAILS.join(" "))
+}
+
+/// What a call of a tool of this name makes, when the name says it; `words` are the name's.
+pub(super) fn made_by(words: &[String], server: &[String]) -> Option<EffectKind> {
+    let rest = without_prefix(words, server);
+    let first = rest.first()?;
+    if is_looking(first) || rest.iter().any(|word| has(JOINS, word) || UNMAKING.contains(&word.as_str())) {
+        return None;
+    }
+    let makes = |word: &str| VERBS.iter().find(|(verb, _)| *verb == word).map(|(_, makes)| *makes);
+    let at = rest.iter().position(|word| has(EFFECTS, word) || makes(word).is_some())?;
+    let last = rest.len() - 1;
+    let stands_behind = at < last && makes(&rest[at]).is_none() && BEHIND.contains(&rest[last].as_str());
+    // `release_create`: the first word is a verb elsewhere, and a thing here.
+    let at = if stands_behind && has(super::vocabulary::THINGS, &rest[at]) { last } else { at };
+    let makes = makes(&rest[at])?;
+    let after = &rest[at + 1..];
+    let thing = thing(&rest[..at], after);
+    let head = thing.last().map_or("", String::as_str);
+    let is_mail = words.iter().any(|word| MAILS.contains(&word.as_str()));
+    let named = |object: &str, verb: &str| kind(if object.is_empty() { "item" } else { object }, verb);
+    let whole = thing.join("_");
+    match makes {
+        Makes::Always(verb @ ("send" | "reply")) if is_mail => kind("email", verb),
+        Makes::Always(verb) => kind(if whole.is_empty() { "message" } else { &whole }, verb),
+        Makes::Unnamed if has(NAMED_ONCE, head) => None,
+        Makes::Unnamed => named(&whole, "create"),
+        // `quick_add` is how a calendar calls the making of an event from a sentence.
+        Makes::Added if after.is_empty() && at > 0 && rest[at - 1] == "quick" => kind("item", "create"),
+        Makes::Added if head == "comment" => named(&thing[..thing.len() - 1].join("_"), "comment"),
+        Makes::Added if has(ADDED_ANEW, head) => named(&whole, "create"),
+        Makes::Attached => {
+            let is_file = |word: &String| ["data", "document", "file", "image", "media"].contains(&word.as_str());
+            thing.iter().any(is_file).then(|| kind("attachment", "upload")).flatten()
+        }
+        Makes::Started => {
+            thing.iter().find(|word| has(RUNS, word)).and_then(|what| kind(&format!("{what}_run"), "create"))
+        }
+        Makes::Copied if !["", "directory", "file", "folder", "object"].contains(&head) => named(&whole, "create"),
+        Makes::Imported if after.iter().any(|word| ["to", "into"].contains(&word.as_str())) => kind("row", "create"),
+        Makes::Appended if ["block", "child", "record", "row"].contains(&head) => named(head, "create"),
+        Makes::Opened if ["case", "issue", "request", "ticket"].contains(&head) => named(&whole, "create"),
+        Makes::Arranged if ["booking", "call", "order", "purchase", "reservation"].contains(&head) => {
+            named(head, "create")
+        }
+        Makes::Arranged | Makes::Moved if ["fund", "money", "payment"].contains(&head) => kind("payment", "pay"),
+        Makes::Produced if ["event", "message", "record"].contains(&head) => kind("message", "send"),
+        Makes::Forwarded if is_mail => kind("email", "forward"),
+        Makes::Forwarded if !after.is_empty() && head != "port" => named(&whole, "forward"),
+        Makes::Added
+        | Makes::Copied
+        | Makes::Imported
+        | Makes::Appended
+        | Makes::Opened
+        | Makes::Arranged
+        | Makes::Moved
+        | Makes::Produced
+        | Makes::Forwarded => None,
+    }
+}
+
+/// The kind for a tool of which a rule says `creates = true` and nothing more.
+pub(super) fn of_anything(words: &[String], server: &[String]) -> Option<EffectKind> {
+    let rest = without_prefix(words, server);
+    let thing: Vec<String> = rest.iter().filter(|word| !has(EFFECTS, word) && !has(FILLERS, word)).cloned().collect();
+    made_by(words, server).or_else(|| kind(&thing.join("_"), "create")).or_else(|| kind("item", "create"))
+}
+
+/// The words that name the thing: those behind the verb up to a preposition, else those in front of it, each in the singular.
+fn thing(before: &[String], after: &[String]) -> Vec<String> {
+    let is_filler = |word: &&String| has(FILLERS, word) || has(PREPOSITIONS, word);
+    let until = after.iter().position(|word| has(PREPOSITIONS, word)).unwrap_or(after.len());
+    let pick = |words: &[String]| -> Vec<String> {
+        words.iter().filter(|word| !is_filler(word)).map(|word| singular(word)).collect()
+    };
+    let behind = pick(&after[..until]);
+    if !behind.is_empty() {
+        return behind;
+    }
+    let in_front = pick(before);
+    if in_front.is_empty() { pick(after) } else { in_front }
+}
+
+fn singular(word: &str) -> String {
+    if word == "children" {
+        return "child".to_owned();
+    }
+    if let Some(stem) = word.strip_suffix("ies").filter(|stem| stem.len() > 1) {
+        return format!("{stem}y");
+    }
+    if ["sses", "xes", "ches", "shes"].iter().any(|end| word.ends_with(end)) {
+        return word[..word.len() - 2].to_owned();
+    }
+    if is_plural(word) { word[..word.len() - 1].to_owned() } else { word.to_owned() }
+}
+
+/// `<object>.<verb>`; characters that such a text cannot have are left out.
+fn kind(object: &str, verb: &str) -> Option<EffectKind> {
+    let object: String = object.chars().filter(|c| c.is_ascii_lowercase() || *c == '_').collect();
+    EffectKind::parse(&format!("{}.{verb}", object.trim_matches('_')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::words;
+    use super::*;
+
+    fn made(server: &str, name: &str) -> Option<String> {
+        made_by(&words(name), &words(server)).map(|kind| kind.as_str().to_owned())
+    }
+
+    #[test]
+    fn names_say_what_they_make() {
+        for (name, expected) in [
+            ("create_issue", "issue.create"),
+            ("create_pull_request", "pull_request.create"),
+            ("batch_create_tickets", "ticket.create"),
+            ("ticket_create", "ticket.create"),
+            ("add_comment", "item.comment"),
+            ("add_issue_comment", "issue.comment"),
+            ("add_cards_to_list", "card.create"),
+            ("sendMessage", "message.send"),
+            ("GMAIL_SEND_DRAFT", "email.send"),
+            ("reply_to_conversation", "conversation.reply"),
+            ("attach_file_to_card", "attachment.upload"),
+            ("run_workflow", "workflow_run.create"),
+            ("create_refund", "refund.create"),
+            ("notify", "message.notify"),
+            ("append_table_rows", "row.create"),
+            ("create", "item.create"),
+            ("transfer_money", "payment.pay"),
+        ] {
+            assert_eq!(made("other", name).as_deref(), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_once_or_only_changed_is_not_made() {
+        for name in [
+            "create_branch",
+            "create_or_update_file",
+            "get_or_create_label",
+            "create_workspace_tags",
+            "upsert_record",
+            "update_comment",
+            "delete_message",
+            "add_label_to_issue",
+            "add_reaction",
+            "get_upload_url",
+            "port_forward",
+            "copy_file",
+            "post_search",
+            "run_code",
+            "frobnicate",
+        ] {
+            assert_eq!(made("other", name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rule_may_say_of_anything_that_it_makes_something() {
+        let of = |name: &str| of_anything(&words(name), &[]).map(|kind| kind.as_str().to_owned());
+        assert_eq!(of("escalate_incident").as_deref(), Some("incident.create"));
+        assert_eq!(of("create_branch").as_deref(), Some("branch.create"));
+        assert_eq!(of("x1").as_deref(), Some("x.create"));
+        assert_eq!(of("1").as_deref(), Some("item.create"));
+    }
+}

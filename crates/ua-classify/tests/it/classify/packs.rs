@@ -1,0 +1,129 @@
+//! Which pack counts for which server, and how far (docs/adr/0022).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use ua_classify::{Classifier, Pack, PolicyError};
+use ua_core::{CallPolicy, OnUnknown, SideEffectClass, ToolAnnotations, ToolNamespace, ToolSpec};
+
+use super::{plain, tool};
+
+fn of(server: &str, name: &str, arguments: &[&str]) -> ToolSpec {
+    let properties: serde_json::Map<String, Value> =
+        arguments.iter().map(|argument| ((*argument).to_owned(), json!({}))).collect();
+    ToolSpec {
+        input_schema: json!({"type": "object", "properties": properties}),
+        ..tool(ToolNamespace::Mcp, server, name)
+    }
+}
+
+fn vouched(server: &str, pack: &str) -> Classifier {
+    let chosen = BTreeMap::from([(server.to_owned(), Some(pack.to_owned()))]);
+    plain().with_packs(&chosen).unwrap()
+}
+
+fn with_hint(read_only: bool, tool: ToolSpec) -> ToolSpec {
+    ToolSpec { annotations: ToolAnnotations { read_only: Some(read_only), ..ToolAnnotations::default() }, ..tool }
+}
+
+#[test]
+fn a_pack_counts_for_the_server_that_somebody_vouches_for() {
+    let branch = of("work", "git_branch", &[]);
+    assert_eq!(plain().classify(&branch, None).class, SideEffectClass::External);
+    let policy = vouched("work", "git").classify(&branch, None);
+    assert_eq!((policy.class, policy.rule_id.as_str()), (SideEffectClass::ReadOnly, "pack:git:reads"));
+    assert!(policy.reason.contains("rule reads of the pack git"), "{}", policy.reason);
+    // Another server of the same configuration is none of it.
+    assert_eq!(vouched("other", "git").classify(&branch, None).class, SideEffectClass::External);
+}
+
+#[test]
+fn a_lost_message_is_looked_for_by_its_mark() {
+    let post = of("chat", "slack_post_message", &["channel_id", "text"]);
+    let policy = vouched("chat", "slack").classify(&post, None);
+    assert_eq!((policy.class, policy.on_unknown), (SideEffectClass::External, OnUnknown::Probe));
+    assert_eq!(policy.effect_kind.unwrap().as_str(), "message.post");
+    assert!(policy.probe.is_some() && policy.marker.is_some());
+}
+
+#[test]
+fn s13_a_name_in_the_configuration_vouches_for_nothing() {
+    // A server that is called github, whatever it is: every tool that a pack calls a read, and every one that it would look up.
+    for pack in Pack::all().unwrap() {
+        for server in pack.servers() {
+            let (claimed, without) = (plain(), Classifier::without_packs().unwrap());
+            for name in names_in(pack) {
+                for hint in [None, Some(true), Some(false)] {
+                    let bare = of(server, &name, &["owner", "repo", "title", "body", "idempotency_key"]);
+                    let spec = hint.map_or(bare.clone(), |hint| with_hint(hint, bare));
+                    let (of_pack, of_name) = (claimed.classify(&spec, None), without.classify(&spec, None));
+                    assert!(of_pack.class >= of_name.class, "{server}:{name}");
+                    let is_held = !of_pack.class.has_effect() || of_pack.on_unknown == OnUnknown::Hold;
+                    let CallPolicy { probe, marker, key_channel, errors_without_effect, .. } = &of_pack;
+                    assert!(is_held && probe.is_none() && marker.is_none() && key_channel.is_none(), "{server}:{name}");
+                    assert!(errors_without_effect.is_empty(), "{server}:{name}");
+                    // What its name says that it makes is not taken back either.
+                    assert!(of_pack.effect_kind.is_some() || of_name.effect_kind.is_none(), "{server}:{name}");
+                }
+            }
+        }
+    }
+}
+
+/// The names in a pack's rules, and a few that only a pattern could match.
+fn names_in(pack: &Pack) -> Vec<String> {
+    let texts = pack.text().split('"').skip(1).step_by(2).filter(|text| !text.contains([' ', ':', '{', '/']));
+    texts.map(|text| text.replace('*', "thing")).collect()
+}
+
+#[test]
+fn a_name_in_the_configuration_may_raise_caution() {
+    // The name of this one looks; it makes an export.
+    let mock = of("terraform", "get_sentinel_mock_bundle", &[]);
+    assert_eq!(plain().classify(&mock, None).class, SideEffectClass::External);
+    let message = of("whatsapp", "download_media", &[]);
+    assert_eq!(plain().classify(&message, None).class, SideEffectClass::External);
+    let read = of("redis", "search_redis_documents", &[]);
+    assert_eq!(plain().classify(&read, None).class, SideEffectClass::ReadOnly);
+    // Its name says no kind; the pack does, and that only makes a repeat ask.
+    let save = plain().classify(&of("linear", "save_issue", &[]), None);
+    assert_eq!(save.effect_kind.map(|kind| kind.as_str().to_owned()).as_deref(), Some("issue.create"));
+}
+
+#[test]
+fn a_pack_can_be_switched_off_and_has_to_exist() {
+    let off = plain().with_packs(&BTreeMap::from([("linear".to_owned(), None)])).unwrap();
+    assert_eq!(off.classify(&of("linear", "save_issue", &[]), None).effect_kind, None);
+    let unknown = BTreeMap::from([("a".to_owned(), Some("no-such".to_owned()))]);
+    let error = plain().with_packs(&unknown).unwrap_err();
+    assert!(matches!(&error, PolicyError::UnknownPack { pack, .. } if pack == "no-such"), "{error}");
+}
+
+#[test]
+fn a_pack_that_counts_makes_another_policy_version() {
+    let versions = [plain().version(), vouched("a", "git").version(), vouched("a", "github").version()];
+    assert!(versions[0] != versions[1] && versions[1] != versions[2]);
+}
+
+#[test]
+fn a_users_rule_is_stronger_than_a_pack() {
+    let text = "[[rule]]\nid = \"mine\"\nname = \"slack_post_message\"\nmarker = \"none\"\non_unknown = \"hold\"";
+    let chosen = BTreeMap::from([("chat".to_owned(), Some("slack".to_owned()))]);
+    let classifier = super::with_policy(text).with_packs(&chosen).unwrap();
+    let policy = classifier.classify(&of("chat", "slack_post_message", &["channel_id", "text"]), None);
+    assert_eq!((policy.on_unknown, policy.marker), (OnUnknown::Hold, None));
+    assert!(policy.effect_kind.is_some());
+}
+
+#[test]
+fn a_rule_may_say_that_a_tool_makes_something_or_that_it_does_not() {
+    let rule = |name: &str, says: &str| {
+        let text = format!("[[rule]]\nid = \"r\"\nname = \"{name}\"\n{says}");
+        super::with_policy(&text).classify(&super::foreign(name), None).effect_kind.map(|kind| kind.as_str().to_owned())
+    };
+    assert_eq!(rule("escalate_incident", "creates = true").as_deref(), Some("incident.create"));
+    assert_eq!(rule("create_issue", "creates = false"), None);
+    assert_eq!(rule("create_issue", "timeout = \"9s\"").as_deref(), Some("issue.create"));
+    // A rule that decides the class knows the tool better than its name does.
+    assert_eq!(rule("create_issue", "side_effect_class = \"external\""), None);
+}

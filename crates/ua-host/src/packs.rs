@@ -1,0 +1,293 @@
+//! Which policy pack each tool server is judged by: the one about the package that its configuration names, or the one that the user names.
+//!
+//! A pack lowers caution (a read runs again, a lost call is looked up), so it counts only for a server that a person said is that very
+//! package: by the command line or the address in a configuration that is theirs or that they let in, or by the setting `server_packs`.
+//! What a server calls itself is never asked, and its name in the configuration may only raise caution. A command line is read strictly:
+//! one option that is not known, and no package is named.
+//!
+//! Proved by: this file's tests, and `ua-classify`'s tests `packs`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ua_classify::Pack;
+use ua_mcp::{McpConfig, Reach};
+
+use crate::error::HostError;
+use crate::settings::Settings;
+
+/// Options of launchers that decide nothing about what is run.
+const HARMLESS: [&str; 12] = [
+    "--interactive",
+    "--isolated",
+    "--no-install",
+    "--prefer-offline",
+    "--quiet",
+    "--rm",
+    "--tty",
+    "--yes",
+    "-i",
+    "-q",
+    "-y",
+    "--init",
+];
+
+/// Short options of containers that are often written as one.
+const HARMLESS_CLUSTERS: [&str; 4] = ["-it", "-ti", "-t", "--pull=always"];
+
+/// Options of containers that take a value and decide nothing about what is run.
+const WITH_VALUE: [&str; 10] =
+    ["-e", "--env", "--env-file", "--mount", "--name", "--network", "--volume", "-v", "-p", "--publish"];
+
+/// Variables that decide what code a launcher fetches or a program loads: the beginnings of their names, in capitals.
+const DECIDING: [&str; 12] = [
+    "BASH_ENV",
+    "BUN_CONFIG",
+    "DOCKER_",
+    "DYLD_",
+    "ENV",
+    "LD_",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "NPM_CONFIG",
+    "PIP_",
+    "PYTHON",
+    "UV_",
+];
+
+/// The pack of each server that somebody vouches for, by the server's name; `None` where the user wants none.
+pub(crate) fn chosen(settings: &Settings, config: &McpConfig) -> Result<BTreeMap<String, Option<String>>, HostError> {
+    let damaged = |error: ua_classify::PolicyError| HostError::usage(error.to_string());
+    let mut chosen = BTreeMap::new();
+    for (server, reach) in &config.servers {
+        for package in packages_of(reach) {
+            if let Some(pack) = Pack::about_package(&package).map_err(damaged)? {
+                chosen.insert(server.clone(), Some(pack.id().to_owned()));
+                break;
+            }
+        }
+    }
+    chosen.extend(by_word(settings)?);
+    Ok(chosen)
+}
+
+/// What the setting `server_packs` says.
+fn by_word(settings: &Settings) -> Result<BTreeMap<String, Option<String>>, HostError> {
+    let text = settings.var("UA_SERVER_PACKS").unwrap_or_default();
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let read = entries.map(|entry| match entry.split_once('=') {
+        Some((server, "none")) => Ok((server.to_owned(), None)),
+        Some((server, pack)) if !server.is_empty() && !pack.is_empty() => {
+            Ok((server.to_owned(), Some(pack.to_owned())))
+        }
+        _ => Err(HostError::usage(format!("server_packs cannot have {entry:?}"))
+            .hint("write SERVER=PACK, or SERVER=none, separated by commas; `ua tools packs` lists the packs")),
+    });
+    read.collect()
+}
+
+/// What a configuration says that a server is, as [`Pack::packages`] names it.
+fn packages_of(reach: &Reach) -> Vec<String> {
+    match reach {
+        Reach::Http { url, .. } => host_of(url).into_iter().collect(),
+        Reach::Stdio { command, args, env, .. } => {
+            let decides = |name: &String| {
+                let name = name.to_uppercase();
+                name == "PATH" || DECIDING.iter().any(|beginning| name.starts_with(beginning))
+            };
+            // A relative path is whatever lies in some folder.
+            if env.keys().any(decides) || (command.contains('/') && !Path::new(command).is_absolute()) {
+                return Vec::new();
+            }
+            let words: Vec<&str> = args.iter().map(String::as_str).collect();
+            of_command(command, &words).into_iter().collect()
+        }
+    }
+}
+
+fn of_command(command: &str, args: &[&str]) -> Option<String> {
+    let name = Path::new(command).file_name()?.to_str()?;
+    match (name, args) {
+        ("npx" | "bunx" | "pnpx", rest)
+        | ("npm", ["exec" | "x", rest @ ..])
+        | ("pnpm" | "yarn", ["dlx", rest @ ..])
+        | ("bun", ["x", rest @ ..]) => of_npm(rest),
+        ("uvx", rest) | ("uv", ["tool", "run", rest @ ..]) | ("pipx", ["run", rest @ ..]) => {
+            let (package, _) = first_word(rest, &[])?;
+            python_name(package).map(|name| format!("pypi:{name}"))
+        }
+        ("python" | "python3", ["-m", module, ..]) => Some(format!("python:{module}")),
+        ("docker" | "podman", ["run", rest @ ..]) => {
+            let (image, _) = first_word(rest, &WITH_VALUE)?;
+            Some(format!("oci:{}", image_name(image)))
+        }
+        (program, _) => Some(format!("program:{program}")),
+    }
+}
+
+fn of_npm(rest: &[&str]) -> Option<String> {
+    let (package, after) = first_word(rest, &[])?;
+    let name = npm_name(package)?;
+    // A bridge to a remote server: what counts is where it leads.
+    if name == "mcp-remote" {
+        return host_of(after.first()?);
+    }
+    Some(format!("npm:{name}"))
+}
+
+/// The first word that is no option, and what follows it; `None` if an option is not known.
+fn first_word<'a>(words: &'a [&'a str], with_value: &[&str]) -> Option<(&'a str, &'a [&'a str])> {
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        if !word.starts_with('-') {
+            return Some((word, &words[at + 1..]));
+        }
+        let is_assigned = word.split_once('=').is_some_and(|(option, _)| with_value.contains(&option));
+        at += match word {
+            word if with_value.contains(word) => 2,
+            word if is_assigned || HARMLESS.contains(word) => 1,
+            word if !with_value.is_empty() && HARMLESS_CLUSTERS.contains(word) => 1,
+            _ => return None,
+        };
+    }
+    None
+}
+
+/// The name in a package of npm, without its version. What comes from elsewhere (an address, a folder, another name) is none.
+fn npm_name(package: &str) -> Option<&str> {
+    let (scope, rest) = match package.strip_prefix('@') {
+        Some(scoped) => scoped.split_once('/').map(|(scope, rest)| (scope.len() + 2, rest))?,
+        None => (0, package),
+    };
+    let (name, version) = rest.split_once('@').unwrap_or((rest, ""));
+    let is_plain = |text: &str, more: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c));
+    let is_named = !name.is_empty() && is_plain(name, "-._") && is_plain(version, "-._+^~*");
+    is_named.then(|| &package[..scope + name.len()])
+}
+
+/// The name in a requirement of Python, without extras and version.
+fn python_name(requirement: &str) -> Option<&str> {
+    let end = requirement.find(['[', '=', '<', '>', '~', '!', '@']).unwrap_or(requirement.len());
+    let (name, rest) = requirement.split_at(end);
+    let is_plain = |text: &str, more: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c));
+    (!name.is_empty() && is_plain(name, "-._") && is_plain(rest, "-._+[],=<>~!@*")).then_some(name)
+}
+
+/// An image without its tag and digest.
+fn image_name(image: &str) -> &str {
+    let image = image.split_once('@').map_or(image, |(name, _)| name);
+    match image.rsplit_once(':') {
+        // The colon of a port is followed by a path.
+        Some((name, tag)) if !tag.contains('/') => name.strip_prefix("docker.io/").unwrap_or(name),
+        _ => image.strip_prefix("docker.io/").unwrap_or(image),
+    }
+}
+
+/// The host of an address that is asked over TLS.
+fn host_of(address: &str) -> Option<String> {
+    let url = url::Url::parse(address).ok()?;
+    let is_plain = url.scheme() == "https" && url.port().is_none() && url.username().is_empty();
+    is_plain.then(|| url.host_str().map(|host| format!("host:{host}"))).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(command: &str, args: &[&str]) -> Option<String> {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let reach = Reach::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None };
+        packages_of(&reach).pop()
+    }
+
+    #[test]
+    fn a_command_line_names_its_package() {
+        let cases: [(&str, &[&str], &str); 16] = [
+            ("npx", &["-y", "@notionhq/notion-mcp-server"], "npm:@notionhq/notion-mcp-server"),
+            ("npx", &["-y", "@playwright/mcp@latest", "--headless"], "npm:@playwright/mcp"),
+            ("/usr/bin/npx", &["tavily-mcp@0.2.1"], "npm:tavily-mcp"),
+            ("npm", &["exec", "--yes", "pkg@^1"], "npm:pkg"),
+            ("npx", &["-y", "mcp-remote", "https://mcp.linear.app/sse"], "host:mcp.linear.app"),
+            ("uvx", &["mcp-server-git==1.2.3", "--repository", "."], "pypi:mcp-server-git"),
+            ("uvx", &["awslabs.aws-api-mcp-server@latest"], "pypi:awslabs.aws-api-mcp-server"),
+            ("uvx", &["redis-mcp-server[extra]>=1"], "pypi:redis-mcp-server"),
+            ("pipx", &["run", "mcp-atlassian"], "pypi:mcp-atlassian"),
+            ("uv", &["tool", "run", "basic-memory"], "pypi:basic-memory"),
+            ("python3", &["-m", "mcp_server_git"], "python:mcp_server_git"),
+            (
+                "docker",
+                &["run", "-i", "--rm", "-e", "TOKEN", "ghcr.io/github/github-mcp-server:v1"],
+                "oci:ghcr.io/github/github-mcp-server",
+            ),
+            ("docker", &["run", "-it", "--env=A=b", "docker.io/mcp/fetch@sha256:00"], "oci:mcp/fetch"),
+            ("docker", &["run", "localhost:5000/mcp/fetch"], "oci:localhost:5000/mcp/fetch"),
+            ("/opt/bin/github-mcp-server", &["stdio"], "program:github-mcp-server"),
+            ("github-mcp-server", &["stdio"], "program:github-mcp-server"),
+        ];
+        for (command, args, expected) in cases {
+            assert_eq!(named(command, args).as_deref(), Some(expected), "{command} {args:?}");
+        }
+    }
+
+    #[test]
+    fn s13_a_command_line_that_could_run_something_else_names_no_package() {
+        let good = "@modelcontextprotocol/server-github";
+        let cases: [(&str, &[&str]); 14] = [
+            ("npx", &["-y", "--registry=https://evil.example", good]),
+            ("npx", &["-y", "-p", "evil", good]),
+            ("npx", &["-c", "evil", good]),
+            ("npx", &["-y", "@modelcontextprotocol/server-github@npm:evil"]),
+            ("npx", &["-y", "@modelcontextprotocol/server-github@https://evil.example/x.tgz"]),
+            ("npx", &["-y", "github:evil/server-github"]),
+            ("npx", &["-y", "./@modelcontextprotocol/server-github"]),
+            ("./npx", &["-y", good]),
+            ("uvx", &["--from", "git+https://evil.example", "mcp-server-git"]),
+            ("uvx", &["mcp-server-git@git+https://evil.example"]),
+            ("uvx", &["--index-url", "https://evil.example", "mcp-server-git"]),
+            ("docker", &["run", "--entrypoint", "sh", "ghcr.io/github/github-mcp-server"]),
+            ("docker", &["run", "--sig-proxy", "evil", "ghcr.io/github/github-mcp-server"]),
+            ("bin/github-mcp-server", &["stdio"]),
+        ];
+        for (command, args) in cases {
+            assert_eq!(named(command, args), None, "{command} {args:?}");
+        }
+        // The package that is run is what counts, not one that is mentioned.
+        assert_eq!(named("npx", &["-y", "evil", "--compatible-with", good]).as_deref(), Some("npm:evil"));
+        for name in ["PATH", "npm_config_registry", "NODE_OPTIONS", "UV_INDEX_URL", "LD_PRELOAD"] {
+            let reach = Reach::Stdio {
+                command: "npx".to_owned(),
+                args: vec!["-y".to_owned(), good.to_owned()],
+                env: [(name.to_owned(), "x".to_owned())].into(),
+                cwd: None,
+            };
+            assert!(packages_of(&reach).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_an_address_under_its_own_certificate_names_a_server() {
+        let of = |url: &str| packages_of(&Reach::Http { url: url.to_owned(), headers: BTreeMap::new() }).pop();
+        assert_eq!(of("https://mcp.notion.com/mcp").as_deref(), Some("host:mcp.notion.com"));
+        for url in
+            ["http://mcp.notion.com/mcp", "https://mcp.notion.com:8443/", "https://mcp.notion.com@evil.example/", "x"]
+        {
+            assert_ne!(of(url).as_deref(), Some("host:mcp.notion.com"), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_users_word_comes_before_the_command_line() {
+        let settings = |value: &str| {
+            let variables = [("UA_SERVER_PACKS".to_owned(), value.to_owned())].into();
+            Settings::read(crate::Process { variables, ..crate::Process::default() })
+        };
+        let text = r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "@notionhq/notion-mcp-server"]}, "github": {"command": "x"}}}"#;
+        let config = McpConfig::parse(text, "x").unwrap();
+        let of = |value: &str| chosen(&settings(value), &config).unwrap();
+        let some = |id: &str| Some(id.to_owned());
+        assert_eq!(of(""), BTreeMap::from([("a".to_owned(), some("notion"))]), "the name alone vouches for nothing");
+        let both = BTreeMap::from([("a".to_owned(), None), ("github".to_owned(), some("github"))]);
+        assert_eq!(of("github=github, a=none"), both);
+        assert!(chosen(&settings("github"), &config).unwrap_err().to_string().contains("server_packs"));
+    }
+}
