@@ -76,11 +76,11 @@ fn nothing_that_a_tool_or_model_says_drives_the_terminal() {
     env.write("work/bad.json", "{\"\u{202e}objectve\": 1}");
     let output = env.run(&["job", "bad.json"]).code(2);
     is_plain("an error", &output.stderr);
-    // A job file names a folder.
+    // A job file names a folder: one that drives a terminal is refused, and the refusal is plain.
     let folder = "a\u{1b}]52;c;ZXZpbA==\u{7}\u{1b}[2J\u{202e}b";
     let job = env.job(&json!({"artifacts": {"workspace_dir": folder}}), &json!([{"text": "Done."}]));
-    for command in [&["job", &job, "--run-id", "h"][..], &["runs", "show", "h"], &["runs", "list"], &["resume", "h"]] {
-        let output = env.run(command).code(0);
+    for command in [&["job", &job, "--run-id", "h"][..], &["job", &job, "--json"]] {
+        let output = env.run(command).code(2);
         is_plain(&command.join(" "), &output.stdout);
         is_plain(&command.join(" "), &output.stderr);
     }

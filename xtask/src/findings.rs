@@ -7,111 +7,15 @@
 //!
 //! Left out, because nothing outside shows them or no user can bring them about: how the code is divided (10), a clock that is set forward, and a
 //! restore from another PID namespace (9).
-//!
-//! A scenario that is *known* to be red says so in its row. Without `--expect`, a run fails when a row and its verdict differ, either way: a finding
-//! that was mended has to lose its mark in the same change, and from then on stays green.
 
 mod cost;
 mod doubt;
 mod lineage;
-mod server;
 mod stops;
 mod storage;
-mod terminal;
 mod word;
-mod world;
 
-use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-use anyhow::{Context as _, ensure};
-
-pub(crate) use self::server::{ServerOptions, serve_stdio};
-use self::world::Stage;
-
-/// How to run them.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// The program under test; the one of this tree when missing
-    #[arg(long, value_name = "PATH")]
-    ua: Option<PathBuf>,
-    /// Only scenarios whose number is TEXT, or whose name contains it
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
-    /// List the scenarios and run none
-    #[arg(long)]
-    list: bool,
-    /// How many run at a time; most of them wait most of the time
-    #[arg(long, default_value_t = 8)]
-    jobs: usize,
-    /// Keep the folder of each scenario, in this folder
-    #[arg(long, value_name = "DIR")]
-    keep: Option<PathBuf>,
-    /// What every scenario has to be; without it, what its row says
-    #[arg(long, value_enum)]
-    expect: Option<Expect>,
-}
-
-/// What every scenario has to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Expect {
-    /// Every one is green: nothing that was found is left.
-    Green,
-    /// Every one but the controls is red: the harness sees what it hunts.
-    Red,
-}
-
-/// What a scenario is there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    /// What it plays was never wrong; it shows that its neighbours judge by the right thing.
-    Control,
-    /// The finding stands: it is red.
-    Known,
-    /// The finding was mended: it is green, and stays so.
-    Mended,
-}
-
-impl Mark {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Control => "control",
-            Self::Known => "known",
-            Self::Mended => "mended",
-        }
-    }
-}
-
-/// What a scenario saw, in one sentence with counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Verdict {
-    Green(String),
-    Red(String),
-    /// Something that it needs is not on this machine.
-    Skipped(String),
-}
-
-impl Verdict {
-    /// Green if `holds`.
-    fn of(holds: bool, what: impl Into<String>) -> Self {
-        if holds { Self::Green(what.into()) } else { Self::Red(what.into()) }
-    }
-}
-
-/// One scenario.
-#[derive(Debug, Clone, Copy)]
-struct Scenario {
-    number: &'static str,
-    name: &'static str,
-    /// What must hold.
-    must: &'static str,
-    /// Whether it waits for half a minute or more: such ones begin first, or the last of them would be waited for alone.
-    waits: bool,
-    mark: Mark,
-    play: fn(&Stage) -> anyhow::Result<Verdict>,
-}
+use crate::scenario::{Options, Scenario};
 
 /// Every scenario, by families.
 fn scenarios() -> Vec<Scenario> {
@@ -121,118 +25,9 @@ fn scenarios() -> Vec<Scenario> {
         .collect()
 }
 
-struct Judged {
-    scenario: Scenario,
-    /// An error is the harness's: the scenario did not get to what it is about.
-    verdict: anyhow::Result<Verdict>,
-    took: Duration,
-}
-
+/// Plays them.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let mut chosen = scenarios();
-    if let Some(only) = &options.only {
-        chosen.retain(|s| s.number == only || s.name.contains(only.as_str()));
-        ensure!(!chosen.is_empty(), "no scenario has the number {only}, or has it in its name");
-    }
-    if options.list {
-        for scenario in &chosen {
-            println!("{:<4} {:<8} {}: {}", scenario.number, scenario.mark.name(), scenario.name, scenario.must);
-        }
-        return Ok(());
-    }
-    let program = match &options.ua {
-        Some(path) => path.canonicalize().with_context(|| format!("find {}", path.display()))?,
-        None => ua_testkit::ua_program().clone(),
-    };
-    let keep = options.keep.as_ref().map(std::path::absolute).transpose()?;
-    let started = Instant::now();
-    let judged = play_all(chosen, options.jobs.max(1), &program, keep.as_ref());
-    report(&judged, options.expect, started.elapsed())
-}
-
-/// Plays the scenarios, several at a time, and returns them in the order of their numbers.
-fn play_all(mut chosen: Vec<Scenario>, jobs: usize, program: &Path, keep: Option<&PathBuf>) -> Vec<Judged> {
-    let total = chosen.len();
-    chosen.sort_by_key(|scenario| !scenario.waits);
-    let queue: Mutex<VecDeque<Scenario>> = Mutex::new(chosen.into());
-    let done: Mutex<Vec<Judged>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                    let Some(scenario) = next else { break };
-                    let stage =
-                        Stage { program: program.to_path_buf(), keep: keep.cloned(), name: scenario.number.to_owned() };
-                    let started = Instant::now();
-                    let verdict = (scenario.play)(&stage);
-                    let judged = Judged { scenario, verdict, took: started.elapsed() };
-                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                    eprintln!("{}/{total} {}", done.len() + 1, line(&judged));
-                    done.push(judged);
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|judged| judged.scenario.number);
-    done
-}
-
-fn line(judged: &Judged) -> String {
-    let Judged { scenario, took, .. } = judged;
-    format!("{:<4} {} ({:.0} s): {}", scenario.number, scenario.name, took.as_secs_f64(), told(judged))
-}
-
-fn told(judged: &Judged) -> String {
-    match &judged.verdict {
-        Ok(Verdict::Green(what)) => format!("green: {what}"),
-        Ok(Verdict::Red(what)) => format!("RED: {what}"),
-        Ok(Verdict::Skipped(why)) => format!("skipped: {why}"),
-        Err(error) => format!("WRONG: {error:#}"),
-    }
-}
-
-/// Prints the table, and fails unless every verdict is the expected one.
-fn report(judged: &[Judged], expect: Option<Expect>, took: Duration) -> anyhow::Result<()> {
-    println!("\n| | scenario | what must hold | mark | verdict |\n|---|---|---|---|---|");
-    for one in judged {
-        let Scenario { number, name, must, mark, .. } = &one.scenario;
-        // A cell is one line, and what a program said may hold anything.
-        let told = told(one).replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ");
-        println!("| {number} | {name} | {must} | {} | {told} |", mark.name());
-    }
-    let count = |wanted: fn(&Judged) -> bool| judged.iter().filter(|one| wanted(one)).count();
-    println!(
-        "\n{} scenarios, {:.0} s: {} green, {} red, {} skipped, {} wrong",
-        judged.len(),
-        took.as_secs_f64(),
-        count(|one| matches!(one.verdict, Ok(Verdict::Green(_)))),
-        count(|one| matches!(one.verdict, Ok(Verdict::Red(_)))),
-        count(|one| matches!(one.verdict, Ok(Verdict::Skipped(_)))),
-        count(|one| one.verdict.is_err()),
-    );
-    let unexpected: Vec<String> = judged.iter().filter_map(|one| complaint(one, expect)).collect();
-    ensure!(unexpected.is_empty(), "not as expected:\n  {}", unexpected.join("\n  "));
-    Ok(())
-}
-
-/// What is not as expected about a verdict.
-fn complaint(judged: &Judged, expect: Option<Expect>) -> Option<String> {
-    let Scenario { number, mark, .. } = &judged.scenario;
-    let should_be_red = match (expect, mark) {
-        (Some(Expect::Green), _) | (_, Mark::Control) | (None, Mark::Mended) => false,
-        (Some(Expect::Red), _) | (None, Mark::Known) => true,
-    };
-    match (&judged.verdict, should_be_red) {
-        (Err(error), _) => Some(format!("{number} did not get to what it is about: {error:#}")),
-        (Ok(Verdict::Green(_)), true) if expect.is_none() => {
-            Some(format!("{number} is green: finding {number} is mended, so take the mark `Known` from its row"))
-        }
-        (Ok(Verdict::Green(_)), true) => Some(format!("{number} is green")),
-        (Ok(Verdict::Red(what)), false) => Some(format!("{number} is red: {what}")),
-        (Ok(Verdict::Skipped(_) | Verdict::Green(_) | Verdict::Red(_)), _) => None,
-    }
+    crate::scenario::run(options, scenarios())
 }
 
 #[cfg(test)]
@@ -241,42 +36,10 @@ mod tests {
 
     use super::*;
 
-    fn judged(mark: Mark, verdict: anyhow::Result<Verdict>) -> Judged {
-        let play = |_: &Stage| Ok(Verdict::Green(String::new()));
-        let scenario = Scenario { number: "0", name: "a scenario", must: "it holds", waits: false, mark, play };
-        Judged { scenario, verdict, took: Duration::ZERO }
-    }
-
     #[test]
     fn a_number_names_one_scenario() {
         let all = scenarios();
         let numbers: BTreeSet<&str> = all.iter().map(|scenario| scenario.number).collect();
         assert_eq!(numbers.len(), all.len());
-    }
-
-    #[test]
-    fn what_is_not_as_expected_is_complained_about() {
-        let green = || Ok(Verdict::Green(String::new()));
-        let red = || Ok(Verdict::Red(String::new()));
-        let (marks, green_too, red_too) = (None, Some(Expect::Green), Some(Expect::Red));
-        // The mark, what is expected, and whether green and red are complained about.
-        for (mark, expect, of_green, of_red) in [
-            (Mark::Control, marks, false, true),
-            (Mark::Control, green_too, false, true),
-            (Mark::Control, red_too, false, true),
-            (Mark::Known, marks, true, false),
-            (Mark::Known, green_too, false, true),
-            (Mark::Known, red_too, true, false),
-            (Mark::Mended, marks, false, true),
-            (Mark::Mended, green_too, false, true),
-            (Mark::Mended, red_too, true, false),
-        ] {
-            assert_eq!(complaint(&judged(mark, green()), expect).is_some(), of_green, "{mark:?} {expect:?} green");
-            assert_eq!(complaint(&judged(mark, red()), expect).is_some(), of_red, "{mark:?} {expect:?} red");
-            let skipped = Ok(Verdict::Skipped(String::new()));
-            assert_eq!(complaint(&judged(mark, skipped), expect), None);
-            let wrong = Err(anyhow::anyhow!("no way"));
-            assert!(complaint(&judged(mark, wrong), expect).is_some());
-        }
     }
 }

@@ -5,6 +5,7 @@
 
 mod acceptance;
 mod arrows;
+mod attacks;
 mod bench;
 mod crash_loop;
 mod crash_matrix;
@@ -19,6 +20,7 @@ mod patched;
 mod random;
 mod reliability;
 mod research_tree;
+mod scenario;
 mod serve;
 mod sim;
 mod storage;
@@ -56,10 +58,12 @@ enum Task {
     /// Kills the real program and its tool servers at random moments of a long mixed job, and counts effects from outside
     CrashLoop(crash_loop::Options),
     /// Plays each known way to repeat an effect, lose a person's word or charge wrongly against the program, and says which are left
-    Findings(findings::Options),
+    Findings(scenario::Options),
+    /// Plays each known way to break out, in or away against the program with attackers of its own, and says which wall held
+    Attacks(scenario::Options),
     /// Serves the tools of a findings scenario (internal)
     #[command(hide = true)]
-    FindingsServer(findings::ServerOptions),
+    FindingsServer(scenario::server::ServerOptions),
     /// Plays whole runs in one process, with everything that can happen decided by a seed, and judges effects and records
     Sim(sim::Options),
     /// Walks every path through small scenes of the simulation that deviates from the plain one in at most so many steps
@@ -101,7 +105,8 @@ fn main() -> ExitCode {
         Task::CrashMatrix(options) => crash_matrix::run(&options),
         Task::CrashLoop(options) => crash_loop::run(&options),
         Task::Findings(options) => findings::run(&options),
-        Task::FindingsServer(options) => findings::serve_stdio(&options),
+        Task::Attacks(options) => attacks::run(&options),
+        Task::FindingsServer(options) => scenario::server::serve_stdio(&options),
         Task::Sim(options) => sim::run(&options),
         Task::Explore(options) => explore::run(&options),
         Task::Mutants(options) => mutants::run(&options),

@@ -56,6 +56,7 @@ mod parse;
 mod parse_probe;
 mod rule;
 mod scope;
+mod wording;
 
 pub use classifier::{Classifier, Lists};
 pub use error::PolicyError;

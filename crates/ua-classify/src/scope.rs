@@ -2,13 +2,16 @@
 //!
 //! Durable Jobs v1 spec §8.2 (`side_effect_scope`): an e-mail is its recipients, its subject and the contents of its
 //! attachments; an upload is a content and a destination. Invariants: order, letter case, display names, To versus Cc
-//! and the names of the arguments that hold addresses or files do not count; two tools with the same effect kind and
+//! and the names of the arguments that hold addresses or files do not count, nor does the dress of words for people
+//! (`wording.rs`); two tools with the same effect kind and
 //! value arguments share their scopes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use ua_core::{CallPolicy, CanonicalJson, Scope, ScopeField, ScopeRule, Sha256, sha256};
+
+use crate::wording::{fold, is_wording};
 
 /// A value whose canonical text is longer than this many bytes enters as its digest, so that scopes stay readable.
 const LONGEST_VALUE: usize = 256;
@@ -36,7 +39,8 @@ pub fn project_scope(
             ScopeField::Addresses(_) => addresses.extend(items(argument).iter().flat_map(addresses_in)),
             ScopeField::Files(_) => files.extend(items(argument).iter().map(|file| name_file(file, digest_of))),
             ScopeField::Value(name) => {
-                values.insert(name.clone(), shortened(argument)?);
+                let folded = argument.as_str().filter(|_| is_wording(effect, name)).map(|text| json!(fold(text)));
+                values.insert(name.clone(), shortened(folded.as_ref().unwrap_or(argument))?);
             }
         }
     }
@@ -196,7 +200,7 @@ mod tests {
         assert_eq!(
             scope.unwrap().as_str(),
             format!(
-                r#"email.send {{"addresses":["ada@example.test","bob@example.test"],"files":["sha256:{}"],"values":{{"subject":"Report"}}}}"#,
+                r#"email.send {{"addresses":["ada@example.test","bob@example.test"],"files":["sha256:{}"],"values":{{"subject":"report"}}}}"#,
                 sha256("the report")
             )
         );
@@ -222,9 +226,11 @@ mod tests {
     #[test]
     fn another_recipient_subject_or_content_is_another_effect() {
         let one = json!({"to": "ada@example.test", "subject": "Report", "attachments": ["report.pdf"]});
-        for (field, value) in
-            [("to", json!("eve@example.test")), ("subject", json!("Re: Report")), ("attachments", json!(["other.pdf"]))]
-        {
+        for (field, value) in [
+            ("to", json!("eve@example.test")),
+            ("subject", json!("Another report")),
+            ("attachments", json!(["other.pdf"])),
+        ] {
             let mut other = one.clone();
             other[field] = value;
             assert_ne!(email_scope(&one), email_scope(&other), "{field}");

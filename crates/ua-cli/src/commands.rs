@@ -63,6 +63,7 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
             server.adopt_parent = crate::telemetry::adopt_parent();
             server.confiner = crate::sandbox::confiner(settings);
             server.pdf = parts.pdf;
+            end_with_the_shim();
             match ua_toolserver::serve(*server).await {
                 Ok(()) => Ok(crate::error::OK),
                 Err(error) => Err(HostError::failed(crate::error::chain(&error))),
@@ -70,6 +71,18 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
         }
         Command::GatewayBridge(_) => Err(HostError::usage("the bridge is started by an agent that the runner started")),
         Command::Shim(_) => Err(HostError::usage("the shim is started by the runner only")),
+    }
+}
+
+/// Has the built-in tool server ended with its shim, however that ends; one that a person started by hand has none. A shim that is gone already
+/// has closed the server's input, which ends it as well.
+#[cfg(feature = "toolserver")]
+fn end_with_the_shim() {
+    #[cfg(target_os = "linux")]
+    if crate::person::is_below_a_shim()
+        && let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+    {
+        tracing::debug!(%error, "the tool server may outlive its shim");
     }
 }
 

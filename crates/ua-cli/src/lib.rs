@@ -50,10 +50,12 @@ fn needs_config(command: &Command) -> bool {
 /// Runs the command line of a program with these parts and returns its exit code.
 #[expect(clippy::needless_pass_by_value, reason = "a program gives its parts away")]
 pub fn main(parts: Parts) -> ExitCode {
+    ua_files::keep_from_children();
     #[cfg(feature = "toolserver")]
     if let Some(code) = sandbox::run() {
         return code;
     }
+    hide_from_others();
     // A shell that completes wants candidates, and no word about anything else.
     if complete::answered() {
         return ExitCode::SUCCESS;
@@ -125,6 +127,17 @@ pub fn main(parts: Parts) -> ExitCode {
     };
     telemetry.finish();
     ExitCode::from(code)
+}
+
+/// Keeps what this process was given, keys among it, from other processes of this user: its environment, memory and open files are not theirs to
+/// read, as if it were another user's (root reads everything). A program that it starts is open again.
+///
+/// Not for a process that becomes a confined program: it has to write about itself in `/proc`.
+fn hide_from_others() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
+        tracing::debug!(%error, "other processes of this user can read this one");
+    }
 }
 
 /// What this command works with.

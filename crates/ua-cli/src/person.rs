@@ -1,8 +1,9 @@
 //! Whether a person speaks: words that let something happen are not taken from a program that a tool server started.
 //!
 //! A job may run programs (`run_command`), and a model could have one of them answer its own question. Tool servers live below a shim;
-//! a command that finds the shim among its ancestors was started by one. This is no wall against code that runs with the user's
-//! rights (it could write the database file itself); it keeps a model from approving itself by the front door.
+//! a command that finds the shim among its ancestors was started by one. A shim is the parent of whatever loses its own below it, so a daemon
+//! finds it, too, and ends with it. This is no wall against code that runs with the user's rights (it could kill the shim first, or write the
+//! database file itself); it keeps a model from approving itself by the front door.
 
 use crate::error::HostError;
 
@@ -19,7 +20,7 @@ pub(crate) fn required(doing: &str) -> Result<(), HostError> {
 }
 
 /// Whether this process was started, over however many others, by a tool server of ours. Where the system does not say, it was not.
-fn is_below_a_shim() -> bool {
+pub(crate) fn is_below_a_shim() -> bool {
     // Not by the number that this process knows itself by: in a process namespace that is another one than `/proc` has.
     let mut process = "self".to_owned();
     for _ in 0..MAX_ANCESTORS {

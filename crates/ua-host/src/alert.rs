@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use ua_core::{RunStatus, RunStop};
+use ua_files::Folder;
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
 use crate::error::HostError;
@@ -123,7 +124,7 @@ impl Alerts {
     fn note(&self, people: &dyn People, key: &str, way: &str, told: Result<(), String>) {
         let noted = told.and_then(|()| {
             fs::create_dir_all(&self.told)
-                .and_then(|()| fs::File::create(self.told.join(format!("{key}.{way}"))))
+                .and_then(|()| Folder::open_itself(&self.told)?.open_or_make(format!("{key}.{way}")))
                 .map(drop)
                 .map_err(|error| format!("it was told, but that could not be noted: {error}"))
         });

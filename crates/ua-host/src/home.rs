@@ -8,6 +8,8 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use crate::error::HostError;
 use crate::settings::Settings;
+use crate::text::plain;
+use crate::trust::{Belief, Roots, first_link, state_folder};
 
 /// Closes the database in good order. Whatever was committed stays, even if this fails.
 pub fn close(store: SqliteStore) {
@@ -25,11 +27,30 @@ pub struct Home {
     root: PathBuf,
     database: PathBuf,
     is_default: bool,
+    roots: Roots,
+    /// A person named the root; one that nobody named, or only a project's file, has to be this user's own.
+    root_is_named: bool,
+    /// The same about the database.
+    database_is_named: bool,
 }
+
+/// What lies in a root, or beside a database, and belongs to no run.
+const OWN: [&str; 9] = [
+    "agent_core.db",
+    "alerts",
+    "effects.log",
+    "locks",
+    "notifications",
+    "objects",
+    "outbox",
+    "policy_audit",
+    "RESTART.md",
+];
 
 impl Home {
     /// Takes `root`, else reads `UA_ROOT`, and `UA_RUNTIME_DB_PATH`; the default is `AGENT_RUN_WORKSPACES` in the current folder.
     pub fn new(settings: &Settings, root: Option<&Path>) -> Result<Self, HostError> {
+        let root_is_named = root.is_some() || settings.is_the_users("UA_ROOT");
         let root = root.map(Path::to_path_buf).or_else(|| settings.var("UA_ROOT").map(PathBuf::from));
         let root = root.unwrap_or_else(|| PathBuf::from(DEFAULT_ROOT));
         let root = settings.absolute(&root)?;
@@ -42,7 +63,15 @@ impl Home {
             None => root.join("runtime_state.db"),
         };
         let is_default = settings.absolute(Path::new(DEFAULT_ROOT)).is_ok_and(|default| default == root);
-        Ok(Self { root, database, is_default })
+        Ok(Self {
+            database_is_named: settings.is_the_users("UA_RUNTIME_DB_PATH")
+                || (root_is_named && database.parent() == Some(&*root)),
+            roots: Roots::new(state_folder(settings)),
+            root,
+            database,
+            is_default,
+            root_is_named,
+        })
     }
 
     /// The folder that holds all workspaces.
@@ -76,10 +105,12 @@ impl Home {
 
     /// Opens the database for work; makes it if this is the first run.
     pub fn open(&self) -> Result<SqliteStore, HostError> {
-        fs::create_dir_all(&self.root).map_err(|e| {
-            HostError::storage(format!("cannot create {}: {e}", self.root.display()))
-                .hint("choose another folder with --root")
-        })?;
+        self.believe()?;
+        self.make()?;
+        if let Some(link) = first_link(&self.root, &OWN).or_else(|| first_link(self.state(), &OWN)) {
+            return Err(HostError::usage(format!("{} is a link or a device, and ua writes there", link.display()))
+                .hint("remove it, or choose another --root; nothing was started"));
+        }
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
         // A file that was emptied is as good as gone.
         let is_gone = fs::metadata(&self.database).map_or(true, |file| file.len() == 0);
@@ -98,8 +129,72 @@ impl Home {
         })
     }
 
+    /// Makes the root if it is not there, and notes that it is this user's own.
+    fn make(&self) -> Result<(), HostError> {
+        let fail = |e: std::io::Error| {
+            HostError::storage(format!("cannot create {}: {e}", self.root.display()))
+                .hint("choose another folder with --root")
+        };
+        // Without a place to note it, the root is good for this command: the next one asks for `--root`.
+        if !self.root_is_named
+            && self.roots.judge(&self.root) == Belief::Empty
+            && let Err(error) = self.roots.make(&self.root)
+        {
+            tracing::debug!(%error, "the root could not be noted as this user's own");
+        }
+        fs::create_dir_all(&self.root).map_err(fail)?;
+        let adopted = self.root_is_named.then(|| self.roots.adopt(&self.root)).transpose();
+        let beside = (self.state() != self.root).then(|| {
+            fs::create_dir_all(self.state())?;
+            self.roots.adopt(self.state())
+        });
+        if let (Err(error), _) | (_, Some(Err(error))) = (adopted, beside) {
+            tracing::debug!(%error, "the root could not be noted as this user's own");
+        }
+        Ok(())
+    }
+
+    /// Refuses a root or a database that nobody named and that this user's `ua` did not make: it came with a checkout, for instance, and a
+    /// run in it would be driven as its maker said.
+    fn believe(&self) -> Result<(), HostError> {
+        let refused = |folder: &Path, why: &str| {
+            Err(HostError::usage(format!("{} {why}", folder.display())).hint(format!(
+                "its runs may start programs of somebody else; if it is yours, say so with `ua trust {0}`, or name it with --root {0}; \
+                 nothing was read",
+                folder.display()
+            )))
+        };
+        if !self.root_is_named {
+            match self.roots.judge(&self.root) {
+                Belief::Empty | Belief::Own => {}
+                Belief::Link => return refused(&self.root, "is a link that you did not name"),
+                Belief::Foreign => return refused(&self.root, "was not made by a ua of yours"),
+            }
+        }
+        let has_its_own_folder = self.state() != self.root;
+        if !self.database_is_named && has_its_own_folder && self.database.symlink_metadata().is_ok() {
+            match self.roots.judge(self.state()) {
+                Belief::Own => {}
+                Belief::Empty | Belief::Foreign | Belief::Link => {
+                    return refused(self.state(), "holds a database that was not made by a ua of yours");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a folder with a database for this user's own.
+    pub fn adopt(settings: &Settings, folder: &Path) -> Result<(), HostError> {
+        let folder = settings.absolute(folder)?;
+        Roots::new(state_folder(settings)).adopt(&folder).map_err(|e| {
+            HostError::storage(format!("cannot note that {} is yours: {e}", folder.display()))
+                .hint("set HOME or XDG_STATE_HOME, and make sure that both folders are writable; or name it with --root each time")
+        })
+    }
+
     /// Opens the database for looking only; it is never made or changed.
     pub fn open_read_only(&self) -> Result<SqliteStore, HostError> {
+        self.believe()?;
         if !self.database.exists() {
             return Err(HostError::usage(format!("there is no runtime database at {}", self.database.display()))
                 .hint("no job was run here yet; start one with `ua job FILE`, or name another folder with --root"));
@@ -145,9 +240,34 @@ impl Home {
         }
     }
 
+    /// The first part of a name in the root that no workspace may have. Some file systems take `Locks` for `locks`.
+    fn own_name(&self, name: &Path) -> Option<String> {
+        let first = name.components().find(|part| *part != std::path::Component::CurDir)?;
+        let first = first.as_os_str().to_string_lossy().to_lowercase();
+        let database = self.database.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let is_of = |own: &str| first == own || first.strip_prefix(own).is_some_and(|rest| rest.starts_with('-'));
+        let is_own = first.starts_with('.')
+            || OWN.iter().any(|own| is_of(&own.to_lowercase()))
+            || is_of(&database)
+            || is_of("runtime_state.db");
+        (is_own && first != "..").then_some(first)
+    }
+
     /// The path of a folder of this name in the root.
     fn inside(&self, name: &str) -> Result<PathBuf, HostError> {
         let path = Path::new(name);
+        if plain(name) != name || name.contains(['\n', '\t']) {
+            return Err(HostError::usage(format!(
+                "`artifacts.workspace_dir` is {name:?}, which has characters that no name needs"
+            ))
+            .hint("name a folder in plain text; nothing was started"));
+        }
+        if let Some(own) = self.own_name(path) {
+            return Err(HostError::usage(format!(
+                "`artifacts.workspace_dir` is {name:?}, and `{own}` in the workspace root is ua's own"
+            ))
+            .hint(format!("name another folder below {}; nothing was started", self.root.display())));
+        }
         let is_inside =
             path.components().all(|part| matches!(part, std::path::Component::Normal(_))) && !name.is_empty();
         if !is_inside {
@@ -196,5 +316,79 @@ mod tests {
         assert_eq!(name(Some("mine/fixed")).unwrap(), "mine/fixed");
         assert!(name(Some("mine/fixed")).unwrap_err().to_string().contains("exists already"));
         assert!(name(Some("../out")).is_err());
+    }
+
+    #[test]
+    fn no_workspace_has_a_name_that_is_ours_or_drives_a_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, run, now) =
+            (home(folder.path(), None), RunId::parse("comments").unwrap(), Timestamp::from_millis(0));
+        for name in [
+            "locks",
+            "Locks",
+            "./locks",
+            "locks/x",
+            "effects.log",
+            "outbox",
+            "objects",
+            "RESTART.md",
+            "restart.md",
+            "agent_core.db",
+            "agent_core.db-wal",
+            "runtime_state.db",
+            "runtime_state.db-journal",
+            "alerts",
+            "policy_audit",
+            ".fork_x",
+            ".ua-root",
+            "a\u{1b}]52;c;ZXZpbA==\u{7}",
+            "a\0b",
+            "a\u{202e}b",
+            "a\nb",
+            "a\u{200b}b",
+        ] {
+            let refused = home.workspace_for(&run, Some(name), now).unwrap_err();
+            assert_eq!(refused.kind(), crate::error::Kind::Usage, "{name:?}");
+            assert_eq!(plain(&refused.to_string()), refused.to_string());
+        }
+        assert!(home.workspace_for(&run, Some("mine/locks"), now).is_ok());
+    }
+
+    #[test]
+    fn a_root_that_nobody_named_has_to_be_this_users_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (work, user) = (folder.path().join("work"), folder.path().join("home"));
+        fs::create_dir_all(work.join(DEFAULT_ROOT)).unwrap();
+        let variables = [("HOME".to_owned(), user.display().to_string())];
+        let process =
+            || Process { folder: Some(work.clone()), variables: variables.clone().into(), ..Process::default() };
+        let settings = Settings::read(process());
+        let home = |root: Option<&str>| Home::new(&settings, root.map(Path::new)).unwrap();
+        fs::write(work.join(DEFAULT_ROOT).join("runtime_state.db"), "theirs").unwrap();
+        let refused = home(None).open().unwrap_err();
+        assert!(refused.to_string().contains("was not made by a ua of yours"), "{refused}");
+        assert!(home(None).open_read_only().unwrap_err().to_string().contains("was not made by"));
+        // A name is a word: now it is a file that is no database.
+        assert!(!home(Some(DEFAULT_ROOT)).open().unwrap_err().to_string().contains("was not made by"));
+        fs::remove_dir_all(work.join(DEFAULT_ROOT)).unwrap();
+        close(home(None).open().unwrap());
+        close(home(None).open().unwrap());
+        // A project that names a database of its own making.
+        fs::create_dir(work.join("db")).unwrap();
+        fs::write(work.join("db/x.db"), "theirs").unwrap();
+        fs::write(work.join("ua.toml"), "database = \"db/x.db\"\n").unwrap();
+        let settings = Settings::read(process());
+        let refused = Home::new(&settings, None).unwrap().open().unwrap_err();
+        assert!(refused.to_string().contains("holds a database"), "{refused}");
+        fs::remove_dir_all(work.join("db")).unwrap();
+        for _ in 0..2 {
+            close(Home::new(&settings, None).unwrap().open().unwrap());
+        }
+        // Links among its own files.
+        fs::remove_file(work.join("ua.toml")).unwrap();
+        let settings = Settings::read(process());
+        std::os::unix::fs::symlink(&user, work.join(DEFAULT_ROOT).join("outbox")).unwrap();
+        let refused = Home::new(&settings, None).unwrap().open().unwrap_err();
+        assert!(refused.to_string().contains("outbox is a link"), "{refused}");
     }
 }

@@ -198,7 +198,7 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
         ))
         .hint("put material into files beside the job, and let it name them"));
     }
-    let text = fs::read_to_string(&whole).map_err(|e| {
+    let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
         HostError::usage(format!("cannot read the job file {}: {e}", file.display()))
             .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")
     })?;

@@ -67,8 +67,15 @@ pub struct Launch {
     /// It was found in the current folder, and nobody named it.
     #[serde(default)]
     mcp_config_is_found: bool,
+    /// Policy files of the command line and the configuration, the strongest first. Of an older version: the job's among them.
     policies: Vec<PathBuf>,
+    /// Policy files of the job, which are weaker than the user's own.
+    #[serde(default)]
+    job_policies: Vec<PathBuf>,
     job_dir: PathBuf,
+    /// The folder in which the run was started: what tool servers are told by relative paths is meant there, wherever it is resumed.
+    #[serde(default)]
+    folder: Option<PathBuf>,
     allow_private_addresses: bool,
     /// The price table, absolute.
     #[serde(default)]
@@ -115,9 +122,10 @@ impl Launch {
         for file in &options.policy {
             policies.push(settings.absolute(file)?);
         }
-        policies.extend(spec.policies.iter().map(|file| job_dir.join(file)));
         policies.extend(policies::configured(settings)?);
         Ok(Self {
+            job_policies: spec.policies.iter().map(|file| job_dir.join(file)).collect(),
+            folder: Some(settings.absolute(Path::new("."))?),
             model_facts: models::facts(settings, &provider, &model)?,
             model,
             cassette,
@@ -158,6 +166,7 @@ impl Launch {
         if let Some(file) = &options.mcp_config {
             self.mcp_config = Some(settings.absolute(file)?);
             self.mcp_config_is_found = false;
+            self.folder = Some(settings.absolute(Path::new("."))?);
         }
         if let Some(file) = &options.pricing {
             self.pricing = Some(settings.absolute(file)?);
@@ -166,8 +175,8 @@ impl Launch {
             let named: Result<Vec<PathBuf>, HostError> =
                 options.policy.iter().map(|file| settings.absolute(file)).collect();
             self.policies = named?;
-            self.policies.extend(spec.policies.iter().map(|file| self.job_dir.join(file)));
             self.policies.extend(policies::configured(settings)?);
+            self.job_policies = spec.policies.iter().map(|file| self.job_dir.join(file)).collect();
         }
         self.allow_private_addresses |= options.allow_private_addresses;
         Ok(())
@@ -198,9 +207,10 @@ impl Launch {
             launch.provider_sessions = providers::wants_sessions(settings, spec);
         }
         if spec.policies != before.policies {
-            // The job's own come last; those of the command line stay in front of them.
-            launch.policies.truncate(launch.policies.len().saturating_sub(before.policies.len()));
-            launch.policies.extend(spec.policies.iter().map(|file| launch.job_dir.join(file)));
+            // A run of an older version has the job's behind those of the command line.
+            let of_job: Vec<PathBuf> = before.policies.iter().map(|file| launch.job_dir.join(file)).collect();
+            launch.policies.retain(|file| !of_job.contains(file));
+            launch.job_policies = spec.policies.iter().map(|file| launch.job_dir.join(file)).collect();
         }
         launch.overlay(settings, spec, options)?;
         Ok(launch)
@@ -307,13 +317,13 @@ impl Launch {
         }
         let places = providers::places_of(run, &self.job_dir);
         let mut provider = self.provider(settings, env, redactor, &places)?;
-        let in_workspace = settings.is_on("UA_KEEP_BODIES");
-        let files = [
-            self.record.as_ref().map(|path| providers::recording_file(path, run)),
-            in_workspace.then(|| Path::new(&run.workspace_dir).join("logs/model.jsonl")),
-        ];
-        for file in files.into_iter().flatten() {
+        if let Some(path) = &self.record {
+            let file = providers::recording_file(path, run);
             provider = providers::recorded(provider, &file, redactor.clone(), places.clone())?;
+        }
+        if settings.is_on("UA_KEEP_BODIES") {
+            provider =
+                providers::recorded_in(provider, Path::new(&run.workspace_dir), redactor.clone(), places.clone())?;
         }
         Ok(provider)
     }
@@ -346,7 +356,8 @@ impl Launch {
         }
     }
 
-    /// The classifier: policy files of the command line, then of the job, then the user's own, then ours.
+    /// The classifier: policy files of the command line, then the user's own, then those of the job, then ours. What comes with a job fills in
+    /// what no rule of the user says.
     pub fn classifier(&self, settings: &Settings) -> Result<Classifier, HostError> {
         self.classifier_with(settings, &[])
     }
@@ -356,13 +367,20 @@ impl Launch {
         let mut files = over.to_vec();
         files.extend(self.policies.clone());
         files.extend(policies::of_user(settings));
+        files.extend(self.job_policies.clone());
         policies::classifier(settings, &files, self.mcp_file().as_ref())
     }
 
     /// The servers of the MCP configuration that the job uses.
     pub fn configured_servers(&self, host: &Host, spec: &RunSpec) -> Result<Vec<ServerSpec>, HostError> {
         let config = self.wanted_servers(spec)?;
-        mcp_servers(host, self.mcp_file().as_ref(), config)
+        let mut servers = mcp_servers(host, self.mcp_file().as_ref(), config)?;
+        if let Some(folder) = &self.folder {
+            for server in &mut servers {
+                server.reach.start_in(folder);
+            }
+        }
+        Ok(servers)
     }
 
     /// The servers that nobody let in, of those that the job uses.
@@ -434,6 +452,8 @@ impl Launch {
             mcp_config: None,
             mcp_config_is_found: false,
             policies: Vec::new(),
+            job_policies: Vec::new(),
+            folder: None,
             job_dir: folder,
             allow_private_addresses: false,
             pricing: None,

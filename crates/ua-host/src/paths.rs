@@ -1,6 +1,5 @@
 //! Paths as a front door is given them, and files that a person names.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -8,9 +7,12 @@ use serde_json::Value;
 use crate::error::HostError;
 use crate::settings::Settings;
 
+/// The most that is read of a file that a person names: configuration, policies, prices, scripts.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
 /// Reads a file of text, named by a whole path; `what` says which one it is in an error.
 pub fn read(file: &Path, what: &str) -> Result<String, HostError> {
-    fs::read_to_string(file).map_err(|e| {
+    ua_files::read_text(file, MAX_BYTES).map_err(|e| {
         HostError::usage(format!("cannot read {what} {}: {e}", file.display()))
             .hint("correct the path, or leave it out; nothing was started")
     })

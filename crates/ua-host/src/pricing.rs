@@ -19,7 +19,10 @@ pub fn table(file: Option<&Path>) -> Result<PriceTable, HostError> {
     let Some(file) = file else { return Ok(PriceTable::default()) };
     let text = read(file, "the price table")?;
     PriceTable::parse(&file.display().to_string(), &text).map_err(|error| {
-        HostError::usage(chain(&error)).hint("docs/guide/models.md shows a price table; nothing was started")
+        // A project may name the file, and any text is a wrong table: what stands in it is not repeated.
+        let whole = chain(&error);
+        let told: Vec<&str> = whole.lines().filter(|line| !line.contains('|')).map(str::trim).collect();
+        HostError::usage(told.join(" ").trim()).hint("docs/guide/models.md shows a price table; nothing was started")
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ua_core::{Env, Redactor, RunSpec};
+use ua_files::Folder;
 use ua_llm::{
     AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, LlmError, LlmProvider, OpenAiConfig, OpenAiProvider,
     Places, RecordingProvider, ReplayProvider,
@@ -12,6 +13,7 @@ use ua_llm::{
 use ua_store::RunRecord;
 
 use crate::error::{HostError, chain};
+use crate::redaction::LOGS;
 use crate::settings::Settings;
 
 /// The model that is asked when nobody names one.
@@ -197,7 +199,7 @@ pub fn recording_file(path: &Path, run: &RunRecord) -> PathBuf {
     if path.is_dir() { path.join(format!("{}.jsonl", run.run_id)) } else { path.to_path_buf() }
 }
 
-/// `provider`, whose exchanges are kept in `file`.
+/// `provider`, whose exchanges are kept in a file that a person named.
 pub fn recorded(
     provider: Arc<dyn LlmProvider>,
     file: &Path,
@@ -206,6 +208,21 @@ pub fn recorded(
 ) -> Result<Arc<dyn LlmProvider>, HostError> {
     let recording = RecordingProvider::new(provider, file, redactor, places).map_err(|error| {
         HostError::usage(format!("cannot record into {}: {error}", file.display())).hint("name another file")
+    })?;
+    Ok(Arc::new(recording))
+}
+
+/// `provider`, whose exchanges are kept among the logs of a workspace, where programs of the model write, too.
+pub(crate) fn recorded_in(
+    provider: Arc<dyn LlmProvider>,
+    workspace: &Path,
+    redactor: Redactor,
+    places: Places,
+) -> Result<Arc<dyn LlmProvider>, HostError> {
+    let file = Folder::open_itself(workspace).and_then(|folder| folder.make_folder(LOGS)?.append("model.jsonl"));
+    let recording = file.and_then(|file| RecordingProvider::to(provider, file, redactor, places)).map_err(|error| {
+        HostError::storage(format!("cannot record what is asked of the model: {error}"))
+            .hint("remove that name from the workspace, or switch model.keep_bodies off")
     })?;
     Ok(Arc::new(recording))
 }

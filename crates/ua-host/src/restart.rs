@@ -3,12 +3,12 @@
 //! Durable runner, current state, "Job start" and "Job end". The page is made of the database alone, under a lock of its own: who has
 //! the lock sees what everybody wrote who had it before, so runs that start or end side by side never write each other out.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use ua_files::Folder;
 use ua_report::{RestartPlace, restart_page};
 use ua_runner::{RunLock, Workspace};
 use ua_store::{RunRecord, RunStore, Store};
@@ -33,8 +33,7 @@ pub async fn write(home: &Home, store: &dyn Store) {
 async fn try_write(home: &Home, store: &dyn Store) -> Result<(), HostError> {
     let fail = |doing: &'static str| move |error: io::Error| HostError::storage(format!("{doing}: {error}"));
     fs::create_dir_all(home.locks()).map_err(fail("cannot make the folder of locks"))?;
-    let lock = home.locks().join("restart.lock");
-    let opened = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(lock);
+    let opened = Folder::open_itself(&home.locks()).and_then(|locks| locks.open_or_make("restart.lock"));
     let lock = opened.map_err(fail("cannot open its lock"))?;
     take(&lock).await?;
     let mut runs = store.runs(LOOKED_AT).await.map_err(|e| HostError::store("list the runs", &e))?;
@@ -51,8 +50,7 @@ async fn try_write(home: &Home, store: &dyn Store) -> Result<(), HostError> {
             has_more,
         },
     );
-    let temporary = home.root().join(".RESTART.md.tmp");
-    let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, home.root().join("RESTART.md")));
+    let written = Folder::open(home.root()).and_then(|root| root.replace("RESTART.md", text.as_bytes()));
     written.map_err(fail("cannot write it"))
 }
 

@@ -50,6 +50,8 @@ pub struct FileValue {
     pub value: String,
     /// The file and its line.
     pub place: String,
+    /// Whose file it is.
+    pub layer: Layer,
 }
 
 /// What the files and the environment of one process say.
@@ -122,6 +124,12 @@ impl Settings {
     /// What a file says in the place of a variable, and where.
     pub fn of_files(&self, name: &str) -> Option<&FileValue> {
         self.values.get(name)
+    }
+
+    /// Whether the user says it, by the environment or their own configuration, and not the project.
+    pub(crate) fn is_the_users(&self, name: &str) -> bool {
+        let of_user = || self.values.get(name).is_some_and(|said| said.layer == Layer::User);
+        self.of_environment(name).is_some() || of_user()
     }
 
     /// Whether a switch is on: `1` or `true`.

@@ -12,10 +12,13 @@ pub fn path_for(config: &Path) -> PathBuf {
     config.with_file_name("mcp.lock")
 }
 
+/// The most that is read of it.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
 /// The lock of an MCP configuration, if there is one.
 pub fn read(config: &Path) -> Result<Option<DefinitionLock>, HostError> {
     let path = path_for(config);
-    let text = match std::fs::read_to_string(&path) {
+    let text = match ua_files::read_text(&path, MAX_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(HostError::usage(format!("cannot read {}: {}", path.display(), chain(&error)))),

@@ -4,13 +4,16 @@
 //! to send to. So nothing of it is started or reached until a person has seen it and said yes (`ua trust`). A file that a person
 //! names, by `--mcp-config`, `UA_MCP_CONFIG` or the user's own `config.toml`, is trusted by naming it.
 //!
-//! Invariants: what was said yes to is the digest of everything that decides what happens (command line, environment, program file,
-//! scripts named in arguments, address, headers, secrets); any other digest is asked about again; the answers lie in the user's state
+//! Invariants: what was said yes to is the digest of everything that decides what happens (command line, environment, program file, files,
+//! folders and modules that the command names and what lies beside scripts, address, headers, secrets), and a person is told what it does
+//! not cover; any other digest is asked about again; the answers lie in the user's state
 //! folder, where no project reaches, in a file that only the user may read.
 //! Proved by: this file's tests and the end-to-end tests `trust`.
 
+mod covered;
 mod record;
 mod review;
+mod roots;
 
 use std::path::{Path, PathBuf};
 
@@ -23,8 +26,10 @@ use crate::launch::Launch;
 use crate::people::{People, Presence};
 use crate::settings::Settings;
 
+pub(crate) use record::state_folder;
 pub use record::{Entry, Trusted};
 pub use review::ServerReview;
+pub(crate) use roots::{Belief, Roots, first_link};
 
 /// The file that is looked for in the current folder.
 pub const PROJECT_FILE: &str = ".mcp.json";
@@ -56,7 +61,8 @@ pub fn untrusted(
     }
     let trusted = Trusted::read(settings)?;
     let path = canonical(&file.path);
-    let seen = servers.iter().map(|(name, reach)| ServerReview::of(settings, name, reach));
+    let base = path.parent().unwrap_or(Path::new("/"));
+    let seen = servers.iter().map(|(name, reach)| ServerReview::of(settings, base, name, reach));
     Ok(seen.filter(|review| !trusted.allows(&path, &review.server, &review.digest)).collect())
 }
 
@@ -112,7 +118,8 @@ pub(crate) fn believed(settings: &Settings, file: &ConfigFile, servers: &[(Strin
     let Ok(trusted) = Trusted::read(settings) else { return Vec::new() };
     let path = canonical(&file.path);
     let asked = servers.iter().filter(|(name, _)| trusted.may_believe(&path, name));
-    let reviews = asked.map(|(name, reach)| ServerReview::of(settings, name, reach));
+    let base = path.parent().unwrap_or(Path::new("/"));
+    let reviews = asked.map(|(name, reach)| ServerReview::of(settings, base, name, reach));
     reviews
         .filter(|review| trusted.believes(&path, &review.server, &review.digest))
         .map(|review| review.server)
@@ -127,7 +134,8 @@ pub fn believe_annotations(
 ) -> Result<usize, HostError> {
     let mut trusted = Trusted::read(settings)?;
     let path = canonical(&file.path);
-    let reviews = servers.iter().map(|(name, reach)| ServerReview::of(settings, name, reach));
+    let base = path.parent().unwrap_or(Path::new("/"));
+    let reviews = servers.iter().map(|(name, reach)| ServerReview::of(settings, base, name, reach));
     let count = reviews.filter(|review| trusted.believe(&path, &review.server, &review.digest)).count();
     trusted.write(settings)?;
     Ok(count)

@@ -2,14 +2,13 @@
 //! (Durable Jobs v1 spec §7).
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use ua_classify::Classifier;
 use ua_core::{ClassSource, RunId, Sha256, Timestamp, ToolSpec};
+use ua_files::Folder;
 
 /// A tool that a run met first.
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,13 +27,15 @@ pub struct UnknownTool {
     pub reason: String,
 }
 
-fn file(root: &Path) -> PathBuf {
-    root.join("policy_audit").join("unknown_tools.jsonl")
-}
+const FOLDER: &str = "policy_audit";
+const FILE: &str = "unknown_tools.jsonl";
+/// The most that is read of it.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The lines of the file that can be read; a cut one is none.
 pub fn noted(root: &Path) -> Vec<UnknownTool> {
-    let text = fs::read_to_string(file(root)).unwrap_or_default();
+    let read = Folder::open(root).and_then(|root| root.folder(FOLDER)?.read(FILE, MAX_BYTES)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&read);
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
@@ -64,11 +65,8 @@ pub(crate) fn note(root: &Path, run: &RunId, specs: &[ToolSpec], classifier: &Cl
             serde_json::to_string(&line).ok().map(|text| format!("{text}\n"))
         })
         .collect();
-    let path = file(root);
-    let folder = path.parent().unwrap_or(root);
-    let written = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).and_then(|()| {
-        fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?.write_all(lines.as_bytes())
-    });
+    let folder = Folder::open(root).and_then(|root| root.make_folder(FOLDER));
+    let written = folder.and_then(|folder| folder.append(FILE)?.write_all(lines.as_bytes()));
     // The list is a convenience: every class is in the ledger, too.
     if let Err(error) = written {
         tracing::debug!(%error, "the list of unknown tools could not be written");

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
@@ -42,6 +42,15 @@ pub enum Reach {
         /// Headers of every request.
         headers: BTreeMap<String, String>,
     },
+}
+
+impl Reach {
+    /// Has a program started in `folder`, or below it where its own working directory is a relative path.
+    pub fn start_in(&mut self, folder: &Path) {
+        if let Self::Stdio { cwd, .. } = self {
+            *cwd = Some(cwd.as_deref().map_or_else(|| folder.to_path_buf(), |cwd| folder.join(cwd)));
+        }
+    }
 }
 
 impl fmt::Debug for Reach {

@@ -11,6 +11,7 @@ use crate::exchange::{Sending, Unanswered};
 use crate::host::Host;
 use crate::http::HttpConnection;
 use crate::pipe::PipeConnection;
+use crate::wire::DROPPED;
 
 /// The most pages of a list that are asked for.
 const MAX_PAGES: usize = 200;
@@ -64,10 +65,14 @@ impl Connection {
         let mut params = Map::new();
         for _ in 0..MAX_PAGES {
             let mut page = self.ask(method, params.clone()).await.map_err(Unanswered::into_why)?;
-            match page.get_mut(field).map(Value::take) {
-                Some(Value::Array(items)) => all.extend(items),
-                _ => return Err(format!("its answer to {method} cannot be read: it has no list `{field}`")),
-            }
+            let Some(Value::Array(items)) = page.get_mut(field).map(Value::take) else {
+                // One that is too large has come here as the sentence that says so.
+                let text = page.pointer("/content/0/text").and_then(Value::as_str);
+                let is_too_large = text.is_some_and(|text| text.contains(DROPPED));
+                let why = if is_too_large { "it is too large".to_owned() } else { format!("it has no list `{field}`") };
+                return Err(format!("its answer to {method} cannot be read: {why}"));
+            };
+            all.extend(items);
             let Some(next) = page.get("nextCursor").and_then(Value::as_str) else { return Ok(all) };
             if !cursors.insert(next.to_owned()) {
                 return Err(format!("its list of {field} has no end: a page came twice"));

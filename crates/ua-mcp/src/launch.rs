@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use ua_core::Env;
+use ua_files::{Folder, Kind};
 
 use crate::shim::ShimArgs;
 
@@ -115,8 +116,8 @@ impl ToolProcess {
     }
 }
 
-/// Where a server's standard error goes. A file and not a pipe: a server that finishes a call after the runner's death is
-/// not to fail because nobody reads what it logs.
+/// Where a server's standard error goes, by way of its shim. A file and no pipe to this process: a server that finishes a call after the
+/// runner's death is not to fail because nobody reads what it logs.
 #[derive(Debug)]
 struct StderrLog {
     file: File,
@@ -127,24 +128,38 @@ struct StderrLog {
 impl StderrLog {
     fn open(server: &str, dir: Option<&Path>) -> io::Result<Self> {
         let file = match dir {
-            Some(dir) => {
-                DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-                OpenOptions::new()
-                    .read(true)
-                    .append(true)
-                    .create(true)
-                    .mode(0o600)
-                    .open(dir.join(format!("{server}.stderr.log")))?
-            }
+            Some(dir) => Self::in_folder(dir, &format!("{server}.stderr.log"))?,
             None => tempfile::tempfile()?,
         };
         let start = file.metadata()?.len();
         Ok(Self { file, start })
     }
 
+    /// Opens a log in a folder of the workspace, where programs of a model write, too: what they put in its place makes way.
+    fn in_folder(dir: &Path, name: &str) -> io::Result<File> {
+        let (Some(workspace), Some(logs)) = (dir.parent(), dir.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let workspace = Folder::open_itself(workspace)?;
+        let open = || workspace.make_folder(logs)?.append(name);
+        match open() {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                match workspace.kind(logs)? {
+                    Some(Kind::Folder) => workspace.folder(logs)?.remove(name)?,
+                    Some(_) => workspace.remove(logs)?,
+                    None => {}
+                }
+                open()
+            }
+            opened => opened,
+        }
+    }
+
     fn last_lines(&self) -> String {
         let end = self.file.metadata().map_or(self.start, |meta| meta.len());
-        let from = self.start.max(end.saturating_sub(QUOTED_BYTES));
+        // One that is shorter than it was has begun anew.
+        let start = if end < self.start { 0 } else { self.start };
+        let from = start.max(end.saturating_sub(QUOTED_BYTES));
         let mut bytes = vec![0; usize::try_from(end.saturating_sub(from)).unwrap_or(0)];
         let read = self.file.read_at(&mut bytes, from).unwrap_or(0);
         bytes.truncate(read);

@@ -7,7 +7,7 @@
 //! number, start time and boot agree with the record.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use ua_core::{Env, RunId};
 use ua_dispatch::Fence;
+use ua_files::Folder;
 
 use crate::process::{self, Process};
 
@@ -27,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 /// Hexadecimal digits of a generation: 11 of the time in milliseconds, 8 of chance.
 const GENERATION_DIGITS: usize = 19;
+
+/// The most that is read of a lock file.
+const MAX_RECORD_BYTES: u64 = 64 * 1024;
 
 /// What a shim writes into its lock file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,7 +211,11 @@ fn retire(path: &Path) -> io::Result<Retired> {
 /// Opens a lock file and says whether its lock was free (it is ours then, until the file is dropped). `None` when it is not
 /// there.
 fn open(path: &Path) -> io::Result<Option<(File, bool)>> {
-    let file = match OpenOptions::new().read(true).write(true).open(path) {
+    let opened = match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => Folder::open_itself(folder).and_then(|folder| folder.open_to_change(name)),
+        (_, _) => Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -228,7 +236,8 @@ fn open(path: &Path) -> io::Result<Option<(File, bool)>> {
 
 /// Reads the record; `None` while the shim has not written it.
 fn read_record(file: &File) -> Option<LockRecord> {
-    serde_json::from_reader(file).ok()
+    // Whoever holds the file for reading only cannot have written it; one of an older version could.
+    serde_json::from_reader(io::Read::take(file, MAX_RECORD_BYTES)).ok()
 }
 
 /// Who still has a lock file open, in words.

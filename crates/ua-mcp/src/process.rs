@@ -3,6 +3,7 @@
 //! Reads Linux's `/proc`. Where there is none, nothing is ever found, so nothing is ever killed by mistake and a lock that
 //! stays busy is reported instead.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -17,6 +18,7 @@ pub(crate) const MARK: &str = "UA_TOOL_SERVER_LOCK";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
+    pub(crate) parent: i32,
     pub(crate) session: i32,
     /// When it started, in clock ticks since boot: with the boot id, this tells a process from a later one of its number.
     pub(crate) start_ticks: u64,
@@ -73,9 +75,10 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     if matches!(state, "Z" | "X" | "x") {
         return None;
     }
-    let session = fields.nth(2)?.parse().ok()?; // field 6
+    let parent = fields.next()?.parse().ok()?; // field 4
+    let session = fields.nth(1)?.parse().ok()?; // field 6
     let start_ticks = fields.nth(15)?.parse().ok()?; // field 22
-    Some(Process { pid, session, start_ticks })
+    Some(Process { pid, parent, session, start_ticks })
 }
 
 /// Every process but this one.
@@ -86,12 +89,24 @@ pub(crate) fn others() -> Vec<Process> {
     pids.filter(|pid| *pid != me).filter_map(Process::find).collect()
 }
 
-/// The processes that a shim started, directly or not: those of its session, and those that carry the mark of its lock.
-/// `session` is only to be given while its leader is known to be the shim.
-pub(crate) fn below_shim(session: Option<i32>, lock: &Path) -> Vec<Process> {
+/// The processes that a shim started, directly or not: those below it, those of its session, and those that carry the mark of its lock. The
+/// shim itself, if it is among them, comes last: as long as it lives, what loses its parent becomes its child.
+/// `shim` is only to be given while that process is known to be the shim; its number is its session's, too.
+pub(crate) fn below_shim(shim: Option<i32>, lock: &Path) -> Vec<Process> {
     let mut mark = format!("{MARK}=").into_bytes();
     mark.extend_from_slice(lock.as_os_str().as_encoded_bytes());
-    others().into_iter().filter(|process| session == Some(process.session) || process.was_started_with(&mark)).collect()
+    let others = others();
+    let mut below: BTreeSet<i32> = BTreeSet::new();
+    if let Some(shim) = shim {
+        let mut new = vec![shim];
+        while let Some(parent) = new.pop() {
+            new.extend(others.iter().filter(|p| p.parent == parent && below.insert(p.pid)).map(|p| p.pid));
+        }
+    }
+    let belongs = |p: &Process| below.contains(&p.pid) || shim == Some(p.session) || p.was_started_with(&mark);
+    let mut all: Vec<Process> = others.iter().copied().filter(belongs).collect();
+    all.sort_by_key(|p| shim == Some(p.pid));
+    all
 }
 
 /// Whether this process already is the leader of its session.
@@ -112,7 +127,7 @@ mod tests {
     #[test]
     fn a_program_name_cannot_forge_the_fields_after_it() {
         let stat = "42 (a) S 1 1 1 (b) S 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 1";
-        assert_eq!(parse(42, stat), Some(Process { pid: 42, session: 9, start_ticks: 98765 }));
+        assert_eq!(parse(42, stat), Some(Process { pid: 42, parent: 7, session: 9, start_ticks: 98765 }));
     }
 
     #[test]

@@ -5,10 +5,15 @@
 //! of its own:
 //!
 //! - **Own session.** A Ctrl-C at the terminal reaches the runner alone, which then lets calls in flight finish.
-//! - **Lock.** The shim locks the generation's lock file and lets the server inherit the open file. The lock is free only
-//!   when shim and server (and whoever else inherited it) are gone. The shim takes it rather than the runner, because the
-//!   runner starts several servers at once, and a file that one of them may inherit would leak into its siblings; the shim
-//!   has one thread at that point and starts exactly one process.
+//! - **Lock.** The shim locks the generation's lock file and lets the server inherit the open file, for reading only: by what
+//!   stands in it processes are killed later. The lock is free only when shim and server (and whoever else inherited it) are
+//!   gone. The shim takes it rather than the runner, because the runner starts several servers at once, and a file that one
+//!   of them may inherit would leak into its siblings; the shim has one thread at that point and starts exactly one process.
+//!   Nothing else that was open goes on to the server.
+//! - **Orphans.** What loses its parent below the shim becomes the shim's child, whatever session it moved to, so nothing that a
+//!   server starts in the background outlives it, and whoever asks for its ancestors finds the shim among them.
+//! - **Standard error.** What the server writes there passes through the shim too, which lets the log grow to so much and begins
+//!   it anew.
 //! - **Pipe.** What the runner writes passes through the shim. When the runner ends, however it ends, that pipe closes;
 //!   the shim then closes the server's input, waits, asks it to terminate, and kills what is left.
 //!
@@ -17,9 +22,9 @@
 //! Proved by: `tests::shim`.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -27,8 +32,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::io::FdFlags;
-use rustix::process::Signal;
+use rustix::io::{Errno, FdFlags};
+use rustix::process::{Signal, WaitOptions};
+use ua_files::Folder;
 
 use crate::locks::{LockName, LockRecord};
 use crate::process::{self, MARK, Process};
@@ -127,7 +133,9 @@ fn failed(doing: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Failed {
 }
 
 fn run(args: &ShimArgs) -> Result<i32, Failed> {
+    ua_files::keep_from_children();
     detach()?;
+    adopt_orphans()?;
     let lock = take_lock(args)?;
     let child = start(args, &lock)?;
     let code = supervise(child, args);
@@ -146,21 +154,41 @@ fn detach() -> Result<(), Failed> {
     }
 }
 
+/// Becomes the parent of every process below that loses its own.
+#[cfg(target_os = "linux")]
+fn adopt_orphans() -> Result<(), Failed> {
+    let me = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(me)).map_err(|error| failed("adopt orphans")(error.into()))
+}
+
+/// Elsewhere only sessions and marks tell what belongs to a server.
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
+fn adopt_orphans() -> Result<(), Failed> {
+    Ok(())
+}
+
 fn take_lock(args: &ShimArgs) -> Result<File, Failed> {
     let path = &args.lock;
     let doing = |what: &str| failed(format!("{what} the lock file {}", path.display()));
-    let mut lock =
-        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(doing("create"))?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(doing("find")(io::ErrorKind::InvalidInput.into()));
+    };
+    let folder = Folder::open_itself(folder).map_err(doing("open the folder of"))?;
+    let mut writing = folder.make_file(name).map_err(doing("create"))?;
+    // The server inherits this one, by which nobody can write. A lock holds through either.
+    let lock = folder.open_file(name).map_err(doing("open"))?;
     lock.try_lock().map_err(|error| doing("lock")(error.into()))?;
     // Between the creation and the lock, a resumed run may have retired this generation by removing the file.
-    let (ours, there) =
-        (lock.metadata().map_err(doing("look at"))?, std::fs::metadata(path).map_err(doing("look at"))?);
-    if (ours.dev(), ours.ino()) != (there.dev(), there.ino()) {
+    let place = |file: &File| file.metadata().map(|meta| (meta.dev(), meta.ino()));
+    let (made, ours) = (place(&writing).map_err(doing("look at"))?, place(&lock).map_err(doing("look at"))?);
+    let there = std::fs::symlink_metadata(path).map_err(doing("look at"))?;
+    if made != ours || ours != (there.dev(), there.ino()) {
         return Err(Failed { code: EXIT_SHIM, why: format!("keep the lock file {}: it was replaced", path.display()) });
     }
     let record = LockRecord::of_this_process(LockName::of(path).map(|name| name.server), program_name(&args.command));
     let text = serde_json::to_vec(&record).map_err(|error| doing("write")(error.into()))?;
-    lock.rewind().and_then(|()| lock.write_all(&text)).and_then(|()| lock.flush()).map_err(doing("write"))?;
+    writing.write_all(&text).and_then(|()| writing.flush()).map_err(doing("write"))?;
     Ok(lock)
 }
 
@@ -174,7 +202,9 @@ fn start(args: &ShimArgs, lock: &File) -> Result<Child, Failed> {
     let inheritable =
         |flags| rustix::io::fcntl_setfd(lock, flags).map_err(|error| failed("pass the lock on")(error.into()));
     inheritable(FdFlags::empty())?;
-    let child = Command::new(&args.command).args(&args.args).env(MARK, &args.lock).stdin(Stdio::piped()).spawn();
+    let mut command = Command::new(&args.command);
+    command.args(&args.args).env(MARK, &args.lock).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn();
     inheritable(FdFlags::CLOEXEC)?;
     child.map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { EXIT_NOT_FOUND } else { EXIT_NOT_RUNNABLE };
@@ -193,21 +223,72 @@ enum Event {
 fn supervise(mut child: Child, args: &ShimArgs) -> i32 {
     let (tell, events) = channel();
     let input = child.stdin.take();
+    let (errors, has_drained) = (child.stderr.take(), channel());
     let server = child.id();
     let tell_input = tell.clone();
     thread::spawn(move || forward(input, &tell_input));
-    thread::spawn(move || tell.send(Event::Exited(child.wait())));
+    thread::spawn(move || {
+        if let Some(errors) = errors {
+            keep_log(errors, &io::stderr());
+        }
+        has_drained.0.send(())
+    });
+    thread::spawn(move || reap(server, &tell));
     let mut killed = Vec::new();
     let status = match events.recv() {
         Ok(Event::Exited(status)) => Some(status),
         Ok(Event::InputEnded) | Err(_) => wind_down(&events, args, &mut killed),
     };
     sweep(&args.lock, killed);
+    // Everybody who could write is gone, unless it cannot be seen from here.
+    let _late = has_drained.1.recv_timeout(DRAIN_FOR);
     if let Some(Ok(status)) = status {
         return status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     }
     let _unread = writeln!(io::stderr(), "tool server shim: process {server} did not end when killed");
     EXIT_SHIM
+}
+
+/// How long the last words of a server that is gone may take.
+const DRAIN_FOR: Duration = Duration::from_millis(500);
+
+/// Waits for the server and tells how it ended; before and after that, for whatever else became a child of this process.
+fn reap(server: u32, tell: &Sender<Event>) {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if u32::try_from(pid.as_raw_nonzero().get()) == Ok(server) => {
+                let _main_ended = tell.send(Event::Exited(Ok(ExitStatus::from_raw(status.as_raw()))));
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => {
+                // `ECHILD`: the server was told about, and nobody is left. A later orphan is the next process's to reap.
+                let _main_ended = tell.send(Event::Exited(Err(error.into())));
+                return;
+            }
+        }
+    }
+}
+
+/// How large a log of a server's standard error becomes before it begins anew.
+const MAX_LOG_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Copies what a server writes to its standard error into the log. Goes on reading whatever happens, so that the server never waits.
+fn keep_log(mut errors: impl Read, mut log: &io::Stderr) {
+    let mut piece = vec![0; 16 * 1024];
+    loop {
+        let length = match errors.read(&mut piece) {
+            Ok(0) => return,
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return,
+        };
+        // A terminal or a pipe has no size, and no room to keep.
+        let size = rustix::fs::fstat(log).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+        if size.saturating_add(length as u64) > MAX_LOG_BYTES && rustix::fs::ftruncate(log, 0).is_ok() {
+            let _full_disk = log.write_all(format!("[{size} bytes before this were removed]\n").as_bytes());
+        }
+        let _full_disk = log.write_all(&piece[..length]);
+    }
 }
 
 /// Copies the runner's pipe to the server, each piece as it comes. Goes on reading when the server has closed its input,

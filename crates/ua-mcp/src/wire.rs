@@ -309,6 +309,9 @@ pub(crate) fn answered_id(message: &Map<String, Value>) -> Option<i64> {
     }
 }
 
+/// What is said in the place of a result that was too big.
+pub(crate) const DROPPED: &str = "was too large and was dropped";
+
 /// Replaces a result that is too big to keep. It stays a success or a failure, as the server said.
 pub(crate) fn bounded(result: Value, length: usize) -> Value {
     if length <= MAX_RESULT {
@@ -318,7 +321,7 @@ pub(crate) fn bounded(result: Value, length: usize) -> Value {
     if bytes <= MAX_RESULT {
         return result;
     }
-    let text = format!("[the result of {bytes} bytes was too large and was dropped; the call itself ended]");
+    let text = format!("[the result of {bytes} bytes {DROPPED}; the call itself ended]");
     let mut short = json!({ "content": [{ "type": "text", "text": text }] });
     if let Some(is_error) = result.get("isError") {
         short["isError"] = is_error.clone();

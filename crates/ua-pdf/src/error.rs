@@ -23,6 +23,17 @@ pub enum PdfError {
         /// The limit in levels.
         limit: usize,
     },
+    /// The tables have more cells than [`limits::CELLS`](crate::limits::CELLS), or one has more columns than
+    /// [`limits::COLUMNS`](crate::limits::COLUMNS).
+    #[error("the tables have more {what} than the limit of {limit}, up to line {line}")]
+    TooManyCells {
+        /// Cells, or columns.
+        what: &'static str,
+        /// Where the one begins that is too much.
+        line: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// An image can not be shown.
     #[error("the image {reference:?} in line {line} can not be shown: {problem}")]
     Image {

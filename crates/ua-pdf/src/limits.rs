@@ -20,3 +20,7 @@ pub const PAGES: usize = 2000;
 /// More lines of text than a page of any paper has; tells before the layout that a document is too long.
 #[cfg(feature = "layout")]
 pub(crate) const LINES_PER_PAGE: usize = 100;
+/// The most cells of all tables. What a layout of one costs grows with the number of its columns, too: a table of these takes seconds.
+pub const CELLS: usize = 20_000;
+/// The most columns of a table: more have no room on any paper.
+pub const COLUMNS: usize = 100;

@@ -23,6 +23,7 @@ pub(crate) fn read(markdown: &str) -> Result<Document, PdfError> {
         events: Parser::new_ext(markdown, options).into_offset_iter().peekable(),
         lines: Lines::new(markdown),
         depth: 0,
+        cells: 0,
         document: Document::default(),
     };
     reader.document.blocks = reader.blocks()?;
@@ -48,6 +49,8 @@ struct Reader<'a> {
     events: Peekable<OffsetIter<'a>>,
     lines: Lines,
     depth: usize,
+    /// How many cells of tables were read.
+    cells: usize,
     document: Document,
 }
 
@@ -158,7 +161,7 @@ impl<'a> Reader<'a> {
                 pending.push(line, BlockKind::List(list));
             }
             Tag::Table(columns) => {
-                let table = self.table(columns)?;
+                let table = self.table(columns, line)?;
                 pending.push(line, BlockKind::Table(table));
             }
             Tag::FootnoteDefinition(label) => {
@@ -304,12 +307,21 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    fn table(&mut self, columns: Vec<pulldown_cmark::Alignment>) -> Result<Table, PdfError> {
+    fn table(&mut self, columns: Vec<pulldown_cmark::Alignment>, line: usize) -> Result<Table, PdfError> {
+        if columns.len() > limits::COLUMNS {
+            return Err(PdfError::TooManyCells { what: "columns", line, limit: limits::COLUMNS });
+        }
         let mut table = Table { columns, head: Vec::new(), rows: Vec::new() };
         let mut row = Vec::new();
         while let Some((event, _)) = self.events.next() {
             match event {
-                Event::Start(Tag::TableCell) => row.push(self.inline()?),
+                Event::Start(Tag::TableCell) => {
+                    self.cells += 1;
+                    if self.cells > limits::CELLS {
+                        return Err(PdfError::TooManyCells { what: "cells", line, limit: limits::CELLS });
+                    }
+                    row.push(self.inline()?);
+                }
                 Event::End(TagEnd::TableHead) => table.head = std::mem::take(&mut row),
                 Event::End(TagEnd::TableRow) => table.rows.push(std::mem::take(&mut row)),
                 Event::End(TagEnd::Table) => break,
@@ -448,5 +460,20 @@ mod tests {
         assert_eq!(read(&quotes).unwrap_err(), PdfError::TooDeep { line: 3, limit: limits::NESTING });
         let emphasis = format!("{}x{}", "*a _b ".repeat(100), "x_ x* ".repeat(100));
         assert!(matches!(read(&emphasis), Err(PdfError::TooDeep { line: 1, .. })));
+    }
+
+    #[test]
+    fn tables_are_bounded_and_the_line_named() {
+        let table = |columns: usize, rows: usize| {
+            let row = |cell: &str| format!("|{}\n", format!("{cell}|").repeat(columns));
+            format!("first\n\n{}{}{}", row("x"), row("-"), row("x").repeat(rows))
+        };
+        assert!(read(&table(20, limits::CELLS / 20 - 1)).is_ok());
+        let cells = PdfError::TooManyCells { what: "cells", line: 3, limit: limits::CELLS };
+        assert_eq!(read(&table(20, limits::CELLS / 20)).unwrap_err(), cells);
+        let columns = PdfError::TooManyCells { what: "columns", line: 3, limit: limits::COLUMNS };
+        assert_eq!(read(&table(limits::COLUMNS + 1, 1)).unwrap_err(), columns);
+        // Many small ones count together.
+        assert!(read(&format!("{}\n", table(20, 100)).repeat(limits::CELLS / 2000)).is_err());
     }
 }

@@ -3,7 +3,6 @@
 //! Durable Jobs v1 spec §6. The rule itself is [`ua_evidence::judge_citations`].
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Read as _;
 
 use ua_core::{CallId, CallStatus, RawReply, Role, SideEffectClass};
@@ -65,7 +64,7 @@ pub(crate) fn judge(
 /// The text of a file; one that is gone or unreadable cites nothing.
 fn read(workspace: &Workspace, path: &str) -> String {
     let mut bytes = Vec::new();
-    let opened = fs::File::open(workspace.path(path));
+    let opened = workspace.folder().open_file(path);
     if opened.and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes)).is_err() {
         return String::new();
     }

@@ -23,7 +23,7 @@ use ua_store::{
 
 use crate::host::owner_stamp;
 use crate::lock::{LockError, RunLock};
-use crate::workspace::{Workspace, WorkspaceError};
+use crate::workspace::{Workspace, WorkspaceError, open_file};
 
 /// Why a run cannot be forked. Nothing was stored.
 #[derive(Debug, thiserror::Error)]
@@ -343,9 +343,12 @@ fn fates(workspace: &Path, mut recorded: BTreeMap<String, Sha256>) -> Vec<ForkFi
 fn copy(from: &Path, to: &Path, sha256: Option<Sha256>) -> Result<bool, WorkspaceError> {
     let folder = to.parent().unwrap_or(to);
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(WorkspaceError::at("create", folder))?;
-    let mut source = match File::open(from) {
+    // Tools and programs of the parent wrote there: what has become a link or a pipe since it was looked at is not what was recorded.
+    let mut source = match open_file(from) {
         Ok(source) => source,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) => {
+            return Ok(false);
+        }
         Err(error) => return Err(WorkspaceError::at("read", from)(error)),
     };
     let mut target = OpenOptions::new()

@@ -4,9 +4,8 @@
 //! in the same write as the run; every request of the run shows the same bytes, after a kill and in a fork as well; the stored history
 //! has no copy of them. Proved by: the tests below, `conformance::blobs`, the e2e tests `input_files`.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -87,14 +86,12 @@ pub fn input_file_now(folder: &Path, path: &str) -> Option<Sha256> {
 pub async fn place_input_files(run: &RunRecord, workspace: &Workspace, store: &dyn Store) -> Result<(), RunError> {
     for file in run.spec.taken_files() {
         let place = file.place();
-        let path = workspace.path(&place);
         // What a tool made of it is left alone.
-        if path.symlink_metadata().is_ok() {
+        if workspace.folder().kind(&place).map_err(WorkspaceError::at("look at", &workspace.path(&place)))?.is_some() {
             continue;
         }
-        if let Some(parent) = path.parent() {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(parent);
-            made.map_err(WorkspaceError::at("create", parent))?;
+        if let Some(parent) = Path::new(&place).parent().and_then(Path::to_str) {
+            workspace.make_folder(parent)?;
         }
         let content = content(file, store).await?;
         let bytes = if file.is_image() {

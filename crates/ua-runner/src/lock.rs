@@ -1,12 +1,16 @@
 //! The lock of a run: one process drives it, and the kernel lets go when that process ends, however it ends.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use ua_core::RunId;
+use ua_files::Folder;
 use ua_store::OwnerStamp;
+
+/// The most that is read of what a lock file says about its holder.
+const MAX_STAMP_BYTES: u64 = 64 * 1024;
 
 /// Why a run cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -42,15 +46,10 @@ impl RunLock {
         let path = dir.join(format!("{run}.run"));
         let io = |source| LockError::Io { path: path.clone(), source };
         std::fs::create_dir_all(dir).map_err(io)?;
+        // A root may have come with a checkout: neither the folder of locks nor a lock may be a link to somewhere else.
+        let folder = Folder::open_itself(dir).map_err(io)?;
         loop {
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path)
-                .map_err(io)?;
+            let mut file = folder.open_or_make(format!("{run}.run")).map_err(io)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -73,8 +72,9 @@ impl RunLock {
     /// Whether a living process drives `run` right now, as far as its stamp tells. For showing only: trying the lock would
     /// keep it, for a moment, from one who wants it.
     pub fn is_held(dir: &Path, run: &RunId) -> bool {
-        let Ok(text) = std::fs::read_to_string(dir.join(format!("{run}.run"))) else { return false };
-        serde_json::from_str::<OwnerStamp>(&text).is_ok_and(|owner| crate::host::process_is_alive(&owner))
+        let read = Folder::open_itself(dir).and_then(|folder| folder.read(format!("{run}.run"), MAX_STAMP_BYTES));
+        let Ok(text) = read else { return false };
+        serde_json::from_slice::<OwnerStamp>(&text).is_ok_and(|owner| crate::host::process_is_alive(&owner))
     }
 
     /// Refuses when any process holds the lock of a run in `dir`, this machine's other PID namespaces included: each lock is tried, and let
@@ -88,7 +88,7 @@ impl RunLock {
             let run = name.to_str().and_then(|name| RunId::parse(name.strip_suffix(".run")?).ok());
             let Some(run) = run else { continue };
             let path = entry.path();
-            let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
+            let mut file = match Folder::open_itself(dir).and_then(|folder| folder.open_to_change(&name)) {
                 Ok(file) => file,
                 Err(source) if source.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(source) => return Err(LockError::Io { path, source }),
@@ -106,7 +106,11 @@ impl RunLock {
 /// Who holds the lock of this file, as far as can be read.
 fn stamp_in(file: &mut File) -> Option<Box<OwnerStamp>> {
     let mut text = String::new();
-    file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str(&text).ok()).map(Box::new)
+    file.take(MAX_STAMP_BYTES)
+        .read_to_string(&mut text)
+        .ok()
+        .and_then(|_| serde_json::from_str(&text).ok())
+        .map(Box::new)
 }
 
 #[cfg(test)]

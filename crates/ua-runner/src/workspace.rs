@@ -1,13 +1,17 @@
 //! The run's folder: what a person reads. The database is the truth; everything here can be written again.
+//!
+//! Tools and programs of a model write here, too, so every file is reached through [`ua_files`]: a name that somebody made a link, a pipe or
+//! a device is neither followed nor waited for.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
 use ua_core::{INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
 use ua_evidence::Artifact;
+use ua_files::{Folder, Kind};
 
 /// The file in a task's folder that holds what it came to.
 pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
@@ -37,7 +41,7 @@ impl WorkspaceError {
 /// The folder of one run.
 #[derive(Debug, Clone)]
 pub struct Workspace {
-    root: PathBuf,
+    folder: Folder,
 }
 
 /// Folders that every run has.
@@ -62,28 +66,37 @@ impl Workspace {
 
     /// Makes the folder if it is not there.
     pub fn create(root: &Path) -> Result<Self, WorkspaceError> {
-        for folder in std::iter::once(root.to_path_buf()).chain(FOLDERS.iter().map(|name| root.join(name))) {
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-            made.map_err(|source| WorkspaceError { doing: "create", path: folder, source })?;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(root);
+        made.map_err(WorkspaceError::at("create", root))?;
+        let workspace = Self::open(root)?;
+        for name in FOLDERS {
+            workspace.make_folder(name)?;
         }
-        Self::open(root)
+        Ok(workspace)
     }
 
-    /// Opens a folder that is there.
+    /// Opens a folder that is there. It may not be a link itself; what lies above it is a person's choice.
     pub fn open(root: &Path) -> Result<Self, WorkspaceError> {
-        let root =
-            root.canonicalize().map_err(|source| WorkspaceError { doing: "open", path: root.to_path_buf(), source })?;
-        Ok(Self { root })
+        let fail = || WorkspaceError::at("open", root);
+        let name = root.file_name().ok_or_else(|| fail()(io::ErrorKind::InvalidInput.into()))?;
+        let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let root = parent.canonicalize().map_err(fail())?.join(name);
+        Ok(Self { folder: Folder::open_itself(&root).map_err(fail())? })
     }
 
     /// The folder.
     pub fn root(&self) -> &Path {
-        &self.root
+        self.folder.path()
+    }
+
+    /// The folder, open: files in it are read through this.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
     }
 
     /// The path of a file in it.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
+        self.root().join(name)
     }
 
     /// The name of the resume packet of `run`, without extension.
@@ -98,46 +111,46 @@ impl Workspace {
 
     /// Replaces a file: whoever reads it sees the old content or the new, never a part.
     pub fn replace(&self, name: &str, content: impl AsRef<[u8]>) -> Result<(), WorkspaceError> {
-        replace_file(&self.root.join(name), content.as_ref())
+        self.folder.replace(name, content.as_ref()).map_err(WorkspaceError::at("write", &self.path(name)))
     }
 
     /// Appends a line to a file.
     pub fn append_line(&self, name: &str, line: &str) -> Result<(), WorkspaceError> {
-        let path = self.root.join(name);
-        let appended = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&path).and_then(|mut file| {
-            // One write, so that lines of two processes never mix.
-            file.write_all(format!("{line}\n").as_bytes())
-        });
-        appended.map_err(|source| WorkspaceError { doing: "append to", path, source })
+        // One write, so that lines of two processes never mix.
+        let appended = self.folder.append(name).and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+        appended.map_err(WorkspaceError::at("append to", &self.path(name)))
+    }
+
+    /// Makes a folder in it, and what is missing above that.
+    pub(crate) fn make_folder(&self, name: &str) -> Result<(), WorkspaceError> {
+        self.folder.make_folder(name).map(drop).map_err(WorkspaceError::at("create", &self.path(name)))
     }
 
     /// Every file that a tool made, with its digest, by path.
     pub fn artifacts(&self) -> Result<Vec<Artifact>, WorkspaceError> {
         let mut found = Vec::new();
-        self.collect(&self.root, &mut found)?;
+        self.collect(&self.folder, "", &mut found)?;
         found.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found)
     }
 
-    fn collect(&self, folder: &Path, found: &mut Vec<Artifact>) -> Result<(), WorkspaceError> {
-        let fail = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| WorkspaceError { doing: "read", path, source }
-        };
-        for entry in fs::read_dir(folder).map_err(fail(folder))? {
-            let entry = entry.map_err(fail(folder))?;
-            let path = entry.path();
-            let kind = entry.file_type().map_err(fail(&path))?;
-            let Ok(relative) = path.strip_prefix(&self.root) else { continue };
-            let name = relative.to_string_lossy().into_owned();
+    fn collect(&self, folder: &Folder, above: &str, found: &mut Vec<Artifact>) -> Result<(), WorkspaceError> {
+        for (entry, kind) in folder.entries().map_err(WorkspaceError::at("read", folder.path()))? {
+            let name = format!("{above}{}", entry.to_string_lossy());
             if is_own(&name) {
                 continue;
             }
-            if kind.is_dir() {
-                self.collect(&path, found)?;
-            } else if kind.is_file() {
-                let (bytes, sha256) = digest_file(&path).map_err(fail(&path))?;
-                found.push(Artifact { path: name, bytes, sha256 });
+            let path = self.path(&name);
+            match kind {
+                Kind::Folder => match folder.folder(&entry) {
+                    Ok(inner) => self.collect(&inner, &format!("{name}/"), found)?,
+                    Err(error) => passed_over(error).map_err(WorkspaceError::at("read", &path))?,
+                },
+                Kind::File => match folder.open_file(&entry).and_then(digest) {
+                    Ok((bytes, sha256)) => found.push(Artifact { path: name, bytes, sha256 }),
+                    Err(error) => passed_over(error).map_err(WorkspaceError::at("read", &path))?,
+                },
+                Kind::Other => {}
             }
         }
         Ok(())
@@ -146,7 +159,7 @@ impl Workspace {
     /// The media type that a file's first bytes show.
     pub fn media_type(&self, name: &str) -> Option<String> {
         let mut head = Vec::new();
-        fs::File::open(self.root.join(name)).ok()?.take(512).read_to_end(&mut head).ok()?;
+        self.folder.open_file(name).ok()?.take(512).read_to_end(&mut head).ok()?;
         sniff(&head).map(str::to_owned)
     }
 }
@@ -184,8 +197,26 @@ pub(crate) fn is_own(name: &str) -> bool {
         || Path::new(name).extension().is_some_and(|extension| extension == "tmp")
 }
 
+/// What became something else since the folder was listed, or went, is as if it had never been there.
+fn passed_over(error: io::Error) -> io::Result<()> {
+    use io::ErrorKind as E;
+    if matches!(error.kind(), E::NotFound | E::InvalidInput | E::NotADirectory) { Ok(()) } else { Err(error) }
+}
+
+/// Opens the regular file at `path`, which may be no link.
+pub(crate) fn open_file(path: &Path) -> io::Result<fs::File> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    Folder::open(folder)?.open_file(name)
+}
+
+/// The size and digest of the regular file at `path`, which may be no link.
 pub(crate) fn digest_file(path: &Path) -> io::Result<(u64, Sha256)> {
-    let mut file = fs::File::open(path)?;
+    digest(open_file(path)?)
+}
+
+fn digest(mut file: fs::File) -> io::Result<(u64, Sha256)> {
     let mut hasher = sha2::Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     let mut bytes = 0;
@@ -197,26 +228,6 @@ pub(crate) fn digest_file(path: &Path) -> io::Result<(u64, Sha256)> {
         bytes += read as u64;
         hasher.update(&buffer[..read]);
     }
-}
-
-/// Replaces the file at `path` by temp file and rename.
-pub(crate) fn replace_file(path: &Path, content: &[u8]) -> Result<(), WorkspaceError> {
-    // Two processes may write the same file at once: one that drives a run, and one that exports it.
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    let written = fs::OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(content))
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // What is left of it would only take room; that it may not be there is no second failure.
-        fs::remove_file(&temporary).ok();
-    }
-    written.map_err(|source| WorkspaceError { doing: "write", path: path.to_path_buf(), source })
 }
 
 #[cfg(test)]
@@ -244,5 +255,30 @@ mod tests {
         );
         assert_eq!(workspace.media_type("work_products/report.html").as_deref(), Some("text/html"));
         assert_eq!(sniff(b"%PDF-1.7"), Some("application/pdf"));
+    }
+    #[test]
+    fn what_a_program_planted_is_neither_followed_nor_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "mine").unwrap();
+        let workspace = Workspace::create(&dir.path().join("ws")).unwrap();
+        let link = |name: &str| std::os::unix::fs::symlink(&victim, workspace.path(name)).unwrap();
+        for name in ["run.log", "transcript.md", "work_products/report.md"] {
+            link(name);
+        }
+        rustix::fs::mkfifoat(rustix::fs::CWD, workspace.path("work_products/pipe"), rustix::fs::Mode::RWXU).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", workspace.path("work_products/endless")).unwrap();
+        assert!(workspace.append_line("run.log", "x").is_err());
+        workspace.replace("transcript.md", "ours").unwrap();
+        assert_eq!(workspace.media_type("work_products/report.md"), None);
+        assert_eq!(workspace.media_type("work_products/pipe"), None);
+        let names: Vec<String> = workspace.artifacts().unwrap().into_iter().map(|a| a.path).collect();
+        assert_eq!(names, ["transcript.md"]);
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+        // A workspace that is a link itself is nobody's.
+        fs::create_dir(dir.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", dir.path().join("linked")).unwrap();
+        assert!(Workspace::create(&dir.path().join("linked")).is_err());
+        assert_eq!(fs::read_dir(dir.path().join("elsewhere")).unwrap().count(), 0);
     }
 }

@@ -1,10 +1,12 @@
 //! Confinement: what a program that `run_command` starts can reach, and how much of the machine it may use.
 //!
-//! A model chooses the program, so the program is foreign. Three walls, each of which the kernel keeps:
+//! A model chooses the program, so the program is foreign. Four walls, each of which the kernel keeps:
 //!
 //! - **files** ([`files`], Landlock): it reads the system, the folders of `PATH`, the job's folder and what the user named; it writes
 //!   the workspace and a temporary folder of its own. The user's home, `ua`'s database and its other workspaces are not among them.
-//! - **network and processes** ([`alone`], namespaces): it has a network without a way out, and everything that it starts ends with it.
+//! - **network and processes** ([`alone`], namespaces): it has a network without a way out, sees no process but its own, and everything that
+//!   it starts ends with it.
+//! - **system calls** ([`calls`], seccomp): sockets of an ordinary network only, no keyring.
 //! - **amounts** ([`limits`]): processes, open files, address space, size of files, CPU seconds.
 //!
 //! A process can only take rights from itself, and only before it becomes the program; doing so between `fork` and `exec` needs
@@ -25,6 +27,8 @@
 
 #[cfg(target_os = "linux")]
 mod alone;
+#[cfg(target_os = "linux")]
+mod calls;
 #[cfg(target_os = "linux")]
 mod files;
 #[cfg(target_os = "linux")]
@@ -98,6 +102,10 @@ pub struct Offers {
     pub why_no_namespaces: Option<String>,
     /// Whether the number of processes can be limited.
     pub processes: bool,
+    /// Whether a program can have a `/proc` of its own, in which it sees its own processes only.
+    pub own_proc: bool,
+    /// Whether system calls can be filtered.
+    pub calls: bool,
 }
 
 /// The first version of Landlock that knows TCP.
@@ -116,16 +124,25 @@ impl Offers {
                 if self.landlock >= LANDLOCK_TCP { "UDP and DNS are open to it" } else { "the network is open to it" };
             missing.push(format!("{what}: the kernel makes no namespaces ({why})"));
         }
+        if !self.own_proc {
+            missing.push("it sees the command lines of other processes: it cannot have a /proc of its own".to_owned());
+        }
+        if !self.calls {
+            missing.push(
+                "it reaches keyrings, socket files and sockets of other families: system calls are not filtered"
+                    .to_owned(),
+            );
+        }
         if limits.processes > 0 && !self.processes {
             missing.push("the number of its processes is not limited".to_owned());
         }
         missing
     }
 
-    /// Whether nothing is missing that [`Sandbox::Required`] asks for: files and network. A limit that the kernel cannot keep is
-    /// only said.
+    /// Whether nothing is missing that [`Sandbox::Required`] asks for: files, network, system calls and other processes. A limit that the
+    /// kernel cannot keep is only said.
     pub fn are_enough(&self, network: bool) -> bool {
-        self.landlock > 0 && (network || self.namespaces)
+        self.landlock > 0 && self.calls && self.own_proc && (network || self.namespaces)
     }
 }
 
@@ -175,12 +192,15 @@ pub(crate) struct Confinement {
     pub(crate) write: Vec<PathBuf>,
     /// What nothing of the above opens, unless it lies in `write`.
     pub(crate) private: Vec<PathBuf>,
+    /// The server that wants it: its process number.
+    pub(crate) server: u32,
 }
 
 /// Runs the hidden program with the arguments behind its name and returns its exit code for `main`.
 ///
 /// To be called before the process starts a second thread: namespaces are made for a process of one thread only.
 pub fn run_confined(args: impl IntoIterator<Item = OsString>) -> i32 {
+    ua_files::keep_from_children();
     let args: Vec<OsString> = args.into_iter().collect();
     match perform(&args) {
         Ok(code) => code,
@@ -224,29 +244,40 @@ fn probe(args: &[OsString]) -> Offers {
     });
     match inside {
         Ok(offers) => Offers { namespaces: true, ..offers },
-        Err(why) => Offers { landlock: files::version(), why_no_namespaces: Some(why), ..Offers::default() },
+        Err(why) => {
+            let landlock = files::version();
+            Offers { landlock, why_no_namespaces: Some(why), calls: calls::are_filtered(), ..Offers::default() }
+        }
     }
 }
 
 #[cfg(target_os = "linux")]
 fn inside_offers() -> Offers {
+    let own_proc = alone::mount_own_proc().is_ok();
     let processes = limits::limit_processes(&Limits::default());
-    Offers { landlock: files::version(), processes, ..Offers::default() }
+    let landlock = files::version();
+    Offers { landlock, processes, own_proc, calls: calls::are_filtered(), ..Offers::default() }
 }
 
 #[cfg(target_os = "linux")]
 fn start(mode: &str, confinement: &Confinement, args: &[OsString], argv: &[OsString]) -> Result<i32, String> {
     if mode == RUN_INSIDE {
-        return alone::first_process(args);
+        return alone::first_process(args, confinement.offers.own_proc);
     }
-    if mode == RUN && confinement.offers.namespaces {
-        alone::enter(confinement.network)?;
-        return alone::keep(args);
+    if mode == RUN {
+        alone::end_with_the_server(confinement.server)?;
+        if confinement.offers.namespaces {
+            alone::enter(confinement.network)?;
+            return alone::keep(args);
+        }
     }
     // The pipe is not the program's to write to.
     let reporter = report::take();
     limits::apply(confinement)?;
     files::restrict(confinement)?;
+    if confinement.offers.calls {
+        calls::restrict(confinement.offers.landlock)?;
+    }
     let error = std::os::unix::process::CommandExt::exec(Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()));
     report::send_to(reporter, &Report::Refused { why: not_started(&argv[0], &error) });
     Ok(EXIT_CONFINER)
@@ -280,23 +311,34 @@ mod tests {
 
     #[test]
     fn what_a_kernel_lacks_is_said_in_words() {
-        let all = Offers { landlock: 7, namespaces: true, why_no_namespaces: None, processes: true };
+        let all = Offers {
+            landlock: 7,
+            namespaces: true,
+            why_no_namespaces: None,
+            processes: true,
+            own_proc: true,
+            calls: true,
+        };
         let none = Offers { why_no_namespaces: Some("EPERM".to_owned()), ..Offers::default() };
         let limits = Limits::default();
         assert_eq!(all.missing(false, &limits), [""; 0]);
-        assert_eq!(none.missing(false, &limits).len(), 3);
-        assert!(
-            none.missing(false, &limits)[1].contains("the network is open to it")
-                && none.missing(true, &limits).len() == 2
-        );
+        assert_eq!((none.missing(false, &limits).len(), none.missing(true, &limits).len()), (5, 4));
+        assert!(none.missing(false, &limits)[1].contains("the network is open to it"));
         let files_only = Offers { landlock: 4, ..none.clone() };
         assert!(
             files_only.missing(false, &Limits { processes: 0, ..limits })[0].starts_with("UDP and DNS are open to it")
         );
-        assert_eq!(
-            (all.are_enough(false), files_only.are_enough(false), files_only.are_enough(true)),
-            (true, false, true)
-        );
+        // Each wall by itself is needed.
+        assert!(all.are_enough(false) && all.are_enough(true));
+        for without in [
+            Offers { landlock: 0, ..all.clone() },
+            Offers { own_proc: false, ..all.clone() },
+            Offers { calls: false, ..all.clone() },
+        ] {
+            assert!(!without.are_enough(false) && !without.are_enough(true), "{without:?}");
+        }
+        assert!(!Offers { namespaces: false, ..all.clone() }.are_enough(false));
+        assert!(Offers { processes: false, ..all }.are_enough(false));
         assert!(!none.are_enough(true));
     }
 }

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use ua_testkit::{Fault, FaultKind, ModelServer, ModelServerConfig};
 
-use super::server::{Step, Then};
-use super::world::{Outside, Stage};
-use super::{Mark, Scenario, Verdict};
+use crate::scenario::server::{Step, Then};
+use crate::scenario::world::{Outside, Stage};
+use crate::scenario::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 
-use super::server::{KEY_ARGUMENT, KEY_HEADER, Step, Then};
-use super::world::{Outside, Stage};
-use super::{Mark, Scenario, Verdict};
+use crate::scenario::server::{KEY_ARGUMENT, KEY_HEADER, Step, Then};
+use crate::scenario::world::{Outside, Stage};
+use crate::scenario::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {

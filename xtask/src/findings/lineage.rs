@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::server::{Step, Then};
-use super::world::{Outside, Stage};
-use super::{Mark, Scenario, Verdict};
+use crate::scenario::server::{Step, Then};
+use crate::scenario::world::{Outside, Stage};
+use crate::scenario::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -134,7 +134,7 @@ fn prepare_short(world: &Outside, main: &Value, fork: &Value) -> anyhow::Result<
     world.job(&json!({"subagents": {}, "budgets": {"max_turns": 1}}), POLICY, &script(main, fork))
 }
 
-fn told(world: &Outside, end: &super::world::End) -> anyhow::Result<Verdict> {
+fn told(world: &Outside, end: &crate::scenario::world::End) -> anyhow::Result<Verdict> {
     let deployed = world.effects("deploy");
     Ok(Verdict::of(
         deployed == 1,

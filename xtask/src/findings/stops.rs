@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use serde_json::json;
 
-use super::server::{KEY_ARGUMENT, Step, Then};
-use super::world::{End, Outside, Stage};
-use super::{Mark, Scenario, Verdict};
+use crate::scenario::server::{KEY_ARGUMENT, Step, Then};
+use crate::scenario::world::{End, Outside, Stage};
+use crate::scenario::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::server::{Step, Then};
-use super::terminal::Terminal;
-use super::world::{Outside, Stage};
-use super::{Mark, Scenario, Verdict};
+use crate::scenario::server::{Step, Then};
+use crate::scenario::terminal::Terminal;
+use crate::scenario::world::{Outside, Stage};
+use crate::scenario::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::server::{Step, Then};
-use super::world::{End, Outside, Stage};
-use super::{Mark, Scenario, Verdict};
+use crate::scenario::server::{Step, Then};
+use crate::scenario::world::{End, Outside, Stage};
+use crate::scenario::{Mark, Scenario, Verdict};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -233,13 +233,6 @@ fn killed_beside_orphan(stage: &Stage) -> anyhow::Result<Outside> {
     Ok(world)
 }
 
-/// Why nothing can be left behind here, if so.
-fn no_orphans() -> Option<Verdict> {
-    let alone = Command::new("setsid").arg("true").stderr(Stdio::null()).status();
-    let can = alone.is_ok_and(|status| status.success());
-    (!can).then(|| Verdict::Skipped("setsid is not installed, so no process can be left behind".to_owned()))
-}
-
 /// A world whose first call of `post` leaves a process behind, and whose second one is never answered.
 fn with_orphan(stage: &Stage) -> anyhow::Result<Outside> {
     // The plan is made before the world has a folder, so the name goes by a lock that is filled at once.
@@ -259,9 +252,6 @@ fn with_orphan(stage: &Stage) -> anyhow::Result<Outside> {
 }
 
 fn orphan_asked_about_thrice(stage: &Stage) -> anyhow::Result<Verdict> {
-    if let Some(skipped) = no_orphans() {
-        return Ok(skipped);
-    }
     let world = killed_beside_orphan(stage)?;
     for _ in 0..3 {
         world.resume()?.must(75)?;
@@ -272,9 +262,6 @@ fn orphan_asked_about_thrice(stage: &Stage) -> anyhow::Result<Verdict> {
 }
 
 fn aborted_beside_orphan(stage: &Stage) -> anyhow::Result<Verdict> {
-    if let Some(skipped) = no_orphans() {
-        return Ok(skipped);
-    }
     let world = killed_beside_orphan(stage)?;
     world.resume()?.must(75)?;
     world.answer(&world.question()?, "abort")?;
@@ -288,9 +275,6 @@ fn aborted_beside_orphan(stage: &Stage) -> anyhow::Result<Verdict> {
 
 /// The run asks about what is missing, and then about a process that was left behind; the second question is answered, and the process goes.
 fn aborted_beside_another_question(stage: &Stage) -> anyhow::Result<Verdict> {
-    if let Some(skipped) = no_orphans() {
-        return Ok(skipped);
-    }
     let world = with_orphan(stage)?;
     let fields = json!({"stop_conditions": [{"effect": "comment.post", "count": 1}]});
     let turns = json!([{"tools": [use_of("post", "first")]}, {"text": "Done."}]);
@@ -325,9 +309,6 @@ const SOON: Duration = Duration::from_secs(15);
 
 /// A sub-agent asks, and the run above it is ended by an abort of another question: the one about a process that was left behind.
 fn failed_above_a_question(stage: &Stage) -> anyhow::Result<Verdict> {
-    if let Some(skipped) = no_orphans() {
-        return Ok(skipped);
-    }
     let world = with_orphan(stage)?;
     let task = json!({"name": "mcp__ua_agents__task", "input": {"description": "Pay", "prompt": "ALPHA: pay."}});
     let done = json!({"text": "Done."});

@@ -12,12 +12,14 @@ Examples:
   ua trust --yes             let them in without asking
   ua trust --list            what was let in, and whether it still is what it was
   ua trust --revoke          take the word back
+  ua trust DIR               take the runs in a folder for yours, whoever made it
 
 A .mcp.json that lies in the current folder is not used before that: no program of it is started and no address of it is reached.
 Any change to a command, its arguments, environment, program file, script, address or headers asks again. A file that you name with
---mcp-config is yours and needs no word. docs/security.md says why.")]
+--mcp-config is yours and needs no word. Nor are the runs of an AGENT_RUN_WORKSPACES used that somebody else made, until you name the
+folder: `ua trust AGENT_RUN_WORKSPACES` takes it for yours. docs/security.md says why.")]
 pub struct TrustArgs {
-    /// The configuration [default: .mcp.json of the current folder]
+    /// The configuration [default: .mcp.json of the current folder], or a folder of workspaces that is yours
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// List what was let in, of FILE or of all files

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ua_core::{BlobId, BlobRef, Block, RunStatus, Timestamp};
 use ua_evidence::{Artifact, EvidenceReport};
+use ua_files::Folder;
 use ua_host::home::Home;
 use ua_report::{CompletionSummary, RunExport};
 use ua_resume::{Handoff, ResumePacket};
@@ -235,7 +236,7 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
     } else {
         ua_report::transcript_beside_blobs(&gathered.records, Workspace::BLOBS)
     };
-    written(&write_file(&folder.join("transcript.md"), &transcript)?)?;
+    written(&write_in(&folder, "transcript.md", &transcript)?)?;
     if args.out.is_none() {
         // The transcript is one of the files that count.
         gathered.look_at_files()?;
@@ -274,19 +275,24 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
     }
     files.extend(std::mem::take(&mut gathered.outputs));
     for (name, text) in &files {
-        written(&write_file(&folder.join(name), text)?)?;
+        written(&write_in(&folder, name, text)?)?;
     }
     if args.all_files { copy_files(gathered, &folder) } else { Ok(()) }
 }
+
+/// The most that is read of what an iteration was handed.
+const MAX_HANDOFF_BYTES: u64 = 16 * 1024 * 1024;
 
 /// What the last iteration was handed, as it was written when it began; `None` when none followed another one, and when the agent has
 /// built an evidence ledger in its place since. Its ledgers are in no row, so they are taken over from the file that is there.
 fn handoff(gathered: &ExportData, artifacts: &[Artifact]) -> Result<Option<String>, HostError> {
     let Some(workspace) = &gathered.workspace else { return Ok(None) };
     let Some((before, number)) = ua_resume::before_last_iteration(&gathered.records) else { return Ok(None) };
-    let is_the_agents = fs::read_to_string(workspace.path(HANDOFF))
+    let is_the_agents = workspace
+        .folder()
+        .read(HANDOFF, MAX_HANDOFF_BYTES)
         .ok()
-        .and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok())
+        .and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok())
         .is_some_and(|file| file.get("ledger").is_some_and(serde_json::Value::is_object));
     if is_the_agents {
         return Ok(None);
@@ -316,8 +322,10 @@ fn copy_files(gathered: &ExportData, folder: &Path) -> Result<(), HostError> {
     let (Some(workspace), Some(artifacts)) = (&gathered.workspace, &gathered.artifacts) else { return Ok(()) };
     for artifact in artifacts.iter().filter(|artifact| artifact.path != "transcript.md") {
         let path = folder.join(&artifact.path);
-        let copied = fs::create_dir_all(path.parent().unwrap_or(folder))
-            .and_then(|()| fs::copy(workspace.path(&artifact.path), &path));
+        let copied = workspace.folder().open_file(&artifact.path).and_then(|mut from| {
+            fs::create_dir_all(path.parent().unwrap_or(folder))?;
+            std::io::copy(&mut from, &mut fs::File::create(&path)?)
+        });
         copied.map_err(|e| {
             HostError::storage(format!("cannot copy {} to {}: {e}", artifact.path, path.display()))
                 .hint("check that the disk is writable and not full")
@@ -348,7 +356,22 @@ fn write_file(path: &Path, text: &str) -> Result<PathBuf, HostError> {
         HostError::storage(format!("cannot make the folder {}: {e}", folder.display()))
             .hint("choose another with --out")
     })?;
-    Workspace::open(folder)?.replace(name, text)?;
+    write_in(folder, name, text)
+}
+
+/// Replaces a file below a folder, which may be the workspace: what a program of the model planted there is not followed.
+fn write_in(folder: &Path, name: &str, text: &str) -> Result<PathBuf, HostError> {
+    let path = std::path::absolute(folder.join(name)).unwrap_or_else(|_| folder.join(name));
+    let written = Folder::open(folder).and_then(|folder| {
+        if let Some(above) = Path::new(name).parent() {
+            folder.make_folder(above)?;
+        }
+        folder.replace(name, text.as_bytes())
+    });
+    written.map_err(|e| {
+        HostError::storage(format!("cannot write {}: {e}", path.display()))
+            .hint("check that the folder is writable and the disk not full")
+    })?;
     Ok(path)
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ua_host::home::Home;
 use ua_host::servers::mcp_config;
 use ua_host::trust::{self, ConfigFile, Entry, PROJECT_FILE, ServerReview, Trusted};
 use ua_host::{Host, Settings};
@@ -49,6 +50,11 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     if !path.exists() {
         return Err(HostError::usage(format!("there is no {}", path.display()))
             .hint("name the file with an `mcpServers` object, or go to the folder that has one"));
+    }
+    if path.is_dir() {
+        Home::adopt(host.settings(), &path)?;
+        say(&format!("the runs in {} are taken for yours\n", plain(&path.display().to_string())))?;
+        return Ok(OK);
     }
     let file = ConfigFile { path, is_found: true };
     let config = mcp_config(Some(&file))?;
@@ -148,10 +154,11 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
 /// How a server that was let in is now.
 fn state(settings: &Settings, entry: &Entry) -> &'static str {
     let config = mcp_config(Some(&ConfigFile::named(&entry.file)));
+    let base = entry.file.parent().unwrap_or(Path::new("/"));
     let found = config.ok().and_then(|config| config.servers.into_iter().find(|(name, _)| *name == entry.server));
     match found {
         None => "gone",
-        Some((name, reach)) if ServerReview::of(settings, &name, &reach).digest == entry.digest => "trusted",
+        Some((name, reach)) if ServerReview::of(settings, base, &name, &reach).digest == entry.digest => "trusted",
         Some(_) => "changed",
     }
 }

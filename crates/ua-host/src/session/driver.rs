@@ -4,7 +4,7 @@
 //! parent's model, tool configuration and policies; what only a person may loosen (who may be written to, how often an effect may
 //! happen) is read from the job at the top of the tree, never from what a model wrote into a task.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -49,7 +49,7 @@ impl Driver {
     /// Starts the tool servers of a run that was taken, drives it to a conclusion of this process, and ends them.
     pub(super) async fn work(&self, taken: Taken, stop: &StopSignal) -> Result<Worked, HostError> {
         let (host, env, run) = (&self.host, self.host.env(), &taken.run);
-        let logs = taken.workspace.path("logs");
+        let logs = taken.workspace.clone();
         let label = is_task(run).then(|| run.spec.objective.clone());
         let mut watcher = progress::watcher(taken.workspace.clone(), env.clone(), self.people.clone(), label);
         if self.people.presence() == Presence::Here {
@@ -74,7 +74,7 @@ impl Driver {
 
     /// The same watcher, which notes tools that no rule knows, and takes secrets out of the logs of a life that was killed. Once tools are
     /// listed, nobody writes those any more.
-    fn noting(&self, run: &RunRecord, logs: PathBuf, redactor: Redactor, inner: Watcher) -> Watcher {
+    fn noting(&self, run: &RunRecord, logs: Workspace, redactor: Redactor, inner: Watcher) -> Watcher {
         let (driver, run) = (self.clone(), run.run_id.clone());
         Arc::new(move |signal| {
             if let RunEvent::ToolsListed { tools } = &signal {

@@ -10,6 +10,9 @@ use super::FileValue;
 use super::list::{SETTINGS, Setting, ValueKind};
 use crate::error::HostError;
 
+/// The most that is read of a configuration file.
+const MAX_BYTES: u64 = 1024 * 1024;
+
 /// Whose file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layer {
@@ -31,7 +34,7 @@ struct Reader<'t> {
 impl Layer {
     /// Reads a file: what it says, by variable. `home` is what `~/` stands for.
     pub fn read(self, path: &Path, home: Option<&str>) -> Result<Vec<(&'static str, FileValue)>, HostError> {
-        let text = std::fs::read_to_string(path).map_err(|e| {
+        let text = ua_files::read_text(path, MAX_BYTES).map_err(|e| {
             HostError::usage(format!("cannot read the configuration {}: {e}", path.display()))
                 .hint("correct its permissions or encoding, or move it away")
         })?;
@@ -91,7 +94,7 @@ impl Reader<'_> {
                         )));
                     }
                     let value = self.value(setting, value)?;
-                    said.push((setting.variable, FileValue { value, place: self.place(at) }));
+                    said.push((setting.variable, FileValue { value, place: self.place(at), layer: self.layer }));
                 }
                 (None, DeValue::Table(inner)) if is_above => self.table(inner, &key, said)?,
                 (None, _) => return Err(self.unknown(&key, at)),

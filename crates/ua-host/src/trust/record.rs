@@ -38,10 +38,14 @@ pub struct Trusted {
 const VERSION: u32 = 1;
 
 /// The user's folder for what programs remember: `XDG_STATE_HOME`, else `~/.local/state`.
-fn folder(settings: &Settings) -> Result<PathBuf, HostError> {
+pub(crate) fn state_folder(settings: &Settings) -> Option<PathBuf> {
     let state = settings.of_environment("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || Some(PathBuf::from(settings.of_environment("HOME")?).join(".local/state"));
-    state.or_else(home).map(|state| state.join("ua")).ok_or_else(|| {
+    state.or_else(home).map(|state| state.join("ua"))
+}
+
+fn folder(settings: &Settings) -> Result<PathBuf, HostError> {
+    state_folder(settings).ok_or_else(|| {
         HostError::usage("there is nowhere to remember which tool servers were let in")
             .hint("set HOME or XDG_STATE_HOME, or name the configuration with --mcp-config")
     })

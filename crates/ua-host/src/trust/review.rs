@@ -1,7 +1,6 @@
 //! What a person has to see of a tool server before saying yes to it, and the digest of all of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -11,14 +10,15 @@ use sha2::Digest as _;
 use ua_core::{KeyBuilder, Sha256};
 use ua_mcp::{Reach, references};
 
+use super::covered::{Covered, covered, open};
 use crate::settings::Settings;
 use crate::text::plain;
 
 /// How much of a program or script is read.
 const MAX_BYTES: u64 = 512 * 1024 * 1024;
 
-/// Endings of files that an interpreter runs.
-const SCRIPTS: [&str; 12] = ["js", "mjs", "cjs", "ts", "py", "sh", "bash", "rb", "pl", "php", "lua", "jar"];
+/// How many lines a person is shown before files are only counted.
+const SHOWN_FILES: usize = 24;
 
 /// Variables that decide what code a program loads.
 const LOADERS: [&str; 14] = [
@@ -54,11 +54,12 @@ pub struct ServerReview {
 }
 
 impl ServerReview {
-    /// Looks at a server as its configuration has it: references are not resolved, nothing is started or reached.
-    pub fn of(settings: &Settings, server: &str, reach: &Reach) -> Self {
+    /// Looks at a server as its configuration has it, which lies in the folder `base`: references are not resolved, nothing is started or
+    /// reached.
+    pub fn of(settings: &Settings, base: &Path, server: &str, reach: &Reach) -> Self {
         match reach {
             Reach::Stdio { command, args, env, cwd } => {
-                Self::of_program(settings, server, command, args, env, cwd.as_deref())
+                Self::of_program(settings, base, server, command, args, env, cwd.as_deref())
             }
             Reach::Http { url, headers } => Self::of_address(server, url, headers),
         }
@@ -66,15 +67,17 @@ impl ServerReview {
 
     fn of_program(
         settings: &Settings,
+        base: &Path,
         server: &str,
         command: &str,
         args: &[String],
         env: &BTreeMap<String, String>,
         cwd: Option<&Path>,
     ) -> Self {
-        let program = resolve(command, env.get("PATH").cloned().or_else(|| settings.var("PATH")), cwd);
+        let folder = cwd.map_or_else(|| base.to_path_buf(), |cwd| base.join(cwd));
+        let program = resolve(command, env.get("PATH").cloned().or_else(|| settings.var("PATH")), &folder);
         let content = program.as_deref().and_then(digest_of);
-        let mut key = KeyBuilder::new("ua.trust.v1")
+        let mut key = KeyBuilder::new("ua.trust.v2")
             .field("kind", "stdio")
             .field("server", server)
             .field("command", command)
@@ -95,9 +98,17 @@ impl ServerReview {
             let quoted: Vec<String> = args.iter().map(|arg| format!("{arg:?}")).collect();
             shown.push(("arguments", quoted.join(" ")));
         }
-        for (script, digest) in args.iter().filter_map(|arg| script(arg, cwd)) {
-            key = key.field("script", &script.display().to_string()).field("content", &digest.to_hex());
-            shown.push(("script", format!("{} (sha256 {})", script.display(), &digest.to_hex()[..16])));
+        let Covered { files, warnings: mut not_covered } = covered(command, program.as_deref(), args, &folder);
+        for file in &files {
+            // One that cannot be read counts by its name: it may be readable later.
+            let digest = digest_of(file).map_or_else(String::new, Sha256::to_hex);
+            key = key.field("file", &file.display().to_string()).field("content", &digest);
+            if shown.len() < SHOWN_FILES {
+                shown.push(("file", format!("{} (sha256 {:.16})", file.display(), digest)));
+            }
+        }
+        if files.len() > SHOWN_FILES {
+            shown.push(("files", format!("{} in all, each by its content", files.len())));
         }
         if let Some(cwd) = cwd {
             shown.push(("folder", cwd.display().to_string()));
@@ -113,6 +124,8 @@ impl ServerReview {
         for (name, value) in env.iter().filter(|(name, _)| LOADERS.contains(&name.as_str())) {
             warnings.push(format!("{name}={value} decides what code it loads"));
         }
+        warnings.append(&mut not_covered);
+        shown.push(("not covered", "what it loads from elsewhere than these files, and what it fetches".to_owned()));
         let unpinned = unpinned(command, args);
         warnings.extend(unpinned.iter().map(|package| {
             format!("it runs whatever version of {package} the registry has that day; name an exact version")
@@ -122,7 +135,7 @@ impl ServerReview {
     }
 
     fn of_address(server: &str, url: &str, headers: &BTreeMap<String, String>) -> Self {
-        let mut key = KeyBuilder::new("ua.trust.v1").field("kind", "http").field("server", server).field("url", url);
+        let mut key = KeyBuilder::new("ua.trust.v2").field("kind", "http").field("server", server).field("url", url);
         for (name, value) in headers {
             key = key.field("header", name).field("value", value);
         }
@@ -168,31 +181,19 @@ impl ServerReview {
 }
 
 /// The file that a command means: a path, or a name in the folders of `PATH`.
-fn resolve(command: &str, path: Option<String>, cwd: Option<&Path>) -> Option<PathBuf> {
+fn resolve(command: &str, path: Option<String>, folder: &Path) -> Option<PathBuf> {
     if command.contains('/') {
-        let path = cwd.map_or_else(|| PathBuf::from(command), |cwd| cwd.join(command));
-        return path.canonicalize().ok();
+        return folder.join(command).canonicalize().ok();
     }
     let folders = path?;
     std::env::split_paths(&folders).map(|folder| folder.join(command)).find(|path| path.is_file())?.canonicalize().ok()
-}
-
-/// An argument that names a program or a script, and what it is now. Other files (logs, data) may change.
-fn script(arg: &str, cwd: Option<&Path>) -> Option<(PathBuf, Sha256)> {
-    let path = cwd.map_or_else(|| PathBuf::from(arg), |cwd| cwd.join(arg));
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if !SCRIPTS.contains(&ending) {
-        return None;
-    }
-    let digest = digest_of(&path)?;
-    Some((path, digest))
 }
 
 /// The digest of a file's size and content; of a very large one, of its beginning.
 fn digest_of(path: &Path) -> Option<Sha256> {
     /// What was read before in this process, by what changes with a file: device, inode, size, and both of its times.
     static READ: Mutex<BTreeMap<[i64; 7], Sha256>> = Mutex::new(BTreeMap::new());
-    let mut file = File::open(path).ok()?;
+    let mut file = open(path).ok()?;
     let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let number = |number: u64| i64::from_ne_bytes(number.to_ne_bytes());
     let (dev, ino, size) = (number(meta.dev()), number(meta.ino()), number(meta.len()));
@@ -283,7 +284,7 @@ mod tests {
         std::fs::write(&program, "one").unwrap();
         std::fs::write(&script, "one").unwrap();
         let (program, script) = (program.display().to_string(), script.display().to_string());
-        let digest = |reach: &Reach| ServerReview::of(&Settings::of_process(), "a", reach).digest;
+        let digest = |reach: &Reach| ServerReview::of(&Settings::of_process(), Path::new("/"), "a", reach).digest;
         let base = stdio(&program, &["--log", "x", &script], &[("K", "v")]);
         let first = digest(&base);
         assert_eq!(first, digest(&base.clone()));
@@ -303,7 +304,7 @@ mod tests {
         ];
         let all: BTreeSet<String> = others.iter().map(digest).chain([first.clone()]).collect();
         assert_eq!(all.len(), others.len() + 1);
-        assert_ne!(ServerReview::of(&Settings::of_process(), "b", &base).digest, first);
+        assert_ne!(ServerReview::of(&Settings::of_process(), Path::new("/"), "b", &base).digest, first);
         std::fs::write(&script, "two").unwrap();
         let second = digest(&base);
         assert_ne!(second, first, "another script");
@@ -340,6 +341,7 @@ mod tests {
         let env = [("API_KEY", "hush"), ("LD_PRELOAD", "./evil.so"), ("X", "${ANTHROPIC_API_KEY}")];
         let review = ServerReview::of(
             &Settings::of_process(),
+            Path::new("/"),
             "a",
             &stdio("no-such-program", &["a\u{1b}[2Jb\nfake: line"], &env),
         );

@@ -39,7 +39,14 @@ impl RecordingProvider {
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        let file = OpenOptions::new().create(true).read(true).append(true).open(file)?;
+        Self::to(inner, OpenOptions::new().create(true).read(true).append(true).open(file)?, redactor, places)
+    }
+
+    /// The same into a file that is open for reading and appending.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn to(inner: Arc<dyn LlmProvider>, file: File, redactor: Redactor, places: Places) -> io::Result<Self> {
         end_torn_line(&file)?;
         Ok(Self { inner, file: Mutex::new(file), redactor, places })
     }

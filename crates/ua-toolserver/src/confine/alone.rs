@@ -1,22 +1,40 @@
 //! Namespaces: a program that has a network without a way out, and takes everything it started with it when it ends.
 //!
 //! The program keeps its user and group: they are mapped to themselves. It cannot become anybody else in there.
+//!
+//! Its `/proc` is one of its own, so it finds no process but those inside, under the numbers by which they know themselves. Only the first
+//! process inside can mount that, and only with a right that it was left with for this and then gives up.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
 use nix::sched::CloneFlags;
+use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::process::{Signal, WaitOptions};
+use rustix::thread::CapabilitySet;
 
 use super::report::{self, Report};
 use super::{RUN_INSIDE, RUN_LAST};
 
-/// Moves this process into namespaces of its own: users and IPC, network unless it may use the one there is, and processes, where what it
-/// starts next becomes the first one.
+/// Has this process killed when the server that wanted it ends, however it ends; what it becomes by `exec` as well.
+///
+/// The signal comes when the *thread* ends that started it. That is one of the server's runtime, which lives as long as the server.
+pub(super) fn end_with_the_server(server: u32) -> Result<(), String> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| format!("it would outlive its server: {error}"))?;
+    // It may have ended before; then somebody else is the parent by now.
+    if std::os::unix::process::parent_id() == server { Ok(()) } else { Err(GONE.to_owned()) }
+}
+
+const GONE: &str = "the server that wanted it is gone";
+
+/// Moves this process into namespaces of its own: users, mounts and IPC, network unless it may use the one there is, and processes, where
+/// what it starts next becomes the first one.
 pub(super) fn enter(network: bool) -> Result<(), String> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let mut flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
+    let mut flags =
+        CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
     flags.set(CloneFlags::CLONE_NEWNET, !network);
     nix::sched::unshare(flags).map_err(|error| format!("unshare: {error}"))?;
     let files = [
@@ -27,7 +45,32 @@ pub(super) fn enter(network: bool) -> Result<(), String> {
     for (file, text) in files {
         std::fs::write(file, text).map_err(|error| format!("{file}: {error}"))?;
     }
-    Ok(())
+    pass_on_mounting(true).map_err(|error| format!("capabilities: {error}"))
+}
+
+/// Lets what this process starts mount file systems in its namespaces, or takes that from it again.
+fn pass_on_mounting(may: bool) -> rustix::io::Result<()> {
+    let mut sets = rustix::thread::capabilities(None)?;
+    sets.inheritable.set(CapabilitySet::SYS_ADMIN, may);
+    if may {
+        rustix::thread::set_capabilities(None, sets)?;
+        rustix::thread::configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)
+    } else {
+        rustix::thread::clear_ambient_capability_set()?;
+        rustix::thread::set_capabilities(None, sets)
+    }
+}
+
+/// Puts a `/proc` of its own in the place of the one outside, for the first process inside and what it starts. Refused where a part of the one
+/// outside is hidden, as in most containers.
+pub(super) fn mount_own_proc() -> rustix::io::Result<()> {
+    let mounted = rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .and_then(|()| {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+            rustix::mount::mount("proc", "/proc", "proc", flags, None)
+        });
+    pass_on_mounting(false)?;
+    mounted
 }
 
 /// This program under the same hidden name, in another mode.
@@ -49,11 +92,16 @@ pub(super) fn keep(args: &[OsString]) -> Result<i32, String> {
 }
 
 /// Starts what becomes the program, and waits for it and for what it left behind. When it returns the kernel ends the rest.
-pub(super) fn first_process(args: &[OsString]) -> Result<i32, String> {
+pub(super) fn first_process(args: &[OsString], own_proc: bool) -> Result<i32, String> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| format!("it would outlive its server: {error}"))?;
-    if has_lost_its_parent() {
-        return Err("the server that wanted it is gone".to_owned());
+    if has_lost_its_parent(args) {
+        return Err(GONE.to_owned());
+    }
+    if own_proc {
+        mount_own_proc().map_err(|error| format!("it cannot have a /proc of its own any more: {error}"))?;
+    } else {
+        pass_on_mounting(false).map_err(|error| format!("capabilities: {error}"))?;
     }
     let child = again(args, RUN_LAST).spawn().map_err(|error| format!("its last process: {error}"))?;
     let program = i32::try_from(child.id()).unwrap_or(0);
@@ -69,10 +117,12 @@ pub(super) fn first_process(args: &[OsString]) -> Result<i32, String> {
     }
 }
 
-/// Whether the keeper ended before its death could be noticed. Numbers in `/proc` are those outside, where a lost child is the first
-/// process's.
-fn has_lost_its_parent() -> bool {
+/// Whether the keeper ended before its death could be noticed. Numbers in `/proc` are still those outside, where a lost child is that of the
+/// first process or of a shim; the keeper was told the same as this process.
+fn has_lost_its_parent(args: &[OsString]) -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
-    parent == Some(1)
+    let told = parent.and_then(|parent| std::fs::read(format!("/proc/{parent}/cmdline")).ok()).unwrap_or_default();
+    let ours = args.get(1).map(|word| word.as_encoded_bytes()).unwrap_or_default();
+    !told.split(|byte| *byte == 0).any(|word| word == ours)
 }

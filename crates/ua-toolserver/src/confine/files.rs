@@ -29,8 +29,9 @@ const SYSTEM: &[&str] = &[
     "/var/cache/fontconfig",
     "/var/lib/texmf",
     "/proc",
-    "/sys",
 ];
+/// What of the machine's own tree a program asks about: processors, memory, its limits. Root, who may read all of it, gets this much.
+const MACHINE: &[&str] = &["/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm/transparent_hugepage"];
 /// Where the addresses of name servers are, which `/etc/resolv.conf` often points to.
 const NAME_SERVERS: &[&str] = &["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
 /// Devices that hold nothing of anybody.
@@ -56,10 +57,14 @@ fn enforce(confinement: &Confinement) -> Result<RulesetStatus, RulesetError> {
     }
     let private = &confinement.private;
     let system = SYSTEM.iter().map(Path::new).flat_map(|folder| open_below(folder, private));
-    let configuration = children(Path::new("/etc")).into_iter().filter(|path| others_may_read(path));
+    let is_root = rustix::process::geteuid().is_root();
+    let machine = if is_root { MACHINE } else { &["/sys"] };
+    let machine = machine.iter().map(PathBuf::from);
+    // The kernel keeps everybody else from what only root may read, at every depth.
+    let configuration = if is_root { readable_by_others(Path::new("/etc"), 0).1 } else { children(Path::new("/etc")) };
     let named = confinement.read.iter().flat_map(|folder| open_below(folder, private));
     let names = NAME_SERVERS.iter().filter(|_| confinement.network).map(PathBuf::from);
-    let readable: Vec<PathBuf> = system.chain(configuration).chain(named).chain(names).collect();
+    let readable: Vec<PathBuf> = system.chain(machine).chain(configuration).chain(named).chain(names).collect();
     let ruleset = open(ruleset.create()?, &readable, AccessFs::from_read(NEWEST))?;
     let devices: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
     let ruleset = open(ruleset, &devices, AccessFs::ReadFile | AccessFs::WriteFile)?;
@@ -96,9 +101,31 @@ fn children(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Whether everybody on this machine may read it. What only root reads stays closed to a program of root's, too.
-fn others_may_read(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
+/// How deep a folder of configuration is looked through.
+const DEPTH: u32 = 16;
+
+/// Whether everybody on this machine may read all of `path`; and as few paths as there are that are open to everybody and nothing else.
+fn readable_by_others(path: &Path, depth: u32) -> (bool, Vec<PathBuf>) {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return (true, Vec::new()) };
+    // A link opens nothing by itself: what it leads to has a place of its own.
+    if meta.is_symlink() {
+        return (true, Vec::new());
+    }
+    let mode = meta.permissions().mode();
+    let is_open = mode & 0o004 != 0 && (!meta.is_dir() || mode & 0o001 != 0);
+    if !is_open || depth > DEPTH {
+        return (false, Vec::new());
+    }
+    if !meta.is_dir() {
+        return (true, vec![path.to_path_buf()]);
+    }
+    let (mut all, mut inner) = (true, Vec::new());
+    for child in children(path) {
+        let (whole, paths) = readable_by_others(&child, depth + 1);
+        all &= whole;
+        inner.extend(paths);
+    }
+    if all { (true, vec![path.to_path_buf()]) } else { (false, inner) }
 }
 
 /// The version of Landlock's interface that the kernel has, found by closing a process that is about to end; 0 where there is none.
@@ -113,6 +140,29 @@ pub(super) fn version() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_only_root_reads_is_left_out_at_every_depth() {
+        let etc = tempfile::TempDir::new().unwrap();
+        let etc = etc.path().canonicalize().unwrap();
+        for (file, mode) in [("open/a", 0o644), ("open/b", 0o644), ("ssl/certs/c", 0o644), ("ssl/private/key", 0o640)] {
+            std::fs::create_dir_all(etc.join(file).parent().unwrap()).unwrap();
+            std::fs::write(etc.join(file), "").unwrap();
+            std::fs::set_permissions(etc.join(file), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        for (folder, mode) in
+            [("", 0o755), ("open", 0o755), ("ssl", 0o755), ("ssl/certs", 0o755), ("ssl/private", 0o755)]
+        {
+            std::fs::set_permissions(etc.join(folder), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let (all, mut paths) = readable_by_others(&etc, 0);
+        paths.sort();
+        assert_eq!((all, paths), (false, vec![etc.join("open"), etc.join("ssl/certs")]));
+        std::fs::set_permissions(etc.join("ssl/private/key"), std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(readable_by_others(&etc, 0), (true, vec![etc.clone()]));
+        std::fs::set_permissions(etc.join("ssl/private"), std::fs::Permissions::from_mode(0o710)).unwrap();
+        assert!(!readable_by_others(&etc, 0).0);
+    }
 
     #[test]
     fn a_folder_is_opened_around_what_is_private_in_it() {

@@ -235,6 +235,7 @@ impl Launcher {
             read: self.read.clone(),
             write: vec![root, temporary.path().to_path_buf()],
             private: self.private.clone(),
+            server: std::process::id(),
         };
         Ok((Some(Walls { confiner: confiner.clone(), confinement, temporary }), not_confined))
     }

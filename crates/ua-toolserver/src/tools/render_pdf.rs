@@ -140,6 +140,7 @@ fn hint(error: &PdfError) -> &'static str {
     match error {
         PdfError::Empty => "write some text into the file first",
         PdfError::TooLarge { .. } | PdfError::TooLong { .. } => "split the document",
+        PdfError::TooManyCells { .. } => "give the table as a file of its own, and sum it up here",
         PdfError::TooDeep { .. } => "flatten the lists, quotes, emphasis or footnotes there",
         PdfError::Image { .. } => "name an image file of the workspace, relative to the Markdown file, or take it out",
         PdfError::Layout { .. } => "change what is there and try again",

@@ -13,7 +13,7 @@ use super::world::Outside;
 const PATIENCE: Duration = Duration::from_mins(1);
 const GLANCE: Duration = Duration::from_millis(20);
 
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     drawn: Arc<Mutex<Vec<u8>>>,
     keys: Box<dyn Write + Send>,
@@ -22,7 +22,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn start(world: &Outside, args: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) fn start(world: &Outside, args: &[&str]) -> anyhow::Result<Self> {
         let size = PtySize { rows: 40, cols: 160, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size)?;
         let mut command = CommandBuilder::new(world.program());
@@ -55,7 +55,7 @@ impl Terminal {
     }
 
     /// Waits until a question stands there: a question mark, whatever the words.
-    pub(super) fn until_it_asks(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn until_it_asks(&mut self) -> anyhow::Result<()> {
         let started = Instant::now();
         while !self.text().contains('?') {
             if let Some(status) = self.child.try_wait()? {
@@ -67,12 +67,12 @@ impl Terminal {
         Ok(())
     }
 
-    pub(super) fn type_line(&mut self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn type_line(&mut self, text: &str) -> anyhow::Result<()> {
         Ok(self.keys.write_all(format!("{text}\r").as_bytes())?)
     }
 
     /// Waits for the end, and says with which code.
-    pub(super) fn end(mut self) -> anyhow::Result<u32> {
+    pub(crate) fn end(mut self) -> anyhow::Result<u32> {
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {

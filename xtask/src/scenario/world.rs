@@ -28,28 +28,30 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// What every scenario is given.
 #[derive(Debug, Clone)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     /// The program under test.
-    pub(super) program: PathBuf,
+    pub(crate) program: PathBuf,
     /// Where folders are kept, if they are.
-    pub(super) keep: Option<PathBuf>,
+    pub(crate) keep: Option<PathBuf>,
     /// The scenario's number, for the name of its folder.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
-pub(super) struct Outside {
-    pub(super) servers: Servers,
+pub(crate) struct Outside {
+    pub(crate) servers: Servers,
     program: PathBuf,
     folder: PathBuf,
     /// Removes the folder in the end, unless it is kept.
     _temporary: Option<TempDir>,
     variables: Vec<(String, String)>,
+    /// Whether each command names the root.
+    names_root: bool,
     started: AtomicU32,
 }
 
 impl Outside {
     /// A world whose tools do what `plan` says.
-    pub(super) fn new(stage: &Stage, plan: Plan) -> anyhow::Result<Self> {
+    pub(crate) fn new(stage: &Stage, plan: Plan) -> anyhow::Result<Self> {
         let (temporary, folder) = if let Some(keep) = &stage.keep {
             let folder = keep.join(&stage.name);
             if folder.exists() {
@@ -66,25 +68,38 @@ impl Outside {
         }
         let servers = Servers::start(folder.join("outside.log"), plan)?;
         let program = stage.program.clone();
-        Ok(Self { servers, program, folder, _temporary: temporary, variables: Vec::new(), started: AtomicU32::new(0) })
+        Ok(Self {
+            servers,
+            program,
+            folder,
+            _temporary: temporary,
+            variables: Vec::new(),
+            names_root: true,
+            started: AtomicU32::new(0),
+        })
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
     /// Sets a variable of the environment of every further process.
-    pub(super) fn set(&mut self, name: &str, value: &str) {
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
+    /// Lets no further command name a root, so that it has the default one, below the working directory.
+    pub(crate) fn name_no_root(&mut self) {
+        self.names_root = false;
+    }
+
     /// Writes a file of the working directory.
-    pub(super) fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
         fs::write(self.path("work").join(name), text).with_context(|| format!("write {name}"))
     }
 
     /// Configures the tool servers: `shop` as a child process, `bank` at an address, each with its tools. Without tools there is none.
-    pub(super) fn tools(&self, shop: &[&str], bank: &[&str]) -> anyhow::Result<()> {
+    pub(crate) fn tools(&self, shop: &[&str], bank: &[&str]) -> anyhow::Result<()> {
         let mut servers = json!({});
         if !shop.is_empty() {
             servers["shop"] = self.servers.stdio_entry("shop", shop)?;
@@ -96,7 +111,7 @@ impl Outside {
     }
 
     /// Writes `job.json`, its policy and its script. `fields` are laid over a job whose model is played by the script.
-    pub(super) fn job(&self, fields: &Value, policy: &str, script: &Value) -> anyhow::Result<()> {
+    pub(crate) fn job(&self, fields: &Value, policy: &str, script: &Value) -> anyhow::Result<()> {
         let mut job = json!({
             "objective": "Do what the scenario says.",
             "model": {"provider": "scripted", "script": "script.json"},
@@ -114,30 +129,30 @@ impl Outside {
     }
 
     /// Starts the job as run `r`, with the configured tool servers.
-    pub(super) fn start_job(&self, more: &[&str]) -> anyhow::Result<Live> {
+    pub(crate) fn start_job(&self, more: &[&str]) -> anyhow::Result<Live> {
         self.start(&[&["job", "job.json", "--run-id", "r", "--mcp-config", "servers.json"][..], more].concat())
     }
 
     /// Runs the job as run `r` to its end.
-    pub(super) fn run_job(&self, more: &[&str]) -> anyhow::Result<End> {
+    pub(crate) fn run_job(&self, more: &[&str]) -> anyhow::Result<End> {
         self.start_job(more)?.wait()
     }
 
     /// Resumes run `r`.
-    pub(super) fn resume(&self) -> anyhow::Result<End> {
+    pub(crate) fn resume(&self) -> anyhow::Result<End> {
         self.run(&["resume", "r"])
     }
 
-    pub(super) fn run(&self, args: &[&str]) -> anyhow::Result<End> {
+    pub(crate) fn run(&self, args: &[&str]) -> anyhow::Result<End> {
         self.start(args)?.wait()
     }
 
-    pub(super) fn start(&self, args: &[&str]) -> anyhow::Result<Live> {
+    pub(crate) fn start(&self, args: &[&str]) -> anyhow::Result<Live> {
         self.start_below(None, args)
     }
 
     /// Starts the program below another one, such as `strace`.
-    pub(super) fn start_below(&self, above: Option<&[&str]>, args: &[&str]) -> anyhow::Result<Live> {
+    pub(crate) fn start_below(&self, above: Option<&[&str]>, args: &[&str]) -> anyhow::Result<Live> {
         let number = self.started.fetch_add(1, Ordering::SeqCst);
         let (out, err) = (self.path(&format!("{number}.out")), self.path(&format!("{number}.err")));
         let mut command = self.command(args);
@@ -155,7 +170,10 @@ impl Outside {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(args).arg("--root").arg(self.path("root"));
+        command.args(args);
+        if self.names_root {
+            command.arg("--root").arg(self.path("root"));
+        }
         self.place(&mut command);
         command
     }
@@ -166,7 +184,7 @@ impl Outside {
     }
 
     /// The environment that the program sees.
-    pub(super) fn environment(&self) -> Vec<(String, String)> {
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let home = self.path("home");
         let pairs = [
             ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
@@ -179,19 +197,19 @@ impl Outside {
         fixed.chain(self.variables.iter().cloned()).collect()
     }
 
-    pub(super) fn program(&self) -> &Path {
+    pub(crate) fn program(&self) -> &Path {
         &self.program
     }
 
     /// What a command prints with `--json`.
-    pub(super) fn json(&self, args: &[&str]) -> anyhow::Result<Value> {
+    pub(crate) fn json(&self, args: &[&str]) -> anyhow::Result<Value> {
         let end = self.run(&[args, &["--json"]].concat())?;
         ensure!(end.code == Some(0), "`ua {}` ended with {}: {}", args.join(" "), end.told(), end.err);
         serde_json::from_str(&end.out).with_context(|| format!("read the JSON of `ua {}`", args.join(" ")))
     }
 
     /// Every open question.
-    pub(super) fn questions(&self) -> anyhow::Result<Vec<Question>> {
+    pub(crate) fn questions(&self) -> anyhow::Result<Vec<Question>> {
         let rows = self.json(&["questions"])?;
         let rows = rows.as_array().context("`ua questions --json` is no list")?;
         rows.iter()
@@ -201,7 +219,7 @@ impl Outside {
     }
 
     /// Whether a question is open; nothing is while there is no database. For looking again and again.
-    pub(super) fn asks(&self) -> anyhow::Result<bool> {
+    pub(crate) fn asks(&self) -> anyhow::Result<bool> {
         std::thread::sleep(LOOK);
         let mut command = self.command(&["questions", "--json"]);
         let output = command.stdin(Stdio::null()).output().context("look at the questions")?;
@@ -210,48 +228,48 @@ impl Outside {
     }
 
     /// The only open question.
-    pub(super) fn question(&self) -> anyhow::Result<Question> {
+    pub(crate) fn question(&self) -> anyhow::Result<Question> {
         let mut all = self.questions()?;
         ensure!(all.len() == 1, "{} questions are open, not one: {all:?}", all.len());
         Ok(all.remove(0))
     }
 
     /// The open question about a call whose arguments, or whose words, hold this text.
-    pub(super) fn question_about(&self, text: &str) -> anyhow::Result<Question> {
+    pub(crate) fn question_about(&self, text: &str) -> anyhow::Result<Question> {
         let all = self.questions()?;
         let found = all.iter().find(|question| question.row.to_string().contains(text)).cloned();
         found.with_context(|| format!("no open question is about {text:?}: {all:?}"))
     }
 
-    pub(super) fn answer(&self, question: &Question, choice: &str) -> anyhow::Result<()> {
+    pub(crate) fn answer(&self, question: &Question, choice: &str) -> anyhow::Result<()> {
         let end = self.run(&["answer", &question.id, choice])?;
         ensure!(end.code == Some(0), "`ua answer … {choice}` ended with {}: {}", end.told(), end.err);
         Ok(())
     }
 
     /// Where a run stands.
-    pub(super) fn status(&self, run: &str) -> anyhow::Result<String> {
+    pub(crate) fn status(&self, run: &str) -> anyhow::Result<String> {
         let shown = self.json(&["runs", "show", run])?;
         shown["run"]["status"].as_str().map(str::to_owned).context("a run has a status")
     }
 
     /// How often a tool had its effect.
-    pub(super) fn effects(&self, tool: &str) -> usize {
+    pub(crate) fn effects(&self, tool: &str) -> usize {
         self.servers.effects(tool).len()
     }
 
     /// Every effect of a tool.
-    pub(super) fn effects_of(&self, tool: &str) -> Vec<Call> {
+    pub(crate) fn effects_of(&self, tool: &str) -> Vec<Call> {
         self.servers.effects(tool)
     }
 
     /// Waits until the `nth` call of a tool has arrived, with its effect, while the program runs.
-    pub(super) fn until_call(&self, live: &mut Live, tool: &str, nth: usize) -> anyhow::Result<()> {
+    pub(crate) fn until_call(&self, live: &mut Live, tool: &str, nth: usize) -> anyhow::Result<()> {
         live.until(&format!("call {nth} of {tool}"), || Ok(self.servers.calls(tool) >= nth))
     }
 
     /// Waits until the scenario is so old.
-    pub(super) fn until_age(&self, age: Duration) {
+    pub(crate) fn until_age(&self, age: Duration) {
         std::thread::sleep(age.saturating_sub(self.servers.elapsed()));
     }
 }
@@ -265,9 +283,9 @@ impl Drop for Outside {
 
 /// A question as `ua questions --json` shows it.
 #[derive(Debug, Clone)]
-pub(super) struct Question {
-    pub(super) id: String,
-    pub(super) run: String,
+pub(crate) struct Question {
+    pub(crate) id: String,
+    pub(crate) run: String,
     row: Value,
 }
 
@@ -282,7 +300,7 @@ impl Question {
 
 /// A process of the program; dropping it kills it.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(crate) struct Live {
     child: Child,
     line: String,
     out: PathBuf,
@@ -291,7 +309,7 @@ pub(super) struct Live {
 
 impl Live {
     /// Waits until something holds, as long as the process lives.
-    pub(super) fn until(&mut self, what: &str, mut holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    pub(crate) fn until(&mut self, what: &str, mut holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
         let started = Instant::now();
         while !holds()? {
             if let Some(status) = self.child.try_wait()? {
@@ -304,7 +322,7 @@ impl Live {
     }
 
     /// Waits until something holds or the process has ended or the time is up; says whether it holds.
-    pub(super) fn look_for(
+    pub(crate) fn look_for(
         &mut self,
         time: Duration,
         mut holds: impl FnMut() -> anyhow::Result<bool>,
@@ -321,20 +339,34 @@ impl Live {
         }
     }
 
+    /// Its process number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it ends by itself within this time; a process that does not is killed.
+    pub(crate) fn ends_within(mut self, time: Duration) -> anyhow::Result<Option<End>> {
+        self.look_for(time, || Ok(false))?;
+        match self.child.try_wait()? {
+            Some(status) => Ok(Some(End::of(status, &self.out, &self.err)?)),
+            None => Ok(None),
+        }
+    }
+
     /// Kills it as nobody can resist, and it alone.
-    pub(super) fn kill(mut self) -> anyhow::Result<()> {
+    pub(crate) fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    pub(super) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("a process has a number")?;
         Ok(kill_process(pid, signal)?)
     }
 
     /// Waits for its end.
-    pub(super) fn wait(mut self) -> anyhow::Result<End> {
+    pub(crate) fn wait(mut self) -> anyhow::Result<End> {
         let started = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
@@ -357,11 +389,11 @@ impl Drop for Live {
 
 /// How a process ended, and what it wrote.
 #[derive(Debug)]
-pub(super) struct End {
-    pub(super) code: Option<i32>,
+pub(crate) struct End {
+    pub(crate) code: Option<i32>,
     signal: Option<i32>,
-    pub(super) out: String,
-    pub(super) err: String,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl End {
@@ -371,7 +403,7 @@ impl End {
     }
 
     /// The exit code or the signal, in words.
-    pub(super) fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         match (self.code, self.signal) {
             (Some(code), _) => format!("exit {code}"),
             (None, signal) => format!("signal {}", signal.unwrap_or(0)),
@@ -379,7 +411,7 @@ impl End {
     }
 
     /// Fails the scenario unless the process ended with this code: the way to what a finding is about.
-    pub(super) fn must(self, code: i32) -> anyhow::Result<Self> {
+    pub(crate) fn must(self, code: i32) -> anyhow::Result<Self> {
         ensure!(self.code == Some(code), "expected exit {code}, got {}: {}\n{}", self.told(), self.err, self.out);
         Ok(self)
     }

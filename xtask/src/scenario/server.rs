@@ -9,38 +9,38 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde_json::{Value, json};
 
 /// The argument in which a tool takes its key, where a policy says so.
-pub(super) const KEY_ARGUMENT: &str = "order_key";
+pub(crate) const KEY_ARGUMENT: &str = "order_key";
 /// The header in which a remote tool takes its key, where a policy says so.
-pub(super) const KEY_HEADER: &str = "Idempotency-Key";
+pub(crate) const KEY_HEADER: &str = "Idempotency-Key";
 
 /// How long a server waits for its port to be free again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A call that reached a tool.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
-    pub(super) tool: String,
-    pub(super) arguments: Value,
+pub(crate) struct Call {
+    pub(crate) tool: String,
+    pub(crate) arguments: Value,
     /// The key that came with it, by whatever channel.
-    pub(super) key: Option<String>,
+    pub(crate) key: Option<String>,
     /// Its number among the calls of this tool, from 1.
-    pub(super) nth: usize,
+    pub(crate) nth: usize,
     /// Seconds since the scenario began.
-    pub(super) at: Duration,
+    pub(crate) at: Duration,
 }
 
 /// What a tool does about a call: whether it has its effect, and what becomes of the answer.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(crate) struct Step {
     effect: Effect,
     then: Then,
 }
@@ -56,7 +56,7 @@ enum Effect {
 
 /// What becomes of the answer.
 #[derive(Debug, Clone)]
-pub(super) enum Then {
+pub(crate) enum Then {
     /// It is given.
     Answer,
     /// It is given, and the remote server cannot be reached any more.
@@ -73,32 +73,33 @@ pub(super) enum Then {
     CutAndLeave,
     /// It is never given.
     Hang,
-    /// The server, if it is a child process, leaves behind one of its own that keeps what it inherited for as long as this file is there; then the answer is given.
+    /// What the server, if it is a child process, inherited from its shim is kept open for as long as this file is there, by a process that the
+    /// shim cannot find: the harness itself. Then the answer is given.
     Orphan(PathBuf),
 }
 
 impl Step {
     /// The effect is had, once for each key.
-    pub(super) fn done(then: Then) -> Self {
+    pub(crate) fn done(then: Then) -> Self {
         Self { effect: Effect::OncePerKey, then }
     }
 
     /// The effect is had, although the key was seen before.
-    pub(super) fn done_again(then: Then) -> Self {
+    pub(crate) fn done_again(then: Then) -> Self {
         Self { effect: Effect::Always, then }
     }
 
     /// Nothing happens.
-    pub(super) fn not_done(then: Then) -> Self {
+    pub(crate) fn not_done(then: Then) -> Self {
         Self { effect: Effect::Never, then }
     }
 }
 
 /// Decides about each call.
-pub(super) type Plan = Box<dyn Fn(&Call) -> Step + Send + Sync>;
+pub(crate) type Plan = Box<dyn Fn(&Call) -> Step + Send + Sync>;
 
 /// The servers of one scenario; dropping them ends them.
-pub(super) struct Servers {
+pub(crate) struct Servers {
     shared: Arc<Shared>,
     /// Where child processes ask what to do.
     control: SocketAddr,
@@ -131,7 +132,7 @@ struct Listening {
 }
 
 impl Servers {
-    pub(super) fn start(log: PathBuf, plan: Plan) -> anyhow::Result<Self> {
+    pub(crate) fn start(log: PathBuf, plan: Plan) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
             plan,
             started: Instant::now(),
@@ -148,7 +149,7 @@ impl Servers {
     }
 
     /// The entry of a server that `ua` starts as a child process.
-    pub(super) fn stdio_entry(&self, name: &str, tools: &[&str]) -> anyhow::Result<Value> {
+    pub(crate) fn stdio_entry(&self, name: &str, tools: &[&str]) -> anyhow::Result<Value> {
         let program = std::env::current_exe().context("find this program")?;
         let control = self.control.to_string();
         let args = ["findings-server", "--control", &control, "--name", name, "--tools", &tools.join(",")];
@@ -156,38 +157,38 @@ impl Servers {
     }
 
     /// The entry of a server at an address. Its tools stand in the address, so that the harness need not keep them.
-    pub(super) fn remote_entry(&self, name: &str, tools: &[&str]) -> Value {
+    pub(crate) fn remote_entry(&self, name: &str, tools: &[&str]) -> Value {
         json!({"type": "http", "url": format!("http://{}/mcp/{name}/{}", self.remote, tools.join(","))})
     }
 
     /// How many calls of a tool have arrived.
-    pub(super) fn calls(&self, tool: &str) -> usize {
+    pub(crate) fn calls(&self, tool: &str) -> usize {
         self.shared.state().calls.iter().filter(|call| call.tool == tool).count()
     }
 
     /// Every effect of a tool, in order.
-    pub(super) fn effects(&self, tool: &str) -> Vec<Call> {
+    pub(crate) fn effects(&self, tool: &str) -> Vec<Call> {
         self.shared.state().effects.iter().filter(|call| call.tool == tool).cloned().collect()
     }
 
     /// When the first call of a tool arrived.
-    pub(super) fn first_call(&self, tool: &str) -> Option<Duration> {
+    pub(crate) fn first_call(&self, tool: &str) -> Option<Duration> {
         self.shared.state().calls.iter().find(|call| call.tool == tool).map(|call| call.at)
     }
 
     /// The time since the scenario began.
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.shared.started.elapsed()
     }
 
     /// Lets answers go that wait for this name.
-    pub(super) fn release(&self, name: &'static str) {
+    pub(crate) fn release(&self, name: &'static str) {
         self.shared.state().released.insert(name);
         self.shared.changed.notify_all();
     }
 
     /// The remote server can be reached again, where it was.
-    pub(super) fn come_back(&self) -> anyhow::Result<()> {
+    pub(crate) fn come_back(&self) -> anyhow::Result<()> {
         let mut listening = lock(&self.shared.listening);
         if listening.is_some() {
             return Ok(());
@@ -264,8 +265,12 @@ impl Shared {
 
     /// A call that a child process passes on.
     fn serve_child(&self, stream: &TcpStream, server: &str, request: &Request) -> io::Result<()> {
-        let then = self.take(server, &request.body, None)?;
-        self.finish(stream, &then, &request.body["id"], |answer| json!({ "answer": answer }))
+        let then = self.take(server, &request.body["request"], None)?;
+        if let Then::Orphan(file) = &then {
+            let server = request.body["process"].as_i64().unwrap_or_default();
+            keep_lock(i32::try_from(server).unwrap_or_default(), file)?;
+        }
+        self.finish(stream, &then, &request.body["request"]["id"], |answer| json!({ "answer": answer }))
     }
 
     fn serve_remote(&self, stream: &TcpStream, server: &str, tools: &str, request: &Request) -> io::Result<()> {
@@ -327,7 +332,7 @@ impl Shared {
     fn finish(&self, stream: &TcpStream, then: &Then, id: &Value, envelope: fn(Value) -> Value) -> io::Result<()> {
         let answer = || envelope(success(id));
         match then {
-            Then::Answer => respond(stream, 200, &answer()),
+            Then::Answer | Then::Orphan(_) => respond(stream, 200, &answer()),
             Then::AnswerAndLeave => {
                 self.leave();
                 respond(stream, 200, &answer())
@@ -352,11 +357,6 @@ impl Shared {
                 let mut rest = stream;
                 while rest.read(&mut [0; 64])? > 0 {}
                 Ok(())
-            }
-            Then::Orphan(file) => {
-                let mut answer = answer();
-                answer["orphan"] = json!(file);
-                respond(stream, 200, &answer)
             }
         }
     }
@@ -459,11 +459,7 @@ pub(crate) fn serve_stdio(options: &ServerOptions) -> anyhow::Result<()> {
             continue;
         }
         let answer = if request["method"] == "tools/call" {
-            let told = ask(options, &request)?;
-            if let Some(file) = told["orphan"].as_str() {
-                leave_orphan(Path::new(file))?;
-            }
-            told["answer"].clone()
+            ask(options, &request)?["answer"].clone()
         } else {
             about_the_server(&request, &options.name, &options.tools)
         };
@@ -477,7 +473,7 @@ pub(crate) fn serve_stdio(options: &ServerOptions) -> anyhow::Result<()> {
 /// Passes a call on to the harness. A connection that is cut is an error, which ends this process without an answer.
 fn ask(options: &ServerOptions, request: &Value) -> anyhow::Result<Value> {
     let mut stream = TcpStream::connect(options.control).context("reach the harness")?;
-    let body = request.to_string();
+    let body = json!({"request": request, "process": std::process::id()}).to_string();
     write!(stream, "POST /stdio/{} HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}", options.name, body.len())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -485,16 +481,23 @@ fn ask(options: &ServerOptions, request: &Value) -> anyhow::Result<Value> {
     Ok(serde_json::from_str(body)?)
 }
 
-/// Starts a process outside of our session, without our environment, that inherits what we have open and lives as long as `file` does.
-fn leave_orphan(file: &Path) -> anyhow::Result<()> {
+/// Keeps the lock of a tool server's generation for as long as `file` is there: a copy of what the server has open, so the same lock.
+fn keep_lock(server: i32, file: &Path) -> io::Result<()> {
+    let gone = || io::Error::new(io::ErrorKind::NotFound, "the tool server has no lock");
+    let of_server = pidfd_open(Pid::from_raw(server).ok_or_else(gone)?, PidfdFlags::empty())?;
+    let open_files = std::fs::read_dir(format!("/proc/{server}/fd"))?.flatten();
+    let is_lock =
+        |path: &Path| std::fs::read_link(path).is_ok_and(|to| to.parent().is_some_and(|at| at.ends_with("locks")));
+    let number =
+        open_files.filter(|entry| is_lock(&entry.path())).find_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let lock = pidfd_getfd(of_server, number.ok_or_else(gone)?, PidfdGetfdFlags::empty())?;
     std::fs::write(file, "")?;
-    let mut command = Command::new("setsid");
-    command
-        .args(["sh", "-c", "while [ -e \"$0\" ]; do sleep 0.2; done"])
-        .arg(file)
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().context("start a process that stays")?;
+    let file = file.to_path_buf();
+    std::thread::spawn(move || {
+        while file.exists() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        drop(lock);
+    });
     Ok(())
 }

@@ -1,0 +1,132 @@
+//! Words in a scope, whatever their dress.
+//!
+//! A model that is asked again writes `Re: invoice 17!` for `Invoice 17`. Somebody who reads both sees one subject, so they have one
+//! scope, and the second mail is asked about. What is folded: letter case, spaces, punctuation, marks of answers and forwards in front,
+//! characters that nobody sees, full-width letters, and letters of other alphabets that look like Latin ones. Digits and other wording
+//! (`Your invoice no. 17`) stay apart.
+
+/// Arguments that hold words for people, of effects that send words to people.
+const WORDS: [&str; 4] = ["body", "message", "subject", "text"];
+
+/// Whether the argument `name` of a call with this effect is worded for people.
+pub(crate) fn is_wording(effect: &str, name: &str) -> bool {
+    let sends_words = ["email.", "message."].iter().any(|kind| effect.starts_with(kind));
+    sends_words && WORDS.contains(&name)
+}
+
+/// Marks of answers and forwards, as mail programs of several languages write them.
+const MARKS: [&str; 10] = ["antw", "aw", "fw", "fwd", "re", "ref", "rv", "sv", "vs", "wg"];
+
+/// Letters of other alphabets, and the Latin one that each looks like.
+const LOOK_ALIKES: [(&str, char); 24] = [
+    ("аαａ", 'a'),
+    ("вβ", 'b'),
+    ("сϲ", 'c'),
+    ("ԁ", 'd'),
+    ("еёε", 'e'),
+    ("ƒ", 'f'),
+    ("ɡ", 'g'),
+    ("һнη", 'h'),
+    ("іїιı", 'i'),
+    ("ј", 'j'),
+    ("кκ", 'k'),
+    ("ӏ", 'l'),
+    ("мμ", 'm'),
+    ("пո", 'n'),
+    ("оοσօ", 'o'),
+    ("рρ", 'p'),
+    ("ԛ", 'q'),
+    ("г", 'r'),
+    ("ѕ", 's'),
+    ("тτ", 't'),
+    ("υս", 'u'),
+    ("ѵν", 'v'),
+    ("ѡω", 'w'),
+    ("хχ", 'x'),
+];
+
+/// The words of `text`; the text itself when it has none.
+pub(crate) fn fold(text: &str) -> String {
+    let letters: String =
+        text.chars().filter(|c| !is_unseen(*c)).map(narrow).flat_map(char::to_lowercase).map(latin).collect();
+    // Behind the marks, so that a subject that only has words like them keeps them.
+    let unmarked = without_marks(&letters);
+    let folded = words(unmarked);
+    if folded.is_empty() { text.trim().to_owned() } else { folded }
+}
+
+fn words(text: &str) -> String {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Takes `re:`, `fwd[2]:` and the like from the front.
+fn without_marks(mut text: &str) -> &str {
+    while let Some((mark, rest)) = text.split_once(':') {
+        let mark =
+            mark.trim().trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '[' | ']' | '(' | ')' | '^'));
+        if !MARKS.contains(&mark.trim()) || words(rest).is_empty() {
+            break;
+        }
+        text = rest;
+    }
+    text
+}
+
+/// A character that nobody sees.
+fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+        || (c.is_control() && !c.is_whitespace())
+}
+
+/// The usual form of a full-width character.
+fn narrow(c: char) -> char {
+    match c {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
+        c => c,
+    }
+}
+
+fn latin(c: char) -> char {
+    if c.is_ascii() {
+        return c;
+    }
+    LOOK_ALIKES.iter().find(|(like, _)| like.contains(c)).map_or(c, |(_, latin)| *latin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_subject_in_many_dresses_is_one() {
+        for dress in [
+            "Invoice 17",
+            "INVOICE 17",
+            "  Invoice\t 17 ",
+            "Invoice 17!",
+            "\"Invoice: 17\"",
+            "Re: Invoice 17",
+            "AW: Fwd: RE[2]: Invoice 17",
+            "Invo\u{200b}ice\u{ad} 17",
+            "Inv\u{43e}ic\u{435} 17",
+            "Ｉｎｖｏｉｃｅ １７",
+            "\u{202e}Invoice 17",
+        ] {
+            assert_eq!(fold(dress), "invoice 17", "{dress:?}");
+        }
+    }
+
+    #[test]
+    fn what_means_another_thing_stays_apart() {
+        for other in
+            ["Invoice 18", "Invoice 1 7", "Invoice 1.7", "Your invoice no. 17", "Re", "Re:", "!!!", "?", "Счёт 17"]
+        {
+            assert_ne!(fold(other), "invoice 17", "{other:?}");
+        }
+        assert_ne!(fold("!!!"), fold("?"));
+        assert_eq!(fold("Re:"), "re");
+        assert!(is_wording("email.send", "subject") && is_wording("message.post", "text"));
+        assert!(!is_wording("file.upload", "text") && !is_wording("email.send", "amount"));
+    }
+}

@@ -1,0 +1,137 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
+use super::*;
+
+struct Bed {
+    _dir: tempfile::TempDir,
+    folder: Folder,
+    /// A file of the user, beside the folder.
+    victim: PathBuf,
+}
+
+fn bed() -> Bed {
+    let dir = tempfile::tempdir().unwrap();
+    let (inside, victim) = (dir.path().join("inside"), dir.path().join("victim"));
+    fs::create_dir(&inside).unwrap();
+    fs::write(&victim, "mine").unwrap();
+    Bed { folder: Folder::open(&inside).unwrap(), victim, _dir: dir }
+}
+
+fn pipe(path: &Path) {
+    rustix::fs::mkfifoat(rustix::fs::CWD, path, Mode::RWXU).unwrap();
+}
+
+#[test]
+fn no_name_that_is_a_link_is_followed() {
+    let bed = bed();
+    let (folder, inside) = (&bed.folder, bed.folder.path());
+    symlink(&bed.victim, inside.join("a.log")).unwrap();
+    symlink(bed.victim.parent().unwrap(), inside.join("up")).unwrap();
+    for refused in [
+        folder.open_file("a.log").map(drop),
+        folder.read("a.log", 9).map(drop),
+        folder.append("a.log").map(drop),
+        folder.open_or_make("a.log").map(drop),
+        folder.open_file("up/victim").map(drop),
+        folder.append("up/new").map(drop),
+        folder.replace("up/victim", b"theirs"),
+        folder.make_folder("up/new").map(drop),
+        folder.folder("up").map(drop),
+        Folder::open_itself(&inside.join("up")).map(drop),
+        folder.remove("up/victim"),
+    ] {
+        let why = refused.unwrap_err().to_string();
+        assert!(why.contains("is a link"), "{why}");
+    }
+    assert_eq!(fs::read(&bed.victim).unwrap(), b"mine");
+    assert!(!bed.victim.with_file_name("new").exists());
+    // The link itself is replaced or removed, never what it leads to.
+    folder.replace("a.log", b"ours").unwrap();
+    folder.remove("up").unwrap();
+    assert_eq!(
+        (fs::read(&bed.victim).unwrap(), folder.read("a.log", 9).unwrap()),
+        (b"mine".to_vec(), b"ours".to_vec())
+    );
+}
+
+#[test]
+fn what_is_no_file_is_neither_waited_for_nor_read() {
+    let bed = bed();
+    pipe(&bed.folder.path().join("pipe"));
+    fs::create_dir(bed.folder.path().join("sub")).unwrap();
+    assert!(bed.folder.read("pipe", 9).unwrap_err().to_string().contains("not a file"));
+    assert!(bed.folder.append("pipe").unwrap_err().to_string().contains("not a file"));
+    assert_eq!(bed.folder.open_file("sub").unwrap_err().kind(), io::ErrorKind::IsADirectory);
+    let devices = Folder::open(Path::new("/dev")).unwrap();
+    assert!(devices.read("zero", 9).unwrap_err().to_string().contains("not a file"));
+}
+
+#[test]
+fn names_that_lead_out_are_refused() {
+    let bed = bed();
+    for name in ["../victim", "sub/../../victim", "/etc/passwd", "", "."] {
+        assert!(bed.folder.read(name, 9).is_err(), "{name}");
+        assert!(bed.folder.replace(name, b"x").is_err(), "{name}");
+    }
+    assert_eq!(fs::read(&bed.victim).unwrap(), b"mine");
+}
+
+#[test]
+fn reading_ends_at_the_limit() {
+    let bed = bed();
+    bed.folder.replace("ten", b"0123456789").unwrap();
+    assert_eq!(bed.folder.read("ten", 10).unwrap().len(), 10);
+    assert_eq!(bed.folder.read("ten", 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+}
+
+#[test]
+fn a_replaced_file_is_new_private_and_leaves_nothing_beside_it() {
+    let bed = bed();
+    bed.folder.make_folder("a/b").unwrap();
+    bed.folder.replace("a/b/c.md", b"one").unwrap();
+    let first = fs::metadata(bed.folder.path().join("a/b/c.md")).unwrap();
+    let held = bed.folder.open_file("a/b/c.md").unwrap();
+    bed.folder.replace("a/b/c.md", b"two").unwrap();
+    let second = fs::metadata(bed.folder.path().join("a/b/c.md")).unwrap();
+    assert_ne!(first.ino(), second.ino(), "whoever has the old one open keeps the old one");
+    drop(held);
+    assert_eq!(second.permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(bed.folder.path().join("a")).unwrap().permissions().mode() & 0o777, 0o700);
+    let names: Vec<_> = bed.folder.folder("a/b").unwrap().entries().unwrap();
+    assert_eq!(names, [(OsString::from("c.md"), Kind::File)]);
+    assert!(bed.folder.replace("a/b", b"x").is_err(), "a folder is not replaced");
+    assert_eq!(bed.folder.folder("a").unwrap().entries().unwrap(), [(OsString::from("b"), Kind::Folder)]);
+}
+
+#[test]
+fn nobody_inherits_what_is_open() {
+    let bed = bed();
+    let file = bed.folder.append("log").unwrap();
+    for open in [file.as_fd(), bed.folder.open.as_fd()] {
+        let flags = rustix::io::fcntl_getfd(open).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+}
+
+#[test]
+fn a_named_file_may_be_a_link_and_is_neither_waited_for_nor_endless() {
+    let bed = bed();
+    let inside = bed.folder.path();
+    symlink(&bed.victim, inside.join("link")).unwrap();
+    assert_eq!(read_text(&inside.join("link"), 9).unwrap(), "mine");
+    assert_eq!(read_text(&inside.join("link"), 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    pipe(&inside.join("pipe"));
+    symlink("/dev/zero", inside.join("zero")).unwrap();
+    for name in ["pipe", "zero"] {
+        assert!(read_text(&inside.join(name), 9).unwrap_err().to_string().contains("not a file"), "{name}");
+    }
+    assert_eq!(read_text(&inside.join("gone"), 9).unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert!(read_text(inside, 9).is_err());
+    // What a shell hands over is a pipe of this process's own.
+    let (reading, mut writing) = io::pipe().unwrap();
+    writing.write_all(b"given").unwrap();
+    drop(writing);
+    let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reading));
+    assert_eq!(read_text(Path::new(&own), 9).unwrap(), "given");
+}

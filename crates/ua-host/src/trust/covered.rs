@@ -1,0 +1,288 @@
+//! What a command line names that decides what it does: programs, scripts and what lies beside them, folders and modules.
+//!
+//! An interpreter takes any file for a script, whatever its name; it runs a folder with an entry in it, or a module it is told by name; and
+//! a script loads what lies beside it. So every file that an argument names counts, and of a script's folder everything that is code. Only what
+//! comes behind the script of an interpreter that is known, and files of another program with the ending of data, may change: a server's
+//! own log would have a person asked each time. What else a program loads (its own installation, a text in its arguments, what it fetches)
+//! nobody can tell from outside. A person is told of all of this.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Endings of files that an interpreter or a loader takes for code, or that say what code is loaded.
+const CODE: [&str; 30] = [
+    "bash", "cjs", "class", "cts", "dll", "dylib", "go", "jar", "js", "json", "lua", "mjs", "mts", "node", "php", "pl",
+    "pm", "pth", "py", "pyc", "pyd", "pyw", "rb", "sh", "so", "toml", "ts", "tsx", "wasm", "zip",
+];
+/// Endings of files that a program works on.
+const DATA: [&str; 16] = [
+    "csv", "db", "env", "jpg", "json", "jsonl", "log", "md", "ndjson", "parquet", "pdf", "png", "sqlite", "sqlite3",
+    "tsv", "txt",
+];
+/// Programs whose first argument that is no option is a script, which has the rest for itself.
+const INTERPRETERS: [&str; 12] =
+    ["bash", "bun", "deno", "lua", "node", "perl", "php", "pypy", "python", "ruby", "sh", "zsh"];
+/// Options of those that take no value.
+const SWITCHES: [&str; 16] = [
+    "-",
+    "--",
+    "--enable-source-maps",
+    "--preserve-symlinks",
+    "--trace-warnings",
+    "-B",
+    "-E",
+    "-I",
+    "-O",
+    "-OO",
+    "-S",
+    "-b",
+    "-bb",
+    "-s",
+    "-u",
+    "-v",
+];
+/// A folder with one of these is run as a program by some interpreter.
+const ENTRIES: [&str; 14] = [
+    "__init__.py",
+    "__main__.py",
+    "__main__.pyc",
+    "Cargo.toml",
+    "Makefile",
+    "deno.json",
+    "go.mod",
+    "index.cjs",
+    "index.js",
+    "index.mjs",
+    "index.ts",
+    "main.go",
+    "main.py",
+    "package.json",
+];
+/// Folders beside a script that change by themselves, or hold no code that is loaded.
+const PASSED_OVER: [&str; 3] = [".git", "__pycache__", ".venv"];
+
+/// How many files of folders are looked at, and how deep.
+const MAX_FILES: usize = 2_000;
+const MAX_DEPTH: usize = 8;
+
+/// What a command line names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Covered {
+    /// Files that count, each by its content.
+    pub(super) files: BTreeSet<PathBuf>,
+    /// What cannot be covered, as sentences.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Whatever `command` with `args`, run in `base`, names.
+pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], base: &Path) -> Covered {
+    let mut covered = Covered::default();
+    let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    // A script that is the program itself loads what lies beside it, too; the system's own do not change by a checkout.
+    if let Some(program) = program.filter(|program| command.contains('/') && begins_with(program, *b"#!")) {
+        covered.beside(program);
+    }
+    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let is_interpreter = INTERPRETERS.contains(&plain);
+    let mut has_script = false;
+    for (index, arg) in args.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|before| args.get(before)).map(String::as_str);
+        let value = arg.split_once('=').map(|(_, value)| value);
+        for named in [Some(arg.as_str()), value].into_iter().flatten().filter(|named| !named.is_empty()) {
+            let path = base.join(named);
+            let is_behind_the_script = is_interpreter && has_script && !is_code(&path);
+            let is_data = has_ending(&path, &DATA) && (has_script || !is_interpreter);
+            if is_behind_the_script || is_data {
+                if path.is_file() {
+                    covered.warn(format!("{} is taken for data: changes of it ask nothing", path.display()));
+                }
+                continue;
+            }
+            covered.name(&path);
+        }
+        let is_of_an_option = before.is_some_and(takes_a_value);
+        let is_module = is_interpreter && before == Some("-m") && !has_script;
+        if is_module {
+            covered.module(base, arg);
+        }
+        if !has_script && matches!(arg.as_str(), "-c" | "-e" | "--eval" | "-p" | "--print" | "-ec" | "-lc") {
+            covered.warn(format!("it runs the text behind {arg}; files that the text loads are not covered"));
+        }
+        has_script |= is_module || (!arg.starts_with('-') && !is_of_an_option && base.join(arg).exists());
+    }
+    if matches!(name, "make" | "npm" | "pnpm" | "yarn" | "cargo" | "go" | "just" | "task" | "rake") {
+        covered.warn(format!("`{name}` decides by files of its own what it runs; they are not covered"));
+    }
+    covered
+}
+
+impl Covered {
+    fn warn(&mut self, what: String) {
+        if !self.warnings.contains(&what) {
+            self.warnings.push(what);
+        }
+    }
+
+    fn name(&mut self, path: &Path) {
+        let Ok(meta) = fs::metadata(path) else { return };
+        if meta.is_dir() {
+            if ENTRIES.iter().any(|entry| path.join(entry).exists()) {
+                self.folder(path, 0);
+            }
+        } else if meta.is_file() {
+            self.files.insert(path.to_path_buf());
+            if is_code(path) || is_script(path) {
+                self.beside(path);
+            }
+        }
+    }
+
+    /// A Python module in the folder that the program works in.
+    fn module(&mut self, base: &Path, module: &str) {
+        let path = base.join(module.replace('.', "/"));
+        self.name(&path.with_extension("py"));
+        // A package needs no entry to be one.
+        if path.is_dir() {
+            self.folder(&path, 0);
+        }
+        // Its own imports begin in the folder that it is run in.
+        if path.is_dir() || path.with_extension("py").is_file() {
+            self.folder(base, 0);
+        }
+    }
+
+    fn beside(&mut self, script: &Path) {
+        if let Some(folder) = script.parent() {
+            self.folder(folder, 0);
+        }
+    }
+
+    /// All code in a folder and below.
+    fn folder(&mut self, folder: &Path, depth: usize) {
+        let mut entries: Vec<PathBuf> =
+            fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        entries.sort();
+        for path in entries {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            let is_too_much = self.files.len() >= MAX_FILES || depth >= MAX_DEPTH;
+            if meta.is_dir() && !PASSED_OVER.contains(&name) {
+                if is_too_much {
+                    self.warn(format!("not all of {} is covered: it is too much", folder.display()));
+                    return;
+                }
+                self.folder(&path, depth + 1);
+            } else if meta.is_file() && (is_code(&path) || path.extension().is_none()) {
+                if is_too_much {
+                    self.warn(format!("not all of {} is covered: it is too much", folder.display()));
+                    return;
+                }
+                self.files.insert(path);
+            }
+        }
+    }
+}
+
+fn is_code(path: &Path) -> bool {
+    has_ending(path, &CODE)
+}
+
+fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending))
+}
+
+/// Whether an interpreter may take what follows this argument for its value: of what is not known, it may.
+fn takes_a_value(arg: &str) -> bool {
+    arg.starts_with('-') && !arg.contains('=') && !arg.starts_with("--no-") && !SWITCHES.contains(&arg)
+}
+
+fn begins_with(path: &Path, wanted: [u8; 2]) -> bool {
+    let mut head = [0; 2];
+    open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == wanted
+}
+
+/// Whether a file says which interpreter runs it, or has no ending that says that it is something else.
+fn is_script(path: &Path) -> bool {
+    begins_with(path, *b"#!") || (path.extension().is_none() && path.is_file() && !begins_with(path, *b"\x7fE"))
+}
+
+/// Opens a file of a checkout: a pipe there is not waited for.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    #[expect(clippy::cast_possible_wrap, reason = "flags of open(2) are a C int")]
+    let without_waiting = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    OpenOptions::new().read(true).custom_flags(without_waiting).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(base: &Path, command: &str, args: &[&str]) -> (Vec<String>, usize) {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let covered = covered(command, None, &args, base);
+        let name = |path: &PathBuf| path.strip_prefix(base).unwrap().display().to_string();
+        (covered.files.iter().map(name).collect(), covered.warnings.len())
+    }
+
+    #[test]
+    fn whatever_an_interpreter_would_run_is_covered() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        for (file, text) in [
+            ("srv", "print()"),
+            ("one/main.py", "import lib"),
+            ("one/lib.py", ""),
+            ("one/notes.txt", ""),
+            ("one/__pycache__/lib.pyc", ""),
+            ("app/__main__.py", ""),
+            ("pkg/tool/__init__.py", ""),
+            ("data/readme.txt", ""),
+            ("data/x.py", ""),
+            ("server.log", "log"),
+        ] {
+            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
+            fs::write(base.join(file), text).unwrap();
+        }
+        let of = |command: &str, args: &[&str]| names(base, command, args);
+        assert_eq!(of("node", &["one/main.py"]), (vec!["one/lib.py".to_owned(), "one/main.py".to_owned()], 0));
+        assert_eq!(of("python3", &["app/"]).0, ["app/__main__.py"]);
+        assert!(of("python3", &["./srv"]).0.contains(&"srv".to_owned()));
+        assert!(of("python3", &["-m", "pkg.tool"]).0.contains(&"pkg/tool/__init__.py".to_owned()));
+        // A folder of data may change; a file that is named may be a script whatever it is called.
+        assert_eq!(of("fs-server", &["data"]).0, [""; 0]);
+        assert_eq!(of("python3", &["server.log"]).0, ["server.log"]);
+        assert_eq!(
+            of("awk", &["-f", "srv"]).0[0],
+            "app/__main__.py",
+            "of a program that is not known, everything that it names"
+        );
+        // What a script works on may change, and a person is told so; what stands before it may not.
+        let (files, warnings) = of("python3", &["-u", "one/main.py", "--log", "server.log"]);
+        assert_eq!((files, warnings), (vec!["one/lib.py".to_owned(), "one/main.py".to_owned()], 1));
+        assert!(of("node", &["--require", "./server.log", "one/main.py"]).0.contains(&"server.log".to_owned()));
+        assert!(of("node", &["--require", "data/x.py", "server.log"]).0.contains(&"server.log".to_owned()));
+        assert_eq!(of("db-server", &["--db", "server.log"]), (vec![], 1));
+        assert_eq!(of("python3", &["-c", "exec(open('srv').read())"]), (vec![], 1));
+        assert_eq!(of("npm", &["start"]).1, 1);
+    }
+
+    #[test]
+    fn a_folder_that_is_too_much_is_said_so() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..=MAX_FILES {
+            fs::write(dir.path().join(format!("{number}.py")), "").unwrap();
+        }
+        let covered = covered("python3", None, &["0.py".to_owned()], dir.path());
+        assert_eq!((covered.files.len(), covered.warnings.len()), (MAX_FILES, 1));
+    }
+
+    #[test]
+    fn a_pipe_for_a_script_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join("srv"), rustix::fs::Mode::RWXU).unwrap();
+        assert_eq!(names(dir.path(), "python3", &["srv"]).0, [""; 0]);
+    }
+}

@@ -1,0 +1,168 @@
+//! Which roots and databases are this user's own.
+//!
+//! A folder of workspaces that came with a checkout holds somebody else's runs: a resume would start their tool servers, and their links
+//! would lead this program's files elsewhere. So a root that nobody named is believed only if a `ua` of this user made it. It leaves a
+//! random number in the root when it does (`.ua-root`), and the same number, with the root's path, in the user's state folder, where no
+//! checkout reaches.
+//!
+//! Invariants: the number is in the state folder before it is in the root, so whoever finds a root in place can judge it; a root that is
+//! made gets its name with the number in it already.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use ua_files::{Folder, Kind};
+
+/// The file in a root that says which one it is.
+const MARKER: &str = ".ua-root";
+/// The folder, in the user's state folder, of the roots that are believed.
+const ROOTS: &str = "roots";
+/// Digits of a root's number.
+const DIGITS: usize = 32;
+/// The longest path that is read.
+const MAX_PATH_BYTES: u64 = 64 * 1024;
+
+/// The roots of one user.
+#[derive(Debug, Clone)]
+pub(crate) struct Roots {
+    /// The user's state folder, if there is one.
+    state: Option<PathBuf>,
+}
+
+/// What a folder is to this user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Belief {
+    /// It is not there, or nothing is in it.
+    Empty,
+    /// This user's `ua` made it, or the user named it.
+    Own,
+    /// Somebody else made it.
+    Foreign,
+    /// It is a link.
+    Link,
+}
+
+impl Roots {
+    pub(crate) fn new(state: Option<PathBuf>) -> Self {
+        Self { state }
+    }
+
+    /// What `root` is. What cannot be looked at is foreign.
+    pub(crate) fn judge(&self, root: &Path) -> Belief {
+        match fs::symlink_metadata(root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Belief::Empty,
+            Ok(meta) if meta.is_symlink() => return Belief::Link,
+            Ok(_) | Err(_) => {}
+        }
+        let Ok(folder) = Folder::open_itself(root) else { return Belief::Foreign };
+        if folder.entries().is_ok_and(|entries| entries.is_empty()) {
+            return Belief::Empty;
+        }
+        if self.knows(&folder) { Belief::Own } else { Belief::Foreign }
+    }
+
+    fn knows(&self, root: &Folder) -> bool {
+        let known = || {
+            let number = String::from_utf8(root.read(MARKER, DIGITS as u64 + 1).ok()?).ok()?;
+            let number = number.trim_end();
+            let is_number = number.len() == DIGITS && number.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let roots = Folder::open(self.state.as_deref()?).ok()?.folder(ROOTS).ok().filter(|_| is_number)?;
+            let file = roots.open_file(number).ok()?;
+            let is_ours = file.metadata().ok()?.uid() == rustix::process::geteuid().as_raw();
+            let path = roots.read(number, MAX_PATH_BYTES).ok().filter(|_| is_ours)?;
+            Some(path == root.path().canonicalize().ok()?.as_os_str().as_encoded_bytes())
+        };
+        known().unwrap_or(false)
+    }
+
+    /// Makes `root`, as this user's own. Somebody else who makes it meanwhile is as good.
+    pub(crate) fn make(&self, root: &Path) -> io::Result<()> {
+        let (Some(parent), Some(name)) = (root.parent(), root.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        fs::create_dir_all(parent)?;
+        let number = ua_files::unguessable()?;
+        let new = parent.join(format!(".{}.{number}", name.to_string_lossy()));
+        fs::DirBuilder::new().mode(0o700).create(&new)?;
+        let made = self.mark(&Folder::open_itself(&new)?, &parent.canonicalize()?.join(name), &number);
+        // Over an empty folder it works as well; one that somebody filled stays.
+        let placed = made.and_then(|()| fs::rename(&new, root));
+        if placed.is_err() {
+            fs::remove_dir_all(&new).ok();
+        }
+        match placed {
+            Err(_) if self.judge(root) == Belief::Own => Ok(()),
+            placed => placed,
+        }
+    }
+
+    /// Takes a folder that is there for this user's own, because the user named it.
+    pub(crate) fn adopt(&self, root: &Path) -> io::Result<()> {
+        let folder = Folder::open(root)?;
+        if self.knows(&folder) {
+            return Ok(());
+        }
+        self.mark(&folder, &root.canonicalize()?, &ua_files::unguessable()?)
+    }
+
+    fn mark(&self, folder: &Folder, path: &Path, number: &str) -> io::Result<()> {
+        let Some(state) = &self.state else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "neither HOME nor XDG_STATE_HOME is set"));
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
+        let roots = Folder::open(state)?.make_folder(ROOTS)?;
+        roots.replace(number, path.as_os_str().as_encoded_bytes())?;
+        folder.replace(MARKER, format!("{number}\n").as_bytes())
+    }
+}
+
+/// Whether nothing that belongs to the root leads elsewhere: `names` are the files and folders that this program has there.
+pub(crate) fn first_link(root: &Path, names: &[&str]) -> Option<PathBuf> {
+    let folder = Folder::open(root).ok()?;
+    let is_link = |name: &&&str| folder.kind(**name).is_ok_and(|kind| kind == Some(Kind::Other));
+    names.iter().find(is_link).map(|name| root.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_that_came_from_elsewhere_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, state) = (dir.path().join("work/runs"), dir.path().join("state"));
+        let roots = Roots::new(Some(state.clone()));
+        assert_eq!(roots.judge(&root), Belief::Empty);
+        roots.make(&root).unwrap();
+        assert_eq!(roots.judge(&root), Belief::Own);
+        roots.make(&root).unwrap();
+        assert_eq!(roots.judge(&root), Belief::Own, "whoever comes second finds it");
+        assert_eq!(fs::read_dir(dir.path().join("work")).unwrap().count(), 1, "nothing is left of the second one");
+        // The same bytes elsewhere, another user, no marker, a made-up marker, a marker that is a path.
+        let copy = dir.path().join("copy");
+        fs::create_dir(&copy).unwrap();
+        fs::copy(root.join(MARKER), copy.join(MARKER)).unwrap();
+        assert_eq!(roots.judge(&copy), Belief::Foreign);
+        assert_eq!(Roots::new(Some(dir.path().join("other"))).judge(&root), Belief::Foreign);
+        assert_eq!(Roots::new(None).judge(&root), Belief::Foreign);
+        for text in ["0123456789abcdef0123456789abcdef\n", "../../state/x", ""] {
+            fs::write(copy.join(MARKER), text).unwrap();
+            assert_eq!(roots.judge(&copy), Belief::Foreign, "{text}");
+        }
+        // A person says it is theirs.
+        roots.adopt(&copy).unwrap();
+        assert_eq!(roots.judge(&copy), Belief::Own);
+        std::os::unix::fs::symlink(&root, dir.path().join("link")).unwrap();
+        assert_eq!(roots.judge(&dir.path().join("link")), Belief::Link);
+    }
+
+    #[test]
+    fn a_link_among_its_own_files_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(first_link(root.path(), &["locks", "outbox"]), None);
+        std::os::unix::fs::symlink("/tmp", root.path().join("outbox")).unwrap();
+        assert_eq!(first_link(root.path(), &["locks", "outbox"]), Some(root.path().join("outbox")));
+    }
+}

@@ -1,0 +1,164 @@
+//! System calls: what Landlock and namespaces do not know. A program asks for sockets of a few families only, and for no keyring.
+//!
+//! - **Sockets.** A network namespace has no way out by IP, but `AF_VSOCK` and its like are not divided by namespaces, and a socket that is a
+//!   file (a bus, a container engine) is connected to by its path. So only the families of an ordinary network are there, and `AF_UNIX`
+//!   where Landlock judges the path (version 9). A pair of connected sockets is always allowed.
+//! - **Keyrings** hold what the user's session has: tickets, tokens, keys of disks.
+//! - **io_uring** makes sockets, too, without asking for one.
+//!
+//! The filter is written by hand, a few instructions of classic BPF, because the tables of a 32-bit or x32 program have other numbers for the
+//! same calls: the first is ended, the second refused.
+
+use seccompiler::sock_filter;
+
+/// Closes these calls to this process and to what it starts.
+pub(super) fn restrict(landlock: i32) -> Result<(), String> {
+    match filter(landlock) {
+        None => Err("its system calls cannot be filtered on this processor".to_owned()),
+        Some(program) => seccompiler::apply_filter(&program).map_err(|error| error.to_string()),
+    }
+}
+
+/// Whether the kernel takes such a filter, found by a process that is about to end.
+pub(super) fn are_filtered() -> bool {
+    restrict(0).is_ok()
+}
+
+/// The version of Landlock that judges connections to sockets that are files.
+pub(super) const LANDLOCK_SOCKET_FILES: i32 = 9;
+
+struct Numbers {
+    arch: u32,
+    socket: u32,
+    socketpair: u32,
+    keys: [u32; 3],
+}
+
+const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
+    Some(Numbers { arch: 0xC000_003E, socket: 41, socketpair: 53, keys: [248, 249, 250] })
+} else if cfg!(target_arch = "aarch64") {
+    Some(Numbers { arch: 0xC000_00B7, socket: 198, socketpair: 199, keys: [217, 218, 219] })
+} else {
+    None
+};
+
+/// The same number on every processor.
+const IO_URING: [u32; 3] = [425, 426, 427];
+/// From here on numbers are those of x32.
+const X32: u32 = 0x4000_0000;
+
+const AF_UNIX: u32 = 1;
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+const AF_NETLINK: u32 = 16;
+
+const ENOSYS: u32 = 38;
+const EAFNOSUPPORT: u32 = 97;
+
+/// Offsets in what a filter sees.
+const NUMBER: u32 = 0;
+const ARCH: u32 = 4;
+const FIRST_ARGUMENT: u32 = 16;
+
+const KILL: u32 = 0x8000_0000;
+const ALLOW: u32 = 0x7FFF_0000;
+const ERRNO: u32 = 0x0005_0000;
+
+const LOAD: u16 = 0x20;
+const IF_EQUAL: u16 = 0x15;
+const IF_AT_LEAST: u16 = 0x35;
+const RETURN: u16 = 0x06;
+
+const fn load(offset: u32) -> sock_filter {
+    sock_filter { code: LOAD, jt: 0, jf: 0, k: offset }
+}
+
+const fn end(with: u32) -> sock_filter {
+    sock_filter { code: RETURN, jt: 0, jf: 0, k: with }
+}
+
+/// Passes over the next instruction unless what is loaded is `value`.
+const fn if_equal(value: u32) -> sock_filter {
+    sock_filter { code: IF_EQUAL, jt: 0, jf: 1, k: value }
+}
+
+fn filter(landlock: i32) -> Option<Vec<sock_filter>> {
+    let Numbers { arch, socket, socketpair, keys } = NUMBERS?;
+    let mut program = vec![load(ARCH), sock_filter { code: IF_EQUAL, jt: 1, jf: 0, k: arch }, end(KILL), load(NUMBER)];
+    if cfg!(target_arch = "x86_64") {
+        program.extend([sock_filter { code: IF_AT_LEAST, jt: 0, jf: 1, k: X32 }, end(ERRNO | ENOSYS)]);
+    }
+    for number in keys.into_iter().chain(IO_URING) {
+        program.extend([if_equal(number), end(ERRNO | ENOSYS)]);
+    }
+    let mut families = vec![AF_INET, AF_INET6, AF_NETLINK];
+    if landlock >= LANDLOCK_SOCKET_FILES {
+        families.push(AF_UNIX);
+    }
+    for (number, families) in [(socket, families), (socketpair, vec![AF_UNIX])] {
+        let mut judge = vec![load(FIRST_ARGUMENT)];
+        for family in families {
+            judge.extend([if_equal(family), end(ALLOW)]);
+        }
+        judge.push(end(ERRNO | EAFNOSUPPORT));
+        let behind = u8::try_from(judge.len()).ok()?;
+        program.push(sock_filter { code: IF_EQUAL, jt: 0, jf: behind, k: number });
+        program.extend(judge);
+    }
+    program.push(end(ALLOW));
+    Some(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the filter says about a call: the kernel's way through it.
+    fn verdict(program: &[sock_filter], arch: u32, number: u32, first: u32) -> u32 {
+        let (mut at, mut loaded) = (0, 0);
+        loop {
+            let step = &program[at];
+            at += 1;
+            let holds = match step.code {
+                LOAD => {
+                    loaded = match step.k {
+                        NUMBER => number,
+                        ARCH => arch,
+                        _ => first,
+                    };
+                    continue;
+                }
+                RETURN => return step.k,
+                IF_EQUAL => loaded == step.k,
+                _ => loaded >= step.k,
+            };
+            at += usize::from(if holds { step.jt } else { step.jf });
+        }
+    }
+
+    #[test]
+    fn only_ordinary_sockets_and_no_keys_pass() {
+        let Some(Numbers { arch, socket, socketpair, keys }) = NUMBERS else { return };
+        for (landlock, sockets_of_files) in [(0, ERRNO | EAFNOSUPPORT), (8, ERRNO | EAFNOSUPPORT), (9, ALLOW)] {
+            let program = filter(landlock).unwrap();
+            let says = |number, first| verdict(&program, arch, number, first);
+            assert_eq!(says(socket, AF_UNIX), sockets_of_files);
+            for family in [AF_INET, AF_INET6, AF_NETLINK] {
+                assert_eq!(says(socket, family), ALLOW);
+            }
+            // Vsock, packets, the kernel's cryptography, Bluetooth.
+            for family in [40, 17, 38, 31, 0] {
+                assert_eq!(says(socket, family), ERRNO | EAFNOSUPPORT, "{family}");
+            }
+            assert_eq!((says(socketpair, AF_UNIX), says(socketpair, 40)), (ALLOW, ERRNO | EAFNOSUPPORT));
+            for number in keys.into_iter().chain(IO_URING) {
+                assert_eq!(says(number, 0), ERRNO | ENOSYS);
+            }
+            assert_eq!((says(0, 0), says(59, 0)), (ALLOW, ALLOW));
+            assert_eq!(verdict(&program, 0x4000_0003, socket, AF_INET), KILL);
+            if cfg!(target_arch = "x86_64") {
+                assert_eq!(says(X32 | socket, AF_INET), ERRNO | ENOSYS);
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Attacks as black-box scenarios: each plays one way in which a model's program, a tool server, a checkout, a job file or a page got further than
+//! it may, and says which wall held or which one fell.
+//!
+//! An attack uses what an attacker has: programs that `run_command` starts, tool servers of their own, files of a checkout or a job, names. It runs
+//! in a throwaway home, with attackers in `sh` and Python. What it judges by is outside: a file of the user, a process of the user, an effect, an
+//! exit code, bytes on the screen.
+//!
+//! The numbers are those of the audit of 56b80e7, against whose build every one of them is red (`--ua PATH --expect red`); a letter behind the number
+//! is another door of the same class, `x` one that was not in the audit. One that stands is marked as known, by name.
+
+mod files;
+mod inherit;
+mod limits;
+mod python;
+mod sandbox;
+mod trust;
+mod words;
+
+use crate::scenario::{Options, Scenario};
+
+/// Every attack, by classes.
+fn attacks() -> Vec<Scenario> {
+    [files::ATTACKS, inherit::ATTACKS, sandbox::ATTACKS, trust::ATTACKS, words::ATTACKS, limits::ATTACKS]
+        .into_iter()
+        .flat_map(|class| class.iter().copied())
+        .collect()
+}
+
+/// Plays them.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    crate::scenario::run(options, attacks())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_number_names_one_attack_and_no_finding_is_left_out() {
+        let all = attacks();
+        let numbers: BTreeSet<&str> = all.iter().map(|attack| attack.number).collect();
+        assert_eq!(numbers.len(), all.len());
+        let findings: BTreeSet<u32> = numbers
+            .iter()
+            .filter_map(|number| number.trim_end_matches(|c: char| c.is_ascii_lowercase()).parse().ok())
+            .collect();
+        assert_eq!(findings, (1..=23).collect());
+    }
+}

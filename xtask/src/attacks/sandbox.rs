@@ -1,0 +1,169 @@
+//! What a program of `run_command` reaches through interfaces of the kernel (findings 10, 16, 17).
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use serde_json::json;
+
+use super::python::{PYTHON, job, left, starts, world};
+use crate::scenario::world::{End, Outside, Stage};
+use crate::scenario::{Mark, Scenario, Verdict};
+
+pub(super) const ATTACKS: &[Scenario] = &[
+    Scenario {
+        number: "10",
+        waits: false,
+        name: "a program reads a key in the user's session keyring",
+        must: "it has no keyring",
+        mark: Mark::Mended,
+        play: keyring,
+    },
+    Scenario {
+        number: "10b",
+        waits: false,
+        name: "a program makes a socket that leads out of its network (vsock)",
+        must: "refused",
+        mark: Mark::Mended,
+        play: |stage| refused(stage, VSOCK, "sockets of other families"),
+    },
+    Scenario {
+        number: "10c",
+        waits: false,
+        name: "a program connects to a socket file of the user, as a bus has one",
+        must: "refused",
+        mark: Mark::Mended,
+        play: socket_file,
+    },
+    Scenario {
+        number: "10x",
+        waits: false,
+        name: "a program opens io_uring, which makes sockets without asking for one",
+        must: "refused",
+        mark: Mark::Mended,
+        play: |stage| refused(stage, IO_URING, "io_uring"),
+    },
+    Scenario {
+        number: "10y",
+        waits: false,
+        name: "a program asks in the numbers of another system call table (x32)",
+        must: "refused",
+        mark: Mark::Control,
+        play: |stage| refused(stage, X32, "system calls by other numbers"),
+    },
+    Scenario {
+        number: "16",
+        waits: false,
+        name: "a program of root reads a file below /etc that only root may read",
+        must: "refused",
+        mark: Mark::Mended,
+        play: only_roots,
+    },
+    Scenario {
+        number: "17",
+        waits: false,
+        name: "a program reads the command lines of the user's other processes",
+        must: "it sees none but its own",
+        mark: Mark::Mended,
+        play: others_command_lines,
+    },
+];
+
+/// Runs Python inside, which prints what it gets as its last line; returns that line.
+fn inside(world: &Outside, above: Option<&[&str]>, python: &str, arguments: &[&str]) -> anyhow::Result<(String, End)> {
+    let script = format!("{PYTHON} -c \"$0\" \"$@\" >said 2>&1");
+    let argv = [&["sh", "-c", &script, python], arguments].concat();
+    job(world, &json!({"tools": {"builtin": true, "run_command": true}}), &[starts(&argv)])?;
+    let end = world.start_below(above, &["job", "job.json", "--run-id", "r"])?.wait()?;
+    let said = left(world, "said");
+    let last = said.lines().last().with_context(|| format!("the program said nothing: {}", end.err))?.to_owned();
+    Ok((last, end))
+}
+
+/// `GOT` as the last word is an attack that worked.
+fn judged(what: &str, last: &str, end: &End) -> Verdict {
+    let fell = last.starts_with("GOT");
+    let held = if fell { "FELL" } else { "held" };
+    Verdict::of(!fell, format!("{what}: {held} ({last}), {}", end.told()))
+}
+
+fn refused(stage: &Stage, python: &str, what: &str) -> anyhow::Result<Verdict> {
+    if python != VSOCK && !cfg!(target_arch = "x86_64") {
+        return Ok(Verdict::Skipped("its numbers are those of x86-64".to_owned()));
+    }
+    let world = world(stage)?;
+    let (last, end) = inside(&world, None, python, &[])?;
+    Ok(judged(what, &last, &end))
+}
+
+const VSOCK: &str =
+    "import socket\ntry:\n  socket.socket(40, socket.SOCK_STREAM); print('GOT a vsock')\nexcept OSError as e: print(e)";
+
+const IO_URING: &str = "import ctypes\nl=ctypes.CDLL(None,use_errno=True)\nb=ctypes.create_string_buffer(120)\n\
+    r=l.syscall(425,8,b)\nprint('GOT a ring' if r>=0 else ctypes.get_errno())";
+
+/// `socket(AF_VSOCK, SOCK_STREAM, 0)` by its x32 number. A kernel without that table says ENOSYS, so does a filter.
+const X32: &str = "import ctypes,os\nl=ctypes.CDLL(None,use_errno=True)\nr=l.syscall(0x40000000|41,40,1,0)\n\
+    print('GOT a vsock' if r>=0 else ctypes.get_errno())";
+
+const ADD_KEY: &str = "import ctypes,os,sys\nl=ctypes.CDLL(None,use_errno=True)\n\
+    assert l.syscall(250,1,None)>=0, 'join'\n\
+    assert l.syscall(248,b'user',b'attack',b'SECRET-IN-KEYRING',17,-3)>=0, 'add'\n\
+    os.execv(sys.argv[1],sys.argv[1:])";
+
+const READ_KEY: &str = "import ctypes\nl=ctypes.CDLL(None,use_errno=True)\n\
+    k=l.syscall(250,10,-3,b'user',b'attack',0)\nb=ctypes.create_string_buffer(64)\nn=l.syscall(250,11,k,b,64) if k>0 else -1\n\
+    print('GOT',b.raw[:n].decode()) if n>0 else print('no key', ctypes.get_errno())";
+
+fn keyring(stage: &Stage) -> anyhow::Result<Verdict> {
+    if !cfg!(target_arch = "x86_64") {
+        return Ok(Verdict::Skipped("its numbers are those of x86-64".to_owned()));
+    }
+    let can =
+        Command::new(PYTHON).args(["-c", ADD_KEY, "/bin/true"]).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    if !can.success() {
+        return Ok(Verdict::Skipped("this kernel has no keyrings".to_owned()));
+    }
+    let world = world(stage)?;
+    let (last, end) = inside(&world, Some(&[PYTHON, "-c", ADD_KEY]), READ_KEY, &[])?;
+    Ok(judged("the session keyring", &last, &end))
+}
+
+fn socket_file(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let path = world.path("home/bus");
+    // Nobody accepts: to be connected is enough.
+    let _bus = UnixListener::bind(&path)?;
+    let python = "import socket,sys\ntry:\n  s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('GOT a bus')\nexcept OSError as e: print(e)";
+    let (last, end) = inside(&world, None, python, &[&path.display().to_string()])?;
+    Ok(judged("socket files", &last, &end))
+}
+
+fn only_roots(stage: &Stage) -> anyhow::Result<Verdict> {
+    let find = ["/etc", "-mindepth", "2", "-type", "f", "!", "-perm", "-o=r", "-size", "+0"];
+    let found = Command::new("find").args(find).output()?.stdout;
+    let found = String::from_utf8_lossy(&found).into_owned();
+    let Some(file) = found.lines().next().filter(|_| rustix::process::geteuid().is_root()) else {
+        return Ok(Verdict::Skipped("there is no such file, or this is not root".to_owned()));
+    };
+    ensure!(!fs::read(file)?.is_empty(), "{file} is empty");
+    let world = world(stage)?;
+    let python =
+        "import sys\ntry:\n  print('GOT',len(open(sys.argv[1],'rb').read()),'bytes')\nexcept OSError as e: print(e)";
+    let (last, end) = inside(&world, None, python, &[file])?;
+    Ok(judged(file, &last, &end))
+}
+
+fn others_command_lines(stage: &Stage) -> anyhow::Result<Verdict> {
+    let word = format!("{}", 5_000_000 + std::process::id());
+    let mut secret = Command::new("sleep").arg(&word).spawn()?;
+    let world = world(stage)?;
+    let python = "import glob\nall=b''\nfor f in glob.glob('/proc/[0-9]*/cmdline'):\n  try: all+=open(f,'rb').read()\n  except OSError: pass\n\
+        print('GOT it' if b'sleep\\0'+str(__import__('sys').argv[1]).encode() in all else 'not there')";
+    let played = inside(&world, None, python, &[&word]);
+    secret.kill()?;
+    secret.wait()?;
+    let (last, end) = played?;
+    Ok(judged("/proc", &last, &end))
+}
