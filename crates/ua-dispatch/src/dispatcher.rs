@@ -305,12 +305,11 @@ impl Dispatcher {
                         return Ok(Dispatched::Stopped);
                     }
                     let server = prepared.call().name.server.clone();
-                    let generation = match self.transport.running(&server) {
-                        Some(generation) => generation,
-                        None => {
-                            self.ledger.flush(id).await?; // it may have to be started
-                            self.transport.ready(&server).await?
-                        }
+                    let generation = if let Some(generation) = self.transport.running(&server) {
+                        generation
+                    } else {
+                        self.ledger.flush(id).await?; // it may have to be started
+                        self.transport.ready(&server).await?
                     };
                     let Some(permit) = self.ledger.start(prepared, &generation).await? else {
                         readmissions += 1;

@@ -11,6 +11,7 @@ use ua_store::{
     Store, StoreError, Turns, apply,
 };
 
+use crate::db::Db;
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -96,7 +97,10 @@ impl Store for SqliteStore {
             CallsOf::One(call) => self.look(|db| Ok(vec![db.call(&call)?])).await,
             CallsOf::Run(run, Some(turn)) => self.look(|db| db.calls_of(&run, Some(turn))).await,
             CallsOf::Run(run, None) => self.read(move |db| db.calls_of(&run, None)).await,
-            CallsOf::Unknown => self.read(|db| db.unknown_calls()).await,
+            CallsOf::Unknown => {
+                let all = |db: &Db<'_>| db.unknown_calls();
+                self.read(all).await
+            }
             CallsOf::Holder(root, key) => {
                 let holder = self.look(|db| db.key_holder(&key)).await?;
                 Ok(holder.filter(|call| call.root_run_id == root).into_iter().collect())

@@ -36,8 +36,9 @@ mod tests {
     fn a_person_is_asked_between_running_and_its_receipt_and_nowhere_else() {
         let table = windows_and_promises();
         let asked: Vec<&str> = table.lines().filter(|line| line.contains("a person is asked")).collect();
-        assert!(asked[0].contains("after `store.start_attempt`"), "{}", asked[0]);
+        // The write that records the reply starts the first call that it asks for.
+        assert!(asked[0].contains("after `store.record_turn`"), "{}", asked[0]);
         assert!(asked[asked.len() - 1].contains("before `store.settle_attempt`"), "{}", asked[asked.len() - 1]);
-        assert_eq!(asked.len(), 6);
+        assert_eq!(asked.len(), 8);
     }
 }

@@ -56,7 +56,7 @@ impl RecordingProvider {
         let mut exchange = Exchange {
             version: VERSION,
             provider: self.inner.name().to_owned(),
-            request_sha256: request.sha256(),
+            request_sha256: request.digest(),
             key,
             request: asked,
             events: None,
