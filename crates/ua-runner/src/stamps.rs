@@ -16,11 +16,37 @@ type Stamp = (u64, u64, i64, i64);
 #[derive(Debug, Default)]
 pub(crate) struct FileStamps(BTreeMap<String, Stamp>);
 
+/// The most files that are looked at, and the most bytes that are read of those that changed, while an answer waits to be stored.
+const LITTLE: (usize, u64) = (256, 64 * 1024);
+
 impl Workspace {
+    /// Whether [`changed_files`](Self::changed_files) is done in no time: there are few files, and of those that changed little is to be read.
+    pub(crate) fn has_little_news(&self, seen: &FileStamps) -> bool {
+        let (mut files, mut bytes) = (0, 0);
+        self.each_file(|path, name| {
+            files += 1;
+            let Some(stamp) = stamp(path) else { return true };
+            if seen.0.get(&name) != Some(&stamp) {
+                bytes += stamp.0;
+            }
+            files <= LITTLE.0 && bytes <= LITTLE.1
+        })
+    }
+
     /// The files that tools made and that are not as `seen` knows them, with their digests, by path. A file that goes away or
     /// changes while it is read is left for the next look: nobody may take it for what it was.
     pub(crate) fn changed_files(&self, seen: &mut FileStamps) -> Vec<Artifact> {
         let mut changed = Vec::new();
+        self.each_file(|path, name| {
+            changed.extend(seen.look(path, name));
+            true
+        });
+        changed.sort_by(|a, b| a.path.cmp(&b.path));
+        changed
+    }
+
+    /// Visits every file that tools made, as long as it is gone on with; false if it was not.
+    fn each_file(&self, mut visit: impl FnMut(&Path, String) -> bool) -> bool {
         let mut folders = vec![self.root().to_path_buf()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -32,13 +58,12 @@ impl Workspace {
                 }
                 if kind.is_dir() {
                     folders.push(path);
-                } else if kind.is_file() {
-                    changed.extend(seen.look(&path, name));
+                } else if kind.is_file() && !visit(&path, name) {
+                    return false;
                 }
             }
         }
-        changed.sort_by(|a, b| a.path.cmp(&b.path));
-        changed
+        true
     }
 }
 
@@ -83,5 +108,24 @@ mod tests {
         assert_eq!(changed(), ["work_products/a.md"]);
         fs::remove_file(workspace.path("tasks/b.md")).unwrap();
         assert!(changed().is_empty());
+    }
+
+    #[test]
+    fn much_news_is_told_without_reading_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(&dir.path().join("ws")).unwrap();
+        let mut seen = FileStamps::default();
+        assert!(workspace.has_little_news(&seen));
+        workspace.replace("tasks/small.md", "one").unwrap();
+        assert!(workspace.has_little_news(&seen));
+        workspace.replace("tasks/large.bin", vec![0; 70_000]).unwrap();
+        assert!(!workspace.has_little_news(&seen));
+        workspace.changed_files(&mut seen);
+        assert!(workspace.has_little_news(&seen), "what was read is no news");
+        for number in 0..300 {
+            workspace.replace(&format!("tasks/{number}"), "").unwrap();
+        }
+        workspace.changed_files(&mut seen);
+        assert!(!workspace.has_little_news(&seen), "to look at many files takes a while, too");
     }
 }

@@ -307,6 +307,9 @@ impl Driver<'_> {
         let blocks = results_of(ledger, calls).await?;
         let results = Message { role: Role::User, origin: Origin::Tools, blocks };
         let messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
+        if had_effects && self.ports.store.holds() && !self.ports.workspace.has_little_news(&self.marked_files) {
+            self.ports.store.flush().await.map_err(RunError::at("store an answer"))?;
+        }
         let files = if had_effects { self.changed_files() } else { Vec::new() };
         // It is the boundary of the step all the same; the word says what is special about it.
         let kind = if corpora.is_empty() { CheckpointKind::StepBoundary } else { CheckpointKind::CorpusCache };
