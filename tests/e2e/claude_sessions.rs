@@ -98,7 +98,6 @@ fn a_fork_that_dies_around_its_first_event_forks_again_and_repeats_nothing() {
         "before:model.complete",
         "after:model.complete",
         "before:store.record_turn",
-        "before:store.commit_turn",
         "after:store.commit_turn",
         "after:model.complete#2",
     ] {

@@ -100,9 +100,9 @@ fn a_reply_that_began_is_known_by_name_and_never_continued_from() {
 #[test]
 fn a_reply_counts_once_its_turn_is_committed() {
     for point in [
-        // The write that records it starts its first call: who dies behind that is asked about the call.
+        // The write that records it starts its first call, and the one that commits it has the answer: who dies between these is asked
+        // about the call.
         "before:store.record_turn#2",
-        "before:store.commit_turn#2",
         "after:store.commit_turn#2",
         "before:store.note_response#2",
         "after:store.note_response#2",
