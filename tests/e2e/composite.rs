@@ -214,7 +214,7 @@ fn the_same_mail_in_other_words_is_asked_about_for_that_action_alone() {
     let other_words = mail_with("A@example.test", &json!({"body": "Good day"}));
     let turns =
         json!([batch(&[mail("a@example.test")]), batch(&[other_words, mail("b@example.test")]), last(&json!({}))]);
-    run(&env, &fields(), &turns).code(75).shows(&["Run `GMAIL_SEND_EMAIL`?", "Good day"]);
+    run(&env, &fields(), &turns).code(75).shows(&["May `GMAIL_SEND_EMAIL` run?", "Good day"]);
     assert_eq!(sent(&env), ["a@example.test", "b@example.test"]);
     answer(&env, "skip");
     env.run(&["resume", "r"]).code(0);

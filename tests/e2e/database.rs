@@ -119,7 +119,7 @@ fn a_database_that_went_back_in_time_sends_nothing_until_a_person_looked() {
     env.run(&["resume", "r", "--mcp-config", &good]).code(0);
     assert_eq!(env.comments().len(), 1);
     env.run(&["db", "restore", &env.arg("copy.db")]).code(0).says(&[
-        "sent after the copy was made",
+        "after the copy was made",
         "post_comment",
         "ua db accept",
     ]);

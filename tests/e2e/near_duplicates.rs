@@ -46,7 +46,7 @@ fn answer(env: &TestEnv, choice: &str) {
 fn waits_with_a_second_mail(env: &TestEnv) {
     let turns = json!([report("tides"), mail("Dear boss"), mail("Hello boss"), {"text": "Sent."}]);
     let output = run(env, &json!({}), &turns).code(75);
-    output.shows(&["waiting for a person", "Run `send_email`?", "other arguments", "Hello boss", "ua answer"]);
+    output.shows(&["waiting for a person", "May `send_email` run?", "other arguments", "Hello boss", "ua answer"]);
     assert_eq!((env.run_status().as_str(), env.mails().len()), ("waiting_for_human", 1));
     assert_eq!(env.value("SELECT kind FROM questions"), "near_duplicate");
 }
@@ -60,7 +60,7 @@ fn a_mail_in_other_words_waits_for_a_person_and_goes_on_as_told() {
     ] {
         let env = env();
         waits_with_a_second_mail(&env);
-        env.run(&["questions"]).code(0).shows(&["Run `send_email`?", "execute", "skip", "abort"]);
+        env.run(&["questions"]).code(0).shows(&["May `send_email` run?", "execute", "skip", "abort"]);
         // Nobody has answered: the same question, and nothing is sent.
         env.run(&["resume", "r"]).code(75);
         assert_eq!((env.mails().len(), env.value("SELECT count(*) FROM questions").as_str()), (1, "1"));
@@ -120,7 +120,7 @@ fn other_words_count_only_with_the_same_recipients_subject_and_attachments() {
         with("attachments", json!(["copy.md"])),
         text,
     ]);
-    run(&env, &json!({}), &turns).code(75).shows(&["Run `send_email`?"]);
+    run(&env, &json!({}), &turns).code(75).shows(&["May `send_email` run?"]);
     assert_eq!(env.mails().len(), 2);
 }
 
@@ -134,7 +134,7 @@ fn the_same_mail_by_another_tool_is_a_near_duplicate() {
     let turns = json!([
         tool("mcp__ua__send_email", &first), tool("mcp__gmail__GMAIL_SEND_EMAIL", &second), {"text": "Sent."},
     ]);
-    run(&env, &json!({}), &turns).code(75).shows(&["Run `GMAIL_SEND_EMAIL`?", "mcp__ua__send_email"]);
+    run(&env, &json!({}), &turns).code(75).shows(&["May `GMAIL_SEND_EMAIL` run?", "mcp__ua__send_email"]);
     assert!(!env.path("gmail.log").exists());
     answer(&env, "skip");
     env.run(&["resume", "r"]).code(0);
@@ -157,7 +157,9 @@ fn the_same_upload_with_the_same_arguments_by_another_server_is_a_near_duplicate
     let turns = json!([
         report("tides"), tool("mcp__ua__upload", &upload), tool("mcp__store__upload", &upload), {"text": "Stored."},
     ]);
-    run(&env, &json!({"policies": ["store.toml"]}), &turns).code(75).shows(&["Run `upload`?", "the same arguments"]);
+    run(&env, &json!({"policies": ["store.toml"]}), &turns)
+        .code(75)
+        .shows(&["May `upload` run?", "the same arguments"]);
     assert_eq!((env.objects().len(), env.calls()[2].as_str()), (1, "upload prepared"));
 }
 
@@ -212,7 +214,7 @@ fn a_call_that_was_given_up_is_not_sent_again_in_the_same_words() {
     env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
     answer(&env, "skip");
     // Nobody said what the effect of this tool is, so other words are another comment.
-    env.run(&["resume", "r"]).code(75).shows(&["Run `post_comment`?", "unknown", "the same arguments"]);
+    env.run(&["resume", "r"]).code(75).shows(&["May `post_comment` run?", "unknown", "the same arguments"]);
     assert_eq!(env.comments().len(), 2);
     answer(&env, "skip");
     env.run(&["resume", "r"]).code(0);
@@ -295,9 +297,9 @@ fn a_skipped_doubt_goes_on_blocking_its_scope() {
     env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
     answer(&env, "skip");
     // In other words, and then in the same.
-    env.run(&["resume", "r"]).code(75).shows(&["Run `post_comment`?", "unknown", "other arguments"]);
+    env.run(&["resume", "r"]).code(75).shows(&["May `post_comment` run?", "unknown", "other arguments"]);
     answer(&env, "skip");
-    env.run(&["resume", "r"]).code(75).shows(&["Run `post_comment`?", "unknown", "the same arguments"]);
+    env.run(&["resume", "r"]).code(75).shows(&["May `post_comment` run?", "unknown", "the same arguments"]);
     assert_eq!(env.comments().len(), 1);
     answer(&env, "execute");
     env.run(&["resume", "r"]).code(0);

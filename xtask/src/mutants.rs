@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 30] = [
+const MUTANTS: [Mutant; 40] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -258,6 +258,28 @@ const MUTANTS: [Mutant; 30] = [
         "an iteration begins without what was done before it, in the simulation",
         &["sim", "--seed", "60", "--broken-rule", "handoff-forgotten"],
     ),
+    lane(
+        "–",
+        "a refusal of a later attempt ends the doubt about an earlier one",
+        &["sim", "--broken-rule", "refusal-ends-doubt"],
+    ),
+    lane("–", "the same, on every path", &["explore", "--broken-rule", "refusal-ends-doubt"]),
+    lane("–", "forks and parents do not see what sub-agents did", &["sim", "--broken-rule", "sub-agents-unseen"]),
+    lane("–", "the same, on every path", &["explore", "--broken-rule", "sub-agents-unseen"]),
+    lane(
+        "–",
+        "after a restore only what the run itself sent counts as forgotten",
+        &["sim", "--broken-rule", "restore-looks-at-one-run"],
+    ),
+    lane("–", "the same, on every path", &["explore", "--broken-rule", "restore-looks-at-one-run"]),
+    lane("–", "a person's abort ends a call, not the run", &["sim", "--broken-rule", "abort-of-one-call"]),
+    lane("–", "the same, on every path", &["explore", "--broken-rule", "abort-of-one-call"]),
+    lane(
+        "–",
+        "a call that was refused is tried again without looking beside it",
+        &["sim", "--broken-rule", "retries-look-at-nobody"],
+    ),
+    lane("–", "the same, on every path", &["explore", "--broken-rule", "retries-look-at-nobody"]),
 ];
 
 /// What a lane says when it saw the bug.

@@ -13,7 +13,7 @@ use ua_store::{CallRecord, Choice, LedgerStore as _, QuestionKind, QuestionRecor
 use crate::admission::Facts;
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
-use crate::question::Why;
+use crate::question::{Reason, Why};
 use crate::recipient::{Problem, recipients};
 use crate::rules::Rules;
 use crate::taint::TaintRule;
@@ -130,8 +130,7 @@ impl Ledger {
         }
         let rules = self.rules();
         let Verdict::Ask(why) = verdict(&view, facts, Known::Nothing, &rules).verdict else { return Ok(None) };
-        let is_about_itself =
-            matches!(why, Why::Approval { .. } | Why::Tainted { .. } | Why::AmbiguousRecipient { .. });
+        let is_about_itself = matches!(&why, Why::Send { first, .. } if !matches!(first, Reason::NearDuplicate(_)));
         if is_about_itself { self.ask(call, &why).await.map(Some) } else { Ok(None) }
     }
 
@@ -143,7 +142,7 @@ impl Ledger {
         for question in &questions {
             let Some(answer) = &question.answer else { continue };
             known.extend(answer.text.iter().flat_map(|text| MailAddress::all_in(text)));
-            let Some(approved) = question.call_id.as_ref().filter(|_| allows(question)) else { continue };
+            let Some(approved) = question.call_id.as_ref().filter(|_| lets_go_as_it_is(question)) else { continue };
             let approved = self.store.call(approved).await.map_err(failed())?;
             let recipients = recipients(&approved.policy, &approved.arguments);
             known.extend(recipients.and_then(Result::ok).into_iter().flatten());
@@ -175,6 +174,15 @@ pub(crate) fn allows(question: &QuestionRecord) -> bool {
     ];
     kinds.contains(&question.kind)
         && question.answer.as_ref().is_some_and(|answer| matches!(answer.choice, Choice::Execute | Choice::Continue))
+}
+
+/// Whether a person let the call run and was asked about what it says, not only whether another one had its effect.
+fn lets_go_as_it_is(question: &QuestionRecord) -> bool {
+    let is_about_it = |reason: Reason<'_>| reason.is_shown_by(question);
+    allows(question)
+        && (is_about_it(Reason::Approval)
+            || is_about_it(Reason::Tainted)
+            || is_about_it(Reason::AmbiguousRecipient(Problem::Nobody)))
 }
 
 /// What the model is told about a call that a person declined, with what that person added.

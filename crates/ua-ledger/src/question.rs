@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use ua_core::{Env, QuestionId, fields, is_by_address};
-use ua_store::{AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind};
+use ua_store::{AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind, QuestionRecord};
 
 use crate::admission::Facts;
 use crate::recipient::Problem;
@@ -14,14 +14,9 @@ pub(crate) enum Why<'a> {
     Unknown { attempt: Option<&'a AttemptRecord>, because: String },
     /// The same, and the run goes on meanwhile.
     WentOn { attempt: Option<&'a AttemptRecord> },
-    /// Another call may already have had this effect.
-    NearDuplicate { facts: &'a Facts, other: &'a CallRecord },
-    /// A policy or the job wants approval.
-    Approval { facts: &'a Facts },
-    /// The run has read what others wrote and what is private, and nobody named where this goes.
-    Tainted { facts: &'a Facts },
-    /// It is not clear who an e-mail goes to.
-    AmbiguousRecipient { facts: &'a Facts, problem: Problem },
+    /// Not sent yet, and something speaks against sending it without a person's word: every reason there is, the first of them says what
+    /// kind of question it is.
+    Send { facts: &'a Facts, first: Reason<'a>, more: Vec<Reason<'a>> },
     /// The tool refused the credentials.
     AuthFailure { facts: &'a Facts },
     /// The model asks.
@@ -34,12 +29,75 @@ impl Why<'_> {
     /// What was found out about the call just before it was asked about, for words that let it run.
     fn facts(&self) -> Option<&Facts> {
         match self {
-            Self::NearDuplicate { facts, .. }
-            | Self::Approval { facts }
-            | Self::Tainted { facts }
-            | Self::AmbiguousRecipient { facts, .. }
-            | Self::AuthFailure { facts } => Some(facts),
+            Self::Send { facts, .. } | Self::AuthFailure { facts } => Some(facts),
             Self::Unknown { .. } | Self::WentOn { .. } | Self::AskUser | Self::Elicitation { .. } => None,
+        }
+    }
+}
+
+/// Why a person is asked before a call goes out. A word is good for the reasons that were shown with it and for no other.
+#[derive(Debug)]
+pub(crate) enum Reason<'a> {
+    /// Another call may already have had this effect.
+    NearDuplicate(&'a CallRecord),
+    /// It is not clear who an e-mail goes to.
+    AmbiguousRecipient(Problem),
+    /// A policy or the job wants approval.
+    Approval,
+    /// The run has read what others wrote and what is private, and nobody named where this goes.
+    Tainted,
+}
+
+impl Reason<'_> {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NearDuplicate(_) => "near_duplicate",
+            Self::AmbiguousRecipient(_) => "ambiguous_recipient",
+            Self::Approval => "approval",
+            Self::Tainted => "tainted",
+        }
+    }
+
+    fn kind(&self) -> QuestionKind {
+        match self {
+            Self::NearDuplicate(_) => QuestionKind::NearDuplicate,
+            Self::AmbiguousRecipient(_) => QuestionKind::AmbiguousRecipient,
+            Self::Approval | Self::Tainted => QuestionKind::Approval,
+        }
+    }
+
+    /// Whether a question showed this reason, so that its answer is about it.
+    pub(crate) fn is_shown_by(&self, asked: &QuestionRecord) -> bool {
+        match asked.detail.get("reasons").and_then(Value::as_array) {
+            Some(codes) => codes.iter().any(|code| code.as_str() == Some(self.code())),
+            // A question of an earlier version had one.
+            None => asked.kind == self.kind(),
+        }
+    }
+
+    /// The reason as a sentence.
+    fn sentence(&self, call: &CallRecord) -> String {
+        match self {
+            Self::NearDuplicate(other) => {
+                let (id, status, turn) = (&other.call_id, other.status, other.position.turn);
+                let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
+                let run = if other.run_id == call.run_id { String::new() } else { format!(" of run {}", other.run_id) };
+                let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
+                format!(
+                    "Call {id} of this job ({route}{status}, turn {turn}{run}) may already have had the same effect with {words} \
+                     arguments: {}",
+                    shown_arguments(other)
+                )
+            }
+            Self::AmbiguousRecipient(problem) => problem.to_string(),
+            Self::Approval => {
+                format!("It is {}, and each of its calls needs a person's approval.", effect_words(call))
+            }
+            Self::Tainted => format!(
+                "It is {}. This run has read words of others and private data, and neither the job nor a person named where this goes: \
+                 the words may have asked for it.",
+                effect_words(call)
+            ),
         }
     }
 }
@@ -66,42 +124,15 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip])
         }
-        Why::NearDuplicate { other, .. } => {
-            let (id, status, turn) = (&other.call_id, other.status, other.position.turn);
-            let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
-            let run = if other.run_id == call.run_id { String::new() } else { format!(" of run {}", other.run_id) };
-            let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
-            let text = format!(
-                "Run `{tool}`? Call {id} of this job ({route}{status}, turn {turn}{run}) may already have had the same effect with \
-                 {words} arguments. Arguments now: {arguments}. Arguments then: {}",
-                shown_arguments(other)
-            );
-            (QuestionKind::NearDuplicate, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
-        }
-        Why::Approval { facts } => {
-            let what = effect_words(call);
-            let text = format!(
-                "May `{tool}` run? It is {what}, and each of its calls needs a person's approval.\nArguments: {arguments}{}",
-                shown_facts(facts)
-            );
-            (QuestionKind::Approval, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
-        }
-        Why::Tainted { facts } => {
-            let what = effect_words(call);
-            let text = format!(
-                "May `{tool}` run? It is {what}. This run has read words of others and private data, and neither the job nor a person \
-                 named where this goes: the words may have asked for it.\nArguments: {arguments}{}",
-                shown_facts(facts)
-            );
-            (QuestionKind::Approval, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
-        }
-        Why::AmbiguousRecipient { facts, problem } => {
-            let text = format!(
-                "May `{tool}` run as it is? {problem} Answer `execute` to let it run, or `skip`; a remark with `--text` is told to the \
-                 model.\nArguments: {arguments}{}",
-                shown_facts(facts)
-            );
-            (QuestionKind::AmbiguousRecipient, text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
+        Why::Send { facts, first, more } => {
+            let mut text = format!("May `{tool}` run?");
+            let are_several = !more.is_empty();
+            for reason in std::iter::once(first).chain(more) {
+                text.push_str(if are_several { "\n  - " } else { " " });
+                text.push_str(&reason.sentence(call));
+            }
+            text.push_str(&format!("\nArguments: {arguments}{}", shown_facts(facts)));
+            (first.kind(), text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
         }
         Why::AuthFailure { .. } => {
             let text = format!(
@@ -136,6 +167,9 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         "binding": why.facts().map(bind),
         "options": options(call),
     });
+    if let Why::Send { first, more, .. } = why {
+        detail["reasons"] = std::iter::once(first).chain(more).map(|reason| json!(reason.code())).collect();
+    }
     if let Why::Elicitation { name, params, round, .. } = why {
         detail["request"] = json!(name);
         detail["params"] = (*params).clone();

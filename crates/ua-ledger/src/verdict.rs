@@ -19,7 +19,7 @@ use crate::admission::Facts;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::interpret;
 use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, allows, declined};
-use crate::question::Why;
+use crate::question::{Reason, Why};
 use crate::rules::Rules;
 use crate::standing::{Standing, lets_pass};
 use crate::view::View;
@@ -231,38 +231,70 @@ impl<'v> Case<'v> {
         let is_repeat = approved_by.is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
         let own = Some(&self.call.call_id);
         let mut key = self.rules.key(self.call, self.facts, own.filter(|_| is_repeat));
-        if !is_repeat {
-            if let Some(twin) = &self.view.twin {
-                if twin.call.status == CallStatus::Succeeded {
-                    closes.extend(unanswered.or(approved_by)); // asked before the twin was sent
-                    return Decision { verdict: Verdict::DeduplicateFrom { twin: &twin.call, key }, closes };
-                }
-                if twin.is_under_way_beside {
-                    closes.extend(unanswered);
-                    return Decision { verdict: Verdict::WaitFor(&twin.call), closes };
-                }
+        if let Some(twin) = self.view.twin.as_ref().filter(|_| !is_repeat) {
+            if twin.call.status == CallStatus::Succeeded {
+                closes.extend(unanswered.or(approved_by)); // asked before the twin was sent
+                return Decision { verdict: Verdict::DeduplicateFrom { twin: &twin.call, key }, closes };
             }
-            let twin = self.view.twin.as_ref().map(|twin| &twin.call);
-            if let Some(other) = twin.or_else(|| self.standing().in_the_way()) {
-                match self.call.policy.on_scope_conflict {
-                    OnScopeConflict::Ask | OnScopeConflict::Refuse => {
-                        return self.conflict(other, unanswered, approved_by, closes);
-                    }
-                    // In other words it is an effect of its own; in the same words it needs a key of its own.
-                    OnScopeConflict::Allow if twin.is_some() => key = self.rules.key(self.call, self.facts, own),
-                    OnScopeConflict::Allow => {}
-                }
+            if twin.is_under_way_beside {
+                closes.extend(unanswered);
+                return Decision { verdict: Verdict::WaitFor(&twin.call), closes };
             }
-            closes.extend(unanswered);
         }
-        let before = if approved_by.is_some() { None } else { self.before_start() };
-        let start = || Verdict::Start {
+        let mut reasons = Vec::new();
+        let twin = self.view.twin.as_ref().map(|twin| &twin.call);
+        if let Some(other) = twin.or_else(|| self.standing().in_the_way()) {
+            match (self.call.policy.on_scope_conflict, unanswered) {
+                // In other words it is an effect of its own; in the same words it needs a key of its own.
+                (OnScopeConflict::Allow, _) if twin.is_some() => key = self.rules.key(self.call, self.facts, own),
+                (OnScopeConflict::Allow, _) => {}
+                (OnScopeConflict::Ask | OnScopeConflict::Refuse, Some(asked)) => {
+                    return Decision { verdict: Verdict::Hold(asked), closes };
+                }
+                (OnScopeConflict::Refuse, None) if !is_repeat => {
+                    closes.extend(approved_by);
+                    return Decision { verdict: refused_beside(other), closes };
+                }
+                (OnScopeConflict::Ask | OnScopeConflict::Refuse, None) => reasons.push(Reason::NearDuplicate(other)),
+            }
+        }
+        closes.extend(unanswered);
+        if let Some(problem) = self.rules.recipient_problem(self.call, &self.view.known) {
+            if !matches!(self.rules.people.recipients, RecipientRule::Ask { .. }) {
+                closes.extend(approved_by);
+                let (resolution, code) = (Resolution::Refused, "ambiguous_recipient");
+                let message = format!("Not sent: {problem} Correct the recipient and ask again.");
+                return Decision { verdict: Verdict::Cancel { resolution, code, message }, closes };
+            }
+            reasons.push(Reason::AmbiguousRecipient(problem));
+        }
+        if self.call.policy.needs_approval {
+            reasons.push(Reason::Approval);
+        }
+        if self.rules.is_tainted_effect(self.call, self.view.is_tainted, &self.view.known) {
+            reasons.push(Reason::Tainted);
+        }
+        if let Some(why) = self.not_heard(reasons, approved_by) {
+            closes.extend(approved_by);
+            return Decision { verdict: Verdict::Ask(why), closes };
+        }
+        let verdict = Verdict::Start {
             key,
             ends_doubt: false,
             approved_by: approved_by.map(|asked| asked.question_id.clone()),
             replay: None,
         };
-        Decision { verdict: before.unwrap_or_else(start), closes }
+        Decision { verdict, closes }
+    }
+
+    /// What a person is asked before the call goes out: all that speaks against it now, unless their word was about all of that.
+    fn not_heard(&self, reasons: Vec<Reason<'v>>, said: Option<&QuestionRecord>) -> Option<Why<'v>> {
+        if reasons.iter().all(|reason| said.is_some_and(|asked| reason.is_shown_by(asked))) {
+            return None;
+        }
+        let mut reasons = reasons.into_iter();
+        let first = reasons.next()?;
+        Some(Why::Send { facts: self.facts, first, more: reasons.collect() })
     }
 
     /// Whether the other call that a person was shown, or another one that stands in the way, has moved on since they said their word:
@@ -272,50 +304,6 @@ impl<'v> Case<'v> {
         let said_at = asked.answer.as_ref().map_or(asked.created_at, |answer| answer.answered_at);
         let mut others = twin.into_iter().chain(self.standing().in_the_way());
         asked.kind == QuestionKind::NearDuplicate && others.any(|other| other.updated_at > said_at)
-    }
-
-    /// Another call may have had the effect: a person is asked, or it is refused. An approval that was given before anybody knew of the
-    /// other call is not used.
-    fn conflict(
-        &self,
-        other: &'v CallRecord,
-        unanswered: Option<&'v QuestionRecord>,
-        approved_by: Option<&'v QuestionRecord>,
-        mut closes: Vec<&'v QuestionRecord>,
-    ) -> Decision<'v> {
-        if let Some(asked) = unanswered {
-            return Decision { verdict: Verdict::Hold(asked), closes };
-        }
-        closes.extend(approved_by);
-        if self.call.policy.on_scope_conflict == OnScopeConflict::Refuse {
-            let message = format!(
-                "Refused: call {} of this job, which is {}, may already have had this effect. Do not repeat it; go on.",
-                other.call_id, other.status
-            );
-            let verdict = Verdict::Cancel { resolution: Resolution::Refused, code: "near_duplicate", message };
-            return Decision { verdict, closes };
-        }
-        Decision { verdict: Verdict::Ask(Why::NearDuplicate { facts: self.facts, other }), closes }
-    }
-
-    /// What a person has to be asked before a call is sent for the first time, or why it is refused without asking.
-    fn before_start(&self) -> Option<Verdict<'v>> {
-        let facts = self.facts;
-        if let Some(problem) = self.rules.recipient_problem(self.call, &self.view.known) {
-            return Some(match &self.rules.people.recipients {
-                RecipientRule::Ask { .. } => Verdict::Ask(Why::AmbiguousRecipient { facts, problem }),
-                RecipientRule::TellModel | RecipientRule::Unchecked => Verdict::Cancel {
-                    resolution: Resolution::Refused,
-                    code: "ambiguous_recipient",
-                    message: format!("Not sent: {problem} Correct the recipient and ask again."),
-                },
-            });
-        }
-        if self.call.policy.needs_approval {
-            return Some(Verdict::Ask(Why::Approval { facts }));
-        }
-        let is_tainted = self.rules.is_tainted_effect(self.call, self.view.is_tainted, &self.view.known);
-        is_tainted.then_some(Verdict::Ask(Why::Tainted { facts }))
     }
 
     /// `ask_user`: the call waits for a person's words, which then are its answer.
@@ -362,7 +350,7 @@ impl<'v> Case<'v> {
             Word::No(asked) => return Decision { verdict: Verdict::Settled, closes: vec![asked] },
             Word::Yes(asked) | Word::Happened(asked) => {
                 // Whoever mends credentials does not look at the call; every other word is about what was shown.
-                let is_about_it = asked.kind != QuestionKind::AuthFailure || self.call.policy.needs_approval;
+                let is_about_it = asked.kind != QuestionKind::AuthFailure;
                 if is_about_it && (!self.is_as_asked(asked) || self.is_news_since(asked)) {
                     closes.push(asked);
                 } else {
@@ -370,24 +358,33 @@ impl<'v> Case<'v> {
                 }
             }
         }
-        if approved_by.is_none()
-            && let Some(verdict) = self.before_retry(asks_for_credentials && closes.is_empty())
-        {
-            return Decision { verdict, closes };
+        if approved_by.is_none() && self.was_left_as_it_is() {
+            return Decision { verdict: Verdict::Settled, closes };
+        }
+        if approved_by.is_none() && closes.is_empty() && asks_for_credentials {
+            return Verdict::Ask(Why::AuthFailure { facts: self.facts }).into();
         }
         if self.view.twin.is_some() {
             return Decision { verdict: Verdict::Settled, closes }; // a twin took the effect over; this one stays failed
         }
-        let is_repeat = approved_by.is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
+        let mut reasons = Vec::new();
         if let Some(other) = self.standing().in_the_way()
-            && !is_repeat
             && !lets_pass(self.call)
             && !self.was_let_pass(other)
         {
+            let is_repeat = approved_by.is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
+            if self.call.policy.on_scope_conflict == OnScopeConflict::Refuse && !is_repeat {
+                closes.extend(approved_by);
+                return Decision { verdict: Verdict::Settled, closes };
+            }
+            reasons.push(Reason::NearDuplicate(other));
+        }
+        if self.call.policy.needs_approval && !self.was_approved() {
+            reasons.push(Reason::Approval);
+        }
+        if let Some(why) = self.not_heard(reasons, approved_by) {
             closes.extend(approved_by);
-            let refuses = self.call.policy.on_scope_conflict == OnScopeConflict::Refuse;
-            let ask = Verdict::Ask(Why::NearDuplicate { facts: self.facts, other });
-            return Decision { verdict: if refuses { Verdict::Settled } else { ask }, closes };
+            return Decision { verdict: Verdict::Ask(why), closes };
         }
         let start = Verdict::Start {
             key: self.rules.key_of_retry(self.call, self.facts),
@@ -398,28 +395,19 @@ impl<'v> Case<'v> {
         Decision { verdict: start, closes }
     }
 
-    /// What a person has to be asked before a call that failed is tried again: its credentials were refused, or what was approved is not
-    /// what would be sent now.
-    fn before_retry(&self, asks_for_credentials: bool) -> Option<Verdict<'v>> {
-        let facts = self.facts;
-        let answered_skip = |question: &QuestionRecord| {
-            question.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Skip)
-                && question.detail.get("attempt").and_then(Value::as_u64) == Some(self.call.attempt.into())
-        };
-        if !asks_for_credentials && !self.call.policy.needs_approval {
-            return None;
-        }
-        if self.view.questions.iter().any(answered_skip) {
-            return Some(Verdict::Settled); // a person left this very failure as it is
-        }
-        if asks_for_credentials {
-            return Some(Verdict::Ask(Why::AuthFailure { facts }));
-        }
-        let holds = self.view.questions.iter().rev().find(|question| allows(question));
-        if holds.is_some_and(|question| self.is_as_asked(question)) {
-            return None;
-        }
-        Some(Verdict::Ask(Why::Approval { facts }))
+    /// Whether a person left this very failure as it is.
+    fn was_left_as_it_is(&self) -> bool {
+        self.view.questions.iter().any(|asked| {
+            asked.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Skip)
+                && asked.detail.get("attempt").and_then(Value::as_u64) == Some(self.call.attempt.into())
+        })
+    }
+
+    /// Whether a person approved what would be sent now.
+    fn was_approved(&self) -> bool {
+        let is_about_it = |asked: &&QuestionRecord| Reason::Approval.is_shown_by(asked) && allows(asked);
+        let last = self.view.questions.iter().rev().find(is_about_it);
+        last.is_some_and(|asked| self.is_as_asked(asked))
     }
 
     /// Whether a person let this call go out although they knew of the other one as it is now.
@@ -604,6 +592,15 @@ impl<'v> Case<'v> {
         let expired = now >= first.plus(ttl) || now < first;
         expired.then(|| "the other side may have forgotten its key".to_owned())
     }
+}
+
+/// The refusal of a call because another one may have had its effect.
+fn refused_beside<'v>(other: &CallRecord) -> Verdict<'v> {
+    let message = format!(
+        "Refused: call {} of this job, which is {}, may already have had this effect. Do not repeat it; go on.",
+        other.call_id, other.status
+    );
+    Verdict::Cancel { resolution: Resolution::Refused, code: "near_duplicate", message }
 }
 
 fn overtaken_by(other: &CallRecord) -> String {

@@ -1,4 +1,5 @@
-//! `effects.log`: one line per attempt and reply that is not simply done again, beside the database.
+//! `effects.log`: one line per attempt and reply that is not simply done again, and per word of a person that put such a record right,
+//! beside the database.
 //!
 //! Lines are appended after the commit and never synced; a failure to write one is only traced. A line that the database
 //! does not know means that the database went back in time.
@@ -15,7 +16,7 @@ use ua_store::CallRecord;
 /// What is written about `call` when it changed; `tree` is the run at the top of its run's tree. Root and tree say whose the line is when
 /// the database does not know the run any more.
 pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: Timestamp) -> Value {
-    json!({
+    let mut line = json!({
         "at": at,
         "event": event,
         "root": call.root_run_id,
@@ -28,7 +29,11 @@ pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: T
         "status": call.status,
         "external_correlation_id": call.external_correlation_id,
         "lease_epoch": epoch,
-    })
+    });
+    if let Some(correction) = &call.correction {
+        line["correction"] = json!(correction);
+    }
+    line
 }
 
 /// Opens the log for more lines.

@@ -13,13 +13,13 @@ use rusqlite::OptionalExtension as _;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use ua_core::{CallId, RunId, Timestamp};
-use ua_store::StoreError;
+use ua_store::{Correction, StoreError};
 
 use crate::db::Db;
 use crate::effects;
 use crate::error::{DbError, refused_because};
 
-/// An attempt that `effects.log` knows and the database does not.
+/// An attempt, or a person's word about one, that `effects.log` knows and the database does not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgottenAttempt {
     /// When it was sent, as the log has it.
@@ -42,6 +42,18 @@ pub struct ForgottenAttempt {
     pub idempotency_key: Option<String>,
     /// The last status that the log has for it.
     pub status: String,
+    /// What a person said about it with `ua calls resolve`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correction: Option<Correction>,
+}
+
+impl ForgottenAttempt {
+    /// Whether a person said something about it that the database, which knows the attempt, does not know.
+    fn word_is_news(&self, db: &Db<'_>) -> Result<bool, DbError> {
+        let Some(word) = &self.correction else { return Ok(false) };
+        let Ok(call) = CallId::parse(&self.tool_call_id) else { return Ok(false) };
+        Ok(db.call(&call)?.correction.is_none_or(|known| known.at < word.at))
+    }
 }
 
 /// What every line has; the rest of one about an attempt is a [`ForgottenAttempt`].
@@ -96,14 +108,22 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
         } else if let Ok(attempt) = serde_json::from_slice::<ForgottenAttempt>(&bytes)
             && attempt.attempt > 0
         {
-            mirror.attempts.insert((attempt.tool_call_id.clone(), attempt.attempt), attempt);
+            mirror.learn(attempt);
         }
     }
     Ok(mirror)
 }
 
 impl Mirror {
-    /// Those that the database does not know.
+    /// A line that is newer than what is known of its attempt; a person's word stays until there is a newer one.
+    fn learn(&mut self, mut attempt: ForgottenAttempt) {
+        let id = (attempt.tool_call_id.clone(), attempt.attempt);
+        let before = self.attempts.remove(&id).and_then(|before| before.correction);
+        attempt.correction = attempt.correction.or(before);
+        self.attempts.insert(id, attempt);
+    }
+
+    /// Those that the database does not know, or not with what a person said about them.
     pub(crate) fn unknown_to(self, db: &Db<'_>) -> Result<Vec<ForgottenAttempt>, DbError> {
         let mut known =
             db.connection.prepare_cached("SELECT max(attempt) FROM tool_attempts WHERE tool_call_id = ?1")?;
@@ -112,7 +132,12 @@ impl Mirror {
         let mut forgotten = Vec::new();
         for ((call, number), attempt) in self.attempts {
             let newest: Option<u32> = known.query_row([&call], |row| row.get(0))?;
-            if newest.is_none_or(|newest| newest < number) && !deleted.exists([&attempt.run_id])? {
+            let is_forgotten = match newest {
+                Some(newest) if newest > number => false,
+                Some(newest) if newest == number => attempt.word_is_news(db)?,
+                Some(_) | None => true,
+            };
+            if is_forgotten && !deleted.exists([&attempt.run_id])? {
                 forgotten.push(attempt);
             }
         }
@@ -152,7 +177,9 @@ pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), Db
     for id in calls {
         let Ok(id) = CallId::parse(&id) else { continue };
         let call = db.call(&id)?;
-        let is_known = log.attempts.contains_key(&(id.to_string(), call.attempt));
+        let logged = log.attempts.get(&(id.to_string(), call.attempt));
+        let word = call.correction.as_ref().map(|correction| correction.at);
+        let is_known = logged.is_some_and(|logged| logged.correction.as_ref().map(|word| word.at) >= word);
         if call.policy.is_kept_outside() && !is_known {
             let mut line = effects::line(&call, &db.top_of_tree(&call.run_id)?, "caught_up", 0, call.updated_at);
             line["db_uuid"] = json!(db_uuid);

@@ -298,6 +298,7 @@ fn correct_call<R: Rows>(rows: &R, correct: CorrectCall) -> Result<Done, R::Erro
         rows.update_call(&duplicate, epoch)?;
     }
     rows.note_corrected(&run.root_run_id, at)?;
+    rows.note_effect(&call, "corrected", run.lease_epoch, at)?;
     Ok(Done::Call(call))
 }
 

@@ -39,7 +39,7 @@ use crate::error::StoreError;
 
 pub use differential::agree;
 pub use scene::{Scene, cancel};
-pub use seam::{Crossing, Plan, StoreOutcome, StoreSeam, Writes};
+pub use seam::{Crossing, Plan, StoreOutcome, StoreSeam, Undisturbed, Writes};
 
 /// A fresh store and whatever keeps it alive.
 pub trait Harness {

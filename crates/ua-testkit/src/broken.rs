@@ -8,9 +8,10 @@ use ua_core::{CallId, CallStatus, Handle, KeyBuilder, OnUnknown, Outcome, ToolSp
 use ua_dispatch::{Enquiry, Fence, Permit, SubAgents, ToolTransport, TransportError};
 use ua_llm::LlmProvider;
 use ua_runner::ChildDriver;
-use ua_store::conformance::Writes;
+use ua_store::conformance::{StoreSeam, Undisturbed, Writes};
 use ua_store::{Author, Batch, Change, Committed, Done, LedgerStore as _, RunLease, StartAttempt, Store, StoreError};
 
+use crate::broken_core::{AbortOfOneCall, Blind, RefusalEndsDoubt};
 use crate::broken_trees::{ChildrenStartAgain, HandoffForgotten};
 
 /// A rule that can be broken on purpose.
@@ -36,11 +37,21 @@ pub enum BrokenRule {
     ChildrenStartAgain,
     /// An iteration begins without what was done before it: [`HandoffForgotten`].
     HandoffForgotten,
+    /// A refusal of a later attempt ends the doubt about an earlier one: [`RefusalEndsDoubt`].
+    RefusalEndsDoubt,
+    /// What sub-agents did is not seen beside them: [`Blind::ToSubAgents`].
+    SubAgentsUnseen,
+    /// After a copy was put back a run is driven on unless it sent something itself that the copy does not know.
+    RestoreLooksAtOneRun,
+    /// *abort* ends a call, not its run.
+    AbortOfOneCall,
+    /// A call that failed is tried again without looking beside it: [`Blind::InRetries`].
+    RetriesLookAtNobody,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 15] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -51,6 +62,11 @@ impl BrokenRule {
         Self::ProbeWithoutHorizon,
         Self::ChildrenStartAgain,
         Self::HandoffForgotten,
+        Self::RefusalEndsDoubt,
+        Self::SubAgentsUnseen,
+        Self::RestoreLooksAtOneRun,
+        Self::AbortOfOneCall,
+        Self::RetriesLookAtNobody,
     ];
 
     /// Its name on a command line.
@@ -66,6 +82,11 @@ impl BrokenRule {
             Self::ProbeWithoutHorizon => "probe-without-horizon",
             Self::ChildrenStartAgain => "children-start-again",
             Self::HandoffForgotten => "handoff-forgotten",
+            Self::RefusalEndsDoubt => "refusal-ends-doubt",
+            Self::SubAgentsUnseen => "sub-agents-unseen",
+            Self::RestoreLooksAtOneRun => "restore-looks-at-one-run",
+            Self::AbortOfOneCall => "abort-of-one-call",
+            Self::RetriesLookAtNobody => "retries-look-at-nobody",
         }
     }
 
@@ -81,12 +102,17 @@ impl BrokenRule {
             Self::KeyWithoutPosition => Some(Arc::new(KeyWithoutPosition)),
             Self::ForcedReplay => Some(Arc::new(ForcedReplay)),
             Self::KeyOfThisProcess => Some(Arc::new(KeyOfThisProcess)),
+            Self::RefusalEndsDoubt => Some(Arc::new(RefusalEndsDoubt)),
+            Self::SubAgentsUnseen => Some(Arc::new(Blind::ToSubAgents)),
+            Self::RetriesLookAtNobody => Some(Arc::new(Blind::InRetries)),
             Self::NoFence
             | Self::LostIsFailed
             | Self::NoEpochCheck
             | Self::ProbeWithoutHorizon
             | Self::ChildrenStartAgain
-            | Self::HandoffForgotten => None,
+            | Self::HandoffForgotten
+            | Self::RestoreLooksAtOneRun
+            | Self::AbortOfOneCall => None,
         }
     }
 
@@ -105,6 +131,15 @@ impl BrokenRule {
     ) -> Arc<dyn SubAgents> {
         if self == Self::ChildrenStartAgain {
             Arc::new(ChildrenStartAgain::new(inner, store, lease, driver))
+        } else {
+            inner
+        }
+    }
+
+    /// The store as people write to it, with the rule broken, when it is about what they say.
+    pub fn people(self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
+        if self == Self::AbortOfOneCall {
+            Arc::new(StoreSeam::new(inner, Arc::new(Undisturbed)).with_writes(Arc::new(AbortOfOneCall)))
         } else {
             inner
         }
@@ -134,7 +169,12 @@ impl BrokenRule {
             | Self::NoEpochCheck
             | Self::ProbeWithoutHorizon
             | Self::ChildrenStartAgain
-            | Self::HandoffForgotten => inner,
+            | Self::HandoffForgotten
+            | Self::RefusalEndsDoubt
+            | Self::SubAgentsUnseen
+            | Self::RestoreLooksAtOneRun
+            | Self::AbortOfOneCall
+            | Self::RetriesLookAtNobody => inner,
         }
     }
 }

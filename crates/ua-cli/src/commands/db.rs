@@ -88,7 +88,7 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
     let mirror = match (health.mirror_lines, health.forgotten.len()) {
         (0, _) => "none yet".to_owned(),
         (lines, 0) => format!("{lines} line(s), none that the database does not know"),
-        (lines, forgotten) => format!("{lines} line(s), {forgotten} attempt(s) that the database does not know"),
+        (lines, forgotten) => format!("{lines} line(s), {forgotten} thing(s) that the database does not know"),
     };
     page.push_str(&format!("effects.log    {mirror}\n"));
     if invariants {
@@ -113,8 +113,8 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
     }
     if !health.forgotten.is_empty() {
         tell(
-            "hint: the database went back in time: these were sent and it does not know them. Restore a newer copy; or look \
-             what became of them, then `ua db accept RUN`",
+            "hint: the database went back in time: these were sent, or said, and it does not know them. Restore a newer copy; or look \
+             what became of them, then `ua db accept RUN`, and say with `ua calls resolve CALL` again what was said",
         );
     }
     Ok(if is_well { OK } else { STORAGE })
@@ -252,7 +252,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         tell(format!("what was there is kept as {}", kept.display()));
     }
     for attempt in &health.forgotten {
-        tell(format!("sent after the copy was made: {}", shown(attempt)));
+        tell(format!("after the copy was made: {}", shown(attempt)));
     }
     refused_runs(home, &health.forgotten).await?.iter().for_each(tell);
     Ok(OK)

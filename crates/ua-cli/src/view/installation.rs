@@ -233,7 +233,7 @@ pub(crate) struct DbRestored {
     pub(crate) path: PathBuf,
     /// Where what was there before is kept.
     pub(crate) kept: Option<PathBuf>,
-    /// What was sent after the copy was made.
+    /// What was sent, or said about it by a person, after the copy was made.
     pub(crate) forgotten: Vec<Value>,
 }
 
@@ -242,7 +242,7 @@ pub(crate) struct DbRestored {
 pub(crate) struct DbAccepted {
     /// The run.
     pub(crate) run_id: String,
-    /// The attempts that the database does not know.
+    /// The attempts, and words of people about them, that the database does not know.
     pub(crate) accepted: Vec<Value>,
 }
 
@@ -268,7 +268,7 @@ pub(crate) struct DbChecked {
     mirror_lines: u64,
     /// Those of another database, or cut ones.
     mirror_foreign_lines: u64,
-    /// Attempts that effects.log knows and the database does not.
+    /// Attempts, and words of people about them, that effects.log knows and the database does not.
     forgotten: Vec<Row>,
     /// Whether nothing is wrong.
     ok: bool,

@@ -22,7 +22,7 @@ use crate::admission::Facts;
 use crate::enquiry::{Asked, Finding};
 use crate::ledger::LedgerConfig;
 use crate::people::PeopleRules;
-use crate::question::Why;
+use crate::question::{Reason, Why};
 use crate::rules::Rules;
 use crate::view::{Twin, View};
 
@@ -109,6 +109,8 @@ fn said() -> Vec<Said> {
 enum About {
     Itself,
     NearDuplicate,
+    /// The other call, and everything else that speaks against sending it.
+    Everything,
     Elicitation,
 }
 
@@ -193,7 +195,31 @@ impl Case {
 
     /// A person let it go, knowing of the other call as it is.
     fn ordered_repeat(&self) -> bool {
-        self.is_yes() && self.about == About::NearDuplicate && !self.is_news()
+        self.is_yes() && matches!(self.about, About::NearDuplicate | About::Everything) && !self.is_news()
+    }
+
+    /// A person's word counts that it needs an approval, and nobody has given one.
+    fn lacks_approval(&self) -> bool {
+        let shown = match self.about {
+            About::Itself => self.is_yes() && self.stand != Stand::RefusedCredentials,
+            About::Everything if self.is_news() => {
+                self.stand != Stand::Prepared && matches!(self.said, Said::Chose(Choice::Execute | Choice::Continue))
+            }
+            About::Everything => self.is_yes(),
+            About::NearDuplicate | About::Elicitation => false,
+        };
+        self.needs_approval && !shown
+    }
+
+    /// Another call is a reason to ask a person.
+    fn is_asked_about_the_other(&self) -> bool {
+        let may_ask = match self.conflict {
+            OnScopeConflict::Ask => true,
+            // Refused, but for whoever was asked before.
+            OnScopeConflict::Refuse => self.ordered_repeat(),
+            OnScopeConflict::Allow => false,
+        };
+        self.is_in_the_way() && may_ask
     }
 
     /// The other call has moved on since a person was asked about it.
@@ -319,25 +345,27 @@ const ROWS: &[Row] = &[
     row("ask: credentials", "trying again with the same credentials changes nothing", |c| {
         c.stand == S::RefusedCredentials && c.said == Said::NotAsked
     }),
-    row("ask: approval", "nobody has approved what would be sent now", |c| {
-        // Whoever let it go beside another call has approved it; that it happened is no approval.
-        let no_word = c.said == Said::Chose(Choice::Happened) && c.about == About::NearDuplicate && c.is_news();
-        failed(c) && c.needs_approval && (no_word || matches!(c.said, Said::NotAsked | Said::ToSomethingElse))
-    }),
     row("settled", "a twin took the effect over", |c| failed(c) && is_twin(c)),
-    row("start", "a person let it go, knowing of the other call", |c| failed(c) && c.ordered_repeat()),
     row("settled", "another call may have had the effect, and the policy refuses repeats", |c| {
-        failed(c) && c.is_in_the_way() && c.conflict == OnScopeConflict::Refuse
+        failed(c) && c.is_in_the_way() && c.conflict == OnScopeConflict::Refuse && !c.ordered_repeat()
     }),
     row("ask: near duplicate", "another call may have had the effect since; an approval was not about that", |c| {
-        failed(c) && c.is_in_the_way() && c.conflict == OnScopeConflict::Ask
+        failed(c) && c.is_asked_about_the_other() && !c.ordered_repeat()
     }),
+    row("ask: near duplicate", "*it happened* about another call is no approval of this one", |c| {
+        failed(c) && c.is_asked_about_the_other() && c.said == Said::Chose(Choice::Happened) && c.lacks_approval()
+    }),
+    row("ask: approval", "nobody has approved what would be sent now", |c| failed(c) && c.lacks_approval()),
     row("start", "it did nothing, and nothing stands in its way", failed),
     // Sent for the first time.
     row("aborted", "who ends the run is heard first", |c| c.said == Said::Chose(Choice::Abort)),
-    row("hold", "somebody was asked", |c| c.said == Said::Nothing && c.about != About::NearDuplicate),
+    row("hold", "somebody was asked", |c| c.said == Said::Nothing && c.about == About::Itself),
     row("cancel: declined", "a person does not want it", Case::is_skip),
-    row("start", "a person let it go, knowing of the other call", Case::ordered_repeat),
+    row("ask: near duplicate", "a word about the other call is no approval: both are asked about at once", |c| {
+        c.ordered_repeat() && c.lacks_approval() && c.is_asked_about_the_other()
+    }),
+    row("ask: approval", "a word about the other call is no approval", |c| c.ordered_repeat() && c.lacks_approval()),
+    row("start", "a person let it go, knowing of all that speaks against it", Case::ordered_repeat),
     row("deduplicate", "its twin's receipt is its answer", |c| c.beside == Beside::TwinDone),
     row("wait", "its twin's receipt is on the way", |c| c.beside == Beside::TwinUnderWay),
     row("hold", "somebody was asked about the other call", |c| {
@@ -349,8 +377,7 @@ const ROWS: &[Row] = &[
     row("ask: near duplicate", "another call may have had the effect; an approval was not about that", |c| {
         c.is_in_the_way() && c.conflict == OnScopeConflict::Ask
     }),
-    row("start", "a person let it go", |c| c.is_yes() && (c.about == About::Itself || !c.is_news())),
-    row("ask: approval", "each of its calls needs a person's approval", |c| c.needs_approval),
+    row("ask: approval", "each of its calls needs a person's approval", Case::lacks_approval),
     row("start", "nothing speaks against it", |_| true),
 ];
 
@@ -384,7 +411,7 @@ fn cases() -> Vec<Case> {
         for policy in policies() {
             for beside in BESIDE {
                 for said in said() {
-                    for about in [About::Itself, About::NearDuplicate, About::Elicitation] {
+                    for about in [About::Itself, About::NearDuplicate, About::Everything, About::Elicitation] {
                         let plain = Case {
                             stand,
                             beside,
@@ -518,11 +545,15 @@ impl Case {
             Said::ToSomethingElse => (Some(Choice::Execute), json!({"args_hash": "another"})),
         };
         let kind = match (self.about, self.stand) {
-            (About::NearDuplicate, _) => QuestionKind::NearDuplicate,
+            (About::NearDuplicate | About::Everything, _) => QuestionKind::NearDuplicate,
             (About::Elicitation, _) => QuestionKind::Elicitation,
             (About::Itself, S::Unknown) => QuestionKind::UnknownOutcome,
             (About::Itself, S::RefusedCredentials) => QuestionKind::AuthFailure,
             (About::Itself, _) => QuestionKind::Approval,
+        };
+        let reasons = match self.about {
+            About::Everything => Some(["near_duplicate", "approval"]),
+            About::Itself | About::NearDuplicate | About::Elicitation => None,
         };
         Some(QuestionRecord {
             question_id: samples::question_id("q_1"),
@@ -530,7 +561,7 @@ impl Case {
             call_id: Some(call.call_id.clone()),
             kind,
             text: String::new(),
-            detail: json!({"binding": binding, "attempt": call.attempt}),
+            detail: json!({"binding": binding, "attempt": call.attempt, "reasons": reasons}),
             choices: Vec::new(),
             created_at: samples::at(2),
             status: if choice.is_some() { QuestionStatus::Answered } else { QuestionStatus::Open },
@@ -664,10 +695,10 @@ fn name(verdict: &Verdict<'_>) -> String {
         Verdict::Ask(why) => match why {
             Why::Unknown { .. } => "ask: unknown",
             Why::WentOn { .. } => "ask: went on",
-            Why::NearDuplicate { .. } => "ask: near duplicate",
-            Why::Approval { .. } => "ask: approval",
-            Why::Tainted { .. } => "ask: tainted",
-            Why::AmbiguousRecipient { .. } => "ask: recipient",
+            Why::Send { first: Reason::NearDuplicate(_), .. } => "ask: near duplicate",
+            Why::Send { first: Reason::Approval, .. } => "ask: approval",
+            Why::Send { first: Reason::Tainted, .. } => "ask: tainted",
+            Why::Send { first: Reason::AmbiguousRecipient(_), .. } => "ask: recipient",
             Why::AuthFailure { .. } => "ask: credentials",
             Why::AskUser => "ask: ask_user",
             Why::Elicitation { .. } => "ask: elicitation",

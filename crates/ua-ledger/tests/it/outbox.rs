@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use ua_core::CallStatus;
 use ua_ledger::{Outbox, Patience, Tries};
-use ua_store::conformance::{Crossing, Plan, Scene, StoreSeam, Writes, samples};
+use ua_store::conformance::{Scene, StoreSeam, Undisturbed, Writes, samples};
 use ua_store::{Author, Batch, Change, Committed, LedgerStore as _, MemStore, Retry, RunStore as _, Store, StoreError};
 
 /// Says of so many batches that the database was busy: before they were written, or after.
@@ -27,16 +27,6 @@ impl Writes for Busy {
         }
         Err(StoreError::Unavailable { why: "a test said so".to_owned(), source: None, retry: Retry::Later })
     }
-}
-
-/// Nothing happens at a crossing.
-struct Undisturbed;
-
-#[async_trait]
-impl Plan for Undisturbed {
-    async fn before(&self, _crossing: &Crossing) {}
-
-    async fn after(&self, _crossing: &Crossing) {}
 }
 
 /// Never gives up.

@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use ua_core::{CallStatus, OnUnknown, SideEffectClass};
+use ua_core::{CallStatus, CorrectedTo, OnUnknown, SideEffectClass};
 use ua_store::conformance::{Scene, samples};
-use ua_store::{Choice, NewRun, RunStore as _, Store, StoreError};
+use ua_store::{Choice, LedgerStore as _, NewRun, RunStore as _, Store, StoreError};
 use ua_store_sqlite::{ForgottenAttempt, Restore, SqliteConfig, SqliteStore, backup, restore};
 
 struct Place {
@@ -261,4 +261,34 @@ async fn a_log_that_was_deleted_or_cut_is_made_whole_before_its_database_goes() 
         assert_eq!(forgotten(&store, "run_a").await, ["run_task_1"]);
         assert_eq!(forgotten(&store, "run_b").await, [""; 0], "another family");
     }
+}
+
+#[tokio::test]
+async fn what_a_person_said_about_a_call_since_the_copy_was_made_is_not_lost_without_a_word() {
+    let place = Place::new();
+    let store = place.open();
+    let scene = Scene::begin(&store, "run_a").await;
+    let call = scene.call_that_is("call_1", CallStatus::Succeeded).await;
+    scene.commit(1).await;
+    let call = store.correct_call(samples::correct(&call, CorrectedTo::NotHappened, 70)).await.unwrap();
+    store.submit_run(samples::child_run("run_fork", "run_a")).await.unwrap();
+    store.close().unwrap();
+    backup(&place.path, &place.copy).unwrap();
+
+    let store = place.open();
+    assert_eq!(forgotten(&store, "run_a").await, [""; 0], "the copy knows the first word");
+    store.correct_call(samples::correct(&call, CorrectedTo::Happened, 80)).await.unwrap();
+    assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
+
+    let store = put_back(&place, store);
+    let of_family = store.forgotten_attempts(&samples::run_id("run_fork")).await.unwrap();
+    let [ForgottenAttempt { tool_call_id, correction: Some(word), .. }] = &of_family[..] else {
+        panic!("{of_family:?}")
+    };
+    assert_eq!((tool_call_id.as_str(), word.outcome), ("call_1", CorrectedTo::Happened));
+
+    // Whoever says it again needs not accept anything.
+    let call = store.call(&samples::call_id("call_1")).await.unwrap();
+    store.correct_call(samples::correct(&call, CorrectedTo::Happened, 90)).await.unwrap();
+    assert_eq!(forgotten(&store, "run_fork").await, [""; 0]);
 }

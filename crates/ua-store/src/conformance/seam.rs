@@ -149,6 +149,17 @@ pub trait Plan: Send + Sync {
     }
 }
 
+/// Nothing happens at a crossing: for a seam whose writes are replaced.
+#[derive(Debug)]
+pub struct Undisturbed;
+
+#[async_trait]
+impl Plan for Undisturbed {
+    async fn before(&self, _crossing: &Crossing) {}
+
+    async fn after(&self, _crossing: &Crossing) {}
+}
+
 /// What is written, and what the run's row says, replaceable so that a test can break a rule on purpose.
 #[async_trait]
 pub trait Writes: Send + Sync {
@@ -159,6 +170,16 @@ pub trait Writes: Send + Sync {
     /// In place of [`Store::commit`].
     async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
         inner.commit(by, batch).await
+    }
+    /// In place of [`Store::around`].
+    async fn around(
+        &self,
+        inner: &dyn Store,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Around, StoreError> {
+        inner.around(call, scope, key).await
     }
 }
 
@@ -307,7 +328,7 @@ impl Store for StoreSeam<'_> {
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
     ) -> Result<Around, StoreError> {
-        self.inner().around(call, scope, key).await
+        self.writes.around(self.inner(), call, scope, key).await
     }
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
         self.inner().receipt(call).await

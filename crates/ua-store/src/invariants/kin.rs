@@ -56,7 +56,7 @@ struct Candidate<'a> {
     failed_before: bool,
     /// An attempt was lost, and a later one turned away, which took the call for one that had not happened.
     was_denied: bool,
-    /// A person was asked about it.
+    /// A person was asked about it, or put its record right: what was sent in between went by what they had said before.
     has_a_word: bool,
     is_in_sub_agent: bool,
     /// The run at the top of its tree, and the turn of that run that it belongs to.
@@ -112,10 +112,11 @@ impl<'a> Family<'a> {
             records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id).collect();
         attempts.sort_by_key(|attempt| attempt.attempt);
         let first = attempts.iter().position(|attempt| !was_turned_away(records, attempt))?;
-        let has_a_word = records
+        let was_answered = records
             .questions
             .iter()
             .any(|question| question.call_id.as_ref() == Some(&call.call_id) && question.answer.is_some());
+        let has_a_word = was_answered || call.correction.is_some();
         let (top, turn) = self.top(&records.run.run_id, call.position.turn);
         Some(Candidate {
             call,
@@ -166,12 +167,12 @@ fn was_turned_away(records: &RunRecords, attempt: &AttemptRecord) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-    use ua_core::{CallPolicy, CallStatus, EffectKind, PlannedCall, TASK_MODE};
+    use ua_core::{CallPolicy, CallStatus, CorrectedTo, EffectKind, PlannedCall, TASK_MODE};
 
     use super::*;
 
     use crate::conformance::{Scene, samples};
-    use crate::{Choice, MemStore, RunStore as _};
+    use crate::{Choice, LedgerStore as _, MemStore, RunStore as _};
 
     fn deploy(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
         PlannedCall { policy: CallPolicy::unclassified(), ..samples::planned_call(id, turn, ordinal) }
@@ -275,6 +276,22 @@ mod tests {
             change(&mut family);
             assert_eq!(broken(&family), [""; 0], "{why}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_person_may_say_first_that_it_did_not_happen_and_then_that_it_did() {
+        let store = MemStore::default();
+        let run = Scene::begin(&store, "run_1").await;
+        run.turn(vec![deploy("call_1", 1, 1)]).await;
+        let call = run.bring("call_1", CallStatus::Succeeded).await;
+        run.commit(1).await;
+        let call = store.correct_call(samples::correct(&call, CorrectedTo::NotHappened, 70)).await.unwrap();
+        store.fork_run(samples::new_fork("run_2", "run_1", 0)).await.unwrap();
+        let fork = Scene::take(&store, "run_2").await;
+        fork.turn(vec![deploy("call_2", 1, 1)]).await;
+        fork.bring("call_2", CallStatus::Succeeded).await;
+        store.correct_call(samples::correct(&call, CorrectedTo::Happened, 80)).await.unwrap();
+        assert_eq!(broken(&[run.records().await, fork.records().await]), [""; 0]);
     }
 
     #[tokio::test]

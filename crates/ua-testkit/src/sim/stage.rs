@@ -32,6 +32,7 @@ use super::task::{Task, block_on};
 use super::verdict;
 use super::wrong::{Facts, Violation, Wrong};
 use super::{Counts, Report, SimOptions};
+use crate::broken::BrokenRule;
 use crate::outcomes::{ClockOutcome, ModelOutcome, PersonOutcome, ProcessOutcome, StoreOutcome, ToolOutcome};
 
 /// The most decisions of one simulation; one that goes on for longer does not end.
@@ -214,7 +215,7 @@ impl Stage {
             servers: Servers::new(clock.clone(), harm.undead),
             model: Arc::new(model),
             store: StageStore::open(options.store, folder.path())?,
-            mirror: Arc::new(Mirror::default()),
+            mirror: Arc::new(Mirror::new(options.broken == Some(BrokenRule::RestoreLooksAtOneRun))),
             env: Env { clock: clock.clone(), entropy: Arc::new(SeededEntropy::new(seed)) },
             tops: vec![Top {
                 run: RunId::parse("run_sim")?,

@@ -151,7 +151,7 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
                 findings.fail(
                     "effects.log",
                     format!(
-                        "it knows {} attempt(s) that the database does not: it went back in time",
+                        "it knows {} thing(s) that the database does not: it went back in time",
                         health.forgotten.len()
                     ),
                     "restore a newer copy; or look what became of them with `ua db check`, then `ua db accept RUN`",

@@ -7,7 +7,7 @@ use ua_core::{CallId, CallStatus, MailAddress, Resolution, Sha256, sha256};
 use ua_ledger::{Admission, Facts, PeopleRules, RecipientRule};
 use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _};
 
-use super::member::{Ask, ELSEWHERE, FIRST, Fate, Member, lineage};
+use super::member::{Ask, ELSEWHERE, FIRST, Fate, Member, OTHER_WORDS, lineage};
 
 const CAREFUL: Ask = Ask { needs_approval: true, ..FIRST };
 
@@ -190,4 +190,31 @@ async fn refused_credentials_are_a_question_instead_of_retries() {
     let call = refused(&run).await;
     assert!(!run.ledger.may_retry(&call));
     assert_eq!(run.settled(&call.call_id, &FIRST).await.status, CallStatus::FailedDefinite);
+}
+
+#[tokio::test]
+async fn a_question_names_all_that_speaks_against_a_call_and_its_answer_is_good_for_that() {
+    let (run, _child) = lineage().await;
+    run.sent(&FIRST, Fate::FailedMaybe).await;
+    let run = run.asking(recipients(&[], &[]));
+    let ask = Ask { needs_approval: true, ..OTHER_WORDS };
+    let (id, question) = run.near_duplicate(&ask).await;
+    assert_eq!(question.detail["reasons"], json!(["near_duplicate", "ambiguous_recipient", "approval"]));
+    for shown in ["may already have had the same effect", "named boss@example.test", "needs a person's approval"] {
+        assert!(question.text.contains(shown), "{shown}: {}", question.text);
+    }
+    run.answer(&question, Choice::Execute).await;
+    assert_eq!(run.run(&id, &ask, Fate::Done).await.status, CallStatus::Succeeded);
+}
+
+#[tokio::test]
+async fn a_word_about_another_call_makes_no_address_known() {
+    let (run, _child) = lineage().await;
+    run.sent(&FIRST, Fate::FailedMaybe).await;
+    let (id, question) = run.near_duplicate(&OTHER_WORDS).await;
+    run.answer(&question, Choice::Execute).await;
+    run.run(&id, &OTHER_WORDS, Fate::Done).await;
+    let run = run.asking(recipients(&[], &[]));
+    let id = run.plan(&ELSEWHERE).await;
+    run.held(&id, &ELSEWHERE, QuestionKind::AmbiguousRecipient).await;
 }

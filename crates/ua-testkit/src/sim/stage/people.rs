@@ -22,6 +22,7 @@ impl Stage {
         let (step, effects) = (self.counts.steps, self.servers.effects());
         let runtime = self.store.enter();
         let port = Arc::clone(&self.store.port);
+        let port = self.options.broken.map_or(Arc::clone(&port), |rule| rule.people(port));
         let said = block_on(person::answer(port.as_ref(), question, mind, &effects, step, &self.env, asked_before))?;
         drop(runtime);
         let Some(word) = said else { return Ok(()) };

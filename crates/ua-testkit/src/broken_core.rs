@@ -1,0 +1,119 @@
+//! Broken rules of the core: five ways in which an effect once happened twice without a person's word, or a person's word was lost.
+
+use async_trait::async_trait;
+use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, Scope};
+use ua_store::conformance::Writes;
+use ua_store::{
+    Around, Author, Batch, CallRecord, Change, Choice, Committed, CorrectCall, Correction, Done, LedgerStore as _,
+    RunStore as _, Store, StoreError, is_task,
+};
+
+/// Takes the refusal of a later attempt for the word that nothing happened at all: what an earlier one, which was lost, may have done is
+/// forgotten.
+pub struct RefusalEndsDoubt;
+
+#[async_trait]
+impl Writes for RefusalEndsDoubt {
+    async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        let settles = batch.changes().any(|change| matches!(change, Change::SettleAttempt(_)));
+        let mut committed = inner.commit(by, batch).await?;
+        if settles {
+            for done in committed.stands.iter_mut().chain(committed.provided.iter_mut().flatten()) {
+                if let Done::Call(call) = done
+                    && call.status == CallStatus::Unknown
+                    && call.doubt.is_some_and(|doubt| doubt < call.attempt)
+                {
+                    *call = inner.correct_call(nothing_happened(call)).await?;
+                }
+            }
+        }
+        Ok(committed)
+    }
+}
+
+fn nothing_happened(call: &CallRecord) -> CorrectCall {
+    let correction = Correction {
+        outcome: CorrectedTo::NotHappened,
+        was: call.status,
+        reason: "the last attempt was refused".to_owned(),
+        proof: None,
+        by: "a broken rule".to_owned(),
+        at: call.updated_at,
+        of: None,
+    };
+    let seen = (call.status, call.attempt);
+    CorrectCall { call_id: call.call_id.clone(), seen, correction, receipt: None, is_idle: true }
+}
+
+/// Decides about a call without seeing all that may be the same beside it, before the write and in it.
+pub enum Blind {
+    /// To what sub-agents of another tree did; and a sub-agent to other trees at all.
+    ToSubAgents,
+    /// To everything but key and scope, when a call that was refused is tried again.
+    InRetries,
+}
+
+impl Blind {
+    /// What it sees of that.
+    async fn sees(&self, inner: &dyn Store, mut around: Around) -> Result<Around, StoreError> {
+        let kin = std::mem::take(&mut around.relations.kin);
+        match self {
+            Self::ToSubAgents if is_task(&around.run) => {}
+            Self::ToSubAgents => {
+                for call in kin {
+                    if !is_task(&inner.run(&call.run_id).await?) {
+                        around.relations.kin.push(call);
+                    }
+                }
+            }
+            Self::InRetries if around.call.status == CallStatus::FailedDefinite => around.relations.doubts.clear(),
+            Self::InRetries => around.relations.kin = kin,
+        }
+        Ok(around)
+    }
+}
+
+#[async_trait]
+impl Writes for Blind {
+    /// The guard of a start is as blind as who decided on it.
+    async fn commit(&self, inner: &dyn Store, by: &Author, mut batch: Batch) -> Result<Committed, StoreError> {
+        for change in batch.stands.iter_mut().chain(&mut batch.provided) {
+            let Change::StartAttempt(start) = change else { continue };
+            // A call that the same batch plans has no row yet; refused, it comes again.
+            let Ok(around) = inner.around(&start.call_id, start.scope.as_ref(), None).await else { continue };
+            let Some(seen) = &mut start.seen else { continue };
+            let all = around.relations.seen();
+            if self.sees(inner, around).await?.relations.news(seen).is_none() {
+                *seen = all;
+            }
+        }
+        inner.commit(by, batch).await
+    }
+
+    async fn around(
+        &self,
+        inner: &dyn Store,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Around, StoreError> {
+        self.sees(inner, inner.around(call, scope, key).await?).await
+    }
+}
+
+/// Stores *abort* as what it once came to when other questions were open: a word about its own call, and the run goes on.
+pub struct AbortOfOneCall;
+
+#[async_trait]
+impl Writes for AbortOfOneCall {
+    async fn commit(&self, inner: &dyn Store, by: &Author, mut batch: Batch) -> Result<Committed, StoreError> {
+        for change in batch.stands.iter_mut().chain(&mut batch.provided) {
+            let Change::Answer(answer) = change else { continue };
+            if answer.choice == Choice::Abort {
+                let may_skip = inner.question(&answer.question_id).await?.choices.contains(&Choice::Skip);
+                answer.choice = if may_skip { Choice::Skip } else { Choice::Continue };
+            }
+        }
+        inner.commit(by, batch).await
+    }
+}
