@@ -1,7 +1,7 @@
 //! The questions that the ledger asks about a call, in a person's words.
 
 use serde_json::{Value, json};
-use ua_core::{Env, QuestionId, fields, is_by_address};
+use ua_core::{Env, QuestionId, Sha256, fields, is_by_address};
 use ua_store::{AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind, QuestionRecord};
 
 use crate::admission::Facts;
@@ -11,7 +11,7 @@ use crate::recipient::Problem;
 #[derive(Debug)]
 pub(crate) enum Why<'a> {
     /// Sent, outcome not known.
-    Unknown { attempt: Option<&'a AttemptRecord>, because: String },
+    Unknown { attempt: Option<&'a AttemptRecord>, because: String, facts: &'a Facts, others: Vec<&'a CallRecord> },
     /// The same, and the run goes on meanwhile.
     WentOn { attempt: Option<&'a AttemptRecord> },
     /// Not sent yet, and something speaks against sending it without a person's word: every reason there is, the first of them says what
@@ -26,20 +26,46 @@ pub(crate) enum Why<'a> {
 }
 
 impl Why<'_> {
+    /// Other calls that bear on the answer.
+    fn others(&self) -> Vec<&CallRecord> {
+        match self {
+            Self::Send { first: Reason::NearDuplicate(others), .. } | Self::Unknown { others, .. } => others.clone(),
+            Self::Send { .. }
+            | Self::WentOn { .. }
+            | Self::AuthFailure { .. }
+            | Self::AskUser
+            | Self::Elicitation { .. } => Vec::new(),
+        }
+    }
+
     /// What was found out about the call just before it was asked about, for words that let it run.
     fn facts(&self) -> Option<&Facts> {
         match self {
-            Self::Send { facts, .. } | Self::AuthFailure { facts } => Some(facts),
-            Self::Unknown { .. } | Self::WentOn { .. } | Self::AskUser | Self::Elicitation { .. } => None,
+            Self::Send { facts, .. } | Self::AuthFailure { facts } | Self::Unknown { facts, .. } => Some(facts),
+            Self::WentOn { .. } | Self::AskUser | Self::Elicitation { .. } => None,
         }
+    }
+}
+
+/// How another call stands that a person is shown.
+fn as_shown(other: &CallRecord) -> Value {
+    json!({"call": other.call_id, "status": other.status, "in_doubt": other.doubt.is_some()})
+}
+
+/// Whether a question showed another call, and it stands now as it did then.
+pub(crate) fn shows(asked: &QuestionRecord, other: &CallRecord) -> bool {
+    match asked.detail.get("others").and_then(Value::as_array) {
+        Some(shown) => shown.contains(&as_shown(other)),
+        // A question of an earlier version does not say.
+        None => other.updated_at <= asked.created_at,
     }
 }
 
 /// Why a person is asked before a call goes out. A word is good for the reasons that were shown with it and for no other.
 #[derive(Debug)]
 pub(crate) enum Reason<'a> {
-    /// Another call may already have had this effect.
-    NearDuplicate(&'a CallRecord),
+    /// Other calls, at least one, may already have had this effect.
+    NearDuplicate(Vec<&'a CallRecord>),
     /// It is not clear who an e-mail goes to.
     AmbiguousRecipient(Problem),
     /// A policy or the job wants approval.
@@ -78,14 +104,16 @@ impl Reason<'_> {
     /// The reason as a sentence.
     fn sentence(&self, call: &CallRecord) -> String {
         match self {
-            Self::NearDuplicate(other) => {
+            Self::NearDuplicate(others) => {
+                let Some((other, more)) = others.split_first() else { return String::new() };
                 let (id, status, turn) = (&other.call_id, other.status, other.position.turn);
                 let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
                 let run = if other.run_id == call.run_id { String::new() } else { format!(" of run {}", other.run_id) };
                 let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
+                let so = if more.is_empty() { String::new() } else { format!(" So may {}.", listed(more)) };
                 format!(
                     "Call {id} of this job ({route}{status}, turn {turn}{run}) may already have had the same effect with {words} \
-                     arguments: {}",
+                     arguments: {}{so}",
                     shown_arguments(other)
                 )
             }
@@ -107,11 +135,12 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
     let tool = &call.name.tool;
     let arguments = shown_arguments(call);
     let (kind, text, choices) = match why {
-        Why::Unknown { attempt, because } => {
+        Why::Unknown { attempt, because, facts, .. } => {
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let number = attempt.map_or(call.attempt, |attempt| attempt.attempt);
             let text = format!(
-                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}). Arguments: {arguments}"
+                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}). Arguments: {arguments}{}",
+                changed_files(call, facts)
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
@@ -167,6 +196,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         "binding": why.facts().map(bind),
         "options": options(call),
     });
+    detail["others"] = why.others().into_iter().map(as_shown).collect();
     if let Why::Send { first, more, .. } = why {
         detail["reasons"] = std::iter::once(first).chain(more).map(|reason| json!(reason.code())).collect();
     }
@@ -236,6 +266,24 @@ fn effect_words(call: &CallRecord) -> String {
         || format!("a call of class `{class}`"),
         |kind| format!("a call of class `{class}` (`{}`)", kind.as_str()),
     )
+}
+
+/// How many further calls a question lists; its detail has all.
+const MAX_LISTED: usize = 3;
+
+/// Calls by their ids.
+fn listed(calls: &[&CallRecord]) -> String {
+    let ids: Vec<String> =
+        calls.iter().take(MAX_LISTED).map(|call| format!("{} ({})", call.call_id, call.status)).collect();
+    let left = calls.len().saturating_sub(MAX_LISTED);
+    if left == 0 { ids.join(", ") } else { format!("{} and {left} more", ids.join(", ")) }
+}
+
+/// The files that are not what they were when the call was sent, each on a line.
+fn changed_files(call: &CallRecord, facts: &Facts) -> String {
+    let is_another = |(argument, digest): &(&String, &Sha256)| call.file_digests.get(*argument) != Some(*digest);
+    let changed = facts.file_digests.iter().filter(is_another);
+    changed.map(|(argument, digest)| format!("\nChanged since it was sent: {argument} sha256:{digest}")).collect()
 }
 
 /// The effect and the files that go with it, each on a line.

@@ -24,62 +24,71 @@ pub(crate) struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    /// The first call that may have had this one's effect, so that it is not sent without a person's word.
-    pub(crate) fn in_the_way(&self) -> Option<&'a CallRecord> {
+    /// The calls that may have had this one's effect, so that it is not sent without a person's word.
+    pub(crate) fn in_the_way(&self) -> Vec<&'a CallRecord> {
         if !self.call.policy.class.has_effect() {
-            return None;
+            return Vec::new();
         }
-        self.rival().or_else(|| self.open_doubt()).or_else(|| self.kin())
+        let mut found: Vec<&CallRecord> = Vec::new();
+        for other in self.rivals().chain(self.open_doubts()).chain(self.kin()) {
+            if !found.iter().any(|known| known.call_id == other.call_id) {
+                found.push(other);
+            }
+        }
+        found
     }
 
-    /// A call of the family with the same scope. An effect that creates something is not wanted twice; one that replaces or changes
+    /// Calls of the family with the same scope. An effect that creates something is not wanted twice; one that replaces or changes
     /// something may be wanted again once it is done, but not while nobody knows whether the earlier one may still happen.
-    fn rival(&self) -> Option<&'a CallRecord> {
-        let stands = |rival: &&CallRecord| {
-            self.call.policy.is_by_content() || rival.status != CallStatus::Succeeded || rival.doubt.is_some()
-        };
-        self.relations.rivals.iter().filter(|_| self.config.no_duplicate_external_actions).find(stands)
+    fn rivals(&self) -> impl Iterator<Item = &'a CallRecord> {
+        let is_by_content = self.call.policy.is_by_content();
+        let stands =
+            move |rival: &&CallRecord| is_by_content || rival.status != CallStatus::Succeeded || rival.doubt.is_some();
+        let once = self.config.no_duplicate_external_actions;
+        self.relations.rivals.iter().filter(move |_| once).filter(stands)
     }
 
-    /// A call in doubt that this one might repeat: one with its scope that the run went on without, one of the same tool in the same
-    /// words, or, where the tool's policy goes on in doubt and no scope says what the effect is, any one of the same tool.
-    pub(crate) fn open_doubt(&self) -> Option<&'a CallRecord> {
+    /// Calls in doubt that this one might repeat: those with its scope that the run went on without, those of the same tool in the same
+    /// words, or, where the tool's policy goes on in doubt and no scope says what the effect is, any of the same tool.
+    pub(crate) fn open_doubts(&self) -> impl Iterator<Item = &'a CallRecord> {
+        let Self { call, relations, config, .. } = *self;
         // A read, and what replaces its own output, may be repeated whatever became of the last time.
-        if !self.call.policy.class.has_effect() || self.call.policy.on_unknown == OnUnknown::Redo {
-            return None;
-        }
-        let goes_on = self.call.policy.on_unknown == OnUnknown::Continue;
-        let in_the_way = |other: &&CallRecord| {
-            let is_same = other.args_hash == self.call.args_hash && self.config.no_duplicate_external_actions;
+        let may_repeat = !call.policy.class.has_effect() || call.policy.on_unknown == OnUnknown::Redo;
+        let goes_on = call.policy.on_unknown == OnUnknown::Continue;
+        let in_the_way = move |other: &&CallRecord| {
+            let is_same = other.args_hash == call.args_hash && config.no_duplicate_external_actions;
             !is_named(other) && (is_same || (goes_on && is_left_open(other)))
         };
-        let same_scope = self.relations.rivals.iter().find(|rival| is_left_open(rival));
-        same_scope.or_else(|| self.relations.doubts.iter().find(in_the_way))
+        let same_scope = relations.rivals.iter().filter(|rival| is_left_open(rival));
+        same_scope.chain(relations.doubts.iter().filter(in_the_way)).filter(move |_| !may_repeat)
     }
 
-    /// A call of another tree that may have done already what this one is about to do: the same call, or one in doubt of which nothing
-    /// says that it is another effect.
-    fn kin(&self) -> Option<&'a CallRecord> {
+    /// Calls of another tree that may have done already what this one is about to do, the newest first: the same call, or one in doubt of
+    /// which nothing says that it is another effect.
+    fn kin(self) -> impl Iterator<Item = &'a CallRecord> {
         let once = self.config.no_duplicate_external_actions;
-        if !self.reaches_others() || (self.call.policy.is_by_content() && once) {
-            return None;
-        }
+        let is_other_effect = !self.reaches_others() || (self.call.policy.is_by_content() && once);
         let repeats =
-            |other: &&CallRecord| (is_in_doubt(other) && !self.are_apart(other)) || (self.is_same(other) && once);
-        self.relations.kin.iter().rev().find(repeats)
+            move |other: &&CallRecord| (is_in_doubt(other) && !self.are_apart(other)) || (self.is_same(other) && once);
+        self.relations.kin.iter().rev().filter(move |_| !is_other_effect).filter(repeats)
     }
 
-    /// A call of another tree that was decided after this one was, and may have had its effect. A call in doubt is then not sent again by
-    /// itself.
-    pub(crate) fn overtaken_by(&self) -> Option<&'a CallRecord> {
+    /// Calls that were decided after this one was, and may have had its effect: of another tree, or with its scope. A call in doubt is then
+    /// not sent again by itself.
+    pub(crate) fn overtaken_by(&self) -> Vec<&'a CallRecord> {
         if !self.reaches_others() {
-            return None;
+            return Vec::new();
         }
         let overtakes = |other: &&CallRecord| {
             let is_effect = self.facts.scope.is_some() && other.scope == self.facts.scope;
             other.created_at >= self.call.created_at && (self.is_same(other) || is_effect)
         };
-        self.relations.kin.iter().rev().find(overtakes)
+        let is_behind = |rival: &&CallRecord| {
+            let is_later_here = rival.run_id == self.call.run_id && rival.position > self.call.position;
+            is_later_here || rival.created_at > self.call.created_at
+        };
+        let rivals = self.relations.rivals.iter().rev().filter(is_behind);
+        self.relations.kin.iter().rev().chain(rivals).filter(overtakes).collect()
     }
 
     fn is_same(&self, other: &CallRecord) -> bool {

@@ -7,6 +7,8 @@
 //!
 //! Proved by: the generated table below (`table.rs`), `tests/it/identity`, `crash_anywhere`, the crash matrix, the simulation.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use ua_core::{
     CallStatus, EvidenceLevel, IdempotencyKey, OnScopeConflict, OnUnknown, QuestionId, RawReply, Resolution, Timestamp,
@@ -19,7 +21,7 @@ use crate::admission::Facts;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::interpret;
 use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, allows, declined};
-use crate::question::{Reason, Why};
+use crate::question::{Reason, Why, shows};
 use crate::rules::Rules;
 use crate::standing::{Standing, lets_pass};
 use crate::view::View;
@@ -242,11 +244,13 @@ impl<'v> Case<'v> {
             }
         }
         let mut reasons = Vec::new();
-        let twin = self.view.twin.as_ref().map(|twin| &twin.call);
-        if let Some(other) = twin.or_else(|| self.standing().in_the_way()) {
+        let others = self.others();
+        if let Some(other) = others.first() {
             match (self.call.policy.on_scope_conflict, unanswered) {
                 // In other words it is an effect of its own; in the same words it needs a key of its own.
-                (OnScopeConflict::Allow, _) if twin.is_some() => key = self.rules.key(self.call, self.facts, own),
+                (OnScopeConflict::Allow, _) if self.view.twin.is_some() => {
+                    key = self.rules.key(self.call, self.facts, own);
+                }
                 (OnScopeConflict::Allow, _) => {}
                 (OnScopeConflict::Ask | OnScopeConflict::Refuse, Some(asked)) => {
                     return Decision { verdict: Verdict::Hold(asked), closes };
@@ -255,7 +259,7 @@ impl<'v> Case<'v> {
                     closes.extend(approved_by);
                     return Decision { verdict: refused_beside(other), closes };
                 }
-                (OnScopeConflict::Ask | OnScopeConflict::Refuse, None) => reasons.push(Reason::NearDuplicate(other)),
+                (OnScopeConflict::Ask | OnScopeConflict::Refuse, None) => reasons.push(Reason::NearDuplicate(others)),
             }
         }
         closes.extend(unanswered);
@@ -297,13 +301,20 @@ impl<'v> Case<'v> {
         Some(Why::Send { facts: self.facts, first, more: reasons.collect() })
     }
 
-    /// Whether the other call that a person was shown, or another one that stands in the way, has moved on since they said their word:
-    /// what was running may have succeeded.
+    /// The calls that may have had this one's effect: the one that holds its key, and those that stand in its way.
+    fn others(&self) -> Vec<&'v CallRecord> {
+        let mut others = self.standing().in_the_way();
+        if let Some(twin) = &self.view.twin {
+            others.retain(|other| other.call_id != twin.call.call_id);
+            others.insert(0, &twin.call);
+        }
+        others
+    }
+
+    /// Whether something stands in the way that a person who was asked about other calls was not shown as it is now: what was running may
+    /// have succeeded, and another call may have come.
     fn is_news_since(&self, asked: &QuestionRecord) -> bool {
-        let twin = self.view.twin.as_ref().map(|twin| &twin.call);
-        let said_at = asked.answer.as_ref().map_or(asked.created_at, |answer| answer.answered_at);
-        let mut others = twin.into_iter().chain(self.standing().in_the_way());
-        asked.kind == QuestionKind::NearDuplicate && others.any(|other| other.updated_at > said_at)
+        asked.kind == QuestionKind::NearDuplicate && self.others().into_iter().any(|other| !shows(asked, other))
     }
 
     /// `ask_user`: the call waits for a person's words, which then are its answer.
@@ -368,20 +379,16 @@ impl<'v> Case<'v> {
             return Decision { verdict: Verdict::Settled, closes }; // a twin took the effect over; this one stays failed
         }
         let mut reasons = Vec::new();
-        if let Some(other) = self.standing().in_the_way()
-            && !lets_pass(self.call)
-            && !self.was_let_pass(other)
-        {
+        let others = self.others();
+        if !lets_pass(self.call) && others.iter().any(|other| !self.was_let_pass(other)) {
             let is_repeat = approved_by.is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
             if self.call.policy.on_scope_conflict == OnScopeConflict::Refuse && !is_repeat {
                 closes.extend(approved_by);
                 return Decision { verdict: Verdict::Settled, closes };
             }
-            reasons.push(Reason::NearDuplicate(other));
+            reasons.push(Reason::NearDuplicate(others));
         }
-        if self.call.policy.needs_approval && !self.was_approved() {
-            reasons.push(Reason::Approval);
-        }
+        reasons.extend(self.anew());
         if let Some(why) = self.not_heard(reasons, approved_by) {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
@@ -403,11 +410,34 @@ impl<'v> Case<'v> {
         })
     }
 
-    /// Whether a person approved what would be sent now.
-    fn was_approved(&self) -> bool {
-        let is_about_it = |asked: &&QuestionRecord| Reason::Approval.is_shown_by(asked) && allows(asked);
-        let last = self.view.questions.iter().rev().find(is_about_it);
-        last.is_some_and(|asked| self.is_as_asked(asked))
+    /// What speaks against sending a call again that did nothing: what it needs a word for, and nobody has said one about what would be
+    /// sent now. Its arguments are those that went out before; its files and its tool may be others.
+    fn anew(&self) -> Vec<Reason<'v>> {
+        let allowed = |asked: &&QuestionRecord| allows(asked) && asked.kind != QuestionKind::AuthFailure;
+        let was_heard = |reason: &Reason<'_>| {
+            let mut words = self.view.questions.iter().rev().filter(allowed);
+            words.find(|asked| reason.is_shown_by(asked)).map(|asked| self.is_as_asked(asked))
+        };
+        let is_as_sent = self.call.scope == self.facts.scope && self.call.file_digests == self.facts.file_digests;
+        let mut reasons = Vec::new();
+        if matches!(self.rules.people.recipients, RecipientRule::Ask { .. })
+            && let Some(problem) = self.rules.recipient_problem(self.call, &BTreeSet::new())
+        {
+            let reason = Reason::AmbiguousRecipient(problem);
+            if was_heard(&reason) == Some(false) {
+                reasons.push(reason);
+            }
+        }
+        if self.call.policy.needs_approval && was_heard(&Reason::Approval) != Some(true) {
+            reasons.push(Reason::Approval);
+        }
+        let is_tainted = self.rules.is_tainted_effect(self.call, self.view.is_tainted, &self.view.known);
+        match was_heard(&Reason::Tainted) {
+            Some(false) => reasons.push(Reason::Tainted),
+            None if is_tainted && !is_as_sent => reasons.push(Reason::Tainted),
+            Some(true) | None => {}
+        }
+        reasons
     }
 
     /// Whether a person let this call go out although they knew of the other one as it is now.
@@ -415,7 +445,7 @@ impl<'v> Case<'v> {
         self.view.questions.iter().any(|asked| {
             let said_yes = |choice| matches!(choice, Choice::Execute | Choice::Continue);
             asked.kind == QuestionKind::NearDuplicate
-                && asked.created_at >= other.updated_at
+                && shows(asked, other)
                 && asked.answer.as_ref().is_some_and(|answer| said_yes(answer.choice))
                 && self.is_as_asked(asked)
         })
@@ -468,13 +498,14 @@ impl<'v> Case<'v> {
     /// *It did not happen* is acted on only when the other side cannot begin it any more, and as long as no run beside this one may have had
     /// the effect since it was said.
     fn ordered(&self, asked: &'v QuestionRecord, mut closes: Vec<&'v QuestionRecord>) -> Decision<'v> {
-        let said_at = asked.answer.as_ref().map(|answer| answer.answered_at);
-        if let Some(other) = self.standing().overtaken_by()
-            && said_at.is_none_or(|at| other.updated_at > at)
-        {
+        if let Some(other) = self.standing().overtaken_by().into_iter().find(|other| !shows(asked, other)) {
             closes.push(asked);
             let because = overtaken_by(other);
             return Decision { verdict: self.hold(None, &because), closes };
+        }
+        if !self.is_as_asked(asked) {
+            closes.push(asked);
+            return Decision { verdict: self.hold(None, "what it would send now is not what was asked about"), closes };
         }
         if let (Some(given_up), Some(horizon)) =
             (given_up_at(self.call, &self.view.attempts), horizon(&self.call.policy))
@@ -561,7 +592,8 @@ impl<'v> Case<'v> {
         // What a later attempt came to is part of what is known.
         let refused = call.error_detail.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
         let because = refused.unwrap_or(because).to_owned();
-        Verdict::Ask(Why::Unknown { attempt: doubtful.or(attempts.last()), because })
+        let others = self.standing().overtaken_by();
+        Verdict::Ask(Why::Unknown { attempt: doubtful.or(attempts.last()), because, facts: self.facts, others })
     }
 
     /// Another attempt, under the old key.
@@ -576,7 +608,7 @@ impl<'v> Case<'v> {
 
     /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.
     fn overtaken(&self) -> Option<String> {
-        self.standing().overtaken_by().map(overtaken_by)
+        self.standing().overtaken_by().first().map(|other| overtaken_by(other))
     }
 
     /// Why a redo under the same key would not be the same request any more, if it would not.

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{CallId, CallStatus, IdempotencyKey, MailAddress, OnUnknown, RunId};
+use ua_core::{CallId, CallStatus, MailAddress, OnUnknown, RunId};
 use ua_store::{
-    AttemptRecord, CallRecord, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, Store, is_task,
+    AttemptRecord, CallRecord, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, Store, Taint,
+    is_task,
 };
 
 use crate::admission::Facts;
@@ -33,9 +34,9 @@ pub(crate) struct View {
     pub(crate) relations: Relations,
     /// Another call of the family that holds the key it would be sent under.
     pub(crate) twin: Option<Twin>,
-    /// Addresses that a person wrote or approved in its run; of calls that are sent for the first time.
+    /// Addresses that a person wrote or approved in its run; of calls that are about to be sent.
     pub(crate) known: BTreeSet<MailAddress>,
-    /// Whether untrusted content and private data met where it comes from; of calls that are sent for the first time.
+    /// Whether untrusted content and private data met where it comes from; of calls that are about to be sent.
     pub(crate) is_tainted: bool,
     /// A call with the same values in the arguments that its probe looks for.
     pub(crate) alike: Option<CallId>,
@@ -102,8 +103,13 @@ impl Ledger {
             CallStatus::FailedDefinite if rules.may_retry(&view.call) || rules.asks_for_credentials(&view.call) => {
                 view.questions = self.questions_about(&view.call).await?;
                 let key = rules.key_of_retry(&view.call, facts);
-                view.twin = self.twin(&view.call, &key).await?;
-                view.relations = self.relations(&view.call, facts).await?;
+                let around = self.store.around(id, facts.scope.as_ref(), Some(&key)).await;
+                let around = around.map_err(LedgerError::at("look for what may be the same as", id))?;
+                if let Some(holder) = around.holder {
+                    view.twin = Some(self.as_twin(&view.call, holder).await?);
+                }
+                view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
+                self.learn_people(&mut view, around.run.taint).await?;
             }
             CallStatus::FailedDefinite | CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => {
             }
@@ -125,16 +131,21 @@ impl Ledger {
                     view.twin = Some(self.as_twin(&view.call, holder).await?);
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
-                if rules.looks_at_addresses(&view.call) {
-                    view.known = self.addresses_of_people(&view.call).await?;
-                }
-                self.learn_taint(around.run.taint);
-                if rules.looks_at_taint(&view.call) {
-                    view.is_tainted = around.run.taint.is_both();
-                }
+                self.learn_people(&mut view, around.run.taint).await?;
             }
         }
         Ok(view)
+    }
+
+    /// Whom people named, and what the run has read.
+    async fn learn_people(&self, view: &mut View, taint: Taint) -> Result<(), LedgerError> {
+        let rules = self.rules();
+        if rules.looks_at_addresses(&view.call) {
+            view.known = self.addresses_of_people(&view.call).await?;
+        }
+        self.learn_taint(taint);
+        view.is_tainted = rules.looks_at_taint(&view.call) && taint.is_both();
+        Ok(())
     }
 
     pub(crate) fn rules(&self) -> Rules<'_> {
@@ -145,16 +156,6 @@ impl Ledger {
             root: &self.root,
             epoch: self.lease.epoch,
             now: self.env.now(),
-        }
-    }
-
-    /// Another call that holds the key this one would be sent under.
-    async fn twin(&self, call: &CallRecord, key: &IdempotencyKey) -> Result<Option<Twin>, LedgerError> {
-        let holder = self.store.key_holder(&self.root, key).await;
-        let holder = holder.map_err(LedgerError::at("look for a twin of", &call.call_id))?;
-        match holder.filter(|holder| holder.call_id != call.call_id) {
-            Some(holder) => Ok(Some(self.as_twin(call, holder).await?)),
-            None => Ok(None),
         }
     }
 
@@ -191,7 +192,7 @@ impl Ledger {
         relations: Relations,
     ) -> Result<Relations, LedgerError> {
         let standing = Standing { call, facts, relations: &relations, config: &self.config };
-        let Some(doubt) = standing.open_doubt().filter(|doubt| is_left_open(doubt)).cloned() else {
+        let Some(doubt) = standing.open_doubts().find(|doubt| is_left_open(doubt)).cloned() else {
             return Ok(relations);
         };
         self.act_on_late_answers(&doubt).await?;

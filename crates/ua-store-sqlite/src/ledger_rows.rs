@@ -18,10 +18,10 @@ pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key 
                                  AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
 pub(crate) const RIVALS: &str = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND side_effect_scope = ?2 AND attempt > 0 \
                                  ORDER BY created_at, run_id, turn, ordinal";
-pub(crate) const DOUBTS: &str = "SELECT * FROM tool_calls WHERE status = 'unknown' AND root_run_id = ?1 AND raw_tool_name = ?2 \
+pub(crate) const DOUBTS: &str = "SELECT * FROM tool_calls WHERE (status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = ?1 AND raw_tool_name = ?2 \
      ORDER BY created_at, run_id, turn, ordinal";
 pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
-     AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL LIMIT ?4)";
+     AND (status IN ('running', 'unknown', 'succeeded') OR doubt IS NOT NULL) AND deduplicated_from IS NULL LIMIT ?4)";
 
 impl Db<'_> {
     // --- Calls.
@@ -55,7 +55,7 @@ impl Db<'_> {
         self.rows(sql, [], call_record)
     }
 
-    /// The calls of a lineage and of this tool that are unknown.
+    /// The calls of a lineage and of this tool of which an attempt is in doubt, or nobody knows what came.
     pub(crate) fn doubts(&self, root: &RunId, tool: &ToolName) -> DbResult<Vec<CallRecord>> {
         self.rows(DOUBTS, [root.as_str(), tool.raw.as_str()], call_record)
     }
@@ -65,7 +65,7 @@ impl Db<'_> {
         self.row(HOLDER, [key.as_str()], call_record)
     }
 
-    /// How many other calls of the lineage with the effect kind of `call` claim a key of their own; counted up to `most`.
+    /// How many other calls of the lineage with the effect kind of `call` claim a key of their own or are in doubt; counted up to `most`.
     pub(crate) fn other_effects(&self, call: &CallRecord, most: u32) -> DbResult<u32> {
         let Some(effect) = &call.policy.effect_kind else { return Ok(0) };
         let own = call.call_id.as_str();

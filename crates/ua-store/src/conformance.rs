@@ -135,6 +135,7 @@ macro_rules! conformance_tests {
             calls::a_call_of_another_run_is_out_of_reach,
             calls::a_note_about_a_replay_is_kept,
             doubts::doubts_about_a_tool_are_found_in_the_whole_lineage,
+            doubts::a_lost_attempt_stays_a_doubt_whatever_a_later_one_comes_to,
             doubts::a_doubt_outlives_its_run_until_it_is_answered,
             corrections::a_record_is_put_right_whatever_it_says,
             corrections::a_correction_can_be_corrected,

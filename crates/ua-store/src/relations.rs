@@ -13,7 +13,8 @@ use crate::record::{CallRecord, QuestionRecord, RunRecord};
 pub struct Relations {
     /// Calls of the family with the same scope, oldest first.
     pub rivals: Vec<CallRecord>,
-    /// Calls of the family and of the same tool whose outcome is not known, those that a person gave up included, oldest first.
+    /// Calls of the family and of the same tool whose outcome, or that of an attempt of them, is not known, those that a person gave up
+    /// included, oldest first.
     pub doubts: Vec<CallRecord>,
     /// Calls of other trees of the family, outside the history that is shared with them, with the same tool or the same scope, run by run.
     pub kin: Vec<CallRecord>,

@@ -27,7 +27,8 @@ pub use blob::{blob_read, blobs_pruned};
 pub use call::{
     CorrectContext, Corrected, Resolved, Settled, StartContext, Started, call_cancelled, call_corrected,
     call_deduplicated, call_lost, call_not_happened, call_resolved, call_settled, call_skipped, call_started,
-    call_vouched_for, check_run_ended, handle_kept, may_have_happened, owned_call, receipt_interpreted, replay_noted,
+    call_vouched_for, check_run_ended, handle_kept, is_doubt, may_have_happened, owned_call, receipt_interpreted,
+    replay_noted,
 };
 pub(crate) use call::{counts_as_effect, holds_key};
 pub use deletion::run_deleted;

@@ -287,6 +287,9 @@ const ROWS: &[Row] = &[
     row("ask: unknown", "another run may have had the effect since it was ordered", |c| {
         c.stand == S::Unknown && ordered(c) && c.beside == Beside::KinSince
     }),
+    row("ask: unknown", "a word is about what was shown with it", |c| {
+        c.stand == S::Unknown && ordered(c) && c.said == Said::ToSomethingElse
+    }),
     row("not before", "an order is carried out when the other side cannot begin the old attempt any more", |c| {
         c.stand == S::Unknown && ordered(c) && c.obstacle == Obstacle::HorizonAhead
     }),
@@ -552,8 +555,10 @@ impl Case {
             (About::Itself, _) => QuestionKind::Approval,
         };
         let reasons = match self.about {
-            About::Everything => Some(["near_duplicate", "approval"]),
-            About::Itself | About::NearDuplicate | About::Elicitation => None,
+            About::Everything => vec!["near_duplicate", "approval"],
+            About::NearDuplicate => vec!["near_duplicate"],
+            About::Itself if kind == QuestionKind::Approval => vec!["approval"],
+            About::Itself | About::Elicitation => Vec::new(),
         };
         Some(QuestionRecord {
             question_id: samples::question_id("q_1"),

@@ -3,7 +3,12 @@
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 10] = [
+const BACK: [(u32, &str); 11] = [
+    (
+        12,
+        "DROP INDEX idx_tool_calls_doubts;
+         CREATE INDEX idx_tool_calls_doubts ON tool_calls (root_run_id, raw_tool_name) WHERE status = 'unknown';",
+    ),
     (11, "DROP TABLE run_writes; DROP INDEX idx_tool_calls_doubts;"),
     (10, "ALTER TABLE runs DROP COLUMN taint;"),
     (

@@ -5,7 +5,7 @@ use ua_core::{CallStatus, Resolution, RunStatus};
 use super::lost_answers::lossy;
 use super::samples::{self, at, call_id, question_id};
 use super::{Scene, refused};
-use crate::commit::UnknownResolution;
+use crate::commit::{StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{Choice, QuestionStatus};
 use crate::{LedgerStore, RunStore, Store};
@@ -36,6 +36,28 @@ pub async fn doubts_about_a_tool_are_found_in_the_whole_lineage(store: &dyn Stor
     };
     assert_eq!(seen("call_1_done").await, ["call_1", "call_2"]);
     assert_eq!(seen("call_2").await, ["call_1"], "nobody is its own doubt");
+}
+
+/// A lost attempt is a doubt for whatever is asked of the same tool, and counts as an effect, also while a later attempt is under way and
+/// when that one reports a failure.
+pub async fn a_lost_attempt_stays_a_doubt_whatever_a_later_one_comes_to(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let call = samples::planned_email("call_1", 1, 1);
+    scene.turn(vec![call, samples::planned_email("call_2", 1, 2)]).await;
+    let seen = async || {
+        let doubts = store.relations(&call_id("call_2"), None).await.unwrap().doubts;
+        doubts.into_iter().map(|call| (call.call_id.to_string(), call.status)).collect::<Vec<_>>()
+    };
+    store.start_attempt(&scene.lease, samples::start("call_1", 1, "call_1")).await.unwrap();
+    assert_eq!(seen().await, [], "it is under way for the first time");
+    store.settle_attempt(&scene.lease, samples::lost("call_1", 1)).await.unwrap();
+    store.start_attempt(&scene.lease, samples::start("call_1", 2, "call_1")).await.unwrap();
+    assert_eq!(seen().await, [("call_1".to_owned(), CallStatus::Running)]);
+    store.settle_attempt(&scene.lease, samples::settle("call_1", 2, CallStatus::FailedReported)).await.unwrap();
+    assert_eq!(seen().await, [("call_1".to_owned(), CallStatus::FailedReported)]);
+    let start = StartAttempt { max_effects: Some(1), ..samples::start("call_2", 1, "call_2") };
+    let refused = store.start_attempt(&scene.lease, start).await;
+    assert!(matches!(refused, Err(StoreError::EffectLimit { max: 1, .. })), "{refused:?}");
 }
 
 /// A doubt of a run that has ended is settled without a lease, once, with its question; one of a run that goes on is its owner's.

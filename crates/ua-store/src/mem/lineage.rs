@@ -1,6 +1,6 @@
 //! Runs that share rows with others: forks, lineages, job keys.
 
-use ua_core::{CallId, CallStatus, Origin, RunId, Scope};
+use ua_core::{CallId, Origin, RunId, Scope};
 
 use super::model::Model;
 use crate::error::{RowRef, StoreError};
@@ -87,7 +87,7 @@ impl Model {
             self.calls.iter().filter(is_other)
         };
         let shares_scope = |other: &&CallRecord| scope.is_some() && other.scope.as_ref() == scope;
-        let is_doubt = |other: &&CallRecord| other.status == CallStatus::Unknown && other.name.raw == call.name.raw;
+        let is_doubt = |other: &&CallRecord| rules::is_doubt(other) && other.name.raw == call.name.raw;
         let mut kin = self.effects_elsewhere(&self.run(&call.run_id)?)?;
         kin.retain(|kin| rules::could_repeat(call, scope, kin));
         let rivals = family().filter(shares_scope).filter(|rival| rules::may_have_happened(rival));

@@ -612,6 +612,11 @@ pub fn may_have_happened(call: &CallRecord) -> bool {
         }
 }
 
+/// Whether nobody knows what came of a call, or of an attempt of it, whatever a later one came to.
+pub fn is_doubt(call: &CallRecord) -> bool {
+    call.status == CallStatus::Unknown || call.doubt.is_some()
+}
+
 /// Whether `call` holds `key` against others.
 pub(crate) fn holds_key(call: &CallRecord, key: &IdempotencyKey) -> bool {
     call.idempotency_key.as_ref() == Some(key) && call.status.claims_key() && call.deduplicated_from.is_none()
@@ -622,6 +627,6 @@ pub(crate) fn counts_as_effect(call: &CallRecord, other: &CallRecord) -> bool {
     call.call_id != other.call_id
         && call.root_run_id == other.root_run_id
         && call.policy.effect_kind == other.policy.effect_kind
-        && call.status.claims_key()
+        && (call.status.claims_key() || call.doubt.is_some())
         && call.deduplicated_from.is_none()
 }
