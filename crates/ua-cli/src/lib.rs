@@ -105,7 +105,10 @@ pub fn main(parts: Parts) -> ExitCode {
         tracing::debug!(%error, "core dumps stay as they are");
     }
     let telemetry = telemetry::init(&cli, &settings);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    // Sub-agents are driven within the calls that they work for; where nothing is optimised that takes a deep stack. It is address space.
+    let stack = 16 * 1024 * 1024;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).thread_stack_size(stack).enable_all().build();
     let result = match runtime {
         Ok(runtime) => {
             let result = match host(settings, &cli, &parts, redactor) {

@@ -288,10 +288,10 @@ impl Dispatcher {
                     drop(continued); // it keeps its handle
                     return Ok(Dispatched::Stopped);
                 }
-                Admission::Continues(continued) => self.take_up(*continued, stop).await?,
-                Admission::Ongoing(permit) => return self.carry_on_task(*permit, stop).await,
+                Admission::Continues(continued) => Box::pin(self.take_up(*continued, stop)).await?,
+                Admission::Ongoing(permit) => return Box::pin(self.carry_on_task(*permit, stop)).await,
                 Admission::Ready(prepared) if prepared.call().name.is_task() => {
-                    if let Some(ended) = self.start_task(prepared, stop).await? {
+                    if let Some(ended) = Box::pin(self.start_task(prepared, stop)).await? {
                         return Ok(ended);
                     }
                     readmissions += 1;

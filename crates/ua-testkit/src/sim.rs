@@ -148,13 +148,21 @@ pub struct SimError {
     source: life::BoxError,
 }
 
+/// Sub-agents of sub-agents are polled within each other here, which takes more of a stack than a thread has where nothing is optimised.
+const STACK: usize = 32 * 1024 * 1024;
+
 /// Plays one simulation to its end.
 ///
 /// # Errors
 ///
 /// When a folder or a database cannot be made; what goes wrong inside the simulation is in [`Report::violations`].
 pub fn simulate(options: &SimOptions) -> Result<Report, SimError> {
-    stage::Stage::play(options).map_err(|source| SimError { seed: options.seed, source })
+    let failed = |source: life::BoxError| SimError { seed: options.seed, source };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let stage = thread.spawn_scoped(scope, || stage::Stage::play(options)).map_err(|error| failed(error.into()))?;
+        stage.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(failed)
+    })
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
