@@ -279,9 +279,9 @@ impl Ledger {
                 Ok(settled) => break settled,
                 Err(error) if again(self.patience.as_ref(), doing, &error, &mut tries).await => {}
                 Err(error) => {
-                    // A write that was put off may have been made all the same.
+                    // A write whose answer was lost, here or in the outbox, may have been made all the same.
                     let is_refused = matches!(error, StoreError::Conflict { .. });
-                    let made = if tries.count > 0 && is_refused { self.made_before(&settle).await? } else { None };
+                    let made = if is_refused { self.made_before(&settle).await? } else { None };
                     break made.ok_or(error).map_err(LedgerError::at(doing, &call.call_id))?;
                 }
             }

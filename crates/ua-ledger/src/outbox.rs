@@ -39,6 +39,8 @@ struct Queue {
     waiting: Vec<Change>,
     /// What whoever put it there is doing, in words.
     doing: &'static str,
+    /// How many of these went out under the number that is next, and may be committed: that batch is repeated as it was.
+    tried: usize,
     /// How many batches of this outbox are committed.
     sent: u64,
 }
@@ -83,33 +85,50 @@ impl Outbox {
             return Ok(());
         }
         let mut queue = self.queue.lock().await;
-        if queue.waiting.is_empty() {
-            return Ok(());
+        while !queue.waiting.is_empty() {
+            self.send_waiting(&mut queue).await?;
         }
+        Ok(())
+    }
+
+    /// Sends what waits; of a batch that went out before and may be committed, what it was.
+    async fn send_waiting(&self, queue: &mut MutexGuard<'_, Queue>) -> Result<(), StoreError> {
         let (doing, mut tries) = (queue.doing, Tries::default());
+        let changes = self.next(queue);
         loop {
-            let batch = Batch::of(queue.waiting.clone()).numbered(queue.sent + 1);
+            let batch = Batch::of(changes.clone()).numbered(queue.sent + 1);
             match self.store.commit(&self.by, batch).await {
                 Ok(_) | Err(StoreError::Repeated { .. }) => {
-                    self.sent(&mut queue);
+                    self.sent(queue);
                     return Ok(());
                 }
                 Err(error) if again(self.patience.as_ref(), doing, &error, &mut tries).await => {}
-                Err(error) => return Err(self.given_up(&mut queue, error)),
+                Err(error) => return Err(self.given_up(queue, error)),
             }
         }
     }
 
+    /// What goes out next under one number.
+    fn next(&self, queue: &mut MutexGuard<'_, Queue>) -> Vec<Change> {
+        if queue.tried == 0 {
+            queue.tried = queue.waiting.len();
+        }
+        let tried = queue.tried;
+        queue.waiting.iter().take(tried).cloned().collect()
+    }
+
     fn sent(&self, queue: &mut MutexGuard<'_, Queue>) {
-        queue.waiting.clear();
+        let tried = std::mem::take(&mut queue.tried);
+        queue.waiting.drain(..tried);
         queue.sent += 1;
-        self.holds.store(false, Ordering::Release);
+        self.holds.store(!queue.waiting.is_empty(), Ordering::Release);
     }
 
     /// What the store refused is not sent again; what it may have taken, or may take later, stays.
     fn given_up(&self, queue: &mut MutexGuard<'_, Queue>, error: StoreError) -> StoreError {
         if error.is_refusal() {
             queue.waiting.clear();
+            queue.tried = 0;
             self.holds.store(false, Ordering::Release);
         }
         error
@@ -118,12 +137,16 @@ impl Outbox {
     /// Sends what waits, and `changes` behind it.
     async fn send_with(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
         let mut queue = self.queue.lock().await;
+        if queue.tried > 0 {
+            self.send_waiting(&mut queue).await?;
+        }
         if queue.waiting.is_empty() {
             return self.store.commit(&self.by, Batch::of(changes)).await;
         }
         let (doing, mut tries) = (queue.doing, Tries::default());
+        let waiting = self.next(&mut queue);
         loop {
-            let batch = Batch::of(queue.waiting.clone()).provided(changes.clone()).numbered(queue.sent + 1);
+            let batch = Batch::of(waiting.clone()).provided(changes.clone()).numbered(queue.sent + 1);
             match self.store.commit(&self.by, batch).await {
                 Ok(Committed { provided, words, .. }) => {
                     self.sent(&mut queue);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::effects;
 use crate::error::DbError;
 use ua_core::{RunId, Timestamp};
-use ua_store::{CallRecord, RunRecord};
+use ua_store::{CallRecord, QuestionRecord, RunRecord};
 
 /// A connection inside a transaction, and what is to be logged once that transaction is committed. The SQL is in
 /// `run_rows`, `ledger_rows` and `blob_rows`.
@@ -44,6 +44,19 @@ impl<'c> Db<'c> {
             let tree = self.top_of_tree(&call.run_id)?;
             self.effects.borrow_mut().push(effects::line(call, &tree, event, epoch, at));
         }
+        Ok(())
+    }
+
+    /// Notes what a person said about a run for `effects.log`.
+    pub(crate) fn note_word(
+        &self,
+        run: &RunId,
+        question: Option<&QuestionRecord>,
+        word: &str,
+        at: Timestamp,
+    ) -> Result<(), DbError> {
+        let (root, tree) = (self.run(run)?.root_run_id, self.top_of_tree(run)?);
+        self.effects.borrow_mut().push(effects::word(run, &root, &tree, question, word, at));
         Ok(())
     }
 

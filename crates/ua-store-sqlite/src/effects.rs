@@ -1,5 +1,4 @@
-//! `effects.log`: one line per attempt and reply that is not simply done again, and per word of a person that put such a record right,
-//! beside the database.
+//! `effects.log`: one line per attempt and reply that is not simply done again, and per word of a person, beside the database.
 //!
 //! Lines are appended after the commit and never synced; a failure to write one is only traced. A line that the database
 //! does not know means that the database went back in time.
@@ -10,8 +9,8 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use ua_core::Timestamp;
-use ua_store::CallRecord;
+use ua_core::{RunId, Timestamp};
+use ua_store::{CallRecord, QuestionRecord};
 
 /// What is written about `call` when it changed; `tree` is the run at the top of its run's tree. Root and tree say whose the line is when
 /// the database does not know the run any more.
@@ -34,6 +33,27 @@ pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: T
         line["correction"] = json!(correction);
     }
     line
+}
+
+/// What is written about a person's word: an answer, or that a run is to be cancelled.
+pub(crate) fn word(
+    run: &RunId,
+    root: &RunId,
+    tree: &str,
+    question: Option<&QuestionRecord>,
+    word: &str,
+    at: Timestamp,
+) -> Value {
+    json!({
+        "at": at,
+        "event": "word",
+        "root": root,
+        "tree": tree,
+        "run_id": run,
+        "tool_call_id": question.and_then(|question| question.call_id.as_ref()),
+        "question_id": question.map(|question| &question.question_id),
+        "word": word,
+    })
 }
 
 /// Opens the log for more lines.

@@ -49,6 +49,6 @@ mod writer;
 pub use config::SqliteConfig;
 pub use filesystem::{Suitability, filesystem_of};
 pub use maintenance::{Health, Restore, backup, restore};
-pub use mirror::ForgottenAttempt;
+pub use mirror::Forgotten;
 pub use store::SqliteStore;
 pub use writer::Batches;

@@ -1,6 +1,5 @@
 //! Looking after the file: examine it, copy it while it is in use, put a copy back.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,7 +13,7 @@ use ua_store::StoreError;
 
 use crate::db::Db;
 use crate::error::{DbError, refused, refused_because, sql_error};
-use crate::mirror::{self, ForgottenAttempt};
+use crate::mirror::{self, Forgotten};
 use crate::store::read_uuid;
 use crate::{SqliteStore, event_chain, open};
 
@@ -39,8 +38,8 @@ pub struct Health {
     pub mirror_lines: usize,
     /// Those of another database, or cut ones.
     pub mirror_foreign_lines: usize,
-    /// Attempts that `effects.log` knows and the database does not: it went back in time.
-    pub forgotten: Vec<ForgottenAttempt>,
+    /// What `effects.log` knows and the database does not: it went back in time.
+    pub forgotten: Vec<Forgotten>,
 }
 
 impl SqliteStore {
@@ -81,28 +80,27 @@ impl SqliteStore {
         .await
     }
 
-    /// Attempts of the family of `run` (the runs that it is joined with by forks and tasks) that `effects.log` knows and this database does
-    /// not, and those of which nobody knows any more whose they are. While there are any, driving the run could repeat them. Of a run that
+    /// What `effects.log` knows about the family of `run` (the runs that it is joined with by forks and tasks) and this database does not:
+    /// attempts, what came of them, words of people; and attempts of which nobody knows any more whose they are. While there are any, driving the run could repeat them. Of a run that
     /// the database does not know itself, its own ones count.
     ///
     /// # Errors
     ///
     /// `Unavailable` when the log or the database cannot be read.
-    pub async fn forgotten_attempts(&self, run: &RunId) -> Result<Vec<ForgottenAttempt>, StoreError> {
+    pub async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         let log = mirror::read(&self.effects_log(), self.db_uuid())?;
         let run = run.clone();
         self.read(move |db| log.unknown_to_family(db, &run)).await
     }
 
-    /// Notes in `effects.log` that a person looked at what it knows about the runs of `forgotten` and accepts it: their attempts no longer
-    /// count as forgotten.
+    /// Notes in `effects.log` that a person looked at what it knows about the runs of `forgotten` and accepts it: it no longer counts
+    /// as forgotten.
     ///
     /// # Errors
     ///
     /// `Unavailable` when the log cannot be written.
-    pub fn accept_forgotten(&self, forgotten: &[ForgottenAttempt], at: Timestamp) -> Result<(), StoreError> {
-        let runs: BTreeSet<&str> = forgotten.iter().map(|attempt| attempt.run_id.as_str()).collect();
-        mirror::accept(&self.effects_log(), self.db_uuid(), runs, at)
+    pub fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+        mirror::accept(&self.effects_log(), self.db_uuid(), forgotten, at)
     }
 
     fn effects_log(&self) -> PathBuf {

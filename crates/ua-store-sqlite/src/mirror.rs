@@ -4,7 +4,7 @@
 //! receipts are effects that would happen again. The log is written after the commit, so each attempt in it was in the
 //! database once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
@@ -15,14 +15,15 @@ use serde_json::json;
 use ua_core::{CallId, RunId, Timestamp};
 use ua_store::{Correction, StoreError};
 
+use crate::column::stored_name;
 use crate::db::Db;
 use crate::effects;
 use crate::error::{DbError, refused_because};
 
-/// An attempt, or a person's word about one, that `effects.log` knows and the database does not.
+/// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForgottenAttempt {
-    /// When it was sent, as the log has it.
+pub struct Forgotten {
+    /// When it was sent, answered or said, as the log has it.
     pub at: String,
     /// The first run of its lineage; lines of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,43 +33,89 @@ pub struct ForgottenAttempt {
     pub tree: Option<String>,
     /// Its run.
     pub run_id: String,
-    /// Its call.
-    pub tool_call_id: String,
-    /// Its number.
+    /// Its call; a word about a run has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// The number of the attempt; 0 for a word.
+    #[serde(default)]
     pub attempt: u32,
-    /// The tool, as the model named it.
+    /// The tool, as the model named it; empty for a word.
+    #[serde(default)]
     pub tool: String,
     /// The key it was sent under.
     pub idempotency_key: Option<String>,
-    /// The last status that the log has for it.
+    /// The last status that the log has for it; empty for a word.
+    #[serde(default)]
     pub status: String,
-    /// What a person said about it with `ua calls resolve`.
+    /// What a person said about the attempt with `ua calls resolve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correction: Option<Correction>,
+    /// What a person said: an answer, or `cancel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
+    /// The question that was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_id: Option<String>,
 }
 
-impl ForgottenAttempt {
-    /// Whether a person said something about it that the database, which knows the attempt, does not know.
+impl Forgotten {
+    /// What it is about; a later line about the same takes its place.
+    fn about(&self) -> String {
+        match (&self.word, &self.question_id, &self.tool_call_id) {
+            (Some(_), Some(question), _) => question.clone(),
+            (Some(word), None, _) => format!("{}/{word}", self.run_id),
+            (None, _, call) => format!("{}/{}", call.as_deref().unwrap_or_default(), self.attempt),
+        }
+    }
+
+    /// Whether the database, which has the run, knows less about it.
+    fn is_news(&self, db: &Db<'_>) -> Result<bool, DbError> {
+        if self.word.is_some() {
+            return self.word_is_news(db);
+        }
+        let Some(call) = self.tool_call_id.as_ref().and_then(|call| CallId::parse(call).ok()) else { return Ok(false) };
+        let sql = "SELECT max(attempt) FROM tool_attempts WHERE tool_call_id = ?1";
+        let newest: Option<u32> = db.connection.prepare_cached(sql)?.query_row([call.as_str()], |row| row.get(0))?;
+        let Some(newest) = newest.filter(|newest| *newest >= self.attempt) else { return Ok(true) };
+        if newest > self.attempt {
+            return Ok(false);
+        }
+        let known = db.call(&call)?;
+        let is_open = |status: &str| matches!(status, "running" | "unknown");
+        let knows_no_end = is_open(&stored_name(&known.status)?) && !is_open(&self.status);
+        let word = self.correction.as_ref();
+        let lacks_a_word = word.is_some_and(|word| known.correction.is_none_or(|known| known.at < word.at));
+        Ok(knows_no_end || lacks_a_word)
+    }
+
     fn word_is_news(&self, db: &Db<'_>) -> Result<bool, DbError> {
-        let Some(word) = &self.correction else { return Ok(false) };
-        let Ok(call) = CallId::parse(&self.tool_call_id) else { return Ok(false) };
-        Ok(db.call(&call)?.correction.is_none_or(|known| known.at < word.at))
+        let sql = match self.question_id {
+            Some(_) => "SELECT 1 FROM answers WHERE question_id = ?1",
+            None => {
+                "SELECT 1 FROM runs WHERE run_id = ?1 AND (cancel_requested_at IS NOT NULL \
+                     OR status IN ('succeeded', 'failed', 'cancelled'))"
+            }
+        };
+        let id = self.question_id.as_ref().unwrap_or(&self.run_id);
+        Ok(!db.connection.prepare_cached(sql)?.exists([id])?)
     }
 }
 
-/// What every line has; the rest of one about an attempt is a [`ForgottenAttempt`].
+/// What every line has; the rest is a [`Forgotten`], but for one that says what a person accepted.
 #[derive(Deserialize)]
 struct Line {
     event: String,
     db_uuid: String,
     run_id: String,
+    /// What was accepted; a line of an older version accepts all that was known of its run.
+    accepted: Option<Vec<String>>,
 }
 
 /// What a log says about one database.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
-    /// By call and attempt, the newest line.
-    attempts: BTreeMap<(String, u32), ForgottenAttempt>,
+    /// The newest line about each attempt and each word.
+    newest: BTreeMap<String, Forgotten>,
     /// How many lines there are.
     pub(crate) lines: usize,
     /// Those among them that are another database's, or cut.
@@ -104,41 +151,35 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
             continue;
         }
         if line.event == ACCEPTED {
-            mirror.attempts.retain(|_, attempt| attempt.run_id != line.run_id);
-        } else if let Ok(attempt) = serde_json::from_slice::<ForgottenAttempt>(&bytes)
-            && attempt.attempt > 0
+            match line.accepted {
+                Some(accepted) => mirror.newest.retain(|about, _| !accepted.contains(about)),
+                None => mirror.newest.retain(|_, known| known.run_id != line.run_id),
+            }
+        } else if let Ok(known) = serde_json::from_slice::<Forgotten>(&bytes)
+            && (known.attempt > 0 || known.word.is_some())
         {
-            mirror.learn(attempt);
+            mirror.learn(known);
         }
     }
     Ok(mirror)
 }
 
 impl Mirror {
-    /// A line that is newer than what is known of its attempt; a person's word stays until there is a newer one.
-    fn learn(&mut self, mut attempt: ForgottenAttempt) {
-        let id = (attempt.tool_call_id.clone(), attempt.attempt);
-        let before = self.attempts.remove(&id).and_then(|before| before.correction);
-        attempt.correction = attempt.correction.or(before);
-        self.attempts.insert(id, attempt);
+    /// A line that is newer than what is known; a person's word about an attempt stays until there is a newer one.
+    fn learn(&mut self, mut line: Forgotten) {
+        let before = self.newest.remove(&line.about()).and_then(|before| before.correction);
+        line.correction = line.correction.or(before);
+        self.newest.insert(line.about(), line);
     }
 
-    /// Those that the database does not know, or not with what a person said about them.
-    pub(crate) fn unknown_to(self, db: &Db<'_>) -> Result<Vec<ForgottenAttempt>, DbError> {
-        let mut known =
-            db.connection.prepare_cached("SELECT max(attempt) FROM tool_attempts WHERE tool_call_id = ?1")?;
+    /// What the database does not know.
+    pub(crate) fn unknown_to(self, db: &Db<'_>) -> Result<Vec<Forgotten>, DbError> {
         // What a person deleted is not forgotten.
         let mut deleted = db.connection.prepare_cached("SELECT 1 FROM deleted_runs WHERE run_id = ?1")?;
         let mut forgotten = Vec::new();
-        for ((call, number), attempt) in self.attempts {
-            let newest: Option<u32> = known.query_row([&call], |row| row.get(0))?;
-            let is_forgotten = match newest {
-                Some(newest) if newest > number => false,
-                Some(newest) if newest == number => attempt.word_is_news(db)?,
-                Some(_) | None => true,
-            };
-            if is_forgotten && !deleted.exists([&attempt.run_id])? {
-                forgotten.push(attempt);
+        for known in self.newest.into_values() {
+            if known.is_news(db)? && !deleted.exists([&known.run_id])? {
+                forgotten.push(known);
             }
         }
         forgotten.sort_by(|a, b| a.at.cmp(&b.at));
@@ -147,7 +188,7 @@ impl Mirror {
 
     /// Those of them that speak against driving `run` on: what its family sent, and what a run sent of which nobody knows any more whose
     /// family it is of.
-    pub(crate) fn unknown_to_family(self, db: &Db<'_>, run: &RunId) -> Result<Vec<ForgottenAttempt>, DbError> {
+    pub(crate) fn unknown_to_family(self, db: &Db<'_>, run: &RunId) -> Result<Vec<Forgotten>, DbError> {
         let mut forgotten = self.unknown_to(db)?;
         let mut known = db.connection.prepare_cached("SELECT root_run_id FROM runs WHERE run_id = ?1")?;
         let mut root_of =
@@ -177,7 +218,7 @@ pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), Db
     for id in calls {
         let Ok(id) = CallId::parse(&id) else { continue };
         let call = db.call(&id)?;
-        let logged = log.attempts.get(&(id.to_string(), call.attempt));
+        let logged = log.newest.get(&format!("{id}/{}", call.attempt));
         let word = call.correction.as_ref().map(|correction| correction.at);
         let is_known = logged.is_some_and(|logged| logged.correction.as_ref().map(|word| word.at) >= word);
         if call.policy.is_kept_outside() && !is_known {
@@ -187,23 +228,56 @@ pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), Db
             text.push('\n');
         }
     }
+    for word in words(db)? {
+        if !log.newest.contains_key(&word.about()) {
+            let mut line = json!(word);
+            line["event"] = json!("word");
+            line["db_uuid"] = json!(db_uuid);
+            text.push_str(&format!("{line}\n"));
+        }
+    }
     let failed = |error| DbError::Store(refused_because(format!("{} cannot be written", path.display()), error));
     let mut file = effects::open(path).map_err(failed)?;
     effects::append(&mut file, &text).and_then(|()| file.sync_all()).map_err(failed)
 }
 
-/// Notes that a person accepted what the log knew about `runs` until now.
-pub(crate) fn accept<'a>(
-    path: &Path,
-    db_uuid: &str,
-    runs: impl IntoIterator<Item = &'a str>,
-    at: Timestamp,
-) -> Result<(), StoreError> {
+/// What people said, as the database has it.
+fn words(db: &Db<'_>) -> Result<Vec<Forgotten>, DbError> {
+    let sql = "SELECT a.answered_at, r.root_run_id, r.run_id, q.tool_call_id, a.choice, q.question_id \
+               FROM answers a JOIN questions q ON q.question_id = a.question_id JOIN runs r ON r.run_id = q.run_id \
+               UNION ALL \
+               SELECT cancel_requested_at, root_run_id, run_id, NULL, 'cancel', NULL FROM runs WHERE cancel_requested_at IS NOT NULL \
+               ORDER BY 1";
+    let mut statement = db.connection.prepare(sql)?;
+    let said = statement.query_map([], |row| {
+        Ok(Forgotten {
+            at: row.get(0)?,
+            root: row.get(1)?,
+            tree: None,
+            run_id: row.get(2)?,
+            tool_call_id: row.get(3)?,
+            attempt: 0,
+            tool: String::new(),
+            idempotency_key: None,
+            status: String::new(),
+            correction: None,
+            word: row.get(4)?,
+            question_id: row.get(5)?,
+        })
+    })?;
+    Ok(said.collect::<Result<_, _>>()?)
+}
+
+/// Notes that a person accepted this.
+pub(crate) fn accept(path: &Path, db_uuid: &str, accepted: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
     let failed = |error| refused_because(format!("{} cannot be written", path.display()), error);
+    let runs: BTreeSet<&str> = accepted.iter().map(|known| known.run_id.as_str()).collect();
     let mut text = String::new();
     for run in runs {
-        text.push_str(&json!({"event": ACCEPTED, "db_uuid": db_uuid, "run_id": run, "at": at}).to_string());
-        text.push('\n');
+        let of_run = accepted.iter().filter(|known| known.run_id == run);
+        let about: Vec<String> = of_run.map(Forgotten::about).collect();
+        let line = json!({"event": ACCEPTED, "db_uuid": db_uuid, "run_id": run, "accepted": about, "at": at});
+        text.push_str(&format!("{line}\n"));
     }
     let mut file = effects::open(path).map_err(failed)?;
     effects::append(&mut file, &text).and_then(|()| file.sync_all()).map_err(failed)

@@ -113,6 +113,7 @@ impl LedgerRows for Db<'_> {
         insert_receipt(receipt: &ReceiptRecord) -> ();
         fill_newest_receipt(receipt: &ReceiptRecord) -> ();
         note_effect(call: &CallRecord, event: &str, epoch: u64, at: Timestamp) -> ();
+        note_word(run: &RunId, question: Option<&QuestionRecord>, word: &str, at: Timestamp) -> ();
     }
 
     fn calls_of_turn(&self, run: &RunId, turn: u32) -> DbResult<Vec<CallRecord>> {

@@ -1,6 +1,6 @@
 //! What each change makes of the rows: find them, apply a rule, store what it returns. One text for every store.
 
-use ua_core::{CallId, CallStatus, Message, QuestionId, RunId, StepId, Timestamp};
+use ua_core::{CallId, CallStatus, Message, QuestionId, Resolution, RunId, StepId, Timestamp};
 
 use crate::archive_store::RunDeletion;
 use crate::blob_store::BlobPrune;
@@ -12,7 +12,9 @@ use crate::commit::{
 };
 use crate::error::StoreError;
 use crate::overrides::NewOverride;
-use crate::record::{CallRecord, MessageRecord, OwnerStamp, RequestId, RequestRecord, RunLease, RunRecord, StepRecord};
+use crate::record::{
+    CallRecord, MessageRecord, OwnerStamp, QuestionRecord, RequestId, RequestRecord, RunLease, RunRecord, StepRecord,
+};
 use crate::relations::Relations;
 use crate::rows::{Rows, Written};
 use crate::rules;
@@ -205,8 +207,10 @@ fn fork<R: Rows>(rows: &R, mut fork: NewFork) -> Result<RunRecord, R::Error> {
 }
 
 fn answer<R: Rows>(rows: &R, answer: NewAnswer) -> Result<Done, R::Error> {
+    let (word, at) = (answer.choice.as_str(), answer.at);
     let question = rules::question_answered(rows.question(&answer.question_id)?, answer)?;
     rows.update_question(&question)?;
+    rows.note_word(&question.run_id, Some(&question), word, at)?;
     match rules::abort_in(&question) {
         Some(at) => {
             let run = rows.run(&question.run_id)?;
@@ -236,6 +240,7 @@ fn request_cancel<R: Rows>(rows: &R, run: &RunId, reason: &str, at: Timestamp) -
     let run = rules::run_cancel_requested(rows.run(run)?, reason, at)?;
     rows.update_run(&run)?;
     rows.count_word(&run.run_id)?;
+    rows.note_word(&run.run_id, None, "cancel", at)?;
     for child in rows.runs_below(&run.run_id)?.into_iter().filter(|child| !child.status.is_terminal()) {
         rows.count_word(&child.run_id)?;
         rows.update_run(&rules::run_cancel_requested(child, reason, at)?)?;
@@ -298,7 +303,6 @@ fn correct_call<R: Rows>(rows: &R, correct: CorrectCall) -> Result<Done, R::Erro
         rows.update_call(&duplicate, epoch)?;
     }
     rows.note_corrected(&run.root_run_id, at)?;
-    rows.note_effect(&call, "corrected", run.lease_epoch, at)?;
     Ok(Done::Call(call))
 }
 
@@ -613,7 +617,10 @@ fn cancel_calls<R: Rows>(rows: &R, lease: &RunLease, cancels: &[CallCancel], at:
         let question = rows.waiting_question(&call.call_id)?;
         rows.update_call(&rules::call_cancelled(call, cancel, at)?, lease.epoch)?;
         if let Some(question) = question {
-            rows.update_question(&rules::question_closed(question, &lease.run_id, at)?)?;
+            let closed = rules::question_closed(question, &lease.run_id, at)?;
+            let unused = (cancel.resolution == Resolution::AfterFailure)
+                .then(|| "its call was not sent, because an earlier call of its turn did not succeed".to_owned());
+            rows.update_question(&QuestionRecord { closed_because: unused, ..closed })?;
         }
     }
     Ok(())
@@ -663,5 +670,6 @@ fn put_resolved<R: Rows>(
     if let Some(question) = question {
         rows.update_question(&question)?;
     }
+    rows.note_effect(&call, "resolve", epoch, at)?;
     Ok(call)
 }

@@ -28,7 +28,8 @@ use ua_core::{
 };
 
 use crate::record::{
-    AttemptRecord, CallRecord, Choice, EventRecord, QuestionStatus, ReceiptRecord, RequestStatus, RunRecords,
+    AttemptRecord, CallRecord, Choice, EventRecord, QuestionKind, QuestionStatus, ReceiptRecord, RequestStatus,
+    RunRecords,
 };
 
 pub use kin::check_family;
@@ -154,9 +155,11 @@ fn sends(found: &mut Violations, records: &RunRecords, call: &CallRecord, attemp
     }
 }
 
-/// How often a person ordered one more attempt.
+/// How often a person who was asked what came of an attempt ordered one more. That a call may go out at all is no such word.
 fn executes(records: &RunRecords, call: &CallRecord) -> usize {
-    let about = records.questions.iter().filter(|question| question.call_id.as_ref() == Some(&call.call_id));
+    let about = records.questions.iter().filter(|question| {
+        question.call_id.as_ref() == Some(&call.call_id) && question.kind == QuestionKind::UnknownOutcome
+    });
     about.filter_map(|question| question.answer.as_ref()).filter(|answer| answer.choice == Choice::Execute).count()
 }
 

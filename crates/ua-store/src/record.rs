@@ -521,6 +521,19 @@ pub enum Choice {
     Continue,
 }
 
+impl Choice {
+    /// Its name, as it is stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Happened => "happened",
+            Self::Execute => "execute",
+            Self::Skip => "skip",
+            Self::Abort => "abort",
+            Self::Continue => "continue",
+        }
+    }
+}
+
 /// Something only a person can decide (`questions`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuestionRecord {

@@ -161,6 +161,14 @@ pub trait LedgerRows: Tables {
     fn fill_newest_receipt(&self, receipt: &ReceiptRecord) -> Result<(), Self::Error>;
     /// Notes a change of a call that is kept outside the database as well, once it is committed.
     fn note_effect(&self, call: &CallRecord, event: &str, epoch: u64, at: Timestamp) -> Result<(), Self::Error>;
+    /// Notes what a person said about a run, or answered to a question of it, the same way.
+    fn note_word(
+        &self,
+        run: &RunId,
+        question: Option<&QuestionRecord>,
+        word: &str,
+        at: Timestamp,
+    ) -> Result<(), Self::Error>;
 }
 
 /// What a decision about a call goes by.

@@ -10,7 +10,7 @@ use ua_host::home::Home;
 use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
 use ua_store::{LedgerStore as _, RunStore as _};
-use ua_store_sqlite::{ForgottenAttempt, SqliteStore};
+use ua_store_sqlite::{Forgotten, SqliteStore};
 
 use crate::args::DbCommand;
 use crate::error::{HostError, OK, STORAGE};
@@ -159,8 +159,8 @@ async fn run_of(store: &SqliteStore, name: &str) -> Result<RunId, HostError> {
     if forgotten.iter().any(|attempt| attempt.run_id == name) { Ok(run) } else { Err(unknown) }
 }
 
-async fn forgotten_of(store: &SqliteStore, run: &RunId) -> Result<Vec<ForgottenAttempt>, HostError> {
-    let forgotten = store.forgotten_attempts(run).await;
+async fn forgotten_of(store: &SqliteStore, run: &RunId) -> Result<Vec<Forgotten>, HostError> {
+    let forgotten = store.forgotten(run).await;
     forgotten.map_err(|e| HostError::store("compare the database with effects.log", &e))
 }
 
@@ -260,13 +260,13 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
 
 /// Which runs are not driven on because of what was forgotten, in sentences: one for each family, and one for what nobody knows the family
 /// of any more.
-async fn refused_runs(home: &Home, forgotten: &[ForgottenAttempt]) -> Result<Vec<String>, HostError> {
+async fn refused_runs(home: &Home, forgotten: &[Forgotten]) -> Result<Vec<String>, HostError> {
     if forgotten.is_empty() {
         return Ok(Vec::new());
     }
     let store = home.open_read_only()?;
     let runs = store.runs(u32::MAX).await.map_err(|e| HostError::store("read the runs", &e))?;
-    let root_of = |attempt: &ForgottenAttempt| {
+    let root_of = |attempt: &Forgotten| {
         let known = runs.iter().find(|run| run.run_id.as_str() == attempt.run_id);
         known.map(|run| run.root_run_id.to_string()).or_else(|| attempt.root.clone())
     };

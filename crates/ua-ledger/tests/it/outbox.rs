@@ -118,3 +118,26 @@ async fn what_could_not_be_written_stays_until_it_can() {
     outbox.flush().await.unwrap();
     assert_eq!(status(&store, "call_1").await, CallStatus::Succeeded);
 }
+
+/// A batch whose answer was lost is repeated as it was: what came to wait since goes behind it, and is not lost with it.
+#[tokio::test]
+async fn what_comes_behind_a_batch_whose_answer_was_lost_is_written_too() {
+    for writes in [false, true] {
+        let store = Arc::new(MemStore::new());
+        let scene = Scene::begin(store.as_ref(), "run_1").await;
+        scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+        for call in ["call_1", "call_2"] {
+            store.start_attempt(&scene.lease, samples::start(call, 1, call)).await.unwrap();
+        }
+        let busy = Arc::new(Busy { times: AtomicU32::new(1), writes });
+        let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
+        let outbox = Outbox::new(Arc::new(seam), scene.lease.clone());
+        outbox.hold("store an answer", settle("call_1")).await;
+        assert!(outbox.flush().await.is_err());
+        outbox.hold("store an answer", settle("call_2")).await;
+        outbox.commit_turn(&scene.lease, samples::commit(&scene.step, 1, "ckpt_1")).await.unwrap();
+        let calls = scene.records().await.calls;
+        assert!(calls.iter().all(|call| call.status == CallStatus::Succeeded), "{writes}: {calls:?}");
+        assert!(!outbox.holds());
+    }
+}

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use ua_core::{CallStatus, CorrectedTo, OnUnknown, SideEffectClass};
 use ua_store::conformance::{Scene, samples};
 use ua_store::{Choice, LedgerStore as _, NewRun, RunStore as _, Store, StoreError};
-use ua_store_sqlite::{ForgottenAttempt, Restore, SqliteConfig, SqliteStore, backup, restore};
+use ua_store_sqlite::{Forgotten, Restore, SqliteConfig, SqliteStore, backup, restore};
 
 struct Place {
     _folder: TempDir,
@@ -36,7 +36,7 @@ impl Place {
 
 /// The runs of what speaks against driving `run` on.
 async fn forgotten(store: &SqliteStore, run: &str) -> Vec<String> {
-    let forgotten = store.forgotten_attempts(&samples::run_id(run)).await.unwrap();
+    let forgotten = store.forgotten(&samples::run_id(run)).await.unwrap();
     let runs: BTreeSet<String> = forgotten.into_iter().map(|attempt| attempt.run_id).collect();
     runs.into_iter().collect()
 }
@@ -73,8 +73,8 @@ async fn what_a_run_sent_that_the_copy_does_not_know_is_forgotten_for_its_whole_
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
 
     let store = put_back(&place, store);
-    let of_family = store.forgotten_attempts(&samples::run_id("run_a")).await.unwrap();
-    let [ForgottenAttempt { run_id, root, tree, .. }] = &of_family[..] else { panic!("{of_family:?}") };
+    let of_family = store.forgotten(&samples::run_id("run_a")).await.unwrap();
+    let [Forgotten { run_id, root, tree, .. }] = &of_family[..] else { panic!("{of_family:?}") };
     assert_eq!((run_id.as_str(), root.as_deref(), tree.as_deref()), ("run_task_1", Some("run_a"), Some("run_fork")));
     assert_eq!(forgotten(&store, "run_b").await, [""; 0], "another family");
 
@@ -105,7 +105,7 @@ async fn a_line_of_which_nobody_knows_the_family_counts_for_every_run_until_it_i
     // Of this one the copy knows the run, and so the family.
     assert_eq!(forgotten(&store, "run_b").await, ["run_b", "run_task_1"]);
     // Also by the name of the run that nobody knows any more.
-    let unknown = store.forgotten_attempts(&samples::run_id("run_task_1")).await.unwrap();
+    let unknown = store.forgotten(&samples::run_id("run_task_1")).await.unwrap();
     store.accept_forgotten(&unknown, samples::at(100)).unwrap();
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
     assert_eq!(forgotten(&store, "run_b").await, ["run_b"]);
@@ -123,7 +123,7 @@ async fn a_line_that_was_cut_takes_no_other_one_along() {
     assert!(lines.lines().skip(1).all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
 
     let store = put_back(&place, store);
-    let of_family = store.forgotten_attempts(&samples::run_id("run_a")).await.unwrap();
+    let of_family = store.forgotten(&samples::run_id("run_a")).await.unwrap();
     assert_eq!(of_family.len(), 1);
     // A person's word behind half a line counts as well.
     fs::write(place.log(), format!("{lines}{half}")).unwrap();
@@ -281,14 +281,78 @@ async fn what_a_person_said_about_a_call_since_the_copy_was_made_is_not_lost_wit
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
 
     let store = put_back(&place, store);
-    let of_family = store.forgotten_attempts(&samples::run_id("run_fork")).await.unwrap();
-    let [ForgottenAttempt { tool_call_id, correction: Some(word), .. }] = &of_family[..] else {
+    let of_family = store.forgotten(&samples::run_id("run_fork")).await.unwrap();
+    let [Forgotten { tool_call_id: Some(call_id), correction: Some(word), .. }] = &of_family[..] else {
         panic!("{of_family:?}")
     };
-    assert_eq!((tool_call_id.as_str(), word.outcome), ("call_1", CorrectedTo::Happened));
+    assert_eq!((call_id.as_str(), word.outcome), ("call_1", CorrectedTo::Happened));
 
     // Whoever says it again needs not accept anything.
     let call = store.call(&samples::call_id("call_1")).await.unwrap();
     store.correct_call(samples::correct(&call, CorrectedTo::Happened, 90)).await.unwrap();
     assert_eq!(forgotten(&store, "run_fork").await, [""; 0]);
+}
+
+/// What of a run the copy does not know, in words: a status, or what a person said.
+async fn news(store: &SqliteStore, run: &str) -> Vec<String> {
+    let forgotten = store.forgotten(&samples::run_id(run)).await.unwrap();
+    forgotten.into_iter().map(|one| one.word.unwrap_or(one.status)).collect()
+}
+
+#[tokio::test]
+async fn an_answer_and_a_word_that_came_after_the_copy_are_forgotten_until_they_are_accepted() {
+    let place = Place::new();
+    let store = place.open();
+    let scene = Scene::begin(&store, "run_a").await;
+    scene.call_that_is("call_1", CallStatus::Running).await;
+    store.close().unwrap();
+    backup(&place.path, &place.copy).unwrap();
+
+    let store = place.open();
+    let scene = Scene::of(&store, scene_lease(&store).await, "step_of_run_a");
+    store.settle_attempt(&scene.lease, samples::lost("call_1", 1)).await.unwrap();
+    store.raise_question(&scene.lease, samples::question("q_1", Some("call_1"))).await.unwrap();
+    store.insert_answer(samples::answer("q_1", Choice::Skip)).await.unwrap();
+    store.request_cancel(&samples::run_id("run_a"), "no longer wanted", samples::at(90)).await.unwrap();
+    assert_eq!(news(&store, "run_a").await, [""; 0]);
+
+    let store = put_back(&place, store);
+    // The copy has the attempt, and neither what came of it nor what was said.
+    assert_eq!(news(&store, "run_a").await, ["skip", "cancel"]);
+    let forgotten = store.forgotten(&samples::run_id("run_a")).await.unwrap();
+    store.accept_forgotten(&forgotten, samples::at(100)).unwrap();
+    assert_eq!(news(&store, "run_a").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_attempt_whose_answer_the_copy_lacks_is_forgotten() {
+    let place = Place::new();
+    let store = place.open();
+    let scene = Scene::begin(&store, "run_a").await;
+    scene.call_that_is("call_1", CallStatus::Running).await;
+    store.close().unwrap();
+    backup(&place.path, &place.copy).unwrap();
+    let store = place.open();
+    let lease = scene_lease(&store).await;
+    store.settle_attempt(&lease, samples::settle("call_1", 1, CallStatus::Succeeded)).await.unwrap();
+    let store = put_back(&place, store);
+    assert_eq!(news(&store, "run_a").await, ["succeeded"]);
+}
+
+/// What was accepted is that, and not what happens to the same run later.
+#[tokio::test]
+async fn what_is_accepted_is_what_was_known_then() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    Scene::take(&store, "run_a").await.call_that_is("call_1", CallStatus::Succeeded).await;
+    let store = put_back(&place, store);
+    let first = store.forgotten(&samples::run_id("run_a")).await.unwrap();
+    store.accept_forgotten(&first, samples::at(100)).unwrap();
+    Scene::take(&store, "run_a").await.call_that_is("call_2", CallStatus::Succeeded).await;
+    let store = put_back(&place, store);
+    assert_eq!(news(&store, "run_a").await, ["succeeded"]);
+}
+
+async fn scene_lease(store: &SqliteStore) -> ua_store::RunLease {
+    store.acquire_run(&samples::run_id("run_a"), &samples::owner(101), samples::at(20)).await.unwrap().0
 }

@@ -41,7 +41,7 @@ fn applied(
     answer: &AnswerRecord,
     call: Option<&CallRecord>,
 ) {
-    if question.closed_because.is_some() || call.is_some_and(|call| call.correction.is_some()) {
+    if call.is_some_and(|call| call.correction.is_some()) {
         return; // a later word about the record counts
     }
     let id = &question.question_id;

@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use ua_core::{CallStatus, OnUnknown, RunId, SideEffectClass, Timestamp};
 
 use super::{Violation, Violations};
 use crate::lineage::is_task;
-use crate::record::{AttemptRecord, CallRecord, RunRecords};
+use crate::record::{AttemptRecord, CallRecord, QuestionKind, QuestionRecord, RunRecords};
 
 /// Every statement that does not hold between the runs of one family: all runs of one root, and their sub-agents.
 pub fn check_family(family: &[RunRecords]) -> Vec<Violation> {
@@ -21,8 +22,10 @@ pub fn check_family(family: &[RunRecords]) -> Vec<Violation> {
     let mut calls: Vec<Candidate<'_>> = family.iter().flat_map(|records| kin.candidates(records)).collect();
     calls.sort_by(|one, other| one.began_at.cmp(&other.began_at).then(one.call.call_id.cmp(&other.call.call_id)));
     for (index, later) in calls.iter().enumerate() {
-        let earlier = calls[..index].iter().rev().find(|earlier| kin.are_kin(earlier, later));
-        let Some(earlier) = earlier.filter(|earlier| !(earlier.has_a_word || later.has_a_word)) else { continue };
+        let is_unheard = |earlier: &&Candidate<'_>| {
+            kin.are_kin(earlier, later) && !earlier.is_spoken_of() && !later.was_let_go_beside(earlier.call)
+        };
+        let Some(earlier) = calls[..index].iter().rev().find(is_unheard) else { continue };
         let is_of_a_sub_agent = earlier.is_in_sub_agent || later.is_in_sub_agent;
         let invariant = if is_of_a_sub_agent {
             "kin_of_sub_agents_are_asked_about"
@@ -56,12 +59,34 @@ struct Candidate<'a> {
     failed_before: bool,
     /// An attempt was lost, and a later one turned away, which took the call for one that had not happened.
     was_denied: bool,
-    /// A person was asked about it, or put its record right: what was sent in between went by what they had said before.
-    has_a_word: bool,
+    /// What persons answered about it.
+    answered: Vec<&'a QuestionRecord>,
     is_in_sub_agent: bool,
     /// The run at the top of its tree, and the turn of that run that it belongs to.
     top: &'a RunId,
     turn: u32,
+}
+
+impl Candidate<'_> {
+    /// Whether a person said what came of it, or put its record right: what was sent in between went by what was known before.
+    fn is_spoken_of(&self) -> bool {
+        self.call.correction.is_some() || self.answered.iter().any(|asked| asked.kind == QuestionKind::UnknownOutcome)
+    }
+
+    /// Whether a person let it go out, or put its record right, who was shown the other call.
+    fn was_let_go_beside(&self, other: &CallRecord) -> bool {
+        let shows = |asked: &&QuestionRecord| match asked.detail.get("others").and_then(Value::as_array) {
+            Some(others) => {
+                others.iter().any(|one| one.get("call").and_then(Value::as_str) == Some(other.call_id.as_str()))
+            }
+            // A question of an earlier version names it in words only.
+            None => true,
+        };
+        let is_about_others =
+            |asked: &&QuestionRecord| matches!(asked.kind, QuestionKind::NearDuplicate | QuestionKind::UnknownOutcome);
+        self.call.correction.is_some()
+            || self.answered.iter().copied().filter(|asked| is_about_others(&asked)).any(|asked| shows(&asked))
+    }
 }
 
 /// Who belongs to whom.
@@ -112,11 +137,9 @@ impl<'a> Family<'a> {
             records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id).collect();
         attempts.sort_by_key(|attempt| attempt.attempt);
         let first = attempts.iter().position(|attempt| !was_turned_away(records, attempt))?;
-        let was_answered = records
-            .questions
-            .iter()
-            .any(|question| question.call_id.as_ref() == Some(&call.call_id) && question.answer.is_some());
-        let has_a_word = was_answered || call.correction.is_some();
+        let is_about_it =
+            |question: &&QuestionRecord| question.call_id.as_ref() == Some(&call.call_id) && question.answer.is_some();
+        let answered = records.questions.iter().filter(is_about_it).collect();
         let (top, turn) = self.top(&records.run.run_id, call.position.turn);
         Some(Candidate {
             call,
@@ -125,7 +148,7 @@ impl<'a> Family<'a> {
             failed_before: first > 0,
             was_denied: attempts[first].outcome.as_deref() == Some("lost")
                 && attempts[first..].iter().any(|attempt| was_turned_away(records, attempt)),
-            has_a_word,
+            answered,
             is_in_sub_agent: is_task(&records.run),
             top,
             turn,

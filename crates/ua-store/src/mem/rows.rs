@@ -296,6 +296,9 @@ impl LedgerRows for Transaction<'_> {
     fn note_effect(&self, _call: &CallRecord, _event: &str, _epoch: u64, _at: Timestamp) -> Found<()> {
         Ok(())
     }
+    fn note_word(&self, _run: &RunId, _question: Option<&QuestionRecord>, _word: &str, _at: Timestamp) -> Found<()> {
+        Ok(())
+    }
 }
 
 impl BlobRows for Transaction<'_> {

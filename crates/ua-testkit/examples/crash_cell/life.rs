@@ -108,7 +108,7 @@ async fn live(options: &Options) -> Outcome<ExitCode> {
         return Ok(ExitCode::from(NOTHING_TO_FORK));
     }
     // As the command line does before it drives a run.
-    if !sqlite.forgotten_attempts(&run).await?.is_empty() {
+    if !sqlite.forgotten(&run).await?.is_empty() {
         return Ok(ExitCode::from(FORGOTTEN));
     }
     let successor = Successor::new(sqlite.clone(), run.clone(), env.clone(), &job.tools);

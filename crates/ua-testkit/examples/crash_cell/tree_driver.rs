@@ -45,7 +45,7 @@ impl ChildDriver for TreeDriver {
         stop: &StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         // As the command line does.
-        if !self.database.forgotten_attempts(&child.run_id).await?.is_empty() {
+        if !self.database.forgotten(&child.run_id).await?.is_empty() {
             return Err(format!("the database has forgotten what {} sent", child.run_id).into());
         }
         self.clone().drive_run(child.run_id, Some(above.clone()), stop.clone()).await

@@ -20,7 +20,7 @@ pub(super) const MAX_ASKS: usize = 3;
 
 /// What a whole reply says, and what one says that breaks late.
 const WHOLE_OUTPUT: u64 = 20;
-const CUT_OUTPUT: u64 = 2_000;
+pub(super) const CUT_OUTPUT: u64 = 2_000;
 
 /// How the model is.
 #[derive(Debug, Clone, Copy)]

@@ -163,7 +163,7 @@ impl Stage {
         let runtime = self.store.enter();
         let forgotten = block_on(self.mirror.all_forgotten(self.store.port.as_ref()))?;
         drop(runtime);
-        self.forgotten.extend(forgotten);
+        self.forgotten.extend(forgotten.calls);
         self.words.retain(|word| word.step < copied_at);
         self.was_restored = true;
         for top in 0..self.tops.len() {
