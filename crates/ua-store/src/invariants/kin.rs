@@ -85,7 +85,7 @@ impl Candidate<'_> {
         let is_about_others =
             |asked: &&QuestionRecord| matches!(asked.kind, QuestionKind::NearDuplicate | QuestionKind::UnknownOutcome);
         self.call.correction.is_some()
-            || self.answered.iter().copied().filter(|asked| is_about_others(&asked)).any(|asked| shows(&asked))
+            || self.answered.iter().copied().filter(|asked| is_about_others(asked)).any(|asked| shows(&asked))
     }
 }
 

@@ -13,12 +13,13 @@ use regex::Regex;
 use ua_core::{Sha256, sha256};
 
 use super::drawing::Happening;
+use super::gates::Side;
 use super::harm::Harm;
 use super::job::Intents;
 use super::life::BoxError;
 use super::stage::Stage;
 use super::task::block_on;
-use crate::outcomes::{PersonOutcome, Refusal, ToolOutcome};
+use crate::outcomes::{PersonOutcome, ProcessOutcome, Refusal, ToolOutcome};
 use ua_store::RunStore;
 
 /// What is explored.
@@ -40,11 +41,37 @@ pub enum Scene {
     Approved,
     /// The store goes back to a copy.
     Restore,
+    /// The store goes back to a copy that knows nothing of what a sub-agent sent before its process died.
+    RestoreOfTasks,
+    /// A person forks a run while its sub-agent sends, and the fork's sub-agent does the same.
+    ForkBesideTasks,
+    /// A call is turned away, its process dies, and a person forks the run.
+    ForkBehindFailure,
+}
+
+/// What happens of itself in a scene, once it can: what its paths have in common, and no deviation.
+#[derive(Debug, Clone, Copy)]
+struct Given {
+    what: What,
+    /// At which crossing a process stands then, and on which side of it; any when there is none.
+    at: Option<(&'static str, Side)>,
+}
+
+/// What is given.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Copied,
+    GoneBack,
+    Dies,
+    Forked,
+    /// The fork begins to work.
+    ForkStarts,
+    TurnedAway,
 }
 
 impl Scene {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Plain,
         Self::ByContent,
         Self::Fork,
@@ -53,6 +80,9 @@ impl Scene {
         Self::Doubt,
         Self::Approved,
         Self::Restore,
+        Self::RestoreOfTasks,
+        Self::ForkBesideTasks,
+        Self::ForkBehindFailure,
     ];
 
     /// Its name on a command line.
@@ -66,6 +96,9 @@ impl Scene {
             Self::Doubt => "doubt",
             Self::Approved => "approved",
             Self::Restore => "restore",
+            Self::RestoreOfTasks => "restore-of-tasks",
+            Self::ForkBesideTasks => "fork-beside-tasks",
+            Self::ForkBehindFailure => "fork-behind-failure",
         }
     }
 
@@ -82,19 +115,54 @@ impl Scene {
             Self::ForkOfTasks => Intents::listed(&[&["order"]], &[&["post_comment"]]),
             Self::Doubt => Intents::listed(&[&["say"], &["say"]], &[]),
             Self::Approved => Intents::listed(&[&["sign", "grant"]], &[]),
+            Self::RestoreOfTasks => Intents::listed(&[], &[&["post_comment"]]),
+            Self::ForkBesideTasks => Intents::listed(&[], &[&["order"]]),
+            Self::ForkBehindFailure => Intents::listed(&[&["order"]], &[]),
+        }
+    }
+
+    /// What its paths begin with.
+    fn given(self) -> Vec<Given> {
+        let anywhere = |what| Given { what, at: None };
+        match self {
+            Self::Plain
+            | Self::ByContent
+            | Self::Fork
+            | Self::Tasks
+            | Self::ForkOfTasks
+            | Self::Doubt
+            | Self::Approved
+            | Self::Restore => Vec::new(),
+            Self::RestoreOfTasks => vec![
+                anywhere(What::Copied),
+                Given { what: What::Dies, at: Some(("tool.invoke", Side::After)) },
+                anywhere(What::GoneBack),
+            ],
+            Self::ForkBesideTasks => {
+                vec![Given { what: What::Forked, at: Some(("tool.invoke", Side::Before)) }, anywhere(What::ForkStarts)]
+            }
+            Self::ForkBehindFailure => vec![
+                anywhere(What::TurnedAway),
+                Given { what: What::Dies, at: Some(("store.settle_attempt", Side::After)) },
+                anywhere(What::Forked),
+            ],
         }
     }
 
     /// What may go wrong, before deviations are counted.
     pub(super) fn harm(self, deviations: usize) -> Harm {
         let with_people = usize::from(matches!(self, Self::Approved | Self::Doubt));
+        let given = self.given();
+        let of = |is_it: fn(&What) -> bool| given.iter().filter(|given| is_it(&given.what)).count();
+        let forks = of(|what| matches!(what, What::Forked));
+        let restores = of(|what| matches!(what, What::GoneBack));
         Harm {
-            deaths: deviations,
-            tool_faults: deviations,
+            deaths: deviations + of(|what| matches!(what, What::Dies)),
+            tool_faults: deviations + of(|what| matches!(what, What::TurnedAway)),
             store_faults: deviations,
             signals: 1,
-            forks: usize::from(matches!(self, Self::Fork | Self::ForkOfTasks)),
-            restores: usize::from(self == Self::Restore),
+            forks: forks + usize::from(matches!(self, Self::Fork | Self::ForkOfTasks)),
+            restores: restores + usize::from(self == Self::Restore),
             aborts: with_people,
             skips: with_people,
             ..Harm::default()
@@ -122,6 +190,8 @@ pub struct Walked {
     pub states: BTreeMap<usize, Sha256>,
     /// How many deviations the path has.
     pub deviations: usize,
+    /// How much of what is given has happened.
+    given: usize,
 }
 
 impl Stage {
@@ -136,16 +206,43 @@ impl Stage {
         let mut may: Vec<Happening> = self.everything()?;
         may.retain(is_explored);
         may.sort_by_key(|happening| self.rank(happening));
+        let due = path.scene.given().get(self.walked.given).copied();
+        let given = due.and_then(|due| may.iter().position(|happening| self.is_given(due, happening)));
+        if let Some(place) = given {
+            may[..=place].rotate_right(1);
+        }
         if left == 0 {
             may.truncate(1);
         }
-        if may.first().is_some_and(Happening::is_harmful) {
+        if given.is_none() && may.first().is_some_and(Happening::is_harmful) {
             may.clear(); // nothing is left but harm
         }
         self.walked.choices.push(may.len());
         let chosen = path.choices.get(step).copied().unwrap_or(0);
         self.walked.deviations += usize::from(chosen > 0);
+        self.walked.given += usize::from(chosen == 0 && given.is_some());
         Ok(may.into_iter().nth(chosen))
+    }
+
+    /// Whether this is what is due, and can be.
+    fn is_given(&self, due: Given, happening: &Happening) -> bool {
+        let stands = |life: Option<usize>| {
+            let Some((name, side)) = due.at else { return true };
+            let mut standing = self.gates.standing().into_iter();
+            standing
+                .any(|gate| gate.side == side && gate.crossing.is(name) && life.is_none_or(|life| gate.life == life))
+        };
+        match (due.what, happening) {
+            (What::Copied, Happening::MakeCopy)
+            | (What::GoneBack, Happening::GoBack)
+            | (What::Forked, Happening::Person(PersonOutcome::Forks, _))
+            | (What::TurnedAway, Happening::Tool(_, ToolOutcome::NeverLeft)) => stands(None),
+            (What::Dies, Happening::Process(life, ProcessOutcome::Dies)) => stands(Some(*life)),
+            (What::ForkStarts, Happening::Start(top)) => *top > 0,
+            (What::Copied | What::GoneBack | What::Forked | What::TurnedAway | What::Dies | What::ForkStarts, _) => {
+                false
+            }
+        }
     }
 
     /// The smaller, the sooner, when nobody hurries: whoever moved last goes on, what was asked for is done and answered, and what was
@@ -190,7 +287,7 @@ impl Stage {
         }
         drop(runtime);
         words.push_str(&format!("{:?}\n{:?}\n", self.harm, self.tops));
-        words.push_str(&format!("{}\n{}\n", self.walked.deviations, self.servers.account()));
+        words.push_str(&format!("{} {}\n{}\n", self.walked.deviations, self.walked.given, self.servers.account()));
         let said = self.words.iter().map(|word| format!("{:?} {:?}\n", word.question.question_id, word.choice));
         words.extend(said);
         words.push_str(&format!("{:?} {:?}", self.forgotten, self.accepted));
