@@ -406,7 +406,7 @@ impl Dispatcher {
                     let detail = format!("({generation}): {detail}");
                     return Err(DispatchError::OrphanAlive { server, detail });
                 }
-                self.recover(unknown, &facts, stop).await
+                Box::pin(self.recover(unknown, &facts, stop)).await
             }
             admission @ (Admission::Settled(_)
             | Admission::Held(_)

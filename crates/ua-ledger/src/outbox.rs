@@ -45,6 +45,16 @@ struct Queue {
     sent: u64,
 }
 
+impl Queue {
+    /// What goes out next under one number.
+    fn next(&mut self) -> Vec<Change> {
+        if self.tried == 0 {
+            self.tried = self.waiting.len();
+        }
+        self.waiting.iter().take(self.tried).cloned().collect()
+    }
+}
+
 impl Outbox {
     /// The store of the run of `lease`, which was just taken. One for each time it is.
     pub fn new(store: Arc<dyn Store>, lease: RunLease) -> Self {
@@ -94,7 +104,7 @@ impl Outbox {
     /// Sends what waits; of a batch that went out before and may be committed, what it was.
     async fn send_waiting(&self, queue: &mut MutexGuard<'_, Queue>) -> Result<(), StoreError> {
         let (doing, mut tries) = (queue.doing, Tries::default());
-        let changes = self.next(queue);
+        let changes = queue.next();
         loop {
             let batch = Batch::of(changes.clone()).numbered(queue.sent + 1);
             match self.store.commit(&self.by, batch).await {
@@ -106,15 +116,6 @@ impl Outbox {
                 Err(error) => return Err(self.given_up(queue, error)),
             }
         }
-    }
-
-    /// What goes out next under one number.
-    fn next(&self, queue: &mut MutexGuard<'_, Queue>) -> Vec<Change> {
-        if queue.tried == 0 {
-            queue.tried = queue.waiting.len();
-        }
-        let tried = queue.tried;
-        queue.waiting.iter().take(tried).cloned().collect()
     }
 
     fn sent(&self, queue: &mut MutexGuard<'_, Queue>) {
@@ -144,7 +145,7 @@ impl Outbox {
             return self.store.commit(&self.by, Batch::of(changes)).await;
         }
         let (doing, mut tries) = (queue.doing, Tries::default());
-        let waiting = self.next(&mut queue);
+        let waiting = queue.next();
         loop {
             let batch = Batch::of(waiting.clone()).provided(changes.clone()).numbered(queue.sent + 1);
             match self.store.commit(&self.by, batch).await {

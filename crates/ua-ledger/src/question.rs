@@ -283,7 +283,11 @@ fn listed(calls: &[&CallRecord]) -> String {
 fn changed_files(call: &CallRecord, facts: &Facts) -> String {
     let is_another = |(argument, digest): &(&String, &Sha256)| call.file_digests.get(*argument) != Some(*digest);
     let changed = facts.file_digests.iter().filter(is_another);
-    changed.map(|(argument, digest)| format!("\nChanged since it was sent: {argument} sha256:{digest}")).collect()
+    let mut lines = String::new();
+    for (argument, digest) in changed {
+        lines.push_str(&format!("\nChanged since it was sent: {argument} sha256:{digest}"));
+    }
+    lines
 }
 
 /// The effect and the files that go with it, each on a line.

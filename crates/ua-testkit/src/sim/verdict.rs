@@ -440,7 +440,7 @@ impl Judge<'_> {
         let booked: u64 = requests.map(|request| request.usage.total()).sum();
         let unbooked = (billed.whole + billed.cut).saturating_sub(booked);
         // A process that was replaced while it waited for a reply may not write what it heard of it.
-        let replaced = u64::try_from(self.stage.counts.replaced).unwrap_or(u64::MAX);
+        let replaced = self.stage.counts.replaced;
         let unknowable = billed.cut_output.min(replaced.saturating_mul(CUT_OUTPUT));
         if unbooked > TOLERATED + unknowable {
             let facts = Facts { unbooked: Some((unbooked, billed.cut_output + TOLERATED)), ..Facts::default() };
