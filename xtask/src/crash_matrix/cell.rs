@@ -390,7 +390,7 @@ impl Lives<'_> {
             command.args(["--kill", point]);
         }
         if let Some(seconds) = self.class.shape.comes_later().filter(|_| life > 1) {
-            command.args(["--clock-ahead", seconds]);
+            command.args(["--clock-ahead", &(seconds * u64::from(life - 1)).to_string()]);
         }
         if let (2, Protection::RedoMeets(outcome)) = (life, &self.cell.protection) {
             command.args(["--outcome", &outcome.name()]);

@@ -177,9 +177,9 @@ impl Shape {
         }
     }
 
-    /// How many seconds later each life after the first comes, if that is what it is about.
-    pub(super) fn comes_later(self) -> Option<&'static str> {
-        (self == Self::Later).then_some("3600")
+    /// How many seconds after the one before each life comes, if that is what it is about.
+    pub(super) fn comes_later(self) -> Option<u64> {
+        (self == Self::Later).then_some(3600)
     }
 
     /// Within how many crossings of a resume the second crash falls.

@@ -23,7 +23,9 @@ pub fn check_family(family: &[RunRecords]) -> Vec<Violation> {
     calls.sort_by(|one, other| one.began_at.cmp(&other.began_at).then(one.call.call_id.cmp(&other.call.call_id)));
     for (index, later) in calls.iter().enumerate() {
         let is_unheard = |earlier: &&Candidate<'_>| {
-            kin.are_kin(earlier, later) && !earlier.is_spoken_of() && !later.was_let_go_beside(earlier.call)
+            // Which of them is the earlier one, a clock says that people set.
+            let was_heard = later.was_let_go_beside(earlier.call) || earlier.was_let_go_beside(later.call);
+            kin.are_kin(earlier, later) && !earlier.is_spoken_of() && !was_heard
         };
         let Some(earlier) = calls[..index].iter().rev().find(is_unheard) else { continue };
         let is_of_a_sub_agent = earlier.is_in_sub_agent || later.is_in_sub_agent;
