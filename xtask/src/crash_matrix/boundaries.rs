@@ -182,10 +182,13 @@ pub(crate) fn boundaries(class: &Class, moments: u32, random: &mut Random) -> Ve
         }
     }
     for (step, write, is_subject) in WRITES.into_iter().filter(|_| !class.shape.is_part_of_turns()) {
+        // The first turn that is recorded and committed in a tree is a sub-agent's, with its call in it.
+        let is_of_a_call =
+            class.shape == Shape::SubAgents && matches!(write, "store.record_turn" | "store.commit_turn");
         for _ in 0..moments {
             let tool = is_subject.then_some(class.tool);
             let death = Death::Inside { write, tool, micros: random.below(LONGEST_WRITE) };
-            all.push(Boundary { step, death, in_flight: is_subject });
+            all.push(Boundary { step, death, in_flight: is_subject || is_of_a_call });
         }
     }
     all
