@@ -38,7 +38,9 @@ fn a_provider_that_cannot_be_reached_stops_the_run_until_it_can() {
     // Bound and let go again: a port on which nobody listens.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let env = env().with_forum().with_env("ANTHROPIC_API_KEY", "a-key");
-    let job = job(&env);
+    let fields = json!({"tools": {"builtin": false}, "model": {"provider": "anthropic", "name": "scripted"},
+                        "budgets": {"max_provider_wait_minutes": 0}});
+    let job = env.job(&fields, &json!([]));
     let output = env
         .start_with(("ANTHROPIC_BASE_URL", &format!("http://{nobody}")), &["job", &job, "--run-id", "r"])
         .wait()
@@ -46,7 +48,7 @@ fn a_provider_that_cannot_be_reached_stops_the_run_until_it_can() {
     output.shows(&["stopped (provider)", &nobody.to_string(), "ua resume r"]);
     assert_eq!((env.calls(), env.comments()), (Vec::new(), Vec::new()));
     // Nothing left, so nothing is charged.
-    assert_eq!(env.rows("SELECT status, network_attempted, input_tokens FROM usage"), ["zero 0 0"; 5]);
+    assert_eq!(env.rows("SELECT status, network_attempted, input_tokens FROM usage"), ["zero 0 0"]);
 
     let model = Model::start(&comment(), Vec::new());
     env.start_with(("ANTHROPIC_BASE_URL", model.base_url()), &["resume", "r"]).wait().code(0);
@@ -134,4 +136,27 @@ fn a_signal_while_the_model_thinks_ends_at_once_and_the_model_is_asked_again() {
     assert_eq!(env.rows("SELECT status FROM usage"), ["baseline"]);
     env.run(&["resume", "r"]).code(0);
     assert_eq!(env.comments(), ["{\"text\":\"request 2\"}"]);
+}
+
+#[test]
+fn an_outage_is_waited_for_and_a_signal_ends_the_wait() {
+    let faults = (1..=6).map(|n| Fault::at(n, FaultKind::Overloaded529)).collect();
+    let model = Model::start(&comment(), faults);
+    let env = env().with_forum().with_model(&model);
+    let process = env.start(&["job", &job(&env), "--run-id", "r"]);
+    until("the third attempt", || process.stderr().contains("attempt 3 failed"));
+    process.signal(Signal::INT);
+    process.wait().code(130);
+    assert_eq!(env.comments().len(), 0);
+    assert!(env.rows("SELECT status FROM usage").iter().all(|status| status == "zero"));
+}
+
+#[test]
+fn a_refusal_is_told_once_and_is_no_success() {
+    let refused = json!({"text": "I cannot help with that.", "stop_reason": "refusal"});
+    let model = Model::start(&json!([refused, refused]), Vec::new());
+    let env = env().with_forum().with_model(&model);
+    let output = env.run(&["job", &job(&env), "--run-id", "r"]).code(75);
+    output.shows(&["waiting for a person", "refused", "I cannot help with that."]);
+    assert_eq!((model.requests(), env.value("SELECT status FROM runs")), (2, "waiting_for_human".to_owned()));
 }

@@ -275,11 +275,11 @@ fn what_metrics_sum_up_to_is_what_the_database_says() {
         number("SELECT sum(input_tokens + cache_read_tokens + cache_write_tokens) FROM usage"),
     );
     close(collector.sum(tokens, is("gen_ai.token.type", "output")), number("SELECT sum(output_tokens) FROM usage"));
-    close(collector.sum("ua.model.cost", is("currency", "USD")), number("SELECT sum(cost_nanos) FROM usage") / 1e9);
-    close(collector.sum("ua.model.requests", is("status", "actual")), number("SELECT count(*) FROM usage"));
-    close(collector.sum("ua.tool.calls", is("status", "succeeded")), number("SELECT count(*) FROM tool_calls"));
+    close(collector.sum("ua.model.cost", is("ua.currency", "USD")), number("SELECT sum(cost_nanos) FROM usage") / 1e9);
+    close(collector.sum("ua.model.requests", is("ua.status", "actual")), number("SELECT count(*) FROM usage"));
+    close(collector.sum("ua.tool.calls", is("ua.status", "succeeded")), number("SELECT count(*) FROM tool_calls"));
     close(collector.sum("ua.tool.attempts", all), number("SELECT count(*) FROM tool_attempts"));
-    close(collector.sum("ua.tool.calls", is("class", "read_only")), 1.0);
+    close(collector.sum("ua.tool.calls", is("ua.class", "read_only")), 1.0);
     let held = collector.sum("ua.run.held_time", all);
     close(held, number("SELECT held_millis FROM runs") / 1e3);
 

@@ -296,6 +296,9 @@ pub struct BudgetArgs {
     /// Equal errors in a row
     #[arg(long, value_name = "[+]N")]
     pub max_same_error_repeats: Option<String>,
+    /// Minutes to wait for one reply while the provider cannot answer
+    #[arg(long, value_name = "[+]N")]
+    pub max_provider_wait_minutes: Option<String>,
     /// Change the budgets of this phase instead of the run's: tool calls, turns, tokens, money
     #[arg(long, value_name = "NAME")]
     pub phase: Option<String>,
@@ -314,6 +317,7 @@ impl BudgetArgs {
             ("max_iterations", &self.max_iterations),
             ("max_retries_per_tool_call", &self.max_retries_per_tool_call),
             ("max_same_error_repeats", &self.max_same_error_repeats),
+            ("max_provider_wait_minutes", &self.max_provider_wait_minutes),
         ];
         let given: Vec<_> = named.into_iter().filter_map(|(budget, text)| Some((budget, text.clone()?))).collect();
         BudgetChange::of(&given, self.phase.as_deref())

@@ -155,7 +155,7 @@ fn export(exporter: &Exporter) -> Vec<BoxedLayer> {
         let content = if settings.content { LevelFilter::TRACE } else { LevelFilter::OFF };
         let wanted = Targets::new().with_target(OURS, settings.level).with_target(CONTENT, content);
         let spans = tracing_opentelemetry::layer().with_tracer(tracer);
-        let spans = spans.with_location(false).with_threads(false).with_tracked_inactivity(false);
+        let spans = spans.with_location(false).with_target(false).with_threads(false).with_tracked_inactivity(false);
         layers.push(spans.with_filter(ExportFilter::new(wanted, settings.content)).boxed());
     }
     if let Some(meter) = exporter.meter() {

@@ -1,5 +1,7 @@
 //! The job file: a run's immutable contract (RunSpec, Durable Jobs v1 spec §6).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -145,6 +147,8 @@ pub struct Budgets {
     pub max_retries_per_tool_call: u32,
     /// Equal errors in a row.
     pub max_same_error_repeats: u32,
+    /// Minutes that the run waits for one reply while the provider cannot answer: outages, overload, rate limits.
+    pub max_provider_wait_minutes: u32,
     /// Turns; no limit when missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
@@ -164,6 +168,7 @@ impl Default for Budgets {
             max_tool_calls: 250,
             max_retries_per_tool_call: 5,
             max_same_error_repeats: 3,
+            max_provider_wait_minutes: 30,
             max_turns: None,
             max_tokens: None,
             max_cost: None,
@@ -300,6 +305,18 @@ pub struct ModelChoice {
     /// Sampling temperature, in thousandths, so that the job stays exactly comparable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature_milli: Option<u32>,
+    /// How much effort the model makes, in its provider's word: `low`, `medium`, `high`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
+    /// The most tokens of thoughts before a reply, for models that are told so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking_tokens: Option<u32>,
+    /// `auto`, `any`, `none`, or the name of the tool that every reply calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<String>,
+    /// Headers that every request to the model has besides; no secrets.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
     /// Replaces the built-in system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
@@ -544,6 +561,7 @@ const FIELDS: &Known = &Known(&[
             ("max_tool_calls", None),
             ("max_retries_per_tool_call", None),
             ("max_same_error_repeats", None),
+            ("max_provider_wait_minutes", None),
             ("max_turns", None),
             ("max_tokens", None),
             ("max_cost", None),
@@ -575,6 +593,10 @@ const FIELDS: &Known = &Known(&[
             ("script", None),
             ("max_output_tokens", None),
             ("temperature_milli", None),
+            ("effort", None),
+            ("thinking_tokens", None),
+            ("tool_choice", None),
+            ("headers", None),
             ("system_prompt", None),
         ])),
     ),

@@ -29,6 +29,7 @@ mod lineage;
 pub mod quote;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod unchecked;
 pub mod verdict;
 
 pub use artifact::{Artifact, ReadFirst};
@@ -39,4 +40,5 @@ pub use evidence::{
     ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_scope,
 };
 pub use lineage::evaluate_run;
+pub use unchecked::unchecked;
 pub use verdict::Verdict;

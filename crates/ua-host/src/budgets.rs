@@ -90,7 +90,8 @@ impl BudgetChange {
         let sum = before.and_then(Value::as_u64).unwrap_or(0).checked_add(number).ok_or_else(wrong)?;
         let is_narrow = !matches!(self.budget, "max_tokens" | "max_wallclock_minutes");
         // No retries and no repeats are limits one may want; the others would leave nothing to do.
-        let may_be_zero = matches!(self.budget, "max_retries_per_tool_call" | "max_same_error_repeats");
+        let may_be_zero =
+            matches!(self.budget, "max_retries_per_tool_call" | "max_same_error_repeats" | "max_provider_wait_minutes");
         if (sum == 0 && !may_be_zero) || (is_narrow && u32::try_from(sum).is_err()) {
             Err(wrong())
         } else {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use ua_classify::Classifier;
 use ua_core::{Component, Env, PriceTable, Redactor, RunSpec};
 use ua_dispatch::Rules;
-use ua_llm::{LlmProvider, ModelFacts, Places, Script, ScriptedProvider};
+use ua_llm::{LlmProvider, ModelExtras, ModelFacts, Places, Script, ScriptedProvider};
 use ua_mcp::{McpConfig, ServerSpec};
 use ua_runner::{PinSettings, RetryPolicy, RunSettings};
 use ua_store::RunRecord;
@@ -239,7 +239,8 @@ impl Launch {
             claude_code::check(settings)?;
             providers::model_timeout(settings)?;
         } else {
-            self.provider(settings, host.env(), &Redactor::default(), &Places::default())?;
+            let extras = providers::extras_of(spec);
+            self.provider(settings, host.env(), &Redactor::default(), &Places::default(), extras)?;
         }
         pricing::check(settings, self.pricing.as_deref(), &self.provider, &self.model, spec)?;
         self.classifier(settings)?;
@@ -278,11 +279,12 @@ impl Launch {
         env: &Env,
         redactor: &Redactor,
         places: &Places,
+        extras: ModelExtras,
     ) -> Result<Arc<dyn LlmProvider>, HostError> {
         match self.provider.as_str() {
-            "anthropic" => providers::anthropic(settings, env),
-            "openai" => providers::openai(settings, self.provider_sessions, env),
-            "openai-chat" => providers::openai_chat(settings, env),
+            "anthropic" => providers::anthropic(settings, extras, env),
+            "openai" => providers::openai(settings, self.provider_sessions, extras, env),
+            "openai-chat" => providers::openai_chat(settings, extras, env),
             "replay" => providers::replay(self.cassette.as_deref(), redactor.clone(), places.clone()),
             "scripted" => {
                 let Some(file) = &self.script else {
@@ -316,7 +318,7 @@ impl Launch {
             return claude_code::provider(settings, run, shared, &host.home().locks(), env);
         }
         let places = providers::places_of(run, &self.job_dir);
-        let mut provider = self.provider(settings, env, redactor, &places)?;
+        let mut provider = self.provider(settings, env, redactor, &places, providers::extras_of(&run.spec))?;
         if let Some(path) = &self.record {
             let file = providers::recording_file(path, run);
             provider = providers::recorded(provider, &file, redactor.clone(), places.clone())?;

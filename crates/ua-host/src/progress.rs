@@ -80,15 +80,21 @@ impl Progress {
             RunEvent::DatabaseBusy { doing, why } => {
                 Some(format!("database · busy ({}), waiting to {doing}", line(why, 120)))
             }
-            RunEvent::Retrying { attempt, why, wait_millis } => {
-                let wait = seconds(Duration::from_millis(*wait_millis));
-                Some(format!("model · attempt {attempt} failed ({}), again in {wait}", line(why, 120)))
+            RunEvent::Retrying { attempt, why, wait_millis, left_millis } => {
+                let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
+                let at = self.env.now().plus(wait);
+                Some(format!(
+                    "model · attempt {attempt} failed ({}), again in {} at {at}; patience for {} more after that",
+                    line(why, 120),
+                    seconds(wait),
+                    in_words(left)
+                ))
             }
             RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
                 let budget = max_tool_calls.map_or_else(|| tool_calls.to_string(), |max| format!("{tool_calls}/{max}"));
                 (*calls > 0).then(|| format!("turn {turn} · {calls} call(s) planned · {budget} calls used"))
             }
-            RunEvent::Charged { turn, status, charge, spent, max_tokens, max_cost } => {
+            RunEvent::Charged { turn, status, was_sent, charge, spent, max_tokens, max_cost } => {
                 let cost = charge.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
                 let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
                 let used = if spent.costs.is_empty() {
@@ -99,7 +105,7 @@ impl Progress {
                 let tokens = of(max_tokens.map(|max| max.to_string()));
                 Some(format!(
                     "turn {turn} · {}{cost} · used so far: {}{tokens} tokens{used}",
-                    charged_tokens(*status, charge.usage),
+                    charged_tokens(*status, *was_sent, charge.usage),
                     spent.tokens
                 ))
             }
@@ -152,12 +158,13 @@ impl Progress {
 }
 
 /// What one request was charged, in words.
-pub fn charged_tokens(status: RequestStatus, usage: Usage) -> String {
+pub fn charged_tokens(status: RequestStatus, was_sent: bool, usage: Usage) -> String {
     let (input, output) = (usage.total() - usage.output_tokens, usage.output_tokens);
     match status {
         RequestStatus::Actual | RequestStatus::Reserved => format!("{input} tokens in, {output} out"),
         RequestStatus::Partial => format!("the reply broke off, charged {input} tokens in, {output} out until then"),
         RequestStatus::Baseline => format!("no usage came back, charged {input} tokens as estimated"),
+        RequestStatus::Zero if was_sent => "the provider refused the request, nothing is charged".to_owned(),
         RequestStatus::Zero => "nothing was sent, nothing is charged".to_owned(),
     }
 }
@@ -219,8 +226,8 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }
         RunEvent::DatabaseBusy { doing, why } => json!({"event": "database_busy", "doing": doing, "why": why}),
-        RunEvent::Retrying { attempt, why, wait_millis } => {
-            json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis})
+        RunEvent::Retrying { attempt, why, wait_millis, left_millis } => {
+            json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis})
         }
         RunEvent::Recorded { turn, calls, tool_calls, .. } => {
             json!({"event": "turn_recorded", "turn": turn, "calls": calls, "tool_calls": tool_calls})
@@ -263,6 +270,14 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
 pub fn clock(span: Duration) -> String {
     let (hours, minutes, seconds) = (span.as_secs() / 3600, span.as_secs() / 60 % 60, span.as_secs() % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes:02}:{seconds:02}") }
+}
+
+/// A span of minutes and hours.
+fn in_words(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds / 60),
+    }
 }
 
 pub fn seconds(span: Duration) -> String {

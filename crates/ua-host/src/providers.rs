@@ -7,8 +7,8 @@ use std::time::Duration;
 use ua_core::{Env, Redactor, RunSpec};
 use ua_files::Folder;
 use ua_llm::{
-    AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, LlmError, LlmProvider, OpenAiConfig, OpenAiProvider,
-    Places, RecordingProvider, ReplayProvider,
+    AnthropicConfig, AnthropicProvider, ChatConfig, ChatProvider, LlmError, LlmProvider, ModelExtras, OpenAiConfig,
+    OpenAiProvider, Places, RecordingProvider, ReplayProvider,
 };
 use ua_store::RunRecord;
 
@@ -75,8 +75,20 @@ fn needed_key(settings: &Settings, provider: &str) -> Result<Option<String>, Hos
     })
 }
 
-pub fn anthropic(settings: &Settings, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
+/// What the job asks of its model besides.
+pub fn extras_of(spec: &RunSpec) -> ModelExtras {
+    let model = &spec.model;
+    ModelExtras {
+        effort: model.effort.clone(),
+        thinking_tokens: model.thinking_tokens,
+        tool_choice: model.tool_choice.clone(),
+        headers: model.headers.clone(),
+    }
+}
+
+pub fn anthropic(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
     let mut config = AnthropicConfig::new(needed_key(settings, "anthropic")?.unwrap_or_default().into());
+    config.extras = extras;
     if let Some(base_url) = settings.var("ANTHROPIC_BASE_URL") {
         crate::base_url::check("ANTHROPIC_BASE_URL", &base_url)?;
         config.base_url = base_url;
@@ -96,9 +108,14 @@ pub fn wants_sessions(settings: &Settings, spec: &RunSpec) -> bool {
     spec.settings.provider_sessions.unwrap_or_else(by_user)
 }
 
-pub fn openai(settings: &Settings, keep_replies: bool, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
+pub fn openai(
+    settings: &Settings,
+    keep_replies: bool,
+    extras: ModelExtras,
+    env: &Env,
+) -> Result<Arc<dyn LlmProvider>, HostError> {
     let key = needed_key(settings, "openai")?.unwrap_or_default();
-    let mut config = OpenAiConfig { keep_replies, ..OpenAiConfig::new(key.into()) };
+    let mut config = OpenAiConfig { keep_replies, extras, ..OpenAiConfig::new(key.into()) };
     if let Some(base_url) = settings.var("OPENAI_BASE_URL") {
         crate::base_url::check("OPENAI_BASE_URL", &base_url)?;
         config.base_url = base_url;
@@ -112,9 +129,10 @@ pub fn openai(settings: &Settings, keep_replies: bool, env: &Env) -> Result<Arc<
     Ok(Arc::new(OpenAiProvider::new(config, env.clone()).map_err(|error| not_set_up("openai", &error))?))
 }
 
-pub fn openai_chat(settings: &Settings, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
+pub fn openai_chat(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
     needed_key(settings, "openai-chat")?;
     let mut config = ChatConfig::new(settings.var("OPENAI_API_KEY").map(Into::into));
+    config.extras = extras;
     if let Some(base_url) = settings.var("OPENAI_BASE_URL") {
         crate::base_url::check("OPENAI_BASE_URL", &base_url)?;
         config.base_url = base_url;

@@ -1,7 +1,9 @@
-//! How every part of `ua` speaks HTTPS.
+//! How every part of `ua` speaks HTTPS, and reads streams of events.
 //!
 //! A client that is made by [`client`] reads the system's certificates when it first meets a TLS server, once per process: a run that
 //! talks to this machine only never does, and starts where there are none. Why the cryptography is *ring*: docs/adr/0018.
+
+pub mod sse;
 
 use std::sync::{Arc, OnceLock};
 

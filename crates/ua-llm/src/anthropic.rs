@@ -18,7 +18,9 @@ use ua_core::{Env, ModelTurn};
 
 pub(crate) use self::assembler::Assembler;
 use crate::ANTHROPIC;
+use crate::chat::names::{ANTHROPIC_LONGEST, naming_tools, with_own_names};
 use crate::error::LlmError;
+use crate::extras::ModelExtras;
 use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
@@ -42,6 +44,8 @@ pub struct AnthropicConfig {
     pub reply_timeout: Duration,
     /// Whether to mark the prompt's stable part as cacheable, which makes the turns of a long run much cheaper.
     pub cache_prompt: bool,
+    /// How the model is to work.
+    pub extras: ModelExtras,
 }
 
 impl AnthropicConfig {
@@ -54,6 +58,7 @@ impl AnthropicConfig {
             idle_timeout: Duration::from_mins(5),
             reply_timeout: Duration::from_hours(1),
             cache_prompt: true,
+            extras: ModelExtras::default(),
         }
     }
 }
@@ -63,6 +68,7 @@ impl AnthropicConfig {
 pub struct AnthropicProvider {
     http: HttpClient,
     cache_prompt: bool,
+    extras: ModelExtras,
 }
 
 impl AnthropicProvider {
@@ -70,20 +76,24 @@ impl AnthropicProvider {
     pub fn new(config: AnthropicConfig, env: Env) -> Result<Self, LlmError> {
         let endpoint = address::endpoint_in_v1(&config.base_url, "messages").map_err(|why| LlmError::Setup { why })?;
         let key = Key { header: HeaderName::from_static("x-api-key"), scheme: "", secret: config.api_key };
+        let mut headers = config.extras.headers()?;
+        headers.push((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(API_VERSION)));
         let reach = Reach {
             endpoint,
             key: Some(key),
-            headers: vec![(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(API_VERSION))],
+            headers,
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
             reply_timeout: config.reply_timeout,
         };
-        Ok(Self { http: HttpClient::new(reach, env)?, cache_prompt: config.cache_prompt })
+        Ok(Self { http: HttpClient::new(reach, env)?, cache_prompt: config.cache_prompt, extras: config.extras })
     }
 
     /// The body that a request is sent as.
     pub fn request_body(&self, request: &ModelRequest) -> String {
-        wire::encode_request(request, self.cache_prompt).to_string()
+        let mut body = wire::encode_request(request, self.cache_prompt);
+        self.extras.for_messages(&mut body);
+        body.to_string()
     }
 }
 
@@ -95,13 +105,16 @@ impl LlmProvider for AnthropicProvider {
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let body = self.request_body(request);
-        self.http.complete(body, &request.model, Assembler::default(), observer).await
+        let answer = self.http.complete(body, &request.model, Assembler::default(), observer).await;
+        let turn = answer.map_err(|error| naming_tools(error, request))?;
+        Ok(with_own_names(turn, request, ANTHROPIC_LONGEST))
     }
 }
 
 /// Reads a reply to `request` from the data of its events.
 pub(crate) fn decode_events(request: &ModelRequest, events: &[String]) -> Result<ModelTurn, LlmError> {
-    read_events(Assembler::default(), events, &request.model)
+    let turn = read_events(Assembler::default(), events, &request.model)?;
+    Ok(with_own_names(turn, request, ANTHROPIC_LONGEST))
 }
 
 #[cfg(test)]

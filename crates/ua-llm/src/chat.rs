@@ -20,9 +20,10 @@ use reqwest::header::AUTHORIZATION;
 use secrecy::SecretString;
 use ua_core::{Env, ModelTurn};
 
-use self::assembler::Assembler;
+pub(crate) use self::assembler::Assembler;
 use crate::OPENAI_CHAT;
 use crate::error::LlmError;
+use crate::extras::ModelExtras;
 use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
@@ -41,6 +42,8 @@ pub struct ChatConfig {
     pub idle_timeout: Duration,
     /// The longest that one reply may take from the request to its end, however steadily it comes.
     pub reply_timeout: Duration,
+    /// How the model is to work.
+    pub extras: ModelExtras,
 }
 
 impl ChatConfig {
@@ -52,6 +55,7 @@ impl ChatConfig {
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_mins(5),
             reply_timeout: Duration::from_hours(1),
+            extras: ModelExtras::default(),
         }
     }
 }
@@ -79,6 +83,7 @@ impl OutputLimit {
 pub struct ChatProvider {
     http: HttpClient,
     output_limit: OutputLimit,
+    extras: ModelExtras,
 }
 
 impl ChatProvider {
@@ -98,12 +103,12 @@ impl ChatProvider {
         let reach = Reach {
             endpoint,
             key,
-            headers: Vec::new(),
+            headers: config.extras.headers()?,
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
             reply_timeout: config.reply_timeout,
         };
-        Ok(Self { http: HttpClient::new(reach, env)?, output_limit })
+        Ok(Self { http: HttpClient::new(reach, env)?, output_limit, extras: config.extras })
     }
 }
 
@@ -114,8 +119,11 @@ impl LlmProvider for ChatProvider {
     }
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        let body = wire::encode_request(request, self.output_limit).to_string();
-        self.http.complete(body, &request.model, Assembler::new(request), observer).await
+        let mut body = wire::encode_request(request, self.output_limit);
+        self.extras.for_chat(&mut body);
+        let body = body.to_string();
+        let answer = self.http.complete(body, &request.model, Assembler::new(request), observer).await;
+        answer.map_err(|error| names::naming_tools(error, request))
     }
 }
 

@@ -110,6 +110,29 @@ pub enum LlmError {
         #[source]
         source: Option<BoxError>,
     },
+    /// The stream could not be read to the end of the message: what came is broken on the way, or by the server that sent it. It is paid for
+    /// like a reply that was cut, and another one may be whole.
+    #[error("read the provider's reply, which is garbled: {why}")]
+    Garbled {
+        /// What was wrong with it.
+        why: String,
+    },
+    /// The request has more tokens than the model takes; nothing was begun.
+    #[error("fit the request into the model's context (HTTP {status}): {message}")]
+    TooLong {
+        /// The HTTP status.
+        status: u16,
+        /// The provider's words.
+        message: String,
+    },
+    /// The provider failed, and says that the same request will fail again.
+    #[error("get a reply from the provider (HTTP {status}), which says that asking again is in vain: {message}")]
+    Hopeless {
+        /// The HTTP status.
+        status: u16,
+        /// The provider's words.
+        message: String,
+    },
     /// What came is not what the API's documentation promises.
     #[error("read the provider's reply: {why}")]
     Protocol {
@@ -137,8 +160,11 @@ impl LlmError {
             | Self::Timeout { .. }
             | Self::Endless { .. }
             | Self::SessionForgotten { .. }
+            | Self::Garbled { .. }
             | Self::Cut { .. } => FailureClass::Transient,
-            Self::InvalidRequest { .. } | Self::Protocol { .. } => FailureClass::Permanent,
+            Self::InvalidRequest { .. } | Self::TooLong { .. } | Self::Hopeless { .. } | Self::Protocol { .. } => {
+                FailureClass::Permanent
+            }
             Self::Setup { .. } | Self::Unauthorized { .. } | Self::NotFound { .. } | Self::NotRecorded { .. } => {
                 FailureClass::Operator
             }
@@ -155,6 +181,9 @@ impl LlmError {
             | Self::Overloaded { message, .. }
             | Self::Server { message, .. }
             | Self::SessionForgotten { message, .. }
+            | Self::TooLong { message, .. }
+            | Self::Hopeless { message, .. }
+            | Self::Garbled { why: message }
             | Self::Setup { why: message }
             | Self::NotRecorded { why: message }
             | Self::Protocol { why: message } => Some(message),
@@ -181,21 +210,39 @@ impl LlmError {
             | Self::Timeout { .. }
             | Self::Endless { .. }
             | Self::Cut { .. }
+            | Self::Garbled { .. }
+            | Self::TooLong { .. }
+            | Self::Hopeless { .. }
             | Self::Protocol { .. } => true,
         }
     }
 
     /// Whether the provider refused the request before it began with it, and so bills nothing (401, 404, 429, 529, …).
     pub fn was_refused(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Unauthorized { .. }
-                | Self::InvalidRequest { .. }
-                | Self::NotFound { .. }
-                | Self::SessionForgotten { .. }
-                | Self::RateLimited { .. }
-                | Self::Overloaded { .. }
-        )
+            | Self::InvalidRequest { .. }
+            | Self::NotFound { .. }
+            | Self::SessionForgotten { .. }
+            | Self::RateLimited { .. }
+            | Self::TooLong { .. }
+            | Self::Overloaded { .. } => true,
+            Self::Hopeless { status, .. } => *status < 500 || matches!(status, 503 | 529),
+            Self::Setup { .. }
+            | Self::NotRecorded { .. }
+            | Self::Unreachable { .. }
+            | Self::Server { .. }
+            | Self::Timeout { .. }
+            | Self::Endless { .. }
+            | Self::Cut { .. }
+            | Self::Garbled { .. }
+            | Self::Protocol { .. } => false,
+        }
+    }
+
+    /// Whether a reply had begun, or may have: each such failure may be billed like a reply.
+    pub fn had_begun(&self) -> bool {
+        matches!(self, Self::Timeout { .. } | Self::Endless { .. } | Self::Cut { .. } | Self::Garbled { .. })
     }
 
     /// How long the provider asks to wait before the next request.
@@ -214,27 +261,17 @@ impl LlmError {
             | Self::Timeout { .. }
             | Self::Endless { .. }
             | Self::Cut { .. }
+            | Self::Garbled { .. }
+            | Self::TooLong { .. }
+            | Self::Hopeless { .. }
             | Self::Protocol { .. } => None,
         }
     }
 
     /// Takes `secret` out of what a server said.
     pub(crate) fn without(mut self, secret: &str) -> Self {
-        match &mut self {
-            Self::Unauthorized { message: text, .. }
-            | Self::InvalidRequest { message: text, .. }
-            | Self::NotFound { message: text, .. }
-            | Self::SessionForgotten { message: text, .. }
-            | Self::RateLimited { message: text, .. }
-            | Self::Overloaded { message: text, .. }
-            | Self::Server { message: text, .. }
-            | Self::Protocol { why: text } => *text = text.replace(secret, "[key]"),
-            Self::Setup { .. }
-            | Self::NotRecorded { .. }
-            | Self::Unreachable { .. }
-            | Self::Timeout { .. }
-            | Self::Endless { .. }
-            | Self::Cut { .. } => {}
+        if let Some(text) = self.words_mut() {
+            *text = text.replace(secret, "[key]");
         }
         self
     }
@@ -266,8 +303,31 @@ impl LlmError {
             Self::NotRecorded { .. } => {
                 Some("play it with the job, the model and the tools it was recorded with, or record it again")
             }
-            Self::InvalidRequest { .. } | Self::SessionForgotten { .. } => None,
+            Self::Garbled { .. } => Some(
+                "resume the run; if it comes again, check that the base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) is an endpoint of the provider's API",
+            ),
+            Self::TooLong { .. } => Some(
+                "the job and the newest turn alone are too long for this model: fork the run with a model that takes more, or with smaller results",
+            ),
+            Self::InvalidRequest { .. } => Some(
+                "the same request is refused again on a resume: correct what the provider names (the model's settings, a tool, the history) with \
+                 `ua fork --job-overrides`, or leave the tool out (`tools.deny`)",
+            ),
+            Self::Hopeless { .. } => Some("ask the provider, or fork the run with another model"),
+            Self::SessionForgotten { .. } => None,
         }
+    }
+
+    /// Whether the same request brings the same refusal, so that going on as it is helps nobody.
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::InvalidRequest { .. }
+                | Self::TooLong { .. }
+                | Self::Hopeless { .. }
+                | Self::NotFound { .. }
+                | Self::Unauthorized { .. }
+        )
     }
 }
 

@@ -7,6 +7,9 @@
 
 pub(crate) mod address;
 pub(crate) mod events;
+#[cfg(test)]
+mod fault_tests;
+pub(crate) mod lenient;
 pub(crate) mod reject;
 
 use std::error::Error as _;
@@ -166,11 +169,11 @@ impl HttpClient {
     /// Reads an error answer. Its body may be cut: the status alone decides what it means, unless the wire knows better.
     async fn refused(&self, response: Response, model: &str, assembler: &impl Assemble) -> LlmError {
         let status = response.status().as_u16();
-        let retry_after = response
-            .headers()
-            .get(RETRY_AFTER)
-            .and_then(|header| header.to_str().ok())
-            .and_then(|header| reject::retry_after(header, self.env.now()));
+        let header = |name: &str| response.headers().get(name).and_then(|header| header.to_str().ok());
+        let in_millis = header("retry-after-ms").and_then(reject::millis);
+        let retry_after = in_millis
+            .or_else(|| header(RETRY_AFTER.as_str()).and_then(|header| reject::retry_after(header, self.env.now())));
+        let should_retry = header("x-should-retry").and_then(|said| said.trim().to_ascii_lowercase().parse().ok());
         let mut body = Vec::new();
         let mut pieces = self.bytes(response);
         while let Some(Ok(piece)) = pieces.next().await {
@@ -181,7 +184,8 @@ impl HttpClient {
             }
         }
         let body = String::from_utf8_lossy(&body);
-        assembler.refused(status, &body, reject::by_status(status, retry_after, &body, model))
+        let error = assembler.refused(status, &body, reject::by_status(status, retry_after, &body, model));
+        reject::as_advised(error, status, retry_after, should_retry)
     }
 }
 
@@ -203,7 +207,8 @@ fn check_content_type(response: &Response) -> Result<(), LlmError> {
     if stated.trim_start().to_ascii_lowercase().starts_with("text/event-stream") {
         return Ok(());
     }
-    Err(LlmError::Protocol { why: format!("its content type is {stated:?} instead of an event stream") })
+    // A page of something in between (a proxy, a sign-in) is gone when that is.
+    Err(LlmError::Garbled { why: format!("its content type is {stated:?} instead of an event stream") })
 }
 
 fn innermost(error: &reqwest::Error) -> String {

@@ -15,12 +15,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use reqwest::header::AUTHORIZATION;
 use secrecy::SecretString;
-use ua_core::{Block, Env, ModelTurn};
+use ua_core::{Env, ModelTurn};
 
-use self::assembler::Assembler;
+pub(crate) use self::assembler::Assembler;
 use crate::OPENAI;
-use crate::chat::names::{offered_name, shortened};
+use crate::chat::names::{OPENAI_LONGEST, naming_tools, with_own_names};
 use crate::error::LlmError;
+use crate::extras::ModelExtras;
 use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
@@ -43,6 +44,8 @@ pub struct OpenAiConfig {
     pub reply_timeout: Duration,
     /// Whether the provider keeps its replies (`store`), so that a request may continue from one instead of carrying everything.
     pub keep_replies: bool,
+    /// How the model is to work.
+    pub extras: ModelExtras,
 }
 
 impl OpenAiConfig {
@@ -55,6 +58,7 @@ impl OpenAiConfig {
             idle_timeout: Duration::from_mins(5),
             reply_timeout: Duration::from_hours(1),
             keep_replies: false,
+            extras: ModelExtras::default(),
         }
     }
 }
@@ -64,6 +68,7 @@ impl OpenAiConfig {
 pub struct OpenAiProvider {
     http: HttpClient,
     keep_replies: bool,
+    extras: ModelExtras,
 }
 
 impl OpenAiProvider {
@@ -78,12 +83,12 @@ impl OpenAiProvider {
         let reach = Reach {
             endpoint,
             key: Some(Key { header: AUTHORIZATION, scheme: "Bearer ", secret: config.api_key }),
-            headers: Vec::new(),
+            headers: config.extras.headers()?,
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
             reply_timeout: config.reply_timeout,
         };
-        Ok(Self { http: HttpClient::new(reach, env)?, keep_replies: config.keep_replies })
+        Ok(Self { http: HttpClient::new(reach, env)?, keep_replies: config.keep_replies, extras: config.extras })
     }
 
     async fn ask(
@@ -92,28 +97,20 @@ impl OpenAiProvider {
         request: &ModelRequest,
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
-        let body = wire::encode_request(request, known, self.keep_replies).to_string();
+        let mut body = wire::encode_request(request, known, self.keep_replies);
+        self.extras.for_responses(&mut body);
+        let body = body.to_string();
         let assembler = Assembler::after(known.cloned());
-        let turn = self.http.complete(body, &request.model, assembler, observer).await?;
-        Ok(with_own_names(turn, request))
+        let answer = self.http.complete(body, &request.model, assembler, observer).await;
+        let turn = answer.map_err(|error| naming_tools(error, request))?;
+        Ok(with_own_names(turn, request, OPENAI_LONGEST))
     }
-}
-
-/// The reply with the tools' own names in the place of those that were shortened.
-fn with_own_names(mut turn: ModelTurn, request: &ModelRequest) -> ModelTurn {
-    let shortened = shortened(request);
-    for block in &mut turn.blocks {
-        if let Block::ToolUse(tool_use) = block {
-            tool_use.name = offered_name(std::mem::take(&mut tool_use.name), &shortened);
-        }
-    }
-    turn
 }
 
 /// Reads a reply to `request` from the data of its events.
 pub(crate) fn decode_events(request: &ModelRequest, events: &[String]) -> Result<ModelTurn, LlmError> {
     let turn = read_events(Assembler::default(), events, &request.model)?;
-    Ok(with_own_names(turn, request))
+    Ok(with_own_names(turn, request, OPENAI_LONGEST))
 }
 
 #[async_trait]

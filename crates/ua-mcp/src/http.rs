@@ -19,7 +19,6 @@ mod headers;
 mod horizon;
 mod listening;
 mod reading;
-mod sse;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};

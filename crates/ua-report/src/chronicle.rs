@@ -109,6 +109,9 @@ impl EventLogBuilder {
                 RequestStatus::Baseline => {
                     format!("no usage came back, charged {} tokens as estimated", request.usage.total())
                 }
+                RequestStatus::Zero if request.network_attempted => {
+                    "the provider refused the request, nothing is charged".to_owned()
+                }
                 RequestStatus::Zero => "nothing was sent, nothing is charged".to_owned(),
             };
             self.note(closed_at, event, format!("turn {turn} · {charged}{cost}"));

@@ -135,6 +135,9 @@ pub struct CompletionSummary {
     pub conditions: Vec<ConditionResult>,
     /// Whether every condition holds.
     pub all_met: bool,
+    /// That nothing was checked, where the job says nothing that has to hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unchecked: Option<String>,
     /// Every step, then the phases that were not entered.
     pub steps: Vec<StepSummary>,
     /// Files of the workspace.
@@ -180,6 +183,7 @@ impl CompletionSummary {
             main_artifact: run.final_artifact_ref.clone(),
             conditions: evidence.conditions.clone(),
             all_met: evidence.all_met,
+            unchecked: ua_evidence::unchecked(records),
             steps: StepSummary::all(records),
             artifacts: artifacts.to_vec(),
             changed_files: changed_files(&records.calls, artifacts),

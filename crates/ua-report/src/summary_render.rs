@@ -69,7 +69,11 @@ impl CompletionSummary {
     }
 
     fn write_conditions(&self, page: &mut Page) {
-        page.section("Stop conditions", self.conditions.iter().map(condition_line), "The job names none.");
+        page.section(
+            "Stop conditions",
+            self.conditions.iter().map(condition_line),
+            self.unchecked.as_deref().unwrap_or("The job names none."),
+        );
     }
 
     fn write_side_effects(&self, page: &mut Page) {

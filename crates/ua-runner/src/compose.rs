@@ -11,6 +11,7 @@ use ua_llm::check_history;
 use ua_store::{Blob, CallRecord, LedgerStore, RunRecord, RunStore, Store};
 
 use crate::error::RunError;
+use crate::fit::Fit;
 use crate::images::add_images;
 use crate::input_files::{add_input_files, input_tokens};
 use crate::ports::RunSettings;
@@ -24,10 +25,11 @@ pub(crate) async fn compose(
     history: &MeasuredHistory,
     run: &RunRecord,
     settings: &RunSettings,
+    fit: Fit,
     store: &dyn Store,
 ) -> Result<Vec<Message>, RunError> {
     let wanted = run.spec.settings.history_max_tokens;
-    let max_tokens = settings.history_tokens.map_or(wanted, |most| most.min(wanted));
+    let max_tokens = fit.history(settings.history_tokens.map_or(wanted, |most| most.min(wanted)));
     let system_tokens = (settings.system.len() as u64).div_ceil(4) + input_tokens(&run.spec, settings.images);
     let view = history.view(Window { max_tokens, system_tokens });
     if !view.fits {

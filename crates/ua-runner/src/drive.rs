@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
 use ua_core::{CallId, Message, Role, RunStop, Sha256, Timestamp};
 use ua_ledger::correction_note;
-use ua_llm::{KnownPrefix, Measurer, ModelRequest};
+use ua_llm::{Conversation, KnownPrefix, Measurer, ModelRequest};
 use ua_store::{CallRecord, EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task};
 
 use self::admit::Start;
@@ -27,6 +27,7 @@ use self::session::Session;
 use crate::budget::{Estimate, Limits};
 use crate::cas::StoredTurns;
 use crate::error::RunError;
+use crate::fit::Fit;
 use crate::forced_replay::ForcedReplay;
 use crate::iteration::context;
 use crate::machine::{Command, Conclusion, Event, RunMachine};
@@ -75,7 +76,8 @@ async fn drive_to_conclusion(
     }
     let limits =
         Limits { shared_turns: records.run.shared_turns(), ..Limits::of(&records.run.spec, &records.budgets()) };
-    let machine = RunMachine::new(limits, start).with_retry(settings.retry);
+    let patience = Duration::from_mins(records.budgets().max_provider_wait_minutes.into());
+    let machine = RunMachine::new(limits, start).with_retry(settings.retry.within(patience));
     let mut driver = Driver::new(ports, settings, records, in_flight, machine, acquired_at, pinned);
     let diff = driver.pin_diff();
     // A person's word that the run is to end comes first, whatever else it waits for.
@@ -127,6 +129,8 @@ struct Driver<'a> {
     /// request carries a view of it.
     history: MeasuredHistory,
     measurer: Measurer,
+    /// How the history is fitted to what the provider counts.
+    fit: Fit,
     last_seq: u64,
     /// The reply of the open turn.
     open_reply: Option<Message>,
@@ -170,6 +174,7 @@ impl<'a> Driver<'a> {
             reloads: 0,
             history: MeasuredHistory::new(estimate_tokens),
             measurer: Measurer::default(),
+            fit: Fit::default(),
             last_seq: 0,
             open_reply: None,
             open_calls: None,
@@ -200,6 +205,9 @@ impl<'a> Driver<'a> {
         self.corrected_at = records.run.corrected_at;
         let committed = records.run.turn_index;
         self.session = Session::of(&records);
+        if self.ports.llm.conversation() == Conversation::InTheRequest {
+            self.fit.learn_from(&records.requests);
+        }
         self.last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
         let (history, open): (Vec<_>, Vec<_>) = records.messages.into_iter().partition(|m| m.turn <= committed);
         self.remember(context(history.into_iter().map(|m| m.message).collect()));
@@ -228,7 +236,9 @@ impl<'a> Driver<'a> {
             let event = match command {
                 Command::Reserve { turn } => self.reserve(turn).instrument(span).await?,
                 Command::Think { turn } => self.think(turn).instrument(span).await?,
-                Command::Wait { attempt, why, wait } => self.wait(attempt, why, wait).instrument(span).await?,
+                Command::Wait { attempt, why, wait, left } => {
+                    self.wait(attempt, why, wait, left).instrument(span).await?
+                }
                 Command::Record { turn, reply } => self.record(turn, *reply).instrument(span).await?,
                 Command::Dispatch { calls, has_effect } => self.dispatch(&calls, has_effect).instrument(span).await?,
                 Command::CancelAfterFailure { calls, failed } => {

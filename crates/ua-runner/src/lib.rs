@@ -25,6 +25,7 @@ mod desk;
 mod drive;
 mod error;
 mod files;
+mod fit;
 mod forced_replay;
 mod fork;
 mod granular;
@@ -66,11 +67,13 @@ pub use input_files::{InputFileError, input_file_now, place_input_files, take_in
 pub use interrupt::{DrainTimes, Interrupts};
 pub use iteration::{IterationEnd, IterationState};
 pub use lock::{LockError, RunLock};
-pub use machine::{Command, Conclusion, Event, Guidance, OpenCall, OpenTurn, RunMachine, Start, UnexpectedEvent};
+pub use machine::{
+    Command, Conclusion, Event, FINAL, Guidance, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, UnexpectedEvent,
+};
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use ports::{RunSettings, park_for_tool_server};
-pub use retry::{RetryPolicy, ThinkFailure};
+pub use retry::{RetryPolicy, ThinkFailure, Tries};
 pub use seams::{Open, Seams};
 pub use spans::run_span;
 pub use tasks::{ChildDriver, ChildRuns, task_output, top_of_tree};

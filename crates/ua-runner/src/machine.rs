@@ -6,13 +6,15 @@
 //! | start, last word was the model's | check the evidence |
 //! | start otherwise | reserve |
 //! | a request that does not fit the budget | stop |
-//! | no reply, and another request may bring one | wait, then reserve again, a few times |
+//! | no reply, and another request may bring one | wait, then reserve again, as long as the patience lasts |
+//! | a request that is too long for the model | reserve again, with a history that is cut harder, a few times |
 //! | a reply that asks for tools | dispatch, group by group: adjacent reads together, adjacent tasks together, each other call with an effect alone |
 //! | a task whose sub-agent cannot go on now | the other tasks of its group, then wait for a person or stop, as the sub-agent does |
 //! | a call with an effect that failed or was skipped | later calls with an effect of the turn are cancelled, but for actions of its own composite tool use and tasks of its own group; but for those that a person skipped, too, and behind a skip those that a person let run |
 //! | a call that is held | wait for a person, after the other actions of its composite tool use |
 //! | all calls settled | commit the turn |
 //! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
+//! | one that was refused, is empty or ended oddly | say so to the model, once; then a person, or the run has failed ([`ReplyEnd`]) |
 //! | the evidence holds, and a phase follows | enter it, unless the steps are used up |
 //! | a harness: a full context, or a stop without the promise | the next iteration ([`iteration`]) |
 //! | an agent that owns its loop does not take what it is owed | ask a person |
@@ -27,6 +29,7 @@ mod call;
 mod command;
 mod event;
 mod iteration;
+mod reply_end;
 mod request;
 mod start;
 #[cfg(test)]
@@ -42,12 +45,14 @@ pub use self::call::{OpenCall, OpenTurn};
 pub(crate) use self::command::ABORTED;
 pub use self::command::{Command, Conclusion, Guidance};
 pub use self::event::{Event, UnexpectedEvent};
+pub use self::reply_end::ReplyEnd;
+pub use self::request::FINAL;
 pub use self::start::Start;
 use self::turn::Turn;
 use crate::budget::{Estimate, Limits, Spent, Use, Used};
 use crate::iteration::{IterationEnd, IterationState};
 use crate::phase::PhaseState;
-use crate::retry::RetryPolicy;
+use crate::retry::{RetryPolicy, Tries};
 
 /// How often the model is told what is missing before a person is asked.
 const MAX_NUDGES: u32 = 3;
@@ -56,11 +61,11 @@ const MAX_NUDGES: u32 = 3;
 #[derive(Debug, Clone, PartialEq)]
 enum State {
     /// The next request, after so many for the same reply that brought none.
-    Reserving { attempts: u32 },
+    Reserving { tries: Tries },
     /// The reply to a reserved request.
-    Thinking { attempts: u32, reserved: Estimate },
+    Thinking { tries: Tries, reserved: Estimate },
     /// The time before the next request.
-    Waiting { attempts: u32, why: String, wait: Duration },
+    Waiting { tries: Tries, why: String, wait: Duration },
     /// The write of the reply, which charges what was reserved.
     Recording { reserved: Estimate, reply: Box<ModelTurn> },
     /// The calls that were handed out.
@@ -122,6 +127,8 @@ pub struct RunMachine {
     held_millis: u64,
     replaying: bool,
     nudges: u32,
+    /// Replies in a row that were no answer.
+    vain_replies: u32,
     same_error: Option<(String, u32)>,
     steps: u32,
     phase: Option<PhaseState>,
@@ -135,11 +142,12 @@ impl RunMachine {
             used: start.used(limits.shared_turns),
             limits,
             retry: RetryPolicy::default(),
-            state: State::Reserving { attempts: 0 },
+            state: State::Reserving { tries: Tries::default() },
             committed: start.committed,
             held_millis: start.held_millis,
             replaying: start.is_resume,
             nudges: 0,
+            vain_replies: start.vain_replies,
             same_error: start.same_error,
             steps: start.steps,
             phase: start.phase,
@@ -223,9 +231,12 @@ impl RunMachine {
         match &self.state {
             State::Reserving { .. } => Command::Reserve { turn },
             State::Thinking { .. } => Command::Think { turn },
-            State::Waiting { attempts, why, wait } => {
-                Command::Wait { attempt: *attempts, why: why.clone(), wait: *wait }
-            }
+            State::Waiting { tries, why, wait } => Command::Wait {
+                attempt: tries.attempts,
+                why: why.clone(),
+                wait: *wait,
+                left: self.retry.left(tries).saturating_sub(*wait),
+            },
             State::Recording { reply, .. } => Command::Record { turn, reply: reply.clone() },
             State::Dispatching { group, .. } => Command::Dispatch {
                 calls: group.iter().map(|call| call.call_id.clone()).collect(),
@@ -254,7 +265,7 @@ impl RunMachine {
             return Ok(());
         }
         let unexpected = UnexpectedEvent { event: event.name(), state: self.state.name() };
-        let state = std::mem::replace(&mut self.state, State::Reserving { attempts: 0 });
+        let state = std::mem::replace(&mut self.state, State::Reserving { tries: Tries::default() });
         let next = match event {
             Event::Interrupted => Ok(interrupted()),
             Event::OutOfTime { held_millis } => {
@@ -264,6 +275,7 @@ impl RunMachine {
             Event::CancelAsked => Ok(State::Ended(Conclusion::of_mark(EndMark::Cancel))),
             Event::Aborted => Ok(State::Ended(Conclusion::of_mark(EndMark::Abort))),
             Event::SetupChanged { detail } => Ok(stopped(RunStop::Fingerprint, &detail)),
+            Event::Impossible { why } => Ok(State::Ended(Conclusion::Failed { why })),
             Event::ToolServerDown { detail } => Ok(stopped(RunStop::ToolServer, &detail)),
             Event::ReplayGivenUp { text } => Ok(self.ask_about_failures(QuestionKind::RepeatedFailures, text)),
             Event::Reserved(estimate) => request::reserved(state, estimate),

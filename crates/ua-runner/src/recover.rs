@@ -5,15 +5,16 @@
 
 use std::time::Duration;
 
-use ua_core::{CallId, CallStatus, Role, StopReason, Timestamp};
+use ua_core::{CallId, CallStatus, Role, Timestamp};
 use ua_store::{
     CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, RunRecords, RunStore,
+    TurnRecord,
 };
 
 use crate::budget::{Below, Spent};
 use crate::error::RunError;
 use crate::iteration::IterationState;
-use crate::machine::{OpenCall, OpenTurn, Start, errors_in_a_row};
+use crate::machine::{OpenCall, OpenTurn, ReplyEnd, Start, errors_in_a_row};
 use crate::phase::PhaseState;
 use crate::ports::{Ports, raise_run_question};
 use crate::spans;
@@ -147,20 +148,20 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
         }
     });
     let last = records.messages.last().filter(|_| open.is_none()).map(|m| &m.message);
-    // A reply that was cut is no last word: the model is asked to go on.
-    let was_cut = records
-        .turns
-        .last()
-        .is_some_and(|t| matches!(t.reply.stop_reason, StopReason::MaxTokens | StopReason::PauseTurn));
+    // A reply that was cut, refused or empty is no last word: the model is asked to go on.
+    let is_answer = |text: &str| {
+        records.turns.last().is_none_or(|turn| ReplyEnd::of(turn.reply.stop_reason, text) == ReplyEnd::Whole)
+    };
     let last_word = last
-        .filter(|_| !was_cut)
         .filter(|m| m.role == Role::Assistant && m.tool_uses().next().is_none())
-        .map(ua_core::Message::text);
+        .map(ua_core::Message::text)
+        .filter(|text| is_answer(text));
     let below = Below::of(records, 0);
     Start {
         committed: run.turn_index,
         open,
         last_word,
+        vain_replies: vain_replies(records),
         is_resume: run.lease_epoch > 1,
         tool_calls: u32::try_from(records.calls.len()).unwrap_or(u32::MAX).saturating_add(below.tool_calls),
         spent: Spent::of(records.requests.iter().chain(&below.requests))
@@ -172,6 +173,22 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
         iteration: IterationState::of(records),
         same_error: same_error(records),
     }
+}
+
+/// How many of the newest committed replies in a row were no answer, since a person was last asked about such.
+fn vain_replies(records: &RunRecords) -> u32 {
+    let asked =
+        records.questions.iter().filter(|q| q.kind == QuestionKind::RepeatedFailures).map(|q| q.created_at).max();
+    let is_vain = |turn: &&TurnRecord| {
+        let Some(at) = turn.committed_at else { return false };
+        let reply = records.messages.iter().find(|m| m.turn == turn.turn && m.message.role == Role::Assistant);
+        let Some(reply) = reply.map(|record| &record.message) else { return false };
+        asked.is_none_or(|asked| at > asked)
+            && reply.tool_uses().next().is_none()
+            && ReplyEnd::of(turn.reply.stop_reason, &reply.text()) != ReplyEnd::Whole
+    };
+    let own = records.turns.iter().rev().filter(|turn| turn.turn <= records.run.turn_index);
+    u32::try_from(own.take_while(is_vain).count()).unwrap_or(u32::MAX)
 }
 
 /// The error that the newest settled calls ended with, and how often in a row: it counts on over kills and resumes, until a person

@@ -9,6 +9,7 @@ use ua_store::RequestEnd;
 
 /// Why there is no reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "what is known of a failure, each for itself")]
 pub struct ThinkFailure {
     /// In a few words.
     pub why: String,
@@ -18,6 +19,12 @@ pub struct ThinkFailure {
     pub end: RequestEnd,
     /// Whether another request may bring a reply.
     pub may_retry: bool,
+    /// Whether a reply had begun, or may have: it is billed like one.
+    pub had_begun: bool,
+    /// Whether the request has more tokens than the model takes.
+    pub is_too_long: bool,
+    /// Whether the same request brings the same refusal.
+    pub is_final: bool,
     /// Whether the provider refused the credentials.
     pub credentials_refused: bool,
     /// How long the provider asks to wait before.
@@ -26,48 +33,82 @@ pub struct ThinkFailure {
     pub random: u64,
 }
 
-/// How often the model is asked for one reply, and how patiently.
+/// Requests for one reply that brought none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tries {
+    /// How many.
+    pub attempts: u32,
+    /// Of these, how many broke off in the middle.
+    pub broken: u32,
+    /// How often the history was cut harder because the request had too many tokens.
+    pub cuts: u32,
+    /// How long was waited between them.
+    pub waited: Duration,
+}
+
+impl Tries {
+    /// One more.
+    #[must_use]
+    pub(crate) fn and(mut self, failure: &ThinkFailure) -> Self {
+        self.attempts = self.attempts.saturating_add(1);
+        self.broken = self.broken.saturating_add(failure.had_begun.into());
+        self
+    }
+}
+
+/// How patiently the model is asked for one reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Requests made at most, the first one included.
-    pub max_attempts: u32,
+    /// How long is waited for one reply, all waits together; `None` for as long as the contract says
+    /// (`budgets.max_provider_wait_minutes`).
+    pub max_wait: Option<Duration>,
+    /// How many requests for one reply may break off in the middle: each of these may be billed like a reply.
+    pub max_broken: u32,
     /// The longest wait before the second request; doubled for each one after it.
     pub base_delay: Duration,
     /// The longest wait that doubling leads to.
     pub max_delay: Duration,
-    /// The longest wait that a provider may ask for; if it asks for more, the run stops instead.
-    pub max_retry_after: Duration,
 }
+
+/// How long is waited where nobody says it.
+const PATIENCE: Duration = Duration::from_mins(30);
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self {
-            max_attempts: 5,
-            base_delay: Duration::from_secs(1),
-            max_delay: Duration::from_secs(30),
-            max_retry_after: Duration::from_mins(1),
-        }
+        Self { max_wait: None, max_broken: 5, base_delay: Duration::from_secs(1), max_delay: Duration::from_mins(2) }
     }
 }
 
 impl RetryPolicy {
-    /// The wait before the request that follows `attempt` (1 for the first), or `None` when there is to be no other.
+    /// The same, but no more patient than `budget` where it does not say how patient it is.
+    #[must_use]
+    pub fn within(self, budget: Duration) -> Self {
+        Self { max_wait: self.max_wait.or(Some(budget)), ..self }
+    }
+
+    /// How long may still be waited.
+    pub fn left(&self, tries: &Tries) -> Duration {
+        self.max_wait.unwrap_or(PATIENCE).saturating_sub(tries.waited)
+    }
+
+    /// The wait before the request that follows so many, the failed one included, or `None` when there is to be no other.
     ///
     /// The failure's random bits decide where in the upper half of the backoff the wait lies, so that many runs do not
     /// return at once.
-    pub fn wait_after(&self, attempt: u32, failure: &ThinkFailure) -> Option<Duration> {
-        if !failure.may_retry || attempt == 0 || attempt >= self.max_attempts {
+    pub fn wait_after(&self, tries: &Tries, failure: &ThinkFailure) -> Option<Duration> {
+        let left = self.left(tries);
+        if !failure.may_retry || tries.attempts == 0 || tries.broken >= self.max_broken || left.is_zero() {
             return None;
         }
         let asked = failure.retry_after.unwrap_or_default();
-        if asked > self.max_retry_after {
+        if asked > left {
             return None;
         }
-        let doubled = self.base_delay.saturating_mul(1_u32.checked_shl(attempt - 1).unwrap_or(u32::MAX));
+        let doubled = self.base_delay.saturating_mul(1_u32.checked_shl(tries.attempts - 1).unwrap_or(u32::MAX));
         let backoff = doubled.min(self.max_delay);
         let half = u64::try_from(backoff.as_millis() / 2).unwrap_or(u64::MAX);
         let jitter = Duration::from_millis(failure.random % half.saturating_add(1));
-        Some((backoff / 2 + jitter).max(asked))
+        Some((backoff / 2 + jitter).max(asked).min(left))
     }
 }
 
@@ -81,35 +122,57 @@ mod tests {
             message: "busy".into(),
             end: ua_store::RequestEnd::Baseline,
             may_retry,
+            had_begun: false,
+            is_too_long: false,
+            is_final: false,
             credentials_refused: false,
             retry_after: retry_after.map(Duration::from_secs),
             random,
         }
     }
 
-    #[test]
-    fn only_failures_that_may_pass_are_repeated_and_five_requests_are_made_at_most() {
-        let policy = RetryPolicy::default();
-        assert_eq!(policy.wait_after(1, &failure(false, None, 0)), None);
-        assert_eq!(policy.wait_after(1, &failure(true, None, 0)), Some(Duration::from_millis(500)));
-        assert!(policy.wait_after(4, &failure(true, None, 0)).is_some());
-        assert_eq!(policy.wait_after(5, &failure(true, None, 0)), None);
+    fn after(attempts: u32, waited: u64) -> Tries {
+        Tries { attempts, waited: Duration::from_secs(waited), ..Tries::default() }
     }
 
     #[test]
-    fn a_wait_beyond_the_limit_is_not_waited() {
+    fn only_failures_that_may_pass_are_repeated_for_as_long_as_the_patience_lasts() {
         let policy = RetryPolicy::default();
-        assert_eq!(policy.wait_after(1, &failure(true, Some(60), 0)), Some(Duration::from_mins(1)));
-        assert_eq!(policy.wait_after(1, &failure(true, Some(61), 0)), None);
+        assert_eq!(policy.wait_after(&after(1, 0), &failure(false, None, 0)), None);
+        assert_eq!(policy.wait_after(&after(1, 0), &failure(true, None, 0)), Some(Duration::from_millis(500)));
+        assert_eq!(policy.wait_after(&after(20, 1_799), &failure(true, None, 0)), Some(Duration::from_secs(1)));
+        assert_eq!(policy.wait_after(&after(20, 1_800), &failure(true, None, 0)), None);
+        let hasty = policy.within(Duration::ZERO);
+        assert_eq!(hasty.wait_after(&after(1, 0), &failure(true, None, 0)), None);
+        let own = RetryPolicy { max_wait: Some(Duration::from_secs(5)), ..policy }.within(Duration::from_hours(1));
+        assert_eq!(own.left(&after(1, 0)), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn what_breaks_off_in_the_middle_is_paid_for_a_few_times_only() {
+        let cut = ThinkFailure { had_begun: true, ..failure(true, None, 0) };
+        let mut tries = Tries::default();
+        for attempt in 1..=5 {
+            tries = tries.and(&cut);
+            assert_eq!(RetryPolicy::default().wait_after(&tries, &cut).is_some(), attempt < 5, "{attempt}");
+        }
+    }
+
+    #[test]
+    fn a_wait_beyond_the_patience_is_not_waited() {
+        let policy = RetryPolicy::default();
+        assert_eq!(policy.wait_after(&after(1, 0), &failure(true, Some(1_800), 0)), Some(Duration::from_mins(30)));
+        assert_eq!(policy.wait_after(&after(1, 0), &failure(true, Some(1_801), 0)), None);
+        assert_eq!(policy.wait_after(&after(2, 1_000), &failure(true, Some(801), 0)), None);
     }
 
     #[test]
     fn every_wait_lies_in_the_upper_half_of_the_backoff() {
-        let policy = RetryPolicy { max_attempts: 41, ..RetryPolicy::default() };
+        let policy = RetryPolicy::default();
         for attempt in 1_u32..40 {
             for random in [0, 1, 249, 499, 500, 14_999, 123_456_789, u64::MAX] {
-                let backoff = Duration::from_secs(1 << (attempt - 1).min(5)).min(Duration::from_secs(30));
-                let wait = policy.wait_after(attempt, &failure(true, None, random)).unwrap();
+                let backoff = Duration::from_secs(1 << (attempt - 1).min(7)).min(Duration::from_mins(2));
+                let wait = policy.wait_after(&after(attempt, 0), &failure(true, None, random)).unwrap();
                 assert!(wait >= backoff / 2 && wait <= backoff, "attempt {attempt}: {wait:?} of {backoff:?}");
             }
         }

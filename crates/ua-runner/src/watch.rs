@@ -66,6 +66,8 @@ pub enum RunEvent {
         why: String,
         /// Milliseconds until the next.
         wait_millis: u64,
+        /// Milliseconds that may be waited after that.
+        left_millis: u64,
     },
     /// Another process keeps the database busy. What came back from outside waits, and is stored when it can be.
     DatabaseBusy {
@@ -87,6 +89,8 @@ pub enum RunEvent {
         turn: u32,
         /// In which way.
         status: RequestStatus,
+        /// Whether it left: the provider may have refused it.
+        was_sent: bool,
         /// How much.
         charge: Charge,
         /// What was charged so far, this request included.

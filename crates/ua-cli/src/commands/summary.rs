@@ -64,6 +64,9 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     if let Some(output) = run.final_output.as_deref().filter(|text| !text.trim().is_empty()) {
         out.push_str(&format!("\n{}\n", indented(output)));
     }
+    if let Some(unchecked) = ua_evidence::unchecked(records) {
+        out.push_str(&format!("\n{unchecked}\n"));
+    }
     let below = records.lineage.sub_agents.iter().flat_map(|child| &child.effects);
     let effects: Vec<String> = records.calls.iter().chain(below).filter_map(effect_line).collect();
     if !effects.is_empty() {
@@ -84,7 +87,11 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     if run.entrypoint == "library" {
         out.push_str("Go on with     the program that started it\n");
     } else {
-        out.push_str(&format!("Go on with     {resume_command}\n"));
+        // What the provider refused for good is to be corrected first.
+        let is_final = run.stop_reason == Some(ua_core::RunStop::Provider)
+            && run.status_detail.as_deref().is_some_and(|detail| detail.ends_with(ua_runner::FINAL));
+        let words = if is_final { "Once corrected" } else { "Go on with    " };
+        out.push_str(&format!("{words} {resume_command}\n"));
     }
     shown.then(out)
 }

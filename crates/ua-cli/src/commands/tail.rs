@@ -141,7 +141,7 @@ impl Tail {
                 event.text = format!(
                     "turn {} · {}{cost}",
                     request.turn,
-                    progress::charged_tokens(request.status, request.usage)
+                    progress::charged_tokens(request.status, request.network_attempted, request.usage)
                 );
                 events.push((1, event));
             }

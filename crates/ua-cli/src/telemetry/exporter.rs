@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use opentelemetry::metrics::{Meter, MeterProvider as _};
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry::{Key, KeyValue};
+use opentelemetry::{Array, Key, KeyValue, Value};
 use opentelemetry_otlp::{MetricExporter, Protocol, SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
@@ -162,6 +162,17 @@ impl Lost {
     }
 }
 
+/// Makes lists of the attributes that the conventions have as lists: a span of this program can hold single values only.
+fn with_lists(span: &mut SpanData) {
+    for attribute in &mut span.attributes {
+        if attribute.key.as_str() == "gen_ai.response.finish_reasons"
+            && let Value::String(reason) = &attribute.value
+        {
+            attribute.value = Value::Array(Array::String(vec![reason.clone()]));
+        }
+    }
+}
+
 /// An exporter whose failures are counted.
 #[derive(Debug)]
 struct Watched<E> {
@@ -170,8 +181,9 @@ struct Watched<E> {
 }
 
 impl<E: ExportSpans> ExportSpans for Watched<E> {
-    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+    async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len() as u64;
+        batch.iter_mut().for_each(with_lists);
         let exported = self.inner.export(batch).await;
         exported.inspect_err(|error| self.lost.note(&self.lost.spans, count, error))
     }

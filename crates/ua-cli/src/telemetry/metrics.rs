@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
+use opentelemetry::{Key, KeyValue};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
@@ -109,7 +109,7 @@ impl Metrics {
             "ua.request.charged" => self.charge(fields),
             "ua.call.ended" => self.calls.add(1, &fields.named(&["tool", "class", "status", "deduplicated"])),
             "ua.calls.cancelled" => {
-                let cancelled = [KeyValue::new("status", "cancelled")];
+                let cancelled = [KeyValue::new("ua.status", "cancelled")];
                 self.calls.add(fields.count("calls"), &cancelled);
             }
             "ua.ledger.started" => self.attempts.add(1, &fields.named(&["tool", "class"])),
@@ -271,11 +271,13 @@ impl Fields {
     /// Those of these fields that are there, as attributes.
     fn named(&self, names: &[&'static str]) -> Vec<KeyValue> {
         let attribute = |name: &&'static str| {
+            // What no convention names is ours.
+            let called = if name.contains('.') { Key::from_static_str(name) } else { Key::from(format!("ua.{name}")) };
             Some(match self.get(name)?.clone() {
-                Value::Text(text) => KeyValue::new(*name, text),
-                Value::Count(count) => KeyValue::new(*name, i64::try_from(count).unwrap_or(i64::MAX)),
-                Value::Float(float) => KeyValue::new(*name, float),
-                Value::Bool(claim) => KeyValue::new(*name, claim),
+                Value::Text(text) => KeyValue::new(called, text),
+                Value::Count(count) => KeyValue::new(called, i64::try_from(count).unwrap_or(i64::MAX)),
+                Value::Float(float) => KeyValue::new(called, float),
+                Value::Bool(claim) => KeyValue::new(called, claim),
             })
         };
         names.iter().filter_map(attribute).collect()

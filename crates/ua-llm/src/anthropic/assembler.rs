@@ -12,7 +12,9 @@ use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 use crate::ANTHROPIC;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress};
+use crate::http::events::{Assemble, Fault, Progress, known_event, object_of};
+use crate::http::lenient;
+use crate::http::reject::says_too_long;
 
 /// The part of a reply that has arrived.
 #[derive(Debug, Default)]
@@ -45,45 +47,47 @@ struct Partial {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Event {
     MessageStart {
-        message: MessageHead,
+        #[serde(default, deserialize_with = "lenient::maybe")]
+        message: Option<MessageHead>,
     },
     ContentBlockStart {
-        index: u64,
+        #[serde(default, deserialize_with = "lenient::count")]
+        index: Option<u64>,
         content_block: Map<String, Value>,
     },
     ContentBlockDelta {
-        index: u64,
+        #[serde(default, deserialize_with = "lenient::count")]
+        index: Option<u64>,
         delta: Delta,
     },
     ContentBlockStop {
-        index: u64,
+        #[serde(default, deserialize_with = "lenient::count")]
+        index: Option<u64>,
     },
     MessageDelta {
-        delta: MessageTail,
-        #[serde(default)]
+        #[serde(default, deserialize_with = "lenient::maybe")]
+        delta: Option<MessageTail>,
+        #[serde(default, deserialize_with = "lenient::maybe")]
         usage: Option<WireUsage>,
     },
     MessageStop,
-    Error {
-        error: ReportedError,
-    },
     #[serde(other)]
     Unknown,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct MessageHead {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
-    #[serde(default)]
-    model: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
+    model: Option<String>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct MessageTail {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     stop_reason: Option<String>,
 }
 
@@ -91,60 +95,72 @@ struct MessageTail {
 #[serde(tag = "type")]
 enum Delta {
     #[serde(rename = "text_delta")]
-    Text { text: String },
+    Text {
+        #[serde(default)]
+        text: Option<String>,
+    },
     #[serde(rename = "input_json_delta")]
-    Input { partial_json: String },
+    Input {
+        #[serde(default)]
+        partial_json: Option<String>,
+    },
     #[serde(rename = "thinking_delta")]
-    Thinking { thinking: String },
+    Thinking {
+        #[serde(default)]
+        thinking: Option<String>,
+    },
     #[serde(rename = "signature_delta")]
-    Signature { signature: String },
+    Signature {
+        #[serde(default)]
+        signature: Option<String>,
+    },
     #[serde(other)]
     Unknown,
-}
-
-#[derive(Deserialize)]
-struct ReportedError {
-    #[serde(default, rename = "type")]
-    kind: String,
-    #[serde(default)]
-    message: String,
 }
 
 #[expect(clippy::struct_field_names, reason = "these are the API's names")]
 /// Cumulative counts; a later event replaces what it names.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 struct WireUsage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_read_input_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_creation_input_tokens: Option<u64>,
 }
 
 impl Assemble for Assembler {
     fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
-        let event =
-            serde_json::from_str(data).map_err(|e| Fault::Nonsense(format!("an event is not readable: {e}")))?;
-        match event {
-            Event::MessageStart { message } => self.start(message),
-            Event::ContentBlockStart { index, content_block } => self.open(index, content_block),
-            Event::ContentBlockDelta { index, delta } => self.extend(index, delta),
+        let event = object_of(data)?;
+        match event.get("type").and_then(Value::as_str) {
+            Some("error") => return Err(reported(&event)),
+            // A proxy's way to say it.
+            None if event.get("error").is_some_and(|error| !error.is_null()) => return Err(reported(&event)),
+            None => return Ok(Progress::Nothing),
+            Some(_) => {}
+        }
+        match known_event(event)? {
+            Event::MessageStart { message } => self.start(message.unwrap_or_default()),
+            Event::ContentBlockStart { index, content_block } => {
+                let index = index.unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
+                self.open(index, content_block)
+            }
+            Event::ContentBlockDelta { index, delta } => self.extend(self.place(index), delta),
             Event::ContentBlockStop { index } => {
-                self.partial(index)?.closed = true;
+                self.partial(self.place(index))?.closed = true;
                 Ok(Progress::Nothing)
             }
             Event::MessageDelta { delta, usage } => {
                 self.usage.update(usage);
-                if let Some(reason) = delta.stop_reason {
+                if let Some(reason) = delta.and_then(|delta| delta.stop_reason) {
                     self.stop_reason = Some(stop_reason(&reason));
                 }
                 Ok(Progress::Nothing)
             }
             Event::MessageStop => self.finish().map(Progress::Whole),
-            Event::Error { error } => Err(Fault::Reported { kind: error.kind, message: error.message }),
             Event::Unknown => Ok(Progress::Nothing),
         }
     }
@@ -169,7 +185,7 @@ impl Assembler {
         }
         self.usage.update(message.usage);
         let progress = message.id.clone().map_or(Progress::Nothing, Progress::Session);
-        self.started = Some(Started { id: message.id, model: message.model });
+        self.started = Some(Started { id: message.id, model: message.model.unwrap_or_default() });
         Ok(progress)
     }
 
@@ -192,22 +208,30 @@ impl Assembler {
         }
         match delta {
             Delta::Text { text } => {
+                let text = text.unwrap_or_default();
                 append(&mut partial.value, "text", &text);
                 self.text_bytes += text.len();
                 return Ok(Progress::Text(text));
             }
             Delta::Input { partial_json } => {
+                let partial_json = partial_json.unwrap_or_default();
                 partial.input.push_str(&partial_json);
                 self.other_bytes += partial_json.len();
             }
             Delta::Thinking { thinking } => {
+                let thinking = thinking.unwrap_or_default();
                 append(&mut partial.value, "thinking", &thinking);
                 self.other_bytes += thinking.len();
             }
-            Delta::Signature { signature } => append(&mut partial.value, "signature", &signature),
+            Delta::Signature { signature } => append(&mut partial.value, "signature", &signature.unwrap_or_default()),
             Delta::Unknown => {}
         }
         Ok(Progress::Nothing)
+    }
+
+    /// The block that an event belongs to: one that does not say goes on with the newest.
+    fn place(&self, index: Option<u64>) -> u64 {
+        index.or_else(|| self.blocks.keys().next_back().copied()).unwrap_or(0)
     }
 
     fn partial(&mut self, index: u64) -> Result<&mut Partial, Fault> {
@@ -249,6 +273,16 @@ impl WireUsage {
     }
 }
 
+/// What an event reports: an object with a type and a message, or just words.
+fn reported(event: &Map<String, Value>) -> Fault {
+    let error = event.get("error").unwrap_or(&Value::Null);
+    let words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let kind = error["type"].as_str().or_else(|| error["code"].as_str()).unwrap_or_default().to_owned();
+    let message = [&error["message"], error, event.get("message").unwrap_or(&Value::Null)];
+    let message = message.into_iter().find(|place| !place.is_null()).map(words);
+    Fault::Reported { kind, message: message.unwrap_or_else(|| "no explanation was given".to_owned()) }
+}
+
 /// Sorts an error that came inside a stream, by the type that the provider gave it.
 fn by_type(kind: &str, message: String, model: &str) -> LlmError {
     match kind {
@@ -256,8 +290,9 @@ fn by_type(kind: &str, message: String, model: &str) -> LlmError {
         "billing_error" => LlmError::Unauthorized { status: 402, message },
         "permission_error" => LlmError::Unauthorized { status: 403, message },
         "not_found_error" => LlmError::NotFound { model: model.to_owned(), message },
+        "invalid_request_error" if says_too_long(&message) => LlmError::TooLong { status: 400, message },
         "invalid_request_error" => LlmError::InvalidRequest { status: 400, message },
-        "request_too_large" => LlmError::InvalidRequest { status: 413, message },
+        "request_too_large" => LlmError::TooLong { status: 413, message },
         "rate_limit_error" => LlmError::RateLimited { retry_after: None, message },
         "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
         _ => LlmError::Server { status: None, retry_after: None, message: format!("{kind}: {message}") },

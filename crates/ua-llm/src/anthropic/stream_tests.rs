@@ -102,7 +102,7 @@ fn a_reply_without_end_does_not_fill_the_memory() {
 }
 
 #[test]
-fn a_page_instead_of_events_is_a_protocol_error() {
+fn a_page_instead_of_events_is_no_reply() {
     let stream = pieces(vec![Ok(b"<!doctype html>\n<title>Sign in</title>\n".to_vec())]);
-    assert!(matches!(read(stream), Err(LlmError::Protocol { .. })));
+    assert!(matches!(read(stream), Err(LlmError::Cut { text_bytes: 0, .. })));
 }

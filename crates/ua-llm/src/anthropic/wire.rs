@@ -4,8 +4,10 @@ use serde_json::{Map, Value, json};
 use ua_core::{Block, Message, Role};
 
 use crate::ANTHROPIC;
+use crate::chat::names::{ANTHROPIC_LONGEST, wire_name};
 use crate::image::{Image, image_of};
 use crate::request::ModelRequest;
+use crate::schema::folded;
 
 /// Builds the body of `POST /v1/messages`. With `cache_prompt`, the system prompt and the two newest user messages are
 /// marked as ends of a cacheable prefix, so that the next turn pays for the common part once.
@@ -31,7 +33,10 @@ pub(crate) fn encode_request(request: &ModelRequest, cache_prompt: bool) -> Valu
         body["tools"] = request
             .tools
             .iter()
-            .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}))
+            .map(|tool| {
+                let name = wire_name(&tool.name, ANTHROPIC_LONGEST);
+                json!({"name": name, "description": tool.description, "input_schema": folded(&tool.input_schema)})
+            })
             .collect();
     }
     if let Some(milli) = request.temperature_milli {
@@ -68,7 +73,7 @@ fn encode_block(block: &Block, beside: &[Block]) -> Option<Value> {
         Block::ToolUse(tool_use) => Some(json!({
             "type": "tool_use",
             "id": tool_use.id,
-            "name": tool_use.name,
+            "name": wire_name(&tool_use.name, ANTHROPIC_LONGEST),
             "input": wire_input(&tool_use.input),
         })),
         Block::ToolResult { tool_use_id, content, is_error } => {
@@ -259,7 +264,10 @@ mod tests {
         let body = encode_request(&asked, true);
         let mark = json!({"type": "ephemeral"});
         assert_eq!(body["system"], json!([{"type": "text", "text": "be brief", "cache_control": mark}]));
-        assert_eq!(body["tools"], json!([{"name": "t", "description": "d", "input_schema": {"type": "object"}}]));
+        assert_eq!(
+            body["tools"],
+            json!([{"name": "t", "description": "d", "input_schema": {"type": "object", "properties": {}}}])
+        );
         assert_eq!(body["temperature"], json!(0.25));
         let marks: Vec<&Value> =
             body["messages"].as_array().unwrap().iter().map(|m| &m["content"][0]["cache_control"]).collect();

@@ -16,20 +16,20 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use ua_core::{Block, ModelTurn, StopReason, ToolUse, Usage, parse_strict};
 
-use super::names::{Ids, offered_name, shortened};
+use super::names::{Ids, OPENAI_LONGEST, mapped, offered_name};
 use crate::OPENAI_CHAT;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress};
-use crate::http::reject;
+use crate::http::events::{Assemble, Fault, Progress, known_event, object_of};
+use crate::http::{lenient, reject};
 use crate::request::ModelRequest;
 
 /// The part of a reply that has arrived.
 #[derive(Debug)]
 pub(crate) struct Assembler {
     ids: Ids,
-    /// The tools whose names are shortened on this wire.
-    shortened: Vec<(String, String)>,
+    /// The tools whose names are others on this wire.
+    renamed: Vec<(String, String)>,
     asked_model: String,
     id: Option<String>,
     model: Option<String>,
@@ -59,18 +59,18 @@ struct PartialCall {
 
 #[derive(Deserialize)]
 struct Chunk {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     model: Option<String>,
     #[serde(default)]
     choices: Option<Vec<Choice>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,
     #[serde(default)]
     error: Option<Value>,
     /// Older vLLM: a chunk that is an error as a whole.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     object: Option<String>,
     #[serde(default)]
     message: Option<Value>,
@@ -78,11 +78,11 @@ struct Chunk {
 
 #[derive(Deserialize)]
 struct Choice {
-    #[serde(default)]
-    index: u64,
+    #[serde(default, deserialize_with = "lenient::count")]
+    index: Option<u64>,
     #[serde(default)]
     delta: Option<Delta>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
 }
 
@@ -92,11 +92,11 @@ struct Delta {
     content: Option<Value>,
     #[serde(default)]
     refusal: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     reasoning_content: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     reasoning: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::maybe")]
     reasoning_details: Option<Vec<Value>>,
     #[serde(default)]
     tool_calls: Option<Vec<CallDelta>>,
@@ -104,9 +104,9 @@ struct Delta {
 
 #[derive(Deserialize)]
 struct CallDelta {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     index: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
     #[serde(default)]
     function: Option<FunctionDelta>,
@@ -114,7 +114,7 @@ struct CallDelta {
 
 #[derive(Default, Deserialize)]
 struct FunctionDelta {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     name: Option<String>,
     #[serde(default)]
     arguments: Option<Value>,
@@ -122,25 +122,25 @@ struct FunctionDelta {
 
 #[derive(Debug, Clone, Deserialize)]
 struct WireUsage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     prompt_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     completion_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     total_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::maybe")]
     prompt_tokens_details: Option<PromptDetails>,
     /// `DeepSeek`'s name for what was read from its cache.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     prompt_cache_hit_tokens: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 struct PromptDetails {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     cached_tokens: Option<u64>,
     /// What `OpenRouter` adds for providers that bill writing to a cache.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_write_tokens: Option<u64>,
 }
 
@@ -149,7 +149,7 @@ impl Assembler {
     pub(crate) fn new(request: &ModelRequest) -> Self {
         Self {
             ids: Ids::of(request),
-            shortened: shortened(request),
+            renamed: mapped(request, OPENAI_LONGEST),
             asked_model: request.model.clone(),
             id: None,
             model: None,
@@ -177,7 +177,7 @@ impl Assembler {
             self.model = Some(model);
         }
         let mut said = String::new();
-        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
+        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.is_none_or(|index| index == 0)) {
             if let Some(delta) = choice.delta {
                 said.push_str(&self.extend(delta));
             }
@@ -266,7 +266,7 @@ impl Assembler {
         for (position, call) in std::mem::take(&mut self.calls).into_iter().enumerate() {
             blocks.push(Block::ToolUse(ToolUse {
                 id: self.ids.take(&call.id, position),
-                name: offered_name(call.name, &self.shortened),
+                name: offered_name(call.name, &self.renamed),
                 input: read_arguments(call.arguments),
             }));
         }
@@ -286,9 +286,7 @@ impl Assemble for Assembler {
             let nothing = || Fault::Nonsense("the stream ended before it said anything".to_owned());
             return self.finish().map(Progress::Whole).ok_or_else(nothing);
         }
-        let chunk =
-            serde_json::from_str(data).map_err(|e| Fault::Nonsense(format!("an event is not readable: {e}")))?;
-        self.take(chunk)
+        self.take(known_event(object_of(data)?)?)
     }
 
     fn end(&mut self) -> Option<Result<ModelTurn, Fault>> {
@@ -317,9 +315,11 @@ impl Assemble for Assembler {
             "model_not_found" | "not_found_error" | "NotFoundError" => {
                 LlmError::NotFound { model: model.to_owned(), message }
             }
-            "invalid_request_error" | "context_length_exceeded" | "BadRequestError" => {
-                LlmError::InvalidRequest { status: 400, message }
+            "context_length_exceeded" | "exceed_context_size_error" => LlmError::TooLong { status: 400, message },
+            "invalid_request_error" | "BadRequestError" if reject::says_too_long(&message) => {
+                LlmError::TooLong { status: 400, message }
             }
+            "invalid_request_error" | "BadRequestError" => LlmError::InvalidRequest { status: 400, message },
             "rate_limit_exceeded" | "rate_limit_error" | "requests" | "tokens" => {
                 LlmError::RateLimited { retry_after: None, message }
             }

@@ -228,7 +228,7 @@ fn a_name_that_was_shortened_comes_back_as_it_was_offered() {
     let mut asked = request();
     let long = format!("mcp__{}", "x".repeat(80));
     asked.tools[0].name.clone_from(&long);
-    let wire = super::names::wire_name(&long);
+    let wire = super::names::wire_name(&long, super::names::OPENAI_LONGEST);
     let call = calls(&json!([{"index": 0, "id": "a", "function": {"name": wire, "arguments": "{}"}}]));
     assert_eq!(asks(&read_for(&asked, &[call, finish("tool_calls")]).unwrap())[0].1, long);
 }

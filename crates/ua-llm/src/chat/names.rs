@@ -2,23 +2,31 @@
 
 use std::collections::BTreeSet;
 
-use ua_core::{Message, Sha256, sha256};
+use ua_core::{Block, Message, ModelTurn, Sha256, sha256};
 
+use crate::error::LlmError;
 use crate::request::ModelRequest;
 
-/// The longest name of a function.
-const LONGEST_NAME: usize = 64;
+/// The longest name of a function that OpenAI and those who speak like it take.
+pub(crate) const OPENAI_LONGEST: usize = 64;
+/// The longest name of a tool that Anthropic takes.
+pub(crate) const ANTHROPIC_LONGEST: usize = 128;
 
-/// Hexadecimal digits that tell shortened names apart.
+/// Hexadecimal digits that tell changed names apart.
 const DIGITS: usize = 8;
 
-/// A tool's name as this wire takes it: one that is too long keeps its beginning and gets a digest of the whole.
-pub(crate) fn wire_name(name: &str) -> String {
-    if name.len() <= LONGEST_NAME || !name.is_ascii() {
+/// A tool's name as a wire takes it: one that is too long, empty, or has other characters than letters, digits, `_` and `-` keeps what it
+/// can of its beginning and gets a digest of the whole. A name that a model made up goes back like that, too: providers look at the names
+/// of the history, and one that they refuse would end the run for good.
+pub(crate) fn wire_name(name: &str, longest: usize) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.len() <= longest && name.chars().all(fits) {
         return name.to_owned();
     }
-    let kept = LONGEST_NAME - DIGITS - 1;
-    format!("{}_{}", &name[..kept], &sha256(name).to_hex()[..DIGITS])
+    let kept = longest - DIGITS - 1;
+    let begin: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(kept).collect();
+    let begin = if begin.is_empty() { "unnamed" } else { &begin };
+    format!("{begin}_{}", &sha256(name).to_hex()[..DIGITS])
 }
 
 /// The tool that a model means by `name`.
@@ -26,10 +34,35 @@ pub(crate) fn offered_name(name: String, request_tools: &[(String, String)]) -> 
     request_tools.iter().find(|(wire, _)| *wire == name).map_or(name, |(_, own)| own.clone())
 }
 
-/// The tools of `request` whose names are shortened: the name on the wire, and the tool's own.
-pub(crate) fn shortened(request: &ModelRequest) -> Vec<(String, String)> {
-    let names = request.tools.iter().map(|tool| (wire_name(&tool.name), tool.name.clone()));
+/// The tools of `request` whose names are others on the wire: the name there, and the tool's own.
+pub(crate) fn mapped(request: &ModelRequest, longest: usize) -> Vec<(String, String)> {
+    let names = request.tools.iter().map(|tool| (wire_name(&tool.name, longest), tool.name.clone()));
     names.filter(|(wire, own)| wire != own).collect()
+}
+
+/// The reply with the tools' own names in the place of those that the wire has.
+pub(crate) fn with_own_names(mut turn: ModelTurn, request: &ModelRequest, longest: usize) -> ModelTurn {
+    let mapped = mapped(request, longest);
+    for block in &mut turn.blocks {
+        if let Block::ToolUse(tool_use) = block {
+            tool_use.name = offered_name(std::mem::take(&mut tool_use.name), &mapped);
+        }
+    }
+    turn
+}
+
+/// A refusal that counts the tools, with the name of the one that it means: `tools.3.custom.input_schema`, `tools[3].function`.
+pub(crate) fn naming_tools(mut error: LlmError, request: &ModelRequest) -> LlmError {
+    if let LlmError::InvalidRequest { message, .. } = &mut error {
+        let index = message.split("tools").skip(1).find_map(|rest| {
+            let digits: String = rest.strip_prefix(['.', '['])?.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<usize>().ok()
+        });
+        if let Some(tool) = index.and_then(|index| request.tools.get(index)) {
+            message.push_str(&format!(" (it means the tool `{}`, which `tools.deny` leaves out)", tool.name));
+        }
+    }
+    error
 }
 
 /// Gives every tool use of a reply an id that the history does not have yet. Servers leave ids out, or count from 0 in each reply.
@@ -63,13 +96,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_too_long_is_shortened_and_found_again() {
+    fn a_name_that_a_wire_refuses_is_changed_and_found_again() {
+        let name = |name: &str| wire_name(name, OPENAI_LONGEST);
         let long = format!("mcp__server__{}", "x".repeat(80));
         let other = format!("mcp__server__{}y", "x".repeat(80));
-        assert_eq!((wire_name(&long).len(), wire_name("short")), (64, "short".to_owned()));
-        assert_ne!(wire_name(&long), wire_name(&other));
-        let offered = [(wire_name(&long), long.clone())];
-        assert_eq!(offered_name(wire_name(&long), &offered), long);
+        assert_eq!((name(&long).len(), name("short")), (64, "short".to_owned()));
+        assert_ne!(name(&long), name(&other));
+        assert_eq!(wire_name(&long, ANTHROPIC_LONGEST), long);
+        for invented in ["functions.notify", "a/b", "", "näme", " "] {
+            let wire = name(invented);
+            let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            assert!(!wire.is_empty() && wire.len() <= 64 && wire.chars().all(fits), "{invented:?}: {wire}");
+            assert_eq!(name(&wire), wire);
+        }
+        assert_ne!(name("a.b"), name("a/b"));
+        let offered = [(name(&long), long.clone())];
+        assert_eq!(offered_name(name(&long), &offered), long);
         assert_eq!(offered_name("short".to_owned(), &offered), "short");
+    }
+
+    #[test]
+    fn a_refusal_that_counts_tools_names_the_one_it_means() {
+        let tool = |name: &str| crate::ToolOffer {
+            name: name.into(),
+            description: String::new(),
+            input_schema: serde_json::Value::Null,
+        };
+        let request = ModelRequest {
+            model: "m".into(),
+            system: String::new(),
+            messages: Vec::new(),
+            tools: vec![tool("mcp__a__fine"), tool("mcp__a__bad")],
+            max_output_tokens: 1,
+            temperature_milli: None,
+        };
+        let told = |message: &str| {
+            let error = LlmError::InvalidRequest { status: 400, message: message.into() };
+            naming_tools(error, &request).to_string()
+        };
+        for message in ["tools.1.custom.input_schema: no", "Invalid 'tools[1].function.parameters'"] {
+            assert!(told(message).contains("`mcp__a__bad`"), "{}", told(message));
+        }
+        for message in ["tools: too many", "tools.7.x", "temperature"] {
+            assert!(!told(message).contains("it means"), "{message}");
+        }
     }
 }

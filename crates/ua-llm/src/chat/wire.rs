@@ -4,11 +4,12 @@ use serde_json::{Map, Value, json};
 use ua_core::{Block, Message, Role, ToolUse};
 
 use super::OutputLimit;
-use super::names::wire_name;
+use super::names::{OPENAI_LONGEST, wire_name};
 use crate::OPENAI_CHAT;
 use crate::anthropic::wire::{is_blank, wire_input};
 use crate::image::{Image, image_of};
 use crate::request::ModelRequest;
+use crate::schema::folded;
 
 /// What stands in front of a result that is an error, since this wire has no field for it.
 pub(crate) const ERROR_MARK: &str = "[tool error]\n";
@@ -34,7 +35,7 @@ pub(crate) fn encode_request(request: &ModelRequest, limit: OutputLimit) -> Valu
     if !request.tools.is_empty() {
         let tool = |tool: &crate::ToolOffer| {
             let function = json!({
-                "name": wire_name(&tool.name), "description": tool.description, "parameters": tool.input_schema,
+                "name": wire_name(&tool.name, OPENAI_LONGEST), "description": tool.description, "parameters": folded(&tool.input_schema),
             });
             json!({"type": "function", "function": function})
         };
@@ -129,7 +130,7 @@ fn own_reasoning(block: &Block) -> Option<&Map<String, Value>> {
 
 fn tool_call(tool_use: &ToolUse) -> Value {
     let arguments = wire_input(&tool_use.input).to_string();
-    json!({"id": tool_use.id, "type": "function", "function": {"name": wire_name(&tool_use.name), "arguments": arguments}})
+    json!({"id": tool_use.id, "type": "function", "function": {"name": wire_name(&tool_use.name, OPENAI_LONGEST), "arguments": arguments}})
 }
 
 fn tool_message(block: &Block) -> Option<Value> {
@@ -274,11 +275,11 @@ mod tests {
     fn tools_limit_and_temperature_have_the_names_of_this_wire() {
         let mut asked = request(vec![Message::user(Origin::Prompt, "go")]);
         asked.temperature_milli = Some(250);
-        let schema = json!({"type": "object"});
+        let schema = json!({"type": "object", "properties": {}});
         let long = format!("mcp__{}", "x".repeat(80));
         asked.tools = vec![ToolOffer { name: long.clone(), description: "d".into(), input_schema: schema.clone() }];
         let body = encode_request(&asked, OutputLimit::MaxCompletionTokens);
-        let function = json!({"name": wire_name(&long), "description": "d", "parameters": schema});
+        let function = json!({"name": wire_name(&long, OPENAI_LONGEST), "description": "d", "parameters": schema});
         assert_eq!(body["tools"], json!([{"type": "function", "function": function}]));
         assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(100), &Value::Null));
         assert_eq!(body["temperature"], json!(0.25));

@@ -5,11 +5,16 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
-use sse_stream::SseStream;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use ua_core::{ModelTurn, Usage};
+use ua_http::sse::Parser;
 
 use crate::error::{BoxError, LlmError};
 use crate::provider::{Silent, StreamObserver};
+
+/// Bytes of one event, as many as of a whole reply: some servers send one in a single event.
+const EVENT_LIMIT: usize = 64 << 20;
 
 /// A reply's bytes, in whatever pieces they arrive.
 pub(crate) type Bytes = Pin<Box<dyn Stream<Item = Result<Cursor<Vec<u8>>, ReadFault>> + Send>>;
@@ -45,6 +50,23 @@ pub(crate) enum Fault {
     Reported { kind: String, message: String },
     /// The events make no sense.
     Nonsense(String),
+}
+
+/// The event that `data` is, as an object; the error that it reports, in whatever place servers put one.
+pub(crate) fn object_of(data: &str) -> Result<Map<String, Value>, Fault> {
+    match serde_json::from_str(data) {
+        Ok(Value::Object(event)) => Ok(event),
+        Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Err(Fault::Nonsense("an event is no object".to_owned()))
+        }
+        Err(error) => Err(Fault::Nonsense(format!("an event is not readable: {error}"))),
+    }
+}
+
+/// Reads an event whose type this build knows.
+pub(crate) fn known_event<T: DeserializeOwned>(event: Map<String, Value>) -> Result<T, Fault> {
+    serde_json::from_value(Value::Object(event))
+        .map_err(|error| Fault::Nonsense(format!("an event is not readable: {error}")))
 }
 
 /// Makes a reply of the events of one wire. Pure: it is fed the data of one event after the other.
@@ -86,36 +108,65 @@ pub(crate) fn limited(bytes: Bytes, limit: usize) -> Bytes {
 
 /// Reads until the message is whole; whatever ends the stream earlier is an error.
 pub(crate) async fn read_reply(
-    bytes: Bytes,
+    mut bytes: Bytes,
     model: &str,
     mut assembler: impl Assemble,
     observer: &dyn StreamObserver,
 ) -> Result<ModelTurn, LlmError> {
-    let mut events = SseStream::from_bytes_stream(bytes);
+    let mut parser = Parser::new(EVENT_LIMIT);
     let mut told_of = None;
-    while let Some(event) = events.next().await {
-        let event = event.map_err(|error| broken(error, assembler.text_bytes()))?;
-        let Some(data) = event.data.filter(|data| !data.is_empty()) else { continue };
-        observer.event(&data);
-        let progress = assembler.feed(&data);
-        // A whole reply says itself what it cost. An event that ends the reply otherwise may still have told.
-        if let (Some(heard), false) = (assembler.heard(), matches!(progress, Ok(Progress::Whole(_))))
-            && told_of.replace(heard) != Some(heard)
-        {
-            observer.heard(heard);
+    while let Some(piece) = bytes.next().await {
+        let piece = piece.map_err(|fault| broken(fault, assembler.text_bytes()))?;
+        let pushed = parser.push(piece.get_ref());
+        while let Some(event) = parser.next_event() {
+            let Some(data) = event.data.filter(|data| !data.is_empty()) else { continue };
+            if let Some(turn) = take(&data, model, &mut assembler, observer, &mut told_of)? {
+                return Ok(turn);
+            }
         }
-        match progress {
-            Ok(Progress::Nothing) => {}
-            Ok(Progress::Session(id)) => observer.session(&id),
-            Ok(Progress::Text(delta)) => observer.text(&delta),
-            Ok(Progress::Whole(turn)) => return Ok(turn),
-            Err(fault) => return Err(told(fault, &assembler, model)),
-        }
+        pushed.map_err(|why| LlmError::Garbled { why })?;
+    }
+    // Some servers leave out the line that ends the last event. One that was cut instead is no JSON.
+    let last = parser.last_event().and_then(|event| event.data).filter(|data| !data.is_empty());
+    if let Some(data) = last.filter(|data| is_whole(data))
+        && let Some(turn) = take(&data, model, &mut assembler, observer, &mut told_of)?
+    {
+        return Ok(turn);
     }
     match assembler.end() {
         Some(end) => end.map_err(|fault| told(fault, &assembler, model)),
         None => Err(LlmError::Cut { text_bytes: assembler.text_bytes(), source: None }),
     }
+}
+
+/// Takes one event in; the reply, if that made it whole.
+fn take(
+    data: &str,
+    model: &str,
+    assembler: &mut impl Assemble,
+    observer: &dyn StreamObserver,
+    told_of: &mut Option<Usage>,
+) -> Result<Option<ModelTurn>, LlmError> {
+    observer.event(data);
+    let progress = assembler.feed(data);
+    // A whole reply says itself what it cost. An event that ends the reply otherwise may still have told.
+    if let (Some(heard), false) = (assembler.heard(), matches!(progress, Ok(Progress::Whole(_))))
+        && told_of.replace(heard) != Some(heard)
+    {
+        observer.heard(heard);
+    }
+    match progress {
+        Ok(Progress::Nothing) => {}
+        Ok(Progress::Session(id)) => observer.session(&id),
+        Ok(Progress::Text(delta)) => observer.text(&delta),
+        Ok(Progress::Whole(turn)) => return Ok(Some(turn)),
+        Err(fault) => return Err(told(fault, assembler, model)),
+    }
+    Ok(None)
+}
+
+fn is_whole(data: &str) -> bool {
+    data.trim() == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
 }
 
 /// Reads a reply that is there already, in pieces of `piece` bytes: for the fuzz target.
@@ -148,23 +199,14 @@ pub(crate) fn read_events(mut assembler: impl Assemble, events: &[String], model
 fn told(fault: Fault, assembler: &impl Assemble, model: &str) -> LlmError {
     match fault {
         Fault::Reported { kind, message } => assembler.reported(&kind, message, model),
-        Fault::Nonsense(why) => LlmError::Protocol { why },
+        Fault::Nonsense(why) => LlmError::Garbled { why },
     }
 }
 
-fn broken(error: sse_stream::Error, text_bytes: usize) -> LlmError {
-    use sse_stream::Error as E;
-    match error {
-        E::Body(source) => match source.downcast::<ReadFault>().map(|fault| *fault) {
-            Ok(ReadFault::Silent(idle)) => LlmError::Timeout { idle },
-            Ok(fault @ ReadFault::TooLarge(_)) => LlmError::Protocol { why: fault.to_string() },
-            Ok(ReadFault::Broken(source)) | Err(source) => LlmError::Cut { text_bytes, source: Some(source) },
-        },
-        error @ (E::InvalidLine
-        | E::DuplicatedEventLine
-        | E::DuplicatedIdLine
-        | E::DuplicatedRetry
-        | E::Utf8Parse(_)
-        | E::IntParse(_)) => LlmError::Protocol { why: format!("it is not a stream of events: {error}") },
+fn broken(fault: ReadFault, text_bytes: usize) -> LlmError {
+    match fault {
+        ReadFault::Silent(idle) => LlmError::Timeout { idle },
+        ReadFault::TooLarge(_) => LlmError::Protocol { why: fault.to_string() },
+        ReadFault::Broken(source) => LlmError::Cut { text_bytes, source: Some(source) },
     }
 }

@@ -14,7 +14,49 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
         // Not a matter of time: nothing is answered until somebody pays.
         return LlmError::Unauthorized { status, message };
     }
+    if status == 413 || (matches!(status, 400 | 422) && says_too_long(body)) {
+        return LlmError::TooLong { status, message };
+    }
     by_status_and_message(status, retry_after, message, model)
+}
+
+/// What the provider's advice makes of an error: `x-should-retry` says of this very answer whether asking again may help.
+pub(crate) fn as_advised(
+    error: LlmError,
+    status: u16,
+    retry_after: Option<Duration>,
+    should_retry: Option<bool>,
+) -> LlmError {
+    let message = |mut error: LlmError| error.words_mut().map(std::mem::take).unwrap_or_default();
+    match should_retry {
+        Some(false) if error.may_retry() && !matches!(error, LlmError::SessionForgotten { .. }) => {
+            LlmError::Hopeless { status, message: message(error) }
+        }
+        Some(true) if !error.may_retry() && status < 500 => {
+            LlmError::Overloaded { retry_after, message: message(error) }
+        }
+        Some(_) | None => error,
+    }
+}
+
+/// Whether the words of a refusal say that the request has too many tokens. Each server has its own.
+pub(crate) fn says_too_long(text: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "context_length_exceeded",
+        "model_context_window_exceeded",
+        "exceed_context_size",
+        "maximum context length",
+        "exceeds the context window",
+        "exceeds the available context size",
+        "exceed context limit",
+        "prompt is too long",
+        "input is too long",
+        "input length and",
+        "too many tokens",
+        "maximum number of tokens",
+    ];
+    let text = text.to_ascii_lowercase();
+    WORDS.iter().any(|words| text.contains(words))
 }
 
 /// The same for a status whose message has been read already.
@@ -28,7 +70,8 @@ pub(crate) fn by_status_and_message(
         401..=403 => LlmError::Unauthorized { status, message },
         404 => LlmError::NotFound { model: model.to_owned(), message },
         429 => LlmError::RateLimited { retry_after, message },
-        503 | 529 => LlmError::Overloaded { retry_after, message },
+        // Too early: it was not begun.
+        425 | 503 | 529 => LlmError::Overloaded { retry_after, message },
         408 | 409 | 500..=599 => LlmError::Server { status: Some(status), retry_after, message },
         300..=399 => LlmError::Protocol { why: format!("it redirects (HTTP {status}), which is not followed") },
         400..=499 => LlmError::InvalidRequest { status, message },
@@ -55,14 +98,20 @@ fn message_in(body: &str) -> String {
     }
 }
 
-/// Reads `Retry-After`: seconds, or an HTTP date counted from `now`.
+/// Reads `Retry-After`: seconds, whole or not, or an HTTP date counted from `now`.
 pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
-    if let Ok(seconds) = header.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
+    if let Ok(seconds) = header.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
     }
     let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(header).ok()?;
     Some(Timestamp::from_millis(at.as_millisecond()).since(now))
+}
+
+/// Reads `retry-after-ms`: milliseconds, whole or not.
+pub(crate) fn millis(header: &str) -> Option<Duration> {
+    let millis = header.trim().parse::<f64>().ok()?;
+    Duration::try_from_secs_f64(millis / 1000.0).ok()
 }
 
 #[cfg(test)]
@@ -80,6 +129,9 @@ mod tests {
             LlmError::InvalidRequest { .. } => "invalid",
             LlmError::Protocol { .. } => "protocol",
             LlmError::SessionForgotten { .. } => "forgotten",
+            LlmError::TooLong { .. } => "too long",
+            LlmError::Hopeless { .. } => "hopeless",
+            LlmError::Garbled { .. } => "garbled",
             LlmError::Setup { .. }
             | LlmError::NotRecorded { .. }
             | LlmError::Unreachable { .. }
@@ -97,8 +149,9 @@ mod tests {
             (404, "not found"),
             (408, "server"),
             (409, "server"),
-            (413, "invalid"),
+            (413, "too long"),
             (422, "invalid"),
+            (425, "overloaded"),
             (429, "rate limited"),
             (500, "server"),
             (503, "overloaded"),
@@ -137,5 +190,36 @@ mod tests {
         assert_eq!(retry_after("Fri, 02 Jan 2026 03:04:35 GMT", now), Some(Duration::from_secs(30)));
         assert_eq!(retry_after("Fri, 02 Jan 2026 03:00:00 GMT", now), Some(Duration::ZERO));
         assert_eq!(retry_after("soon", now), None);
+        assert_eq!(retry_after("3.5", now), Some(Duration::from_millis(3_500)));
+        assert_eq!((retry_after("-1", now), retry_after("NaN", now), retry_after("1e300", now)), (None, None, None));
+        assert_eq!(
+            (millis("1200"), millis(" 0.5"), millis("x")),
+            (Some(Duration::from_millis(1_200)), Some(Duration::from_micros(500)), None)
+        );
+    }
+
+    #[test]
+    fn what_the_provider_advises_wins_over_the_status() {
+        let advised = |status, should_retry| as_advised(by_status(status, None, "", "m"), status, None, should_retry);
+        assert!(advised(500, None).may_retry() && !advised(400, None).may_retry());
+        let hopeless = advised(500, Some(false));
+        assert!(!hopeless.may_retry() && !hopeless.was_refused() && advised(529, Some(false)).was_refused());
+        assert!(advised(400, Some(true)).may_retry() && advised(400, Some(true)).was_refused());
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_is_told_from_other_refusals() {
+        for body in [
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 215000 tokens > 200000 maximum"}}"#,
+            r#"{"error":{"message":"This model's maximum context length is 128000 tokens.","code":"context_length_exceeded"}}"#,
+            r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
+        ] {
+            let error = by_status(400, None, body, "m");
+            assert!(matches!(error, LlmError::TooLong { .. }) && error.was_refused() && !error.may_retry(), "{error}");
+        }
+        assert!(matches!(
+            by_status(400, None, r#"{"error":{"message":"bad temperature"}}"#, "m"),
+            LlmError::InvalidRequest { .. }
+        ));
     }
 }

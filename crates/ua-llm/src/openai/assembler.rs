@@ -13,7 +13,8 @@ use super::reject;
 use crate::OPENAI;
 use crate::error::LlmError;
 use crate::estimate::heard_so_far;
-use crate::http::events::{Assemble, Fault, Progress};
+use crate::http::events::{Assemble, Fault, Progress, known_event, object_of};
+use crate::http::lenient;
 use crate::session::KnownPrefix;
 
 /// The part of a reply that has arrived.
@@ -43,23 +44,60 @@ struct Partial {
 #[serde(tag = "type")]
 enum Event {
     #[serde(rename = "response.created")]
-    Created { response: Head },
+    Created {
+        #[serde(default, deserialize_with = "lenient::maybe")]
+        response: Option<Head>,
+    },
     #[serde(rename = "response.output_item.added")]
-    ItemAdded { output_index: u64, item: Value },
+    ItemAdded {
+        #[serde(default, deserialize_with = "lenient::count")]
+        output_index: Option<u64>,
+        item: Value,
+    },
     #[serde(rename = "response.output_item.done")]
-    ItemDone { output_index: u64, item: Value },
+    ItemDone {
+        #[serde(default, deserialize_with = "lenient::count")]
+        output_index: Option<u64>,
+        item: Value,
+    },
     #[serde(rename = "response.output_text.delta", alias = "response.refusal.delta")]
-    TextDelta { delta: String },
+    TextDelta {
+        #[serde(default)]
+        delta: Option<String>,
+    },
     #[serde(rename = "response.function_call_arguments.delta")]
-    ArgumentsDelta { output_index: u64, delta: String },
+    ArgumentsDelta {
+        #[serde(default, deserialize_with = "lenient::count")]
+        output_index: Option<u64>,
+        #[serde(default, deserialize_with = "lenient::text")]
+        item_id: Option<String>,
+        #[serde(default)]
+        delta: Option<String>,
+    },
     #[serde(rename = "response.function_call_arguments.done")]
-    ArgumentsDone { output_index: u64, arguments: String },
+    ArgumentsDone {
+        #[serde(default, deserialize_with = "lenient::count")]
+        output_index: Option<u64>,
+        #[serde(default, deserialize_with = "lenient::text")]
+        item_id: Option<String>,
+        #[serde(default)]
+        arguments: Option<String>,
+    },
     #[serde(rename = "response.completed")]
-    Completed { response: Head },
+    Completed {
+        #[serde(default, deserialize_with = "lenient::maybe")]
+        response: Option<Head>,
+    },
     #[serde(rename = "response.incomplete")]
-    Incomplete { response: Head },
+    Incomplete {
+        #[serde(default, deserialize_with = "lenient::maybe")]
+        response: Option<Head>,
+    },
     #[serde(rename = "response.failed")]
-    Failed { response: Head },
+    Failed {
+        #[serde(default, deserialize_with = "lenient::maybe")]
+        response: Option<Head>,
+    },
     #[serde(rename = "error")]
     Error(Reported),
     #[serde(other)]
@@ -67,82 +105,100 @@ enum Event {
 }
 
 /// A response, as it stands in an event.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Head {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
-    #[serde(default)]
-    model: String,
-    #[serde(default)]
-    output: Vec<Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
+    model: Option<String>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    output: Option<Vec<Value>>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::maybe")]
     error: Option<Reported>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::maybe")]
     incomplete_details: Option<Details>,
 }
 
 #[derive(Deserialize)]
 struct Details {
-    #[serde(default)]
-    reason: String,
+    #[serde(default, deserialize_with = "lenient::text")]
+    reason: Option<String>,
 }
 
 /// An error; at the top of an event, or one level deeper as older servers have it.
 #[derive(Deserialize, Default)]
 struct Reported {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     code: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text")]
     message: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::maybe")]
     error: Option<Box<Reported>>,
 }
 
 #[derive(Deserialize)]
 struct WireUsage {
-    input_tokens: u64,
-    output_tokens: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
+    input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
+    output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     input_tokens_details: Option<InputDetails>,
 }
 
 #[derive(Deserialize)]
 struct InputDetails {
-    #[serde(default)]
-    cached_tokens: u64,
+    #[serde(default, deserialize_with = "lenient::count")]
+    cached_tokens: Option<u64>,
 }
 
 impl Assemble for Assembler {
     fn feed(&mut self, data: &str) -> Result<Progress, Fault> {
-        let event =
-            serde_json::from_str(data).map_err(|e| Fault::Nonsense(format!("an event is not readable: {e}")))?;
-        match event {
-            Event::Created { response } => self.start(response),
-            Event::ItemAdded { output_index, item } => self.open(output_index, item),
+        let event = object_of(data)?;
+        if event.get("type").and_then(Value::as_str).is_none() {
+            // A proxy's way to say that it failed; anything else without a type is nothing that is known.
+            return match event.get("error").filter(|error| !error.is_null()) {
+                Some(Value::String(words)) => Err(Fault::Reported { kind: String::new(), message: words.clone() }),
+                Some(_) => Err(known_event::<Reported>(event)?.into_fault()),
+                None => Ok(Progress::Nothing),
+            };
+        }
+        match known_event(event)? {
+            Event::Created { response } => self.start(response.unwrap_or_default()),
+            Event::ItemAdded { output_index, item } => {
+                self.open(output_index.unwrap_or_else(|| self.next_place()), item)
+            }
             Event::ItemDone { output_index, item } => {
                 // Some servers announce an item only when it is whole.
-                self.items.insert(output_index, Partial { value: item, arguments: String::new(), is_done: true });
+                let place = output_index.or_else(|| self.announced(&item)).unwrap_or_else(|| self.next_place());
+                self.items.insert(place, Partial { value: item, arguments: String::new(), is_done: true });
                 Ok(Progress::Nothing)
             }
             Event::TextDelta { delta } => {
+                let delta = delta.unwrap_or_default();
                 self.text_bytes += delta.len();
                 Ok(Progress::Text(delta))
             }
-            Event::ArgumentsDelta { output_index, delta } => {
+            Event::ArgumentsDelta { output_index, item_id, delta } => {
+                let delta = delta.unwrap_or_default();
                 self.argument_bytes += delta.len();
-                self.partial(output_index)?.arguments.push_str(&delta);
+                self.partial(output_index, item_id.as_deref())?.arguments.push_str(&delta);
                 Ok(Progress::Nothing)
             }
-            Event::ArgumentsDone { output_index, arguments } => {
-                self.partial(output_index)?.arguments = arguments;
+            Event::ArgumentsDone { output_index, item_id, arguments } => {
+                let partial = self.partial(output_index, item_id.as_deref())?;
+                if let Some(arguments) = arguments {
+                    partial.arguments = arguments;
+                }
                 Ok(Progress::Nothing)
             }
-            Event::Completed { response } => self.finish(response, true).map(Progress::Whole),
-            Event::Incomplete { response } => self.finish(response, false).map(Progress::Whole),
+            Event::Completed { response } => self.finish(response.unwrap_or_default(), true).map(Progress::Whole),
+            Event::Incomplete { response } => self.finish(response.unwrap_or_default(), false).map(Progress::Whole),
             Event::Failed { response } => {
-                self.counted = response.usage.map(WireUsage::total).or(self.counted);
+                let response = response.unwrap_or_default();
+                self.counted = response.usage.and_then(WireUsage::total).or(self.counted);
                 Err(response.error.unwrap_or_default().into_fault())
             }
             Event::Error(error) => Err(error.into_fault()),
@@ -177,7 +233,7 @@ impl Assembler {
         if std::mem::replace(&mut self.is_started, true) {
             return Err(Fault::Nonsense("a second response starts inside the first".to_owned()));
         }
-        self.counted = response.usage.map(WireUsage::total);
+        self.counted = response.usage.and_then(WireUsage::total);
         Ok(response.id.filter(|id| !id.is_empty()).map_or(Progress::Nothing, Progress::Session))
     }
 
@@ -192,7 +248,32 @@ impl Assembler {
         Ok(Progress::Nothing)
     }
 
-    fn partial(&mut self, index: u64) -> Result<&mut Partial, Fault> {
+    /// The place behind all items.
+    fn next_place(&self) -> u64 {
+        self.items.keys().next_back().map_or(0, |last| last + 1)
+    }
+
+    /// Where an item stands that was announced: by its id, else the newest that is not whole and of its kind.
+    fn announced(&self, item: &Value) -> Option<u64> {
+        let id = item["id"].as_str().filter(|id| !id.is_empty());
+        let mut open = self.items.iter().rev().filter(|(_, partial)| !partial.is_done);
+        open.find(|(_, partial)| match (id, partial.value["id"].as_str()) {
+            (Some(id), Some(announced)) => id == announced,
+            (Some(_) | None, _) => partial.value["type"] == item["type"],
+        })
+        .map(|(place, _)| *place)
+    }
+
+    /// The call that a piece of arguments belongs to: one that does not say goes on with the newest.
+    fn partial(&mut self, index: Option<u64>, item_id: Option<&str>) -> Result<&mut Partial, Fault> {
+        let by_id = || {
+            let mut items = self.items.iter();
+            items
+                .find(|(_, partial)| partial.value["id"].as_str() == item_id && item_id.is_some())
+                .map(|(place, _)| *place)
+        };
+        let newest = || self.items.iter().rev().find(|(_, partial)| !partial.is_done).map(|(place, _)| *place);
+        let index = index.or_else(by_id).or_else(newest).unwrap_or(0);
         let partial =
             self.items.get_mut(&index).ok_or_else(|| Fault::Nonsense(format!("item {index} never started")))?;
         if partial.is_done {
@@ -213,35 +294,46 @@ impl Assembler {
         let mut is_refused = false;
         if items.is_empty() {
             // A server that sends no events of items has them all at the end.
-            response.output.into_iter().for_each(|item| is_refused |= push_blocks(item, "", &mut blocks));
+            response.output.into_iter().flatten().for_each(|item| is_refused |= push_blocks(item, "", &mut blocks));
         } else {
             for Partial { value, arguments, .. } in items.into_values() {
                 is_refused |= push_blocks(value, &arguments, &mut blocks);
             }
         }
         let asks = blocks.iter().any(|block| matches!(block, Block::ToolUse(_)));
-        let stop_reason = match response.incomplete_details.map(|details| details.reason) {
+        let stop_reason = match response.incomplete_details.and_then(|details| details.reason) {
             _ if is_completed && is_refused => StopReason::Refusal,
             _ if is_completed && asks => StopReason::ToolUse,
             _ if is_completed => StopReason::EndTurn,
             Some(reason) if reason == "content_filter" => StopReason::Refusal,
             Some(_) | None => StopReason::MaxTokens,
         };
-        let usage = response.usage.map(WireUsage::total);
-        Ok(ModelTurn { blocks, stop_reason, usage, model: response.model, response_id: response.id })
+        let usage = response.usage.and_then(WireUsage::total);
+        Ok(ModelTurn {
+            blocks,
+            stop_reason,
+            usage,
+            model: response.model.unwrap_or_default(),
+            response_id: response.id,
+        })
     }
 }
 
 impl WireUsage {
-    fn total(self) -> Usage {
-        let cached = self.input_tokens_details.map_or(0, |details| details.cached_tokens).min(self.input_tokens);
-        Usage {
-            input_tokens: self.input_tokens - cached,
+    /// `None` when the provider counted nothing.
+    fn total(self) -> Option<Usage> {
+        if self.input_tokens.is_none() && self.output_tokens.is_none() {
+            return None;
+        }
+        let input = self.input_tokens.unwrap_or(0);
+        let cached = self.input_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0).min(input);
+        Some(Usage {
+            input_tokens: input - cached,
             // Tokens of thoughts are among them.
-            output_tokens: self.output_tokens,
+            output_tokens: self.output_tokens.unwrap_or(0),
             cache_read_tokens: cached,
             cache_write_tokens: 0,
-        }
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use crate::error::LlmError;
+use crate::http::reject::{by_status_and_message, says_too_long};
 use crate::session::KnownPrefix;
 
 #[derive(Deserialize)]
@@ -37,6 +38,9 @@ pub(crate) fn refine(error: LlmError, status: u16, body: &str, known: Option<&Kn
 
 /// Sorts an error inside a stream.
 pub(crate) fn by_code(code: &str, message: String, known: Option<&KnownPrefix>) -> LlmError {
+    if let Ok(status @ 400..=599) = code.parse::<u16>() {
+        return by_status_and_message(status, None, message, "");
+    }
     match (code, known) {
         (_, Some(known)) if is_forgotten(code, None, &message) => forgotten(known, message),
         ("rate_limit_exceeded", _) => LlmError::RateLimited { retry_after: None, message },
@@ -44,7 +48,11 @@ pub(crate) fn by_code(code: &str, message: String, known: Option<&KnownPrefix>) 
         ("server_is_overloaded" | "slow_down" | "overloaded_error", _) => {
             LlmError::Overloaded { retry_after: None, message }
         }
-        ("invalid_prompt" | "context_length_exceeded" | "invalid_request_error" | "invalid_image", _) => {
+        ("context_length_exceeded", _) => LlmError::TooLong { status: 400, message },
+        ("invalid_prompt" | "invalid_request_error" | "invalid_image", _) if says_too_long(&message) => {
+            LlmError::TooLong { status: 400, message }
+        }
+        ("invalid_prompt" | "invalid_request_error" | "invalid_image", _) => {
             LlmError::InvalidRequest { status: 400, message }
         }
         _ => LlmError::Server { status: None, retry_after: None, message },
@@ -107,6 +115,6 @@ mod tests {
         assert!(matches!(of("previous_response_not_found"), LlmError::SessionForgotten { .. }));
         assert!(matches!(of("rate_limit_exceeded"), LlmError::RateLimited { .. }));
         assert!(matches!(of("server_error"), LlmError::Server { status: None, .. }));
-        assert!(matches!(of("context_length_exceeded"), LlmError::InvalidRequest { .. }));
+        assert!(matches!(of("context_length_exceeded"), LlmError::TooLong { .. }));
     }
 }

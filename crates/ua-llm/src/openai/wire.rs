@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 use ua_core::{Block, Message, Role};
 
 use crate::OPENAI;
-use crate::chat::names::wire_name;
+use crate::chat::names::{OPENAI_LONGEST, wire_name};
 use crate::image::{Image, image_of};
 use crate::request::ModelRequest;
+use crate::schema::folded;
 use crate::session::KnownPrefix;
 
 /// The fewest output tokens that the API lets a request allow.
@@ -35,8 +36,8 @@ pub(crate) fn encode_request(request: &ModelRequest, known: Option<&KnownPrefix>
             .tools
             .iter()
             .map(|tool| {
-                json!({"type": "function", "name": wire_name(&tool.name), "description": tool.description,
-                       "parameters": tool.input_schema, "strict": false})
+                json!({"type": "function", "name": wire_name(&tool.name, OPENAI_LONGEST), "description": tool.description,
+                       "parameters": folded(&tool.input_schema), "strict": false})
             })
             .collect();
         body["parallel_tool_calls"] = json!(true);
@@ -127,12 +128,13 @@ fn encode_said(block: &Block) -> Option<Value> {
     match block {
         Block::Text { text } if text.trim().is_empty() => None,
         Block::Text { text } => {
-            Some(json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}))
+            // What the API calls an easy message: an `output_text` needs the id and the status that it came with, and strict servers look.
+            Some(json!({"role": "assistant", "content": text}))
         }
         Block::ToolUse(tool_use) => Some(json!({
             "type": "function_call",
             "call_id": tool_use.id,
-            "name": wire_name(&tool_use.name),
+            "name": wire_name(&tool_use.name, OPENAI_LONGEST),
             "arguments": crate::anthropic::wire::wire_input(&tool_use.input).to_string(),
         })),
         // Without its content a thought is a reference to something that the provider may not have kept.
@@ -202,7 +204,7 @@ mod tests {
     fn a_history_becomes_items_with_results_right_behind_their_calls() {
         let mut expected = vec![
             json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}),
-            json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Looking."}]}),
+            json!({"role": "assistant", "content": "Looking."}),
             json!({"type": "function_call", "call_id": "a", "name": "t", "arguments": "{\"x\":1}"}),
             json!({"type": "function_call", "call_id": "b", "name": "t", "arguments": "{\"unreadable_input\":\"{\\\"x\\\": \"}"}),
         ];
@@ -227,7 +229,7 @@ mod tests {
         assert_eq!(body["instructions"], "be brief");
         assert_eq!(
             body["tools"],
-            json!([{"type": "function", "name": "t", "description": "d", "parameters": {"type": "object"}, "strict": false}])
+            json!([{"type": "function", "name": "t", "description": "d", "parameters": {"type": "object", "properties": {}}, "strict": false}])
         );
     }
 
@@ -247,7 +249,7 @@ mod tests {
         let body = encode_request(&request(messages), None, false);
         let said =
             |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
-        let hi = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]});
+        let hi = json!({"role": "assistant", "content": "hi"});
         assert_eq!(body["input"], json!([said("go"), thought, hi, said("more"), said("on")]));
     }
 

@@ -85,11 +85,11 @@ impl Place {
         let mut events = Events::of(response);
         let mut has_told = false;
         while let Ok(Some(event)) = events.next().await {
-            if let Some(id) = event.id {
+            if let Some(id) = event.id.clone() {
                 self.last_event = Some(id).filter(|id| !id.is_empty());
             }
             self.wait = event.retry.map(Duration::from_millis).or(self.wait);
-            let message = event.data.and_then(|data| serde_json::from_str::<Map<String, Value>>(&data).ok());
+            let message = event.message().and_then(|data| serde_json::from_str::<Map<String, Value>>(&data).ok());
             let Some(message) = message.filter(|message| message.contains_key("method")) else { continue };
             has_told = true;
             let Some(inner) = session.upgrade() else { break };

@@ -6,9 +6,9 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value, json};
+use ua_http::sse::{Event, Parser};
 
 use super::endpoint::{Failure, LAST_EVENT_ID, cause};
-use super::sse::{Event, Parser};
 use super::{HttpConnection, Inner, Reply};
 use crate::host::method_and_params;
 use crate::wire::{Answer, MAX_LINE, answer, answered_id};
@@ -86,7 +86,7 @@ impl HttpConnection {
                     let broke = loop {
                         match events.next().await {
                             Ok(Some(event)) => {
-                                if let Some(event_id) = event.id {
+                                if let Some(event_id) = event.id.clone() {
                                     let event_id = Some(event_id).filter(|id| !id.is_empty());
                                     // Some servers begin with the very event after which they were asked to go on.
                                     if event_id != last_event {
@@ -95,7 +95,7 @@ impl HttpConnection {
                                     last_event = event_id;
                                 }
                                 wait = event.retry.map(Duration::from_millis).or(wait);
-                                let data = event.data.filter(|data| !data.is_empty());
+                                let data = event.message().filter(|data| !data.is_empty());
                                 let reply = data.map(|data| self.inner.understand(data.as_bytes(), id)).transpose()?;
                                 if let Some(reply) = reply.flatten() {
                                     return Ok(reply);
@@ -160,7 +160,7 @@ impl Events {
 
     pub(super) async fn next(&mut self) -> Result<Option<Event>, Broken> {
         loop {
-            if let Some(event) = self.parser.next() {
+            if let Some(event) = self.parser.next_event() {
                 return Ok(Some(event));
             }
             match self.response.chunk().await {

@@ -117,6 +117,10 @@ impl Driver<'_> {
 
     /// Checks stop conditions over receipts and files. The transcript is written first: it may be one of them.
     pub(super) async fn check_evidence(&self) -> Result<Result<(), String>, RunError> {
+        // Who was to take results first and says that all is done has not taken them; it is told again, and then a person is asked.
+        if !self.replay.is_empty() {
+            return Ok(Err(self.replay.prompt()));
+        }
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         self.ports.workspace.replace("transcript.md", ua_report::transcript(&records))?;
         let report = self.evidence_with_citations(&records).await?;

@@ -109,6 +109,15 @@ impl Driver<'_> {
                     self.reserve_fitting(turn, request, sha256, estimate).await?;
                 }
                 Some(Err(error)) => {
+                    if let LlmError::TooLong { .. } = &error {
+                        let (request, estimate) = (&reserved.request, &reserved.estimate);
+                        tracing::info!(
+                            turn,
+                            tokens = estimate.input_tokens,
+                            "the request is too long for the model, cutting the history"
+                        );
+                        self.fit.cut_below(request, estimate);
+                    }
                     let failure = failure(&error, heard, self.ports.env.entropy.next_u64());
                     self.close_request(turn, failure.end).await?;
                     return Ok(Event::Thought(Err(failure)));
@@ -160,15 +169,24 @@ impl Driver<'_> {
         spent.add(charge);
         let limits = self.machine.limits();
         let (max_tokens, max_cost) = (limits.max_tokens, limits.max_cost);
-        (self.ports.watcher)(RunEvent::Charged { turn, status, charge, spent, max_tokens, max_cost });
+        let was_sent = end != RequestEnd::Zero;
+        (self.ports.watcher)(RunEvent::Charged { turn, status, was_sent, charge, spent, max_tokens, max_cost });
     }
 
     /// Waits before the model is asked again. A signal ends the wait at once, a cancel within half a second.
-    pub(super) async fn wait(&self, attempt: u32, why: String, wait: Duration) -> Result<Event, RunError> {
+    pub(super) async fn wait(
+        &self,
+        attempt: u32,
+        why: String,
+        wait: Duration,
+        left: Duration,
+    ) -> Result<Event, RunError> {
         let wait_millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        tracing::warn!(attempt, why, wait_millis, "a request to the model failed, asking again");
+        let left_millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        // The watcher tells people; twice would be once too often.
+        tracing::debug!(attempt, why, wait_millis, "a request to the model failed, asking again");
         spans::retrying(attempt, wait_millis);
-        (self.ports.watcher)(RunEvent::Retrying { attempt, why, wait_millis });
+        (self.ports.watcher)(RunEvent::Retrying { attempt, why, wait_millis, left_millis });
         let mut left = wait;
         while !left.is_zero() {
             let piece = left.min(LOOK_EVERY);
@@ -182,6 +200,11 @@ impl Driver<'_> {
             alive.map_err(RunError::at("say that the run is driven"))?;
             if let Some(mark) = self.end_mark().await? {
                 return Ok(Event::of_mark(mark));
+            }
+            // The time in which the run waits is time in which it is held.
+            let held_millis = self.run.held_millis + self.held_for();
+            if self.machine.limits().max_held_millis.is_some_and(|max| held_millis >= max) {
+                return Ok(Event::OutOfTime { held_millis });
             }
         }
         Ok(Event::Waited)
@@ -202,6 +225,9 @@ fn failure(error: &LlmError, heard: Option<Usage>, random: u64) -> ThinkFailure 
             (true, false, None) => RequestEnd::Baseline,
         },
         may_retry: error.may_retry(),
+        had_begun: error.had_begun(),
+        is_too_long: matches!(error, LlmError::TooLong { .. }),
+        is_final: error.is_final(),
         credentials_refused: matches!(error, LlmError::Unauthorized { status: 401 | 403, .. }),
         retry_after: error.retry_after(),
         random,

@@ -3,7 +3,7 @@
 use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, ToolCharge};
 use ua_dispatch::{DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
 use ua_ledger::LedgerError;
-use ua_llm::{ModelRequest, ToolOffer};
+use ua_llm::{Conversation, ModelRequest, ToolOffer};
 use ua_store::{
     CallCancel, CallRecord, Change, CheckpointKind, LedgerStore, QuestionStatus, ReplayStatus, RequestEnd, RunStore,
     Store, StoreError, TurnCommit, TurnDraft, rules,
@@ -35,7 +35,7 @@ impl Driver<'_> {
         if let Some(note) = self.correction_note.take() {
             self.say(Message::user(Origin::Guidance, note), "append what a person corrected").await?;
         }
-        let messages = compose(&self.history, &self.run, self.settings, self.ports.store.as_ref()).await?;
+        let messages = compose(&self.history, &self.run, self.settings, self.fit, self.ports.store.as_ref()).await?;
         let tools = self.ports.dispatcher.catalog().offers().map(|offer| ToolOffer {
             name: offer.name.clone(),
             description: offer.description.clone(),
@@ -50,7 +50,12 @@ impl Driver<'_> {
             temperature_milli: self.settings.temperature_milli,
         };
         let measured = self.measurer.measure(&request);
-        if let Some(why) = self.machine.context_full(measured.input_tokens) {
+        let tokens = self.fit.counted(measured.input_tokens);
+        let asked = self.run.spec.harness.as_ref().and_then(|harness| harness.context_budget_tokens);
+        if let Some(why) = self.machine.context_impossible(tokens, asked) {
+            return Ok(Event::Impossible { why });
+        }
+        if let Some(why) = self.machine.context_full(tokens) {
             return Ok(Event::ContextFull(why));
         }
         self.reserve_composed(turn, request, measured).await
@@ -78,6 +83,9 @@ impl Driver<'_> {
         let calls = rules::calls_planned(&self.run, &draft.step_id, draft.calls.clone(), draft.at);
         self.ports.store.hold("record the model's reply", Change::RecordTurn(draft)).await;
         self.tell_charge(turn, &reserved.estimate, end);
+        if self.ports.llm.conversation() == Conversation::InTheRequest {
+            self.fit.learn(&reserved.estimate, end);
+        }
         self.open_reply = Some(message);
         self.last_seq += 1;
         self.open_calls = Some(calls.clone());
@@ -341,7 +349,7 @@ impl Driver<'_> {
 
     pub(super) async fn guide(&mut self, text: &Guidance) -> Result<Event, RunError> {
         let text = match text {
-            Guidance::Continue => "Your reply was cut at its length limit. Continue, in smaller pieces.".to_owned(),
+            Guidance::Unfinished(end) => end.guidance().to_owned(),
             Guidance::Missing(missing) => missing.clone(),
         };
         (self.ports.watcher)(RunEvent::Guided { text: text.clone() });

@@ -4,6 +4,7 @@ use ua_store::{QuestionKind, QuestionRecord};
 
 use super::{Conclusion, Guidance, MAX_NUDGES, Next, RunMachine, State, over};
 use crate::phase::PhaseState;
+use crate::retry::Tries;
 
 /// The question is raised.
 pub(super) fn asked(state: State, question: Box<QuestionRecord>) -> Next {
@@ -19,7 +20,7 @@ impl RunMachine {
         }
         match last_word {
             Some(last_word) => State::Checking { last_word },
-            None => self.budget_stop().unwrap_or(State::Reserving { attempts: 0 }),
+            None => self.budget_stop().unwrap_or(State::Reserving { tries: Tries::default() }),
         }
     }
 

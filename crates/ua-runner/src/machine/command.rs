@@ -5,6 +5,7 @@ use std::time::Duration;
 use ua_core::{CallId, ModelTurn, RunStop};
 use ua_store::{EndMark, QuestionKind, QuestionRecord};
 
+use super::ReplyEnd;
 use crate::iteration::IterationEnd;
 
 /// What is to be done next.
@@ -28,6 +29,8 @@ pub enum Command {
         why: String,
         /// How long.
         wait: Duration,
+        /// How long may be waited after that.
+        left: Duration,
     },
     /// Record the reply and every call it asks for, in one write.
     Record {
@@ -93,8 +96,8 @@ pub enum Command {
 /// What the model is told when it stopped too early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guidance {
-    /// Its reply was cut.
-    Continue,
+    /// Its reply was no answer.
+    Unfinished(ReplyEnd),
     /// Conditions do not hold; the text lists them.
     Missing(String),
 }

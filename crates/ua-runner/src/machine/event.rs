@@ -70,6 +70,11 @@ pub enum Event {
         /// In words.
         detail: String,
     },
+    /// The job cannot be done as it is; nothing was sent.
+    Impossible {
+        /// In words.
+        why: String,
+    },
     /// A tool server could not be reached; nothing was sent.
     ToolServerDown {
         /// In words.
@@ -115,6 +120,7 @@ impl Event {
             Self::CancelAsked => "CancelAsked",
             Self::Aborted => "Aborted",
             Self::SetupChanged { .. } => "SetupChanged",
+            Self::Impossible { .. } => "Impossible",
             Self::ToolServerDown { .. } => "ToolServerDown",
             Self::ReplayGivenUp { .. } => "ReplayGivenUp",
         }

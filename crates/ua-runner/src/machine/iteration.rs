@@ -13,6 +13,7 @@ use ua_core::HarnessSpec;
 use super::{MAX_NUDGES, Next, RunMachine, State, over};
 use crate::budget::reached;
 use crate::iteration::{IterationEnd, IterationState};
+use crate::retry::Tries;
 
 impl RunMachine {
     /// The iteration that is worked on; `None` when the job has no harness.
@@ -26,6 +27,19 @@ impl RunMachine {
         let iteration = self.iteration.as_ref()?;
         let has_a_turn = self.committed >= iteration.first_turn;
         (has_a_turn && tokens > iteration.context_budget).then_some(IterationEnd::ContextFull { tokens })
+    }
+
+    /// Why a job can never be done in iterations of the size that it asks for: its very first request is larger.
+    pub fn context_impossible(&self, tokens: u64, asked: Option<u64>) -> Option<String> {
+        let iteration = self.iteration.as_ref()?;
+        let asked = asked.filter(|asked| tokens > *asked)?;
+        let is_first = iteration.number == 1 && self.committed < iteration.first_turn;
+        is_first.then(|| {
+            format!(
+                "harness.context_budget_tokens is {asked}, and the first request alone (the job, the system prompt and the tools) has about \
+                 {tokens} tokens: every iteration would end before it began. Give it more, or offer fewer tools"
+            )
+        })
     }
 
     /// What a promise makes of the evidence at the end of the job. `None` leaves it as it is: no promise is asked for, or it was given and
@@ -47,7 +61,7 @@ impl RunMachine {
         if let Some(state) = self.budget_stop() {
             return state;
         }
-        let Some(iteration) = &self.iteration else { return State::Reserving { attempts: 0 } };
+        let Some(iteration) = &self.iteration else { return State::Reserving { tries: Tries::default() } };
         if self.is_idle(&why) && self.nudges >= MAX_NUDGES {
             let text = format!(
                 "{} iterations in a row ended without a tool call and without the promise that the job is done.",

@@ -6,12 +6,17 @@ use ua_store::{QuestionKind, RequestEnd};
 use super::{Next, RunMachine, State, interrupted, stopped};
 use crate::budget::{Estimate, Use};
 use crate::iteration::IterationEnd;
-use crate::retry::ThinkFailure;
+use crate::retry::{ThinkFailure, Tries};
+
+/// How often a history is cut harder before the job counts as too long for its model.
+const MAX_CUTS: u32 = 6;
+/// Ends what is said of a run whose provider will refuse the same request again.
+pub const FINAL: &str = "A resume alone brings the same refusal.";
 
 /// The request is reserved.
 pub(super) fn reserved(state: State, estimate: Estimate) -> Next {
-    let State::Reserving { attempts } = state else { return Err(state) };
-    Ok(State::Thinking { attempts, reserved: estimate })
+    let State::Reserving { tries } = state else { return Err(state) };
+    Ok(State::Thinking { tries, reserved: estimate })
 }
 
 /// The request does not fit the budget.
@@ -29,10 +34,10 @@ impl RunMachine {
 
     /// The model replied, or did not.
     pub(super) fn thought(&mut self, state: State, answer: Result<Box<ModelTurn>, ThinkFailure>) -> Next {
-        let State::Thinking { attempts, reserved } = state else { return Err(state) };
+        let State::Thinking { tries, reserved } = state else { return Err(state) };
         Ok(match answer {
             Ok(reply) => State::Recording { reserved, reply },
-            Err(failure) => self.after_failure(attempts + 1, reserved, failure),
+            Err(failure) => self.after_failure(tries.and(&failure), reserved, failure),
         })
     }
 
@@ -45,8 +50,9 @@ impl RunMachine {
 
     /// The wait is over.
     pub(super) fn waited(&mut self, state: State) -> Next {
-        let State::Waiting { attempts, .. } = state else { return Err(state) };
-        Ok(self.budget_stop().unwrap_or(State::Reserving { attempts }))
+        let State::Waiting { tries, wait, .. } = state else { return Err(state) };
+        let tries = Tries { waited: tries.waited.saturating_add(wait), ..tries };
+        Ok(self.budget_stop().unwrap_or(State::Reserving { tries }))
     }
 
     /// Charges a request, as the store does in the same moment.
@@ -55,11 +61,15 @@ impl RunMachine {
     }
 
     /// No reply: another request if that may help, each with a reservation of its own.
-    fn after_failure(&mut self, attempts: u32, reserved: Estimate, failure: ThinkFailure) -> State {
+    fn after_failure(&mut self, tries: Tries, reserved: Estimate, failure: ThinkFailure) -> State {
         self.charge(reserved, failure.end);
-        if let Some(wait) = self.retry.wait_after(attempts, &failure) {
+        if failure.is_too_long && tries.cuts < MAX_CUTS {
+            let tries = Tries { cuts: tries.cuts + 1, ..tries };
+            return self.budget_stop().unwrap_or(State::Reserving { tries });
+        }
+        if let Some(wait) = self.retry.wait_after(&tries, &failure) {
             // What broke off was paid for: a budget that it used up is not waited for.
-            return self.budget_stop().unwrap_or(State::Waiting { attempts, why: failure.why, wait });
+            return self.budget_stop().unwrap_or(State::Waiting { tries, why: failure.why, wait });
         }
         if failure.credentials_refused && self.limits.ask_on_auth_failure {
             let text = format!(
@@ -68,13 +78,14 @@ impl RunMachine {
             );
             return State::Asking { kind: QuestionKind::AuthFailure, text };
         }
-        match attempts {
-            1 => stopped(RunStop::Provider, &failure.message),
-            attempts => stopped(
-                RunStop::Provider,
-                &format!("{attempts} requests brought no reply; the last one: {}", failure.message),
-            ),
-        }
+        let detail = match (failure.is_final, tries.attempts) {
+            (true, _) => format!("{} {FINAL}", sentence(&failure.message)),
+            (false, 1) => failure.message,
+            (false, attempts) => {
+                format!("{attempts} requests brought no reply; the last one: {}", failure.message)
+            }
+        };
+        stopped(RunStop::Provider, &detail)
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Start {
     pub open: Option<OpenTurn>,
     /// The history ends with the model's words, which asked for nothing: the evidence was not checked yet.
     pub last_word: Option<String>,
+    /// Replies in a row that were no answer, since a person was last asked about them.
+    pub vain_replies: u32,
     /// The run was driven before, so the model is told what happened in between.
     pub is_resume: bool,
     /// Tool calls charged so far, those of sub-agents included.
@@ -41,6 +43,7 @@ impl Start {
             committed: 0,
             open: None,
             last_word: None,
+            vain_replies: 0,
             is_resume: false,
             tool_calls: 0,
             spent: Spent::default(),

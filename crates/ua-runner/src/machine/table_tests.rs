@@ -30,14 +30,21 @@ const ROWS: [(&str, &str, &str); 16] = [
 ];
 
 /// The events that end the work whatever is under way.
-const ENDS: [&str; 6] = ["Interrupted", "CancelAsked", "Aborted", "SetupChanged", "ToolServerDown", "ReplayGivenUp"];
+const ENDS: [&str; 7] =
+    ["Interrupted", "CancelAsked", "Aborted", "SetupChanged", "Impossible", "ToolServerDown", "ReplayGivenUp"];
+
+fn one_try() -> Tries {
+    Tries { attempts: 1, ..Tries::default() }
+}
 
 /// The state after `state` in a chain through all of them.
 fn next_state(state: &State) -> Option<State> {
     let turn = || Turn::new(StopReason::EndTurn, "words".to_owned(), Vec::new());
     Some(match state {
-        State::Reserving { .. } => State::Thinking { attempts: 1, reserved: estimate() },
-        State::Thinking { .. } => State::Waiting { attempts: 1, why: "busy".to_owned(), wait: Duration::from_secs(1) },
+        State::Reserving { .. } => State::Thinking { tries: one_try(), reserved: estimate() },
+        State::Thinking { .. } => {
+            State::Waiting { tries: one_try(), why: "busy".to_owned(), wait: Duration::from_secs(1) }
+        }
         State::Waiting { .. } => State::Recording { reserved: estimate(), reply: reply(StopReason::ToolUse, true) },
         State::Recording { .. } => State::Dispatching { turn: turn(), group: vec![call(1, true)] },
         State::Dispatching { .. } => {
@@ -48,7 +55,7 @@ fn next_state(state: &State) -> Option<State> {
         State::FinishingReplay { .. } => State::Checking { last_word: "words".to_owned() },
         State::Checking { .. } => State::EnteringPhase { next: "two".to_owned() },
         State::EnteringPhase { .. } => State::EnteringIteration { number: 2, why: IterationEnd::PromiseUnkept },
-        State::EnteringIteration { .. } => State::Guiding(Guidance::Continue),
+        State::EnteringIteration { .. } => State::Guiding(Guidance::Unfinished(ReplyEnd::Cut)),
         State::Guiding(_) => State::Asking { kind: QuestionKind::MissingEvidence, text: "what now".to_owned() },
         State::Asking { .. } => State::Ended(Conclusion::Cancelled),
         State::Ended(_) => return None,
@@ -79,14 +86,15 @@ fn next_event(event: &Event) -> Option<Event> {
         Event::OutOfTime { .. } => Event::CancelAsked,
         Event::CancelAsked => Event::Aborted,
         Event::Aborted => Event::SetupChanged { detail: words() },
-        Event::SetupChanged { .. } => Event::ToolServerDown { detail: words() },
+        Event::SetupChanged { .. } => Event::Impossible { why: words() },
+        Event::Impossible { .. } => Event::ToolServerDown { detail: words() },
         Event::ToolServerDown { .. } => Event::ReplayGivenUp { text: words() },
         Event::ReplayGivenUp { .. } => return None,
     })
 }
 
 fn states() -> Vec<State> {
-    std::iter::successors(Some(State::Reserving { attempts: 0 }), next_state).collect()
+    std::iter::successors(Some(State::Reserving { tries: Tries::default() }), next_state).collect()
 }
 
 fn events() -> Vec<Event> {
@@ -105,7 +113,7 @@ fn machine_in(state: State) -> RunMachine {
 #[test]
 fn every_event_in_every_state_is_a_transition_or_a_refusal_by_name() {
     let (states, events) = (states(), events());
-    assert_eq!((states.len(), events.len()), (14, 23));
+    assert_eq!((states.len(), events.len()), (14, 24));
     let mut met = 0;
     for state in &states {
         for event in &events {

@@ -6,7 +6,7 @@ use ua_core::{CallId, StopReason};
 use ua_dispatch::Dispatched;
 use ua_store::{Choice, QuestionKind, QuestionRecord, RequestEnd};
 
-use super::{Conclusion, Guidance, Next, OpenCall, RunMachine, State, interrupted, over, stopped};
+use super::{Conclusion, Guidance, Next, OpenCall, ReplyEnd, RunMachine, State, interrupted, over, stopped};
 use crate::budget::Use;
 use crate::phase::PhaseState;
 
@@ -174,13 +174,20 @@ impl RunMachine {
             let text = format!("The same failure happened {count} times in a row. {error}");
             return Ok(self.ask_about_failures(QuestionKind::RepeatedFailures, text));
         }
-        let was_cut = matches!(turn.stop_reason, StopReason::MaxTokens | StopReason::PauseTurn);
-        Ok(if turn.asks {
-            self.between_turns(None)
-        } else if was_cut {
-            State::Guiding(Guidance::Continue)
-        } else {
-            self.between_turns(Some(turn.text))
-        })
+        if turn.asks {
+            self.vain_replies = 0;
+            return Ok(self.between_turns(None));
+        }
+        let end = ReplyEnd::of(turn.stop_reason, &turn.text);
+        if end == ReplyEnd::Whole {
+            self.vain_replies = 0;
+            return Ok(self.between_turns(Some(turn.text)));
+        }
+        self.vain_replies += 1;
+        if end.is_given_up(self.vain_replies) {
+            let text = end.question(self.vain_replies, &turn.text);
+            return Ok(self.ask_about_failures(QuestionKind::RepeatedFailures, text));
+        }
+        Ok(self.budget_stop().unwrap_or(State::Guiding(Guidance::Unfinished(end))))
     }
 }

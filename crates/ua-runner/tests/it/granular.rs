@@ -4,5 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
 
 mod outcomes;
+mod provider_edge;
 mod shop;
 mod tools;

@@ -145,6 +145,11 @@ fn check_tools(tools: &[WireTool]) -> Result<(), Refusal> {
 }
 
 fn check_item(item: &Value, store: bool) -> Result<(), Refusal> {
+    if item.get("type").is_none() {
+        let said = item["content"].as_str().is_some_and(|text| !text.is_empty());
+        let is_easy = said && matches!(item["role"].as_str(), Some("user" | "assistant"));
+        return if is_easy { Ok(()) } else { Err(invalid(&format!("Invalid value: {item}"))) };
+    }
     let is_text = |field: &str| item[field].as_str().is_some_and(|text| !text.is_empty());
     match item["type"].as_str() {
         Some("message") => {
@@ -157,8 +162,14 @@ fn check_item(item: &Value, store: bool) -> Result<(), Refusal> {
             let is_image = |part: &Value| {
                 kind == "input_text" && part["type"] == "input_image" && is_output(&Value::Array(vec![part.clone()]))
             };
-            let is_text =
-                |part: &Value| part["type"] == kind && part["text"].as_str().is_some_and(|text| !text.is_empty());
+            // As the SDK's types have it: what a model wrote goes back with its id, its status and its annotations, or as an easy message.
+            let is_whole = |part: &Value| {
+                kind == "input_text"
+                    || (part["annotations"].is_array() && item["id"].is_string() && item["status"].is_string())
+            };
+            let is_text = |part: &Value| {
+                part["type"] == kind && part["text"].as_str().is_some_and(|text| !text.is_empty()) && is_whole(part)
+            };
             let fits = |part: &Value| is_text(part) || is_image(part);
             match parts {
                 Some(parts) if !parts.is_empty() && parts.iter().all(fits) => Ok(()),
@@ -226,6 +237,13 @@ fn message(item: &Value) -> Result<Message, String> {
     let text = |field: &str| item[field].as_str().unwrap_or_default().to_owned();
     let assistant = |blocks| Message { role: Role::Assistant, origin: Origin::Model, blocks };
     Ok(match item["type"].as_str() {
+        None => {
+            let blocks = vec![Block::text(&text("content"))];
+            match item["role"].as_str() {
+                Some("user") => Message { role: Role::User, origin: Origin::Prompt, blocks },
+                Some(_) | None => assistant(blocks),
+            }
+        }
         Some("message") => {
             let parts = item["content"].as_array().into_iter().flatten();
             let blocks = parts.filter_map(|part| part["text"].as_str().or(part["refusal"].as_str())).map(Block::text);

@@ -271,13 +271,15 @@ async fn an_error_in_the_stream_is_an_error_and_may_pass() {
 }
 
 #[tokio::test]
-async fn what_is_no_stream_of_events_is_a_protocol_error() {
+async fn what_cannot_be_read_is_asked_for_again_and_what_never_ends_is_not() {
     for wire in WIRES {
-        for kind in [FaultKind::MalformedEvent, FaultKind::Page, FaultKind::Endless] {
+        for kind in [FaultKind::MalformedEvent, FaultKind::Page] {
             let error = fail(wire, kind.clone()).await;
-            assert!(matches!(error, LlmError::Protocol { .. }), "{} {kind:?}: {error:?}", wire.name);
-            assert!(!error.may_retry());
+            assert!(matches!(error, LlmError::Garbled { .. }), "{} {kind:?}: {error:?}", wire.name);
+            assert!(error.may_retry() && error.left_us() && !error.was_refused(), "it is charged as a cut is");
         }
+        let error = fail(wire, FaultKind::Endless).await;
+        assert!(matches!(error, LlmError::Protocol { .. }) && !error.may_retry(), "{}: {error:?}", wire.name);
     }
 }
 
@@ -287,7 +289,7 @@ async fn events_that_come_twice_never_make_other_calls() {
     for wire in WIRES {
         let server = server(rich_script(), vec![Fault::at(1, FaultKind::DuplicateEvents)]).await;
         match ask(&wire.at(&server), prompt()).await {
-            Err(error) => assert!(matches!(error, LlmError::Protocol { .. }), "{}: {error:?}", wire.name),
+            Err(error) => assert!(matches!(error, LlmError::Garbled { .. }), "{}: {error:?}", wire.name),
             Ok(turn) => {
                 let sent = ["{\"path\":\"menü.txt\",\"limit\":9007199254740993}", "{}"];
                 for tool in turn.tool_uses() {

@@ -1,6 +1,6 @@
 //! A shop with a model that follows a script, and tools that count.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Env, ModelTurn, RunId, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 use ua_dispatch::{LocalCall, LocalFailure, LocalTools};
-use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
+use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, estimate_input_tokens};
 use ua_runner::{Agent, GranularStep, StepError, StepHost, StepOutcome};
 use ua_store::{Choice, MemStore, NewAnswer, QuestionRecord, RunRecords, RunStore as _};
 
@@ -26,6 +26,10 @@ pub(crate) const POLICY: &str = "";
 pub(crate) struct Counted {
     inner: ScriptedProvider,
     pub(crate) requests: AtomicU32,
+    /// The most tokens that it takes; 0 for any.
+    pub(crate) context: AtomicU64,
+    /// How many requests find nobody.
+    pub(crate) outage: AtomicU32,
 }
 
 #[async_trait]
@@ -36,6 +40,14 @@ impl LlmProvider for Counted {
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         self.requests.fetch_add(1, Ordering::SeqCst);
+        let is_out = |left: u32| left.checked_sub(1);
+        if self.outage.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_out).is_ok() {
+            return Err(LlmError::Unreachable { host: "nobody".into(), source: "refused".into() });
+        }
+        let context = self.context.load(Ordering::SeqCst);
+        if context > 0 && estimate_input_tokens(request) > context {
+            return Err(LlmError::TooLong { status: 400, message: "prompt is too long".into() });
+        }
         self.inner.complete(request, observer).await
     }
 }
@@ -86,7 +98,12 @@ impl Shop {
         let rules = PolicyRules::parse(policy, "policy.toml").unwrap();
         let classifier = Classifier::new(vec![rules], &Lists::default(), tools.servers()).unwrap();
         let inner = ScriptedProvider::new(Script::parse(script).unwrap());
-        let model = Arc::new(Counted { inner, requests: AtomicU32::new(0) });
+        let model = Arc::new(Counted {
+            inner,
+            requests: AtomicU32::new(0),
+            context: AtomicU64::new(0),
+            outage: AtomicU32::new(0),
+        });
         let agent = Agent::new(model.clone(), "scripted", Arc::new(tools), Arc::new(classifier));
         let store = Arc::new(MemStore::default());
         let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,296 @@
+//! Every fault of a stream that servers and what lies between were seen to make × the three wires × the line endings × the sizes of pieces.
+//! A fault that takes nothing away leaves the reply as it is; one that does is a failure that is tried again and charged, and never
+//! another reply.
+
+use std::io::Cursor;
+
+use futures_util::stream;
+use serde_json::{Value, json};
+use ua_core::{Message, ModelTurn, Origin};
+
+use super::events::{Bytes, ReadFault, read_reply};
+use crate::error::LlmError;
+use crate::provider::Silent;
+use crate::request::ModelRequest;
+use crate::{anthropic, chat, openai};
+
+const ENDINGS: [&str; 3] = ["\n", "\r\n", "\r"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wire {
+    Anthropic,
+    Responses,
+    Chat,
+}
+
+const WIRES: [Wire; 3] = [Wire::Anthropic, Wire::Responses, Wire::Chat];
+
+impl Wire {
+    /// A reply with a text and a call.
+    fn events(self) -> Vec<Value> {
+        match self {
+            Self::Anthropic => vec![
+                json!({"type": "message_start", "message": {"id": "msg_1", "model": "m", "usage": {"input_tokens": 10, "output_tokens": 1, "cache_read_input_tokens": 4}}}),
+                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+                json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Grüße"}}),
+                json!({"type": "content_block_stop", "index": 0}),
+                json!({"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "t1", "name": "t", "input": {}}}),
+                json!({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{\"x\":"}}),
+                json!({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "1}"}}),
+                json!({"type": "content_block_stop", "index": 1}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}}),
+                json!({"type": "message_stop"}),
+            ],
+            Self::Responses => {
+                let message = json!({"type": "message", "id": "m1", "role": "assistant", "content": [{"type": "output_text", "text": "Grüße"}]});
+                let call = |arguments: &str| json!({"type": "function_call", "id": "f1", "call_id": "t1", "name": "t", "arguments": arguments});
+                vec![
+                    json!({"type": "response.created", "response": {"id": "resp_1", "model": "m"}}),
+                    json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "m1", "content": []}}),
+                    json!({"type": "response.output_text.delta", "output_index": 0, "item_id": "m1", "delta": "Grüße"}),
+                    json!({"type": "response.output_item.done", "output_index": 0, "item": message}),
+                    json!({"type": "response.output_item.added", "output_index": 1, "item": call("")}),
+                    json!({"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "f1", "delta": "{\"x\":"}),
+                    json!({"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "f1", "delta": "1}"}),
+                    json!({"type": "response.function_call_arguments.done", "output_index": 1, "item_id": "f1", "arguments": "{\"x\":1}"}),
+                    json!({"type": "response.output_item.done", "output_index": 1, "item": call("{\"x\":1}")}),
+                    json!({"type": "response.completed", "response": {"id": "resp_1", "model": "m", "output": [], "usage": {
+                        "input_tokens": 14, "output_tokens": 9, "input_tokens_details": {"cached_tokens": 4}}}}),
+                ]
+            }
+            Self::Chat => {
+                let delta = |delta: Value| json!({"id": "c1", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
+                let call = |call: Value| delta(json!({"tool_calls": [call]}));
+                vec![
+                    delta(json!({"role": "assistant", "content": "Grüße"})),
+                    call(
+                        json!({"index": 0, "id": "t1", "type": "function", "function": {"name": "t", "arguments": "{\"x\":"}}),
+                    ),
+                    call(json!({"index": 0, "function": {"arguments": "1}"}})),
+                    json!({"id": "c1", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}),
+                    json!({"id": "c1", "choices": [], "usage": {"prompt_tokens": 14, "completion_tokens": 9, "total_tokens": 23, "prompt_tokens_details": {"cached_tokens": 4}}}),
+                ]
+            }
+        }
+    }
+
+    fn blocks(self, events: &[Value]) -> Vec<String> {
+        let named = |event: &Value| match event["type"].as_str() {
+            Some(name) => format!("event: {name}\ndata: {event}\n\n"),
+            None => format!("data: {event}\n\n"),
+        };
+        let done = (self == Self::Chat).then(|| "data: [DONE]\n\n".to_owned());
+        events.iter().map(named).chain(done).collect()
+    }
+
+    fn plain(self) -> Vec<String> {
+        self.blocks(&self.events())
+    }
+
+    fn read(self, text: &str, ending: &str, piece: usize) -> Result<ModelTurn, LlmError> {
+        self.read_bytes(text.replace('\n', ending).as_bytes(), piece)
+    }
+
+    fn read_bytes(self, bytes: &[u8], piece: usize) -> Result<ModelTurn, LlmError> {
+        let pieces: Vec<Result<_, ReadFault>> =
+            bytes.chunks(piece).map(|piece| Ok(Cursor::new(piece.to_vec()))).collect();
+        let pieces: Bytes = Box::pin(stream::iter(pieces));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let request = ModelRequest {
+            model: "m".into(),
+            system: String::new(),
+            messages: vec![Message::user(Origin::Prompt, "go")],
+            tools: Vec::new(),
+            max_output_tokens: 10,
+            temperature_milli: None,
+        };
+        match self {
+            Self::Anthropic => runtime.block_on(read_reply(pieces, "m", anthropic::Assembler::default(), &Silent)),
+            Self::Responses => runtime.block_on(read_reply(pieces, "m", openai::Assembler::default(), &Silent)),
+            Self::Chat => runtime.block_on(read_reply(pieces, "m", chat::Assembler::new(&request), &Silent)),
+        }
+    }
+}
+
+/// The blocks of a stream with `more` in front of the one at `at`.
+fn with(mut blocks: Vec<String>, at: usize, more: &str) -> String {
+    blocks.insert(at, more.to_owned());
+    blocks.concat()
+}
+
+/// Changes every object of the events in which `field` stands, however deep.
+fn change(events: &mut [Value], field: &str, to: &dyn Fn(&mut serde_json::Map<String, Value>)) {
+    fn go(value: &mut Value, field: &str, to: &dyn Fn(&mut serde_json::Map<String, Value>)) {
+        match value {
+            Value::Object(object) => {
+                if object.contains_key(field) {
+                    to(object);
+                }
+                object.values_mut().for_each(|value| go(value, field, to));
+            }
+            Value::Array(values) => values.iter_mut().for_each(|value| go(value, field, to)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    events.iter_mut().for_each(|event| go(event, field, to));
+}
+
+fn same(wire: Wire, text: &str, what: &str) -> ModelTurn {
+    let whole = wire.read(&wire.plain().concat(), "\n", usize::MAX).unwrap();
+    let mut last = None;
+    for ending in ENDINGS {
+        for piece in [1, 7, usize::MAX] {
+            let turn =
+                wire.read(text, ending, piece).unwrap_or_else(|error| panic!("{wire:?} {what} {ending:?}: {error}"));
+            assert_eq!(
+                (&turn.blocks, turn.stop_reason),
+                (&whole.blocks, whole.stop_reason),
+                "{wire:?} {what} {ending:?}"
+            );
+            last = Some(turn);
+        }
+    }
+    last.unwrap()
+}
+
+fn fails(wire: Wire, text: &str, what: &str) -> LlmError {
+    let mut last = None;
+    for ending in ENDINGS {
+        for piece in [1, 7, usize::MAX] {
+            let error =
+                wire.read(text, ending, piece).err().unwrap_or_else(|| panic!("{wire:?} {what} {ending:?} was read"));
+            assert!(
+                error.may_retry() && error.left_us() && !error.was_refused(),
+                "{wire:?} {what} {ending:?}: {error:?}"
+            );
+            last = Some(error);
+        }
+    }
+    last.unwrap()
+}
+
+#[test]
+fn lines_that_mean_nothing_lose_nothing() {
+    for wire in WIRES {
+        for line in [
+            ": comment\n\n",
+            "dat\n\n",
+            "unknown: field\n\n",
+            "retry: soon\n\n",
+            "retry: 10\nretry: 20\n\n",
+            "id: 1\nid: 2\n\n",
+            "event: a\nevent: b\n\n",
+            "event: ping\ndata\n\n",
+            "\n\n\n",
+            "data: {\"type\": \"ping\"}\n\n",
+            "data: {\"type\": \"from_the_future\", \"index\": {}}\n\n",
+            "data: {}\n\n",
+        ] {
+            for at in 0..wire.plain().len() {
+                same(wire, &with(wire.plain(), at, line), line);
+            }
+        }
+        same(wire, &format!("\u{feff}{}", wire.plain().concat()), "a byte order mark");
+        same(wire, wire.plain().concat().trim_end(), "a last event without an empty line");
+        same(wire, &wire.plain().concat().replace("data: ", "data:"), "no blank behind the colon");
+        same(wire, &wire.plain().concat().replace("event: ", "event: x\nevent: "), "two names of an event");
+    }
+}
+
+#[test]
+fn fields_that_nobody_needs_may_be_anything() {
+    for wire in WIRES {
+        let changed = |field: &str, to: Value| {
+            let mut events = wire.events();
+            change(&mut events, field, &|object| {
+                object.insert(field.to_owned(), to.clone());
+            });
+            wire.blocks(&events).concat()
+        };
+        for to in [json!(null), json!(7.0), json!({"a": 1})] {
+            for field in [
+                "model",
+                "usage",
+                "cached_tokens",
+                "cache_read_input_tokens",
+                "input_tokens_details",
+                "prompt_tokens_details",
+                "output",
+            ] {
+                same(wire, &changed(field, to.clone()), &format!("{field}: {to}"));
+            }
+        }
+        let mut events = wire.events();
+        change(&mut events, "index", &|object| drop(object.remove("index")));
+        change(&mut events, "output_index", &|object| drop(object.remove("output_index")));
+        change(&mut events, "item_id", &|object| drop(object.remove("item_id")));
+        same(wire, &wire.blocks(&events).concat(), "no indices");
+        let mut events = wire.events();
+        for field in ["input_tokens", "output_tokens", "prompt_tokens", "completion_tokens", "cached_tokens"] {
+            change(&mut events, field, &|object| {
+                let count = object[field].as_f64().unwrap_or_default();
+                object.insert(field.to_owned(), json!(count));
+            });
+        }
+        let usage = same(wire, &wire.blocks(&events).concat(), "floats").usage.unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens, usage.cache_read_tokens), (10, 9, 4), "{wire:?}");
+        let mut events = wire.events();
+        for field in ["id", "type", "index"] {
+            change(&mut events, field, &|object| {
+                object.insert("unknown".to_owned(), json!([{"a": null}]));
+            });
+        }
+        same(wire, &wire.blocks(&events).concat(), "unknown fields");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_a_cut_wherever_it_stands() {
+    for wire in WIRES {
+        for at in 0..wire.plain().len() {
+            for garbage in [
+                "data: {\"type\":\n\n",
+                "data: <html>\n\n",
+                "data: []\n\n",
+                "event: error\ndata: Internal Server Error\n\n",
+            ] {
+                fails(wire, &with(wire.plain(), at, garbage), garbage);
+            }
+            if at > 0 {
+                let begun = wire.plain()[..at].concat();
+                // A stream without its end mark that said why it ended is whole on this wire.
+                if wire != Wire::Chat || at < 4 {
+                    fails(wire, &begun, "a cut between events");
+                }
+                fails(
+                    wire,
+                    &format!("{}data: {{\"type\": \"mess", wire.plain()[..at.min(3)].concat()),
+                    "a cut within an event",
+                );
+            }
+        }
+        let mut bytes = wire.plain().concat().into_bytes();
+        let at = bytes.windows(2).position(|two| two == "ü".as_bytes()).unwrap();
+        bytes[at + 1] = b'x';
+        assert!(matches!(wire.read_bytes(&bytes, 5), Err(LlmError::Garbled { .. })), "{wire:?}: no text");
+    }
+}
+
+#[test]
+fn an_error_in_the_stream_is_one_in_whatever_shape_it_comes() {
+    for wire in WIRES {
+        for error in [
+            json!({"error": {"message": "upstream", "type": "api_error"}}),
+            json!({"error": {"message": "upstream", "type": null, "code": 502}}),
+            json!({"error": "upstream"}),
+            json!({"type": "error", "error": {"type": null, "message": "upstream"}}),
+            json!({"type": "error", "error": {"type": "api_error", "code": 500, "message": "upstream"}}),
+        ] {
+            let text = format!("dat\nevent: ping\nevent: error\ndata: {error}\n\n");
+            for at in 1..wire.plain().len() {
+                let told = fails(wire, &with(wire.plain(), at, &text), &error.to_string());
+                assert!(told.to_string().contains("upstream"), "{wire:?} {error}: {told}");
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! How a history is fitted to what its model's provider counts.
+//!
+//! Four bytes a token is a guess, and for numbers, for text in other scripts and for encoded data it is far too low. What the provider
+//! counted for the run's earlier requests corrects it; and where the provider says that a request is too long, the history is cut to less than
+//! that one had. Read off the stored requests, so that another process cuts as this one did.
+
+use ua_llm::ModelRequest;
+use ua_store::{RequestEnd, RequestRecord, RequestStatus};
+
+use crate::budget::Estimate;
+
+/// Requests below this say more about what a provider adds to each than about how it counts.
+const TELLING: u64 = 1_000;
+/// Thousandths: one estimated token counts as one.
+const PLAIN: u64 = 1_000;
+/// Thousandths beyond which nothing counts text.
+const WIDEST: u64 = 8_000;
+/// Steps of the scale: a cut that moves with every request would spoil the provider's prompt cache.
+const STEP: u64 = 125;
+
+/// What is known about how large requests may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fit {
+    /// What an estimated token counts as, in thousandths; never less than one token.
+    scale: u64,
+    /// The most estimated tokens of history, since a longer one was refused.
+    at_most: Option<u64>,
+}
+
+impl Default for Fit {
+    fn default() -> Self {
+        Self { scale: PLAIN, at_most: None }
+    }
+}
+
+impl Fit {
+    /// Learns from the requests of a run, of which the worst counts.
+    pub(crate) fn learn_from(&mut self, requests: &[RequestRecord]) {
+        for request in requests.iter().filter(|request| request.status == RequestStatus::Actual) {
+            self.note(request.estimated_tokens, request.usage.total() - request.usage.output_tokens);
+        }
+    }
+
+    /// Learns from one request that was answered.
+    pub(crate) fn learn(&mut self, estimate: &Estimate, end: RequestEnd) {
+        if let RequestEnd::Actual(usage) = end {
+            self.note(estimate.input_tokens, usage.total() - usage.output_tokens);
+        }
+    }
+
+    fn note(&mut self, estimated: u64, counted: u64) {
+        if estimated < TELLING {
+            return;
+        }
+        let told = counted.saturating_mul(PLAIN).div_ceil(estimated).next_multiple_of(STEP);
+        self.scale = self.scale.max(told.min(WIDEST));
+    }
+
+    /// A request was too long: the next one has two thirds of its history.
+    pub(crate) fn cut_below(&mut self, request: &ModelRequest, estimate: &Estimate) {
+        let tools = serde_json::to_string(&request.tools).map_or(0, |json| json.len() as u64) / 4;
+        let history = estimate.input_tokens.saturating_sub(tools);
+        let less = (history / 3 * 2).max(1);
+        self.at_most = Some(self.at_most.map_or(less, |at_most| at_most.min(less)));
+    }
+
+    /// The most estimated tokens of a history that may count as so many.
+    pub(crate) fn history(&self, tokens: u64) -> u64 {
+        let scaled = tokens.saturating_mul(PLAIN) / self.scale;
+        self.at_most.map_or(scaled, |at_most| at_most.min(scaled))
+    }
+
+    /// What so many estimated tokens are likely to count as.
+    pub(crate) fn counted(&self, tokens: u64) -> u64 {
+        tokens.saturating_mul(self.scale) / PLAIN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Message, Origin, Usage};
+
+    use super::*;
+
+    fn estimate(input_tokens: u64) -> Estimate {
+        Estimate { input_tokens, output_tokens: 10, price: None }
+    }
+
+    fn told(fit: &mut Fit, estimated: u64, counted: u64) {
+        let usage = Usage { input_tokens: counted, output_tokens: 5, ..Usage::default() };
+        fit.learn(&estimate(estimated), RequestEnd::Actual(usage));
+    }
+
+    #[test]
+    fn a_history_shrinks_by_what_the_provider_counts_more_and_never_grows() {
+        let mut fit = Fit::default();
+        told(&mut fit, 2_000, 1_000);
+        told(&mut fit, 100, 4_000);
+        assert_eq!((fit.history(128_000), fit.counted(500)), (128_000, 500));
+        told(&mut fit, 2_000, 4_000);
+        told(&mut fit, 2_000, 2_500);
+        assert_eq!((fit.history(128_000), fit.counted(500)), (64_000, 1_000));
+        told(&mut fit, 1_000, u64::MAX / 2);
+        assert_eq!(fit.history(128_000), 16_000);
+    }
+
+    #[test]
+    fn what_was_too_long_is_cut_to_less_each_time() {
+        let request = ModelRequest {
+            model: "m".into(),
+            system: String::new(),
+            messages: vec![Message::user(Origin::Prompt, "hi")],
+            tools: Vec::new(),
+            max_output_tokens: 10,
+            temperature_milli: None,
+        };
+        let mut fit = Fit::default();
+        fit.cut_below(&request, &estimate(90_000));
+        assert_eq!(fit.history(128_000), 60_000);
+        fit.cut_below(&request, &estimate(60_000));
+        assert_eq!(fit.history(128_000), 40_000);
+        fit.cut_below(&request, &estimate(90_000));
+        assert_eq!(fit.history(128_000), 40_000);
+    }
+}

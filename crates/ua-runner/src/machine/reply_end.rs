@@ -1,0 +1,130 @@
+//! How a reply that asks for nothing ended, and what that means for the run.
+//!
+//! | the reply | what happens |
+//! |---|---|
+//! | says something and ended by itself | it is the model's last word: the evidence is checked |
+//! | was cut at a limit, or paused | the model is told to go on, a few times in a row |
+//! | was refused or filtered, is empty, or ended for a reason that nobody knows | the model is told so, once; then a person is asked, or the run has failed |
+//!
+//! None but the first is ever the end of a run that succeeded. A pure function of what is stored of the reply, so a resume reads the same.
+
+use ua_core::StopReason;
+
+/// How often in a row a reply may be cut before that is no progress any more.
+const MAX_CUTS: u32 = 8;
+/// How often in a row a reply may be no answer before a person is asked.
+const MAX_VAIN: u32 = 1;
+/// As much of a refusal as is quoted.
+const MAX_QUOTED: usize = 600;
+
+/// How a reply that asks for no tool ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyEnd {
+    /// By itself, with something said.
+    Whole,
+    /// At a limit, or in a pause.
+    Cut,
+    /// The model, or a filter of its provider, refused.
+    Refused,
+    /// By itself, with nothing said.
+    Empty,
+    /// It says that it asks for a tool, and asks for none; or its reason is one that nobody knows.
+    Odd,
+}
+
+impl ReplyEnd {
+    /// What a reply without tool uses is.
+    pub fn of(stop_reason: StopReason, text: &str) -> Self {
+        match stop_reason {
+            StopReason::MaxTokens | StopReason::PauseTurn => Self::Cut,
+            StopReason::Refusal => Self::Refused,
+            StopReason::ToolUse | StopReason::Other => Self::Odd,
+            StopReason::EndTurn | StopReason::StopSequence if text.trim().is_empty() => Self::Empty,
+            StopReason::EndTurn | StopReason::StopSequence => Self::Whole,
+        }
+    }
+
+    /// What the model is told; nothing after a whole reply.
+    pub fn guidance(self) -> &'static str {
+        match self {
+            Self::Whole => "",
+            Self::Cut => "Your reply was cut at its length limit. Continue, in smaller pieces.",
+            Self::Refused => {
+                "Your last reply was a refusal, or was withheld by a filter. If part of the job can be done, do that part; if not, say in one \
+                 sentence why not."
+            }
+            Self::Empty => {
+                "Your last reply was empty. If the job is done, say in a sentence what was done; if not, go on with it."
+            }
+            Self::Odd => {
+                "Your last reply ended in a way that cannot be read as an answer. Say it again: call the tools you need, or say in a sentence \
+                 what was done."
+            }
+        }
+    }
+
+    /// Whether the model is not told once more after so many replies in a row that were no answer, this one included.
+    pub(super) fn is_given_up(self, in_a_row: u32) -> bool {
+        match self {
+            Self::Whole => false,
+            Self::Cut => in_a_row > MAX_CUTS,
+            Self::Refused | Self::Empty | Self::Odd => in_a_row > MAX_VAIN,
+        }
+    }
+
+    /// Why the run does not go on by itself.
+    pub(super) fn question(self, in_a_row: u32, text: &str) -> String {
+        let said = match text.trim() {
+            "" => "It gave no reason.".to_owned(),
+            text if text.chars().count() > MAX_QUOTED => {
+                format!("It said: {} …", text.chars().take(MAX_QUOTED).collect::<String>())
+            }
+            text => format!("It said: {text}"),
+        };
+        match self {
+            Self::Whole => String::new(),
+            Self::Cut => format!(
+                "{in_a_row} replies of the model in a row were cut at their length limit without asking for a tool. {said}"
+            ),
+            Self::Refused => format!(
+                "The model refused, or a filter of its provider withheld the reply, {}. {said}",
+                times(in_a_row)
+            ),
+            Self::Empty => format!("The model's reply was empty {}.", times(in_a_row)),
+            Self::Odd => format!(
+                "The model's reply ended for a reason that cannot be read as an answer, {}. {said}",
+                times(in_a_row)
+            ),
+        }
+    }
+}
+
+fn times(count: u32) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice in a row".to_owned(),
+        count => format!("{count} times in a row"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_something_said_that_ended_by_itself_is_a_last_word() {
+        let whole: Vec<_> =
+            StopReason::ALL.iter().filter(|reason| ReplyEnd::of(**reason, "Done.") == ReplyEnd::Whole).collect();
+        assert_eq!(whole, [&StopReason::EndTurn, &StopReason::StopSequence]);
+        assert!(StopReason::ALL.iter().all(|reason| ReplyEnd::of(*reason, " \n") != ReplyEnd::Whole));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_once_and_a_cut_a_few_times() {
+        for end in [ReplyEnd::Refused, ReplyEnd::Empty, ReplyEnd::Odd] {
+            assert!(!end.is_given_up(1) && end.is_given_up(2) && !end.guidance().is_empty());
+        }
+        assert!(!ReplyEnd::Cut.is_given_up(MAX_CUTS) && ReplyEnd::Cut.is_given_up(MAX_CUTS + 1));
+        assert!(ReplyEnd::Refused.question(2, "I will not.").ends_with("twice in a row. It said: I will not."));
+    }
+}

@@ -1,0 +1,100 @@
+//! How patient the machine is, and which replies it takes for an answer.
+
+use super::*;
+use crate::machine::FINAL;
+use crate::retry::RetryPolicy;
+
+#[test]
+fn an_outage_is_outlived_as_long_as_the_patience_lasts_and_no_longer() {
+    let retry = RetryPolicy { max_wait: Some(Duration::from_mins(10)), ..RetryPolicy::default() };
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh()).with_retry(retry);
+    let mut waited = Duration::ZERO;
+    loop {
+        feed(&mut machine, [reserved(), Event::Thought(Err(failure(false, true)))]);
+        let Command::Wait { wait, left, .. } = machine.command() else { break };
+        waited += wait;
+        assert_eq!(waited + left, Duration::from_mins(10));
+        machine.apply(Event::Waited).unwrap();
+    }
+    assert_eq!(waited, Duration::from_mins(10));
+    let command = machine.command();
+    assert_eq!(stop_reason(&command), Some(RunStop::Provider), "{command:?}");
+}
+
+#[test]
+fn what_broke_off_is_paid_for_five_times() {
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    let cut = ThinkFailure { had_begun: true, ..failure(true, true) };
+    for _ in 0..4 {
+        feed(&mut machine, [reserved(), Event::Thought(Err(cut.clone())), Event::Waited]);
+    }
+    feed(&mut machine, [reserved(), Event::Thought(Err(cut))]);
+    assert!(matches!(
+        machine.command(),
+        Command::Stop(Conclusion::Stopped { reason: RunStop::Provider, detail })
+            if detail == "5 requests brought no reply; the last one: busy (resume later)"
+    ));
+}
+
+#[test]
+fn a_request_that_is_too_long_is_made_again_at_once_a_few_times() {
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    let long = ThinkFailure { is_too_long: true, is_final: true, ..failure(true, false) };
+    for _ in 0..6 {
+        feed(&mut machine, [reserved(), Event::Thought(Err(long.clone()))]);
+        assert_eq!(machine.command(), Command::Reserve { turn: 1 });
+    }
+    feed(&mut machine, [reserved(), Event::Thought(Err(long))]);
+    assert!(matches!(
+        machine.command(),
+        Command::Stop(Conclusion::Stopped { reason: RunStop::Provider, detail }) if detail.ends_with(FINAL)
+    ));
+}
+
+/// The end of a turn whose reply asks for nothing and says `text`.
+fn said(machine: &mut RunMachine, stop_reason: StopReason, text: &str) -> Command {
+    let blocks = vec![Block::text(text)];
+    let reply = ModelTurn { blocks, stop_reason, usage: None, model: "m".into(), response_id: None };
+    let events = [
+        reserved(),
+        Event::Thought(Ok(Box::new(reply))),
+        Event::Recorded(Vec::new()),
+        Event::Committed { held_millis: 0 },
+    ];
+    feed(machine, events).pop().unwrap()
+}
+
+#[test]
+fn a_reply_that_is_no_answer_is_told_once_and_never_a_success() {
+    for (reason, text) in [
+        (StopReason::Refusal, "I will not."),
+        (StopReason::EndTurn, " "),
+        (StopReason::ToolUse, "Calling."),
+        (StopReason::Other, "So"),
+    ] {
+        for asks in [true, false] {
+            let limits = Limits { ask_on_repeated_failures: asks, ..Limits::default() };
+            let mut machine = RunMachine::new(limits, Start::fresh());
+            assert!(matches!(said(&mut machine, reason, text), Command::Guide { text: Guidance::Unfinished(_) }));
+            machine.apply(Event::Guided).unwrap();
+            match said(&mut machine, reason, text) {
+                Command::Ask { kind: QuestionKind::RepeatedFailures, text: told } if asks => {
+                    assert!(told.contains(text.trim()), "{told}");
+                }
+                Command::Stop(Conclusion::Failed { why }) if !asks => assert!(why.contains(text.trim()), "{why}"),
+                command => panic!("{reason:?}: {command:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_forgives_the_replies_that_were_none() {
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    assert!(matches!(said(&mut machine, StopReason::Refusal, "No."), Command::Guide { .. }));
+    machine.apply(Event::Guided).unwrap();
+    assert_eq!(said(&mut machine, StopReason::EndTurn, "Done."), Command::CheckEvidence);
+    let resumed = Start { vain_replies: 1, ..Start::fresh() };
+    let mut machine = RunMachine::new(Limits { ask_on_repeated_failures: true, ..Limits::default() }, resumed);
+    assert!(matches!(said(&mut machine, StopReason::EndTurn, ""), Command::Ask { .. }), "it counts over a kill");
+}

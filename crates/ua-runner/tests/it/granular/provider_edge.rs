@@ -1,0 +1,65 @@
+//! A provider that stumbles: requests that are too long, outages, and replies that are no answers.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+use ua_dispatch::LocalCall;
+use ua_runner::{RunEvent, StepOutcome};
+use ua_store::Choice;
+
+use super::shop::{POLICY, SCRIPT, Shop, done, spec};
+
+#[tokio::test]
+async fn a_history_that_is_too_long_for_the_model_is_cut_until_it_fits() {
+    let page = json!({"tools": [{"name": "mcp__shop__list_page", "input": {}}]});
+    let mut turns = vec![page; 9];
+    turns.push(json!({"text": "Read."}));
+    let script = json!({ "turns": turns }).to_string();
+    let shop = Shop::with_tools(&script, POLICY, done, |tools, _| {
+        let page = "stock and more stock. ".repeat(200);
+        tools.with(spec("list_page", &json!({})), move |_: LocalCall| {
+            let page = page.clone();
+            async move { Ok(json!({ "page": page })) }
+        })
+    });
+    // Two pages fit; the estimate says that all of them do.
+    shop.model.context.store(4_000, Ordering::SeqCst);
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Complete { turns, usage, .. } = &outcome else { panic!("{outcome:?}") };
+    assert_eq!((*turns, usage.requests["actual"]), (10, 10));
+    assert!(usage.requests["zero"] >= 1, "what is too long is refused and free: {usage:?}");
+}
+
+#[tokio::test]
+async fn an_outage_of_many_minutes_is_waited_for() {
+    let mut shop = Shop::new(SCRIPT, POLICY, done);
+    shop.model.outage.store(12, Ordering::SeqCst);
+    let waited = std::sync::Arc::new(std::sync::Mutex::new(0));
+    let sum = waited.clone();
+    shop.host.watcher = std::sync::Arc::new(move |signal| {
+        if let RunEvent::Retrying { wait_millis, .. } = signal {
+            *sum.lock().unwrap() += wait_millis;
+        }
+    });
+    let outcome = shop.run().await.unwrap();
+    assert!(matches!(outcome, StepOutcome::Complete { turns: 3, .. }), "{outcome:?}");
+    assert!(*waited.lock().unwrap() > 5 * 60_000, "{waited:?} ms");
+    assert_eq!((shop.requests(), shop.orders().len()), (15, 1));
+}
+
+#[tokio::test]
+async fn a_refusal_is_no_success_and_a_person_may_let_the_model_try_again() {
+    let refused = json!({"text": "I cannot.", "stop_reason": "refusal"});
+    let script = json!({"turns": [refused, refused, {"text": "Ordered."}]}).to_string();
+    let shop = Shop::new(&script, POLICY, done);
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Waiting { question } = &outcome else { panic!("{outcome:?}") };
+    assert!(question.text.contains("I cannot."), "{}", question.text);
+    shop.answer(question, Choice::Continue).await;
+    let outcome = shop.run().await.unwrap();
+    assert!(
+        matches!(&outcome, StepOutcome::Complete { final_output, .. } if final_output == "Ordered."),
+        "{outcome:?}"
+    );
+    assert_eq!(shop.requests(), 3);
+}
